@@ -1,0 +1,1 @@
+//! Sessions, workers, configuration, the session and admin planes, wiring.

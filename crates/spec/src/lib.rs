@@ -1,0 +1,1 @@
+//! The command table. Rows only: no handlers, no storage, no sockets.

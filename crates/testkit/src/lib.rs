@@ -1,0 +1,1 @@
+//! Test support: start a server, compare two servers reply by reply.

@@ -1,0 +1,1 @@
+//! The data types as pure data structures. Knows no keys, expiry or clients.

@@ -1,0 +1,3 @@
+//! Chores that are more than one cargo command.
+
+fn main() {}
