@@ -1,1 +1,28 @@
-//! The data types as pure data structures. Knows no keys, expiry or clients.
+//! The data types as pure data structures: list, hash, set, sorted set and stream, their compact
+//! encodings and the conversions between them. Knows no keys, expiry, clients, clock or source of
+//! randomness: limits and random words are handed in by the caller.
+//!
+//! Start with [`Value`] (what a key can hold besides a string), then [`pack`] (the packed sequence
+//! that every small collection is made of), then one file per type.
+#![forbid(unsafe_code)]
+
+pub mod hash;
+pub mod lcs;
+pub mod limits;
+pub mod list;
+pub mod number;
+pub mod pack;
+pub mod set;
+pub mod stream;
+pub mod value;
+pub mod zset;
+
+pub use hash::Hash;
+pub use limits::Limits;
+pub use list::List;
+pub use number::IntBuf;
+pub use pack::{Element, Pack};
+pub use set::Set;
+pub use stream::Stream;
+pub use value::{DataType, Kind, Value};
+pub use zset::Zset;

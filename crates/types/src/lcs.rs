@@ -1,0 +1,1 @@
+//! The longest common subsequence of two byte strings.

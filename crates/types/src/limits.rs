@@ -1,0 +1,47 @@
+//! The sizes up to which a collection keeps its compact encoding. Plain numbers: this file must not
+//! know where they come from (the configuration table sets them).
+
+/// The thresholds of every type, under the names of the configuration parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes (-1 to -5: 4 KiB to 64 KiB) or elements (positive) in one node of a list.
+    pub list_max_listpack_size: i32,
+    /// Nodes at each end of a list that stay uncompressed. Accepted; nodes are never compressed.
+    pub list_compress_depth: u32,
+    /// Field-value pairs up to which a hash stays packed.
+    pub hash_max_listpack_entries: usize,
+    /// Bytes of a field or value up to which a hash stays packed.
+    pub hash_max_listpack_value: usize,
+    /// Members up to which a set of integers stays an array of integers.
+    pub set_max_intset_entries: usize,
+    /// Members up to which a set stays packed.
+    pub set_max_listpack_entries: usize,
+    /// Bytes of a member up to which a set stays packed.
+    pub set_max_listpack_value: usize,
+    /// Members up to which a sorted set stays packed.
+    pub zset_max_listpack_entries: usize,
+    /// Bytes of a member up to which a sorted set stays packed.
+    pub zset_max_listpack_value: usize,
+    /// Bytes in one node of a stream; 0 is no limit.
+    pub stream_node_max_bytes: usize,
+    /// Entries in one node of a stream; 0 is no limit.
+    pub stream_node_max_entries: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            list_max_listpack_size: -2,
+            list_compress_depth: 0,
+            hash_max_listpack_entries: 512,
+            hash_max_listpack_value: 64,
+            set_max_intset_entries: 512,
+            set_max_listpack_entries: 128,
+            set_max_listpack_value: 64,
+            zset_max_listpack_entries: 128,
+            zset_max_listpack_value: 64,
+            stream_node_max_bytes: 4096,
+            stream_node_max_entries: 100,
+        }
+    }
+}

@@ -1,0 +1,934 @@
+//! A packed sequence of byte strings and integers in one allocation: what every small collection is
+//! made of. Must not know which collection it serves.
+//!
+//! The entries are laid out as in Redis's listpack, so that a collection leaves its compact encoding
+//! at the same number of bytes, and so that serialising one is a copy. An entry is
+//!
+//! ```text
+//! head (kind and length)   payload   tail (length of head + payload, readable backwards)
+//! ```
+//!
+//! The listpack's own header and end mark (7 bytes) are not stored; [`Pack::listpack_bytes`] counts
+//! them. What differs is the room around the entries: behind them as in any vector, and *before*
+//! them too, so that pushing and popping at either end takes constant time.
+//!
+//! Every entry is in its canonical form: text that is the canonical text of an integer is stored as
+//! that integer, and each integer in its shortest form. So two elements are equal if and only if
+//! their bytes are, which is what [`Pack::find`] compares.
+
+use crate::number::{I64_TEXT_MAX, IntBuf, parse_i64};
+
+/// Bytes of a listpack's header and end mark.
+const ENVELOPE_BYTES: usize = 7;
+/// Bytes above which no listpack may grow; callers convert before.
+const SAFE_BYTES_MAX: usize = 1 << 30;
+/// Capacity below which giving memory back is not worth a copy.
+const SHRINK_BYTES_MIN: usize = 64;
+
+/// One element, as it is stored: a byte string, or an integer that stands for its decimal text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element<'a> {
+    /// Bytes that are not the text of an integer. Made by [`Element::of`] only.
+    Bytes(&'a [u8]),
+    /// An integer, equal to its canonical decimal text.
+    Int(i64),
+}
+
+impl<'a> Element<'a> {
+    /// The element for these bytes: an integer if they are the canonical text of one.
+    #[inline]
+    pub fn of(bytes: &'a [u8]) -> Element<'a> {
+        if bytes.len() <= I64_TEXT_MAX
+            && let Some(value) = parse_i64(bytes)
+        {
+            return Element::Int(value);
+        }
+        Element::Bytes(bytes)
+    }
+
+    /// The element as bytes; an integer is written into `buf`.
+    #[inline]
+    pub fn bytes<'b>(self, buf: &'b mut IntBuf) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self {
+            Element::Bytes(bytes) => bytes,
+            Element::Int(value) => buf.format(value),
+        }
+    }
+
+    /// The element as owned bytes.
+    pub fn to_vec(self) -> Vec<u8> {
+        self.bytes(&mut IntBuf::new()).to_vec()
+    }
+
+    /// Bytes that this element takes in a pack.
+    pub fn packed_bytes(self) -> usize {
+        Entry::new(self).len()
+    }
+}
+
+/// An element ready to be written: head, payload and tail.
+struct Entry<'a> {
+    head: [u8; 9],
+    head_len: usize,
+    payload: &'a [u8],
+    tail: [u8; 5],
+    tail_len: usize,
+}
+
+impl<'a> Entry<'a> {
+    #[inline]
+    fn new(element: Element<'a>) -> Entry<'a> {
+        let mut head = [0; 9];
+        let (head_len, payload) = match element {
+            Element::Bytes(bytes) => (write_string_head(&mut head, bytes.len()), bytes),
+            Element::Int(value) => (write_int(&mut head, value), &[][..]),
+        };
+        let len = head_len + payload.len();
+        let mut tail = [0; 5];
+        let tail_len = tail_len(len);
+        tail[0] = (len >> (7 * (tail_len - 1))) as u8;
+        for (i, byte) in tail[1..tail_len].iter_mut().enumerate() {
+            *byte = (len >> (7 * (tail_len - 2 - i))) as u8 & 127 | 128;
+        }
+        Entry {
+            head,
+            head_len,
+            payload,
+            tail,
+            tail_len,
+        }
+    }
+
+    #[inline]
+    fn head(&self) -> &[u8] {
+        &self.head[..self.head_len]
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.head_len + self.payload.len() + self.tail_len
+    }
+
+    #[inline]
+    fn append_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.head());
+        out.extend_from_slice(self.payload);
+        out.extend_from_slice(&self.tail[..self.tail_len]);
+    }
+
+    /// Writes into a gap of exactly [`Entry::len`] bytes.
+    fn copy_to(&self, gap: &mut [u8]) {
+        let (head, rest) = gap.split_at_mut(self.head_len);
+        let (payload, tail) = rest.split_at_mut(self.payload.len());
+        head.copy_from_slice(self.head());
+        payload.copy_from_slice(self.payload);
+        tail.copy_from_slice(&self.tail[..self.tail_len]);
+    }
+
+    /// Whether `rest` starts with this entry. Canonical form makes head and payload enough.
+    #[inline]
+    fn is_prefix_of(&self, rest: &[u8]) -> bool {
+        rest.first() == self.head.first()
+            && rest.starts_with(self.head())
+            && rest[self.head_len..].starts_with(self.payload)
+    }
+}
+
+#[inline]
+fn write_string_head(head: &mut [u8; 9], len: usize) -> usize {
+    if len < 1 << 6 {
+        head[0] = 0x80 | len as u8;
+        1
+    } else if len < 1 << 12 {
+        head[0] = 0xe0 | (len >> 8) as u8;
+        head[1] = len as u8;
+        2
+    } else {
+        assert!(
+            len <= SAFE_BYTES_MAX,
+            "callers convert before an element gets this long"
+        );
+        head[0] = 0xf0;
+        head[1..5].copy_from_slice(&(len as u32).to_le_bytes());
+        5
+    }
+}
+
+#[inline]
+fn write_int(head: &mut [u8; 9], value: i64) -> usize {
+    let bytes = value.to_le_bytes();
+    let width = match value {
+        0..=127 => {
+            head[0] = value as u8;
+            return 1;
+        }
+        -0x1000..=0xfff => {
+            head[0] = 0xc0 | (value >> 8) as u8 & 0x1f;
+            head[1] = value as u8;
+            return 2;
+        }
+        -0x8000..=0x7fff => 2,
+        -0x80_0000..=0x7f_ffff => 3,
+        -0x8000_0000..=0x7fff_ffff => 4,
+        _ => 8,
+    };
+    head[0] = match width {
+        2 => 0xf1,
+        3 => 0xf2,
+        4 => 0xf3,
+        _ => 0xf4,
+    };
+    head[1..=width].copy_from_slice(&bytes[..width]);
+    1 + width
+}
+
+/// Bytes of the tail behind an entry whose head and payload take `len` bytes.
+#[inline]
+const fn tail_len(len: usize) -> usize {
+    // The limits are one short of the powers of two from the second on: this is the format.
+    match len {
+        0..=127 => 1,
+        128..=16_382 => 2,
+        16_383..=2_097_150 => 3,
+        2_097_151..=268_435_454 => 4,
+        _ => 5,
+    }
+}
+
+/// Reads the tail that ends at the end of `bytes`: the length of head and payload.
+#[inline]
+fn read_tail(bytes: &[u8]) -> Option<usize> {
+    let mut len = 0;
+    for (i, &byte) in bytes.iter().rev().take(5).enumerate() {
+        len |= usize::from(byte & 127) << (7 * i);
+        if byte & 128 == 0 {
+            return Some(len);
+        }
+    }
+    None
+}
+
+/// Bytes of head and payload of the entry that `rest` starts with.
+#[inline]
+fn entry_len(rest: &[u8]) -> Option<usize> {
+    let head = *rest.first()?;
+    Some(match head {
+        0..=0x7f => 1,
+        0x80..=0xbf => 1 + usize::from(head & 0x3f),
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 2 + (usize::from(head & 0xf) << 8 | usize::from(*rest.get(1)?)),
+        0xf0 => 5 + u32::from_le_bytes(*rest.get(1..)?.first_chunk()?) as usize,
+        0xf1 => 3,
+        0xf2 => 4,
+        0xf3 => 5,
+        0xf4 => 9,
+        _ => return None,
+    })
+}
+
+/// The element that `rest` starts with, and the bytes of its head and payload.
+#[inline]
+fn decode(rest: &[u8]) -> Option<(Element<'_>, usize)> {
+    let head = *rest.first()?;
+    if let 0x80..=0xbf = head {
+        let len = 1 + usize::from(head & 0x3f);
+        return Some((Element::Bytes(rest.get(1..len)?), len));
+    }
+    let len = entry_len(rest)?;
+    let body = rest.get(..len)?;
+    let element = match head {
+        0..=0x7f => Element::Int(i64::from(head)),
+        // Five bits of the head and a byte, sign-extended from 13 bits.
+        0xc0..=0xdf => Element::Int(i64::from(
+            (i16::from_be_bytes([head & 0x1f, body[1]]) << 3) >> 3,
+        )),
+        0xe0..=0xef => Element::Bytes(&body[2..]),
+        0xf0 => Element::Bytes(&body[5..]),
+        _ => Element::Int(sign_extended(&body[1..])),
+    };
+    Some((element, len))
+}
+
+#[inline]
+fn sign_extended(little_endian: &[u8]) -> i64 {
+    let mut bytes = [0; 8];
+    bytes[..little_endian.len()].copy_from_slice(little_endian);
+    let unused = 64 - 8 * little_endian.len() as u32;
+    i64::from_le_bytes(bytes) << unused >> unused
+}
+
+/// Where an entry starts in its pack. Any change to the pack makes it invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At(u32);
+
+impl At {
+    fn new(offset: usize) -> At {
+        debug_assert!(offset <= u32::MAX as usize);
+        At(offset as u32)
+    }
+
+    fn offset(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The packed sequence. See the head of this file.
+#[derive(Default)]
+pub struct Pack {
+    /// `start` unused bytes, then the entries.
+    bytes: Vec<u8>,
+    start: u32,
+    count: u32,
+}
+
+impl Clone for Pack {
+    fn clone(&self) -> Pack {
+        Pack {
+            bytes: self.entries().to_vec(),
+            start: 0,
+            count: self.count,
+        }
+    }
+}
+
+impl Pack {
+    /// An empty pack; allocates nothing.
+    pub const fn new() -> Pack {
+        Pack {
+            bytes: Vec::new(),
+            start: 0,
+            count: 0,
+        }
+    }
+
+    /// An empty pack with room for entries of this many bytes in all.
+    pub fn with_capacity(bytes: usize) -> Pack {
+        Pack {
+            bytes: Vec::with_capacity(bytes),
+            start: 0,
+            count: 0,
+        }
+    }
+
+    /// Elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there is no element.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes that this would take as a listpack, header and end mark included: what thresholds count.
+    #[inline]
+    pub fn listpack_bytes(&self) -> usize {
+        self.entries().len() + ENVELOPE_BYTES
+    }
+
+    /// Whether this many more bytes keep the pack within the size that is safe for any reader.
+    #[inline]
+    pub fn is_safe_to_add(&self, bytes: usize) -> bool {
+        self.listpack_bytes().saturating_add(bytes) <= SAFE_BYTES_MAX
+    }
+
+    /// Bytes allocated.
+    #[inline]
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    #[inline]
+    fn entries(&self) -> &[u8] {
+        &self.bytes[self.start as usize..]
+    }
+
+    fn rest(&self, at: At) -> &[u8] {
+        &self.entries()[at.offset()..]
+    }
+
+    // Positions.
+
+    /// Where the first element is, or would be.
+    pub fn begin(&self) -> At {
+        At(0)
+    }
+
+    /// The position behind the last element.
+    pub fn end(&self) -> At {
+        At::new(self.entries().len())
+    }
+
+    /// Where the last element is.
+    pub fn last(&self) -> Option<At> {
+        self.prev(self.end())
+    }
+
+    /// The position after `at`; [`Pack::end`] after the last element.
+    #[inline]
+    pub fn next(&self, at: At) -> Option<At> {
+        let len = entry_len(self.rest(at))?;
+        Some(At::new(at.offset() + len + tail_len(len)))
+    }
+
+    /// The position before `at`.
+    #[inline]
+    pub fn prev(&self, at: At) -> Option<At> {
+        let len = read_tail(&self.entries()[..at.offset()])?;
+        Some(At::new(at.offset() - len - tail_len(len)))
+    }
+
+    /// Where the element with this index is, walking from the nearer end.
+    pub fn seek(&self, index: usize) -> Option<At> {
+        if index >= self.len() {
+            return None;
+        }
+        if index <= self.len() / 2 {
+            (0..index).try_fold(self.begin(), |at, _| self.next(at))
+        } else {
+            (index..self.len()).try_fold(self.end(), |at, _| self.prev(at))
+        }
+    }
+
+    /// The element at a position; none at the end.
+    #[inline]
+    pub fn get(&self, at: At) -> Option<Element<'_>> {
+        decode(self.rest(at)).map(|(element, _)| element)
+    }
+
+    /// Where `wanted` is, at or after `from`, comparing one element and then leaving out `skip`.
+    pub fn find(&self, from: At, wanted: Element<'_>, skip: usize) -> Option<At> {
+        let wanted = Entry::new(wanted);
+        let entries = self.entries();
+        let mut offset = from.offset();
+        loop {
+            let rest = entries.get(offset..)?;
+            if wanted.is_prefix_of(rest) {
+                return Some(At::new(offset));
+            }
+            for _ in 0..=skip {
+                let len = entry_len(entries.get(offset..)?)?;
+                offset += len + tail_len(len);
+            }
+        }
+    }
+
+    /// All elements, from either end.
+    #[inline]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter {
+            rest: self.entries(),
+        }
+    }
+
+    /// The elements from a position on.
+    #[inline]
+    pub fn iter_from(&self, at: At) -> Iter<'_> {
+        Iter {
+            rest: self.rest(at),
+        }
+    }
+
+    /// The elements before a position.
+    #[inline]
+    pub fn iter_to(&self, at: At) -> Iter<'_> {
+        Iter {
+            rest: &self.entries()[..at.offset()],
+        }
+    }
+
+    // Changes.
+
+    /// Adds an element at the end.
+    #[inline]
+    pub fn push_back(&mut self, element: Element<'_>) {
+        let entry = Entry::new(element);
+        self.reserve_back(entry.len());
+        entry.append_to(&mut self.bytes);
+        self.count += 1;
+    }
+
+    /// Adds an element at the front.
+    pub fn push_front(&mut self, element: Element<'_>) {
+        if self.is_empty() {
+            return self.push_back(element);
+        }
+        let entry = Entry::new(element);
+        self.reserve_front(entry.len());
+        let start = self.start as usize;
+        entry.copy_to(&mut self.bytes[start - entry.len()..start]);
+        self.start -= entry.len() as u32;
+        self.count += 1;
+    }
+
+    /// Adds an element before the one at `at`, and says where it is.
+    pub fn insert(&mut self, at: At, element: Element<'_>) -> At {
+        if at == self.begin() {
+            self.push_front(element);
+        } else if at == self.end() {
+            self.push_back(element);
+        } else {
+            let entry = Entry::new(element);
+            entry.copy_to(self.resize_gap(at, 0, entry.len()));
+            self.count += 1;
+        }
+        at
+    }
+
+    /// Puts another element in the place of the one at `at`.
+    pub fn replace(&mut self, at: At, element: Element<'_>) {
+        let old = self.distance(at, 1);
+        let entry = Entry::new(element);
+        entry.copy_to(self.resize_gap(at, old, entry.len()));
+    }
+
+    /// Takes out the element at `at`, which then is where the one after it is.
+    pub fn remove(&mut self, at: At) {
+        self.remove_many(at, 1);
+    }
+
+    /// Takes out up to `count` elements from `at` on, and says how many there were.
+    pub fn remove_many(&mut self, at: At, count: usize) -> usize {
+        let mut offset = at.offset();
+        let mut removed = 0;
+        while removed < count {
+            let Some(next) = self.next(At::new(offset)) else {
+                break;
+            };
+            offset = next.offset();
+            removed += 1;
+        }
+        self.resize_gap(at, offset - at.offset(), 0);
+        self.count -= removed as u32;
+        self.shrink_if_sparse();
+        removed
+    }
+
+    /// Takes out the elements from an index on, and returns them.
+    pub fn split_off(&mut self, index: usize) -> Pack {
+        let Some(at) = self.seek(index) else {
+            return Pack::new();
+        };
+        let tail = Pack {
+            bytes: self.rest(at).to_vec(),
+            start: 0,
+            count: self.count - index as u32,
+        };
+        self.bytes.truncate(self.start as usize + at.offset());
+        self.count = index as u32;
+        self.shrink_if_sparse();
+        tail
+    }
+
+    /// Adds all elements of another pack at the end.
+    pub fn append(&mut self, other: &Pack) {
+        self.reserve_back(other.entries().len());
+        self.bytes.extend_from_slice(other.entries());
+        self.count += other.count;
+    }
+
+    /// Takes out everything and gives the memory back.
+    pub fn clear(&mut self) {
+        *self = Pack::new();
+    }
+
+    // Serialised form.
+
+    /// Appends the pack as a listpack, header and end mark included.
+    pub fn write_listpack(&self, out: &mut Vec<u8>) {
+        let count = u16::try_from(self.count).unwrap_or(u16::MAX);
+        out.extend_from_slice(&(self.listpack_bytes() as u32).to_le_bytes());
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(self.entries());
+        out.push(0xff);
+    }
+
+    /// Reads a listpack that may come from anybody: none if it is damaged in any way.
+    pub fn from_listpack(listpack: &[u8]) -> Option<Pack> {
+        let (&bytes, rest) = listpack.split_first_chunk::<4>()?;
+        let (&count, rest) = rest.split_first_chunk::<2>()?;
+        let mut rest = rest.strip_suffix(&[0xff])?;
+        if u32::from_le_bytes(bytes) as usize != listpack.len() || listpack.len() > SAFE_BYTES_MAX {
+            return None;
+        }
+        let mut pack = Pack::with_capacity(rest.len());
+        while !rest.is_empty() {
+            let (element, len) = decode(rest)?;
+            let end = len + tail_len(len);
+            if read_tail(rest.get(..end)?)? != len {
+                return None;
+            }
+            // Another writer's entry need not be in canonical form.
+            pack.push_back(match element {
+                Element::Bytes(bytes) => Element::of(bytes),
+                int @ Element::Int(_) => int,
+            });
+            rest = &rest[end..];
+        }
+        let count = u16::from_le_bytes(count);
+        (count == u16::MAX || usize::from(count) == pack.len()).then_some(pack)
+    }
+
+    // Room.
+
+    /// Bytes that `count` elements from `at` on take.
+    fn distance(&self, at: At, count: usize) -> usize {
+        let end = (0..count)
+            .try_fold(at, |at, _| self.next(at))
+            .unwrap_or(self.end());
+        end.offset() - at.offset()
+    }
+
+    /// Room to leave beside `len` bytes of entries, so that growing by one stays cheap on average.
+    fn slack(len: usize) -> usize {
+        (len / 8).max(8)
+    }
+
+    #[inline]
+    fn reserve_back(&mut self, added: usize) {
+        if self.bytes.capacity() - self.bytes.len() < added {
+            self.grow_back(added);
+        }
+    }
+
+    #[cold]
+    fn grow_back(&mut self, added: usize) {
+        let len = self.entries().len();
+        // Elements popped at the front have paid for this move.
+        if self.start as usize >= added.max(Pack::slack(len)) {
+            self.bytes.drain(..self.start as usize);
+            self.start = 0;
+        } else {
+            let wanted = len + added;
+            self.bytes.reserve_exact(added + Pack::slack(wanted));
+        }
+    }
+
+    #[inline]
+    fn reserve_front(&mut self, added: usize) {
+        if (self.start as usize) < added {
+            self.rebuild(added + Pack::slack(self.entries().len() + added), 0);
+        }
+    }
+
+    /// Copies the entries into a new allocation with this much room before and behind them.
+    #[cold]
+    fn rebuild(&mut self, before: usize, behind: usize) {
+        let entries = self.entries();
+        let mut bytes = Vec::with_capacity(before + entries.len() + behind);
+        bytes.resize(before, 0);
+        bytes.extend_from_slice(entries);
+        self.start = before as u32;
+        self.bytes = bytes;
+    }
+
+    /// Makes the `old` bytes at `at` into `new` bytes of undefined content, moving the shorter side
+    /// where there is room, and returns them.
+    fn resize_gap(&mut self, at: At, old: usize, new: usize) -> &mut [u8] {
+        let before = at.offset();
+        let behind = self.entries().len() - before - old;
+        let start = self.start as usize;
+        if new <= old {
+            let less = old - new;
+            if before < behind {
+                self.bytes.copy_within(start..start + before, start + less);
+                self.start += less as u32;
+            } else {
+                self.bytes
+                    .copy_within(start + before + old.., start + before + new);
+                self.bytes.truncate(start + before + new + behind);
+            }
+        } else {
+            let more = new - old;
+            if before < behind && start >= more {
+                self.bytes.copy_within(start..start + before, start - more);
+                self.start -= more as u32;
+            } else {
+                self.reserve_back(more);
+                let start = self.start as usize;
+                let len = self.bytes.len();
+                self.bytes.resize(len + more, 0);
+                self.bytes
+                    .copy_within(start + before + old..len, start + before + new);
+            }
+        }
+        let start = self.start as usize;
+        &mut self.bytes[start + before..start + before + new]
+    }
+
+    fn shrink_if_sparse(&mut self) {
+        let len = self.entries().len();
+        if self.bytes.capacity() >= SHRINK_BYTES_MIN && self.bytes.capacity() / 4 > len {
+            self.rebuild(0, Pack::slack(len));
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Pack {
+    type Item = Element<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// The elements of a stretch of a pack, from either end.
+#[derive(Clone)]
+pub struct Iter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Element<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Element<'a>> {
+        let (element, len) = decode(self.rest)?;
+        self.rest = self.rest.get(len + tail_len(len)..)?;
+        Some(element)
+    }
+
+    /// Skips without looking at payloads.
+    #[inline]
+    fn nth(&mut self, n: usize) -> Option<Element<'a>> {
+        for _ in 0..n {
+            let len = entry_len(self.rest)?;
+            self.rest = self.rest.get(len + tail_len(len)..)?;
+        }
+        self.next()
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let len = read_tail(self.rest)?;
+        let start = self.rest.len().checked_sub(len + tail_len(len))?;
+        let (element, _) = decode(&self.rest[start..])?;
+        self.rest = &self.rest[..start];
+        Some(element)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    fn samples() -> Vec<Vec<u8>> {
+        let mut samples: Vec<Vec<u8>> = vec![b"".to_vec(), b"-0".to_vec(), b"007".to_vec()];
+        for shift in 0..64 {
+            for near in -2i64..=2 {
+                let value = (1i64 << shift).wrapping_add(near);
+                samples.push(value.to_string().into_bytes());
+                samples.push(value.wrapping_neg().to_string().into_bytes());
+            }
+        }
+        for len in [
+            1, 5, 62, 63, 64, 65, 125, 126, 127, 128, 4094, 4095, 4096, 16_376, 16_377, 16_378,
+            16_379, 70_000,
+        ] {
+            samples.push(vec![b'x'; len]);
+        }
+        samples
+    }
+
+    fn texts(pack: &Pack) -> VecDeque<Vec<u8>> {
+        pack.iter().map(Element::to_vec).collect()
+    }
+
+    #[test]
+    fn every_form_of_an_entry_is_read_from_both_ends() {
+        let samples = samples();
+        let mut pack = Pack::new();
+        for sample in &samples {
+            pack.push_back(Element::of(sample));
+        }
+        assert_eq!(texts(&pack), samples);
+        let backwards: Vec<_> = pack.iter().rev().map(Element::to_vec).collect();
+        assert!(backwards.iter().eq(samples.iter().rev()));
+        for (index, sample) in samples.iter().enumerate() {
+            let at = pack.seek(index).unwrap();
+            assert_eq!(pack.get(at).unwrap().to_vec(), *sample);
+            assert!(pack.find(pack.begin(), Element::of(sample), 0).unwrap() <= at);
+            let next = pack.next(at).unwrap();
+            assert_eq!(pack.prev(next), Some(at));
+            assert_eq!(
+                next.offset() - at.offset(),
+                Element::of(sample).packed_bytes()
+            );
+        }
+        assert_eq!(pack.seek(samples.len()), None);
+        assert_eq!(pack.get(pack.end()), None);
+        assert_eq!(pack.next(pack.end()), None);
+        assert_eq!(pack.prev(pack.begin()), None);
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_a_listpack() {
+        let mut pack = Pack::new();
+        for text in [
+            "hello",
+            "127",
+            "128",
+            "-1",
+            "32767",
+            "8388607",
+            "2147483647",
+            "4294967296",
+        ] {
+            pack.push_back(Element::of(text.as_bytes()));
+        }
+        let mut bytes = Vec::new();
+        pack.write_listpack(&mut bytes);
+        let mut expected = vec![47, 0, 0, 0, 8, 0];
+        expected.extend_from_slice(b"\x85hello\x06");
+        expected.extend_from_slice(&[127, 1, 0xc0, 128, 2, 0xdf, 0xff, 2]);
+        expected.extend_from_slice(&[0xf1, 0xff, 0x7f, 3, 0xf2, 0xff, 0xff, 0x7f, 4]);
+        expected.extend_from_slice(&[0xf3, 0xff, 0xff, 0xff, 0x7f, 5]);
+        expected.extend_from_slice(&[0xf4, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0xff]);
+        assert_eq!(bytes, expected);
+        assert_eq!(bytes.len(), pack.listpack_bytes());
+        assert_eq!(texts(&Pack::from_listpack(&bytes).unwrap()), texts(&pack));
+    }
+
+    #[test]
+    fn a_damaged_listpack_is_refused_or_read_but_never_panics() {
+        let mut pack = Pack::new();
+        for sample in samples().iter().filter(|sample| sample.len() < 200) {
+            pack.push_back(Element::of(sample));
+        }
+        let mut bytes = Vec::new();
+        pack.write_listpack(&mut bytes);
+        assert!(Pack::from_listpack(&bytes).is_some());
+        for len in 0..bytes.len() {
+            assert!(Pack::from_listpack(&bytes[..len]).is_none());
+        }
+        for at in 0..bytes.len() {
+            for flip in [1, 0x40, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                if let Some(pack) = Pack::from_listpack(&damaged) {
+                    assert_eq!(pack.iter().count(), pack.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn random_changes_agree_with_a_deque() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let samples: Vec<_> = samples()
+            .into_iter()
+            .filter(|sample| sample.len() < 5000)
+            .collect();
+        for round in 0..200 {
+            let mut pack = Pack::new();
+            let mut model = VecDeque::new();
+            // Small and large payloads, growing and shrinking phases.
+            let longest = [8, 70, 5000][round % 3];
+            let samples: Vec<_> = samples.iter().filter(|s| s.len() <= longest).collect();
+            for step in 0..400 {
+                let sample = samples[random.usize(..samples.len())];
+                let element = Element::of(sample);
+                let index = random.usize(..=model.len());
+                let growing = step % 200 < 120;
+                match random.u8(..if growing { 8 } else { 14 }) {
+                    0..=2 => {
+                        pack.push_back(element);
+                        model.push_back(sample.clone());
+                    }
+                    3..=5 => {
+                        pack.push_front(element);
+                        model.push_front(sample.clone());
+                    }
+                    6 => {
+                        let at = pack.seek(index).unwrap_or(pack.end());
+                        pack.insert(at, element);
+                        model.insert(index, sample.clone());
+                    }
+                    7 => {
+                        if let Some(at) = pack.seek(index) {
+                            pack.replace(at, element);
+                            model[index] = sample.clone();
+                        }
+                    }
+                    8 => {
+                        if let Some(at) = pack.last() {
+                            pack.remove(at);
+                            model.pop_back();
+                        }
+                    }
+                    9..=11 => {
+                        let removed = pack.remove_many(pack.begin(), 1);
+                        assert_eq!(removed, usize::from(model.pop_front().is_some()));
+                    }
+                    12 => {
+                        let at = pack.seek(index).unwrap_or(pack.end());
+                        let count = random.usize(..5).min(model.len() - index);
+                        assert_eq!(pack.remove_many(at, count), count);
+                        model.drain(index..index + count);
+                    }
+                    _ => {
+                        let tail = pack.split_off(index);
+                        assert_eq!(texts(&tail), model.split_off(index));
+                        if random.bool() {
+                            model.extend(texts(&tail));
+                            pack.append(&tail);
+                        }
+                    }
+                }
+                assert_eq!(pack.len(), model.len());
+            }
+            assert_eq!(texts(&pack), model);
+            assert_eq!(texts(&pack.clone()), model);
+            let packed: usize = model
+                .iter()
+                .map(|text| Element::of(text).packed_bytes())
+                .sum();
+            assert_eq!(pack.listpack_bytes(), packed + 7);
+            assert!(
+                pack.heap_bytes() <= 5 * packed + 128,
+                "{} for {packed}",
+                pack.heap_bytes()
+            );
+        }
+    }
+
+    #[test]
+    fn find_compares_every_nth_element_only() {
+        let mut pack = Pack::new();
+        for text in ["a", "b", "b", "a", "1", "01"] {
+            pack.push_back(Element::of(text.as_bytes()));
+        }
+        let find = |text: &str, skip| {
+            let at = pack.find(pack.begin(), Element::of(text.as_bytes()), skip)?;
+            Some(pack.iter_to(at).count())
+        };
+        assert_eq!(find("b", 0), Some(1));
+        assert_eq!(find("b", 1), Some(2));
+        assert_eq!(find("a", 2), Some(0));
+        assert_eq!(find("01", 0), Some(5));
+        assert_eq!(find("01", 1), None);
+        assert_eq!(find("", 0), None);
+        assert_eq!(find("2", 0), None);
+    }
+
+    #[test]
+    fn a_queue_does_not_grow() {
+        let mut pack = Pack::new();
+        for i in 0..100_000 {
+            pack.push_back(Element::Int(i));
+            if pack.len() > 50 {
+                pack.remove(pack.begin());
+            }
+        }
+        assert!(pack.heap_bytes() < 1024);
+    }
+}

@@ -1,0 +1,116 @@
+//! What a key can hold besides a string: one registry row per type, everything else derived from it.
+//! A new type is one file that implements [`DataType`] and one line in the table at the end of this
+//! file. Must not know keys, expiry or how a type is written to a file.
+
+use crate::{Hash, List, Set, Stream, Zset};
+
+/// What every type can say about itself.
+pub trait DataType: Clone {
+    /// The name that `TYPE` answers.
+    const NAME: &'static str;
+
+    /// The name that `OBJECT ENCODING` answers.
+    fn encoding(&self) -> &'static str;
+
+    /// Elements, pairs, members or entries.
+    fn len(&self) -> usize;
+
+    /// Whether nothing is left; a key never holds an empty collection, except a stream.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes on the heap, the structure itself included. Takes constant time.
+    fn heap_bytes(&self) -> usize;
+
+    /// About how many allocations dropping it gives back: above some number the caller lets
+    /// another thread do it.
+    fn free_effort(&self) -> usize;
+}
+
+macro_rules! registry {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The types, without a value.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Kind { $($(#[$doc])* $name,)* }
+
+        /// A value of one of the types. Two words; `clone` is a deep copy.
+        #[derive(Clone)]
+        pub enum Value { $($(#[$doc])* $name(Box<$name>),)* }
+
+        impl Kind {
+            /// Every type, in the order of the registry.
+            pub const ALL: &[Kind] = &[$(Kind::$name,)*];
+
+            /// The name that `TYPE` answers.
+            pub const fn name(self) -> &'static str {
+                match self { $(Kind::$name => <$name as DataType>::NAME,)* }
+            }
+        }
+
+        impl Value {
+            /// Which type this is.
+            pub const fn kind(&self) -> Kind {
+                match self { $(Value::$name(_) => Kind::$name,)* }
+            }
+
+            /// The name that `OBJECT ENCODING` answers.
+            pub fn encoding(&self) -> &'static str {
+                match self { $(Value::$name(value) => value.encoding(),)* }
+            }
+
+            /// Elements, pairs, members or entries.
+            pub fn len(&self) -> usize {
+                match self { $(Value::$name(value) => value.len(),)* }
+            }
+
+            /// Whether nothing is left in it.
+            pub fn is_empty(&self) -> bool {
+                match self { $(Value::$name(value) => value.is_empty(),)* }
+            }
+
+            /// Bytes on the heap. Takes constant time.
+            pub fn heap_bytes(&self) -> usize {
+                match self { $(Value::$name(value) => value.heap_bytes(),)* }
+            }
+
+            /// About how many allocations dropping it gives back.
+            pub fn free_effort(&self) -> usize {
+                match self { $(Value::$name(value) => value.free_effort(),)* }
+            }
+        }
+
+        $(impl From<$name> for Value {
+            fn from(value: $name) -> Value { Value::$name(Box::new(value)) }
+        })*
+    };
+}
+
+registry! {
+    /// A sequence of byte strings, quick at both ends.
+    List,
+    /// Fields, each with a value.
+    Hash,
+    /// Members without order.
+    Set,
+    /// Members ordered by score, then by bytes.
+    Zset,
+    /// An append-only log of entries under growing ids.
+    Stream,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_type_command() {
+        let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names, ["list", "hash", "set", "zset", "stream"]);
+    }
+
+    #[test]
+    fn a_value_takes_two_words() {
+        assert_eq!(size_of::<Value>(), 16);
+    }
+}
