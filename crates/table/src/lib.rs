@@ -1,1 +1,16 @@
 //! Memory arenas and the hash table that the keyspace and large collections share. Knows no keys, types or clients.
+//!
+//! - [`hash`]: the one hash function of the program, and which of its bits mean what.
+//! - [`Heap`]: exact size classes for keyspace entries, and the compaction that gives memory back.
+//! - [`Index`]: one slot's hash table: pointers to entries that it never reads.
+//! - [`Dict`], [`BytesDict`]: safe maps from bytes for large collections.
+
+pub mod dict;
+pub mod hash;
+pub mod heap;
+pub mod index;
+
+pub use dict::{BytesDict, Dict};
+pub use hash::hash;
+pub use heap::Heap;
+pub use index::Index;
