@@ -1,1 +1,40 @@
-//! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox. Knows no RESP and no commands.
+//! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox, and the few things asked of
+//! the operating system around them (clock, CPUs, limits, signals, process figures). Linux only.
+//!
+//! It moves bytes. It must not know RESP, commands, keys or configuration files.
+//!
+//! # A loop that uses it
+//!
+//! Each thread owns one [`Poller`], its streams, its [`Timers`], its [`BufferPool`] and the receiving end of its
+//! [`Mailbox`]. One turn of its loop is:
+//!
+//! 1. [`Mailbox::prepare_to_sleep`], then [`Poller::poll`]: until the next deadline of the timers, or not at all if
+//!    messages are waiting;
+//! 2. for each event, read until [`Read::Data`] says that the socket is drained, and answer what was asked;
+//! 3. [`flush`] what was answered, asking for write readiness only where the peer does not keep up;
+//! 4. drain the mailbox, and let the timers fire.
+
+mod address;
+mod buffer_pool;
+pub mod clock;
+pub mod cpu;
+pub mod limits;
+mod listener;
+mod mailbox;
+mod poller;
+pub mod process;
+pub mod signals;
+mod stream;
+mod sync;
+mod timers;
+
+pub use address::{Address, Endpoint, NetError, error_text};
+pub use buffer_pool::{BufferPool, BufferPoolLimits};
+pub use listener::{Listener, is_out_of_descriptors};
+pub use mailbox::{Mailbox, Sender};
+pub use poller::{Event, Interest, Poller, Waker};
+pub use signals::{Signal, Signals};
+pub use stream::{
+    Flush, PeerAddr, Read, Shutdown, Stream, connect, connect_blocking, connect_endpoint, flush,
+};
+pub use timers::{TimerId, Timers};

@@ -1,0 +1,82 @@
+//! The number of files that the process may have open, and how to raise it.
+//!
+//! It must not know how many connections are wanted, or what is said when there cannot be so many.
+
+use std::io;
+
+/// How many descriptors may be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// The limit that holds now.
+    pub soft: u64,
+    /// How far it may be raised without privileges.
+    pub hard: u64,
+}
+
+/// The limits that hold now.
+pub fn open_files() -> io::Result<OpenFiles> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a valid rlimit to write to for the time of the call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    if result == 0 {
+        Ok(OpenFiles {
+            soft: limit.rlim_cur,
+            hard: limit.rlim_max,
+        })
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Raises the limit to `wanted`, or as near to it as the system allows, and returns what holds then. It is never
+/// lowered.
+pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
+    let now = open_files()?;
+    if wanted <= now.soft {
+        return Ok(now.soft);
+    }
+    // Beyond the hard limit only the privileged get; everybody else gets the hard limit.
+    let raised = wanted > now.hard
+        && set(OpenFiles {
+            soft: wanted,
+            hard: wanted,
+        })
+        .is_ok();
+    if !raised {
+        set(OpenFiles {
+            soft: wanted.min(now.hard),
+            hard: now.hard,
+        })?;
+    }
+    Ok(open_files()?.soft)
+}
+
+fn set(limits: OpenFiles) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: limits.soft,
+        rlim_max: limits.hard,
+    };
+    // SAFETY: `limit` is a valid rlimit to read from for the time of the call.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_can_be_raised_to_the_hard_limit_and_is_never_lowered() {
+        let before = open_files().unwrap();
+        assert_eq!(raise_open_files(1).unwrap(), before.soft);
+        assert_eq!(raise_open_files(before.hard).unwrap(), before.hard);
+        assert_eq!(open_files().unwrap().soft, before.hard);
+    }
+}

@@ -1,0 +1,259 @@
+//! Listening sockets, TCP and unix, with Redis's rules for `bind` addresses.
+//!
+//! It must not know who serves the connections.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::{NetError, PeerAddr, Stream};
+
+/// A listening socket.
+pub struct Listener {
+    socket: Socket,
+    /// Of a unix socket: its file, removed when the listener is dropped.
+    file: Option<SocketFile>,
+}
+
+impl Listener {
+    /// Listens on every address of `binds`, each written as Redis's `bind` directive has it: an address or a name,
+    /// `*` for all of IPv4, `::*` for all of IPv6, with a leading `-` if it is no error that the address is not there.
+    /// Port 0 picks a free port, the same one for all.
+    pub fn bind_tcp(
+        binds: &[impl AsRef<str>],
+        port: u16,
+        backlog: u32,
+    ) -> Result<Vec<Listener>, NetError> {
+        let mut listeners = Vec::with_capacity(binds.len());
+        let mut port = port;
+        for bind in binds {
+            let bind = bind.as_ref();
+            let (host, optional) = match bind.strip_prefix('-') {
+                Some(host) => (host, true),
+                None => (bind, false),
+            };
+            match bind_host(host, port, backlog) {
+                Ok(listener) => {
+                    port = listener.port().unwrap_or(port);
+                    listeners.push(listener);
+                }
+                Err(error) if is_unsupported(&error) => {}
+                Err(error) if optional && error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => {}
+                Err(error) => return Err(NetError::new(&format!("{host}:{port}"), error)),
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// Listens on one endpoint.
+    pub fn bind_address(address: SocketAddr, backlog: u32) -> Result<Listener, NetError> {
+        listen_tcp(address, backlog).map_err(|error| NetError::new(&address, error))
+    }
+
+    /// Listens on a unix socket at `path`, with the permission bits `mode` if given. A file that a dead server left
+    /// there is removed first; a living server's, or what is no socket, is an error.
+    pub fn bind_unix(
+        path: impl AsRef<Path>,
+        mode: Option<u32>,
+        backlog: u32,
+    ) -> Result<Listener, NetError> {
+        let path = path.as_ref();
+        listen_unix(path, mode, backlog).map_err(|error| NetError::new(&path.display(), error))
+    }
+
+    /// The next connection that waits, or `None`. The stream is non-blocking.
+    ///
+    /// After a readable event, accept until `None`. An error ends that early: out of descriptors
+    /// ([`is_out_of_descriptors`]), or out of memory. The connections that wait then stay where they are, and raise
+    /// no event of their own: the caller tries again after a pause, or once it has closed something, not at once.
+    pub fn accept(&self) -> io::Result<Option<(Stream, PeerAddr)>> {
+        loop {
+            let error = match self
+                .socket
+                .accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
+            {
+                Ok((socket, address)) => return Ok(Some(self.accepted(socket, &address))),
+                Err(error) => error,
+            };
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => return Ok(None),
+                // The peer gave up while it waited, or the network failed it: the next one may be well.
+                Some(
+                    libc::EINTR
+                    | libc::ECONNABORTED
+                    | libc::EPROTO
+                    | libc::ENETDOWN
+                    | libc::ENOPROTOOPT
+                    | libc::EHOSTDOWN
+                    | libc::ENONET
+                    | libc::EHOSTUNREACH
+                    | libc::ENETUNREACH,
+                ) => {}
+                _ => return Err(error),
+            }
+        }
+    }
+
+    fn accepted(&self, socket: Socket, address: &SockAddr) -> (Stream, PeerAddr) {
+        match (&self.file, address.as_socket()) {
+            (None, Some(address)) => (Stream::tcp(socket), PeerAddr::Tcp(address)),
+            (None, None) => unreachable!("a TCP listener's peers have IP addresses"),
+            (Some(file), _) => (Stream::unix(socket), PeerAddr::Unix(file.path.clone())),
+        }
+    }
+
+    /// The address that it listens on, as a connection's own end is printed.
+    pub fn local_address(&self) -> io::Result<PeerAddr> {
+        match &self.file {
+            Some(file) => Ok(PeerAddr::Unix(file.path.clone())),
+            None => {
+                let address = self.socket.local_addr()?.as_socket();
+                address
+                    .map(PeerAddr::Tcp)
+                    .ok_or_else(|| io::ErrorKind::InvalidData.into())
+            }
+        }
+    }
+
+    /// The port that it listens on; `None` for a unix socket.
+    pub fn port(&self) -> Option<u16> {
+        Some(self.socket.local_addr().ok()?.as_socket()?.port())
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Whether `error` says that the process or the system has no file descriptor left.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether the machine lacks the whole address family, which is no error: the other addresses remain.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ENOPROTOOPT
+                | libc::EPROTONOSUPPORT
+                | libc::ESOCKTNOSUPPORT
+                | libc::EPFNOSUPPORT
+                | libc::EAFNOSUPPORT
+        )
+    )
+}
+
+fn bind_host(host: &str, port: u16, backlog: u32) -> io::Result<Listener> {
+    let mut last = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
+    for address in bind_addresses(host, port)? {
+        match listen_tcp(address, backlog) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn bind_addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let ip: IpAddr = match host {
+        "*" => Ipv4Addr::UNSPECIFIED.into(),
+        "::*" => Ipv6Addr::UNSPECIFIED.into(),
+        _ => match host.parse() {
+            Ok(ip) => ip,
+            Err(_) => {
+                let mut found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+                found.sort_by_key(SocketAddr::is_ipv6);
+                return Ok(found);
+            }
+        },
+    };
+    Ok(vec![SocketAddr::new(ip, port)])
+}
+
+fn listen_tcp(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking(),
+        None,
+    )?;
+    if address.is_ipv6() {
+        // Each family has its own socket, so that `*` and `::*` can be bound side by side.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog_of(backlog))?;
+    Ok(Listener { socket, file: None })
+}
+
+fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<Listener> {
+    let address = SockAddr::unix(path)?;
+    remove_stale(path, &address)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.bind(&address)?;
+    let file = SocketFile::of(path)?;
+    if let Some(mode) = mode {
+        // Before `listen`: until then every connection is refused, so nobody slips in under looser permissions.
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    socket.listen(backlog_of(backlog))?;
+    Ok(Listener {
+        socket,
+        file: Some(file),
+    })
+}
+
+fn backlog_of(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+/// Removes a socket file behind which nobody listens.
+fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => {}
+        // Whatever else is there is not ours to remove; binding will say that the address is in use.
+        _ => return Ok(()),
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    match probe.connect(address) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+/// The file of a unix socket that we made, known again by its inode: if another server has put its own in the same
+/// place, that one is left alone.
+struct SocketFile {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::symlink_metadata(path)?;
+        Ok(SocketFile {
+            path: path.to_owned(),
+            inode: (metadata.dev(), metadata.ino()),
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let Ok(metadata) = fs::symlink_metadata(&self.path) else {
+            return;
+        };
+        if (metadata.dev(), metadata.ino()) == self.inode {
+            // Nothing is lost if it fails: the next server finds the file stale and removes it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Readiness of sockets: an edge-triggered epoll behind a small interface.
+//!
+//! It must not know what is read or written; it hands out tokens that its owner chose.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Poll, Token};
+
+/// What a source is watched for.
+///
+/// Every socket is registered once for reading and stays so. Only a short write asks for `ReadWrite`, and once the
+/// rest has left, for `Read` again: a request that is answered at once costs no `epoll_ctl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Data, end of stream, errors.
+    Read,
+    /// The same, and room to write (also: a connection attempt has ended).
+    ReadWrite,
+}
+
+impl From<Interest> for mio::Interest {
+    fn from(interest: Interest) -> Self {
+        match interest {
+            Interest::Read => mio::Interest::READABLE,
+            Interest::ReadWrite => mio::Interest::READABLE | mio::Interest::WRITABLE,
+        }
+    }
+}
+
+/// A change of readiness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// What the source was registered with.
+    pub token: usize,
+    /// There is something to read: data, an end of stream, or a connection to accept.
+    pub readable: bool,
+    /// There is room to write, or the connection attempt has ended.
+    pub writable: bool,
+    /// The peer will send no more. What it sent before may still be unread: read until [`crate::Read::Eof`], also
+    /// past a read that says `drained`, because no further event will come.
+    pub closed: bool,
+    /// An error waits in the socket; a read or [`crate::Stream::take_error`] tells which.
+    pub error: bool,
+}
+
+/// Waits for readiness of many sources.
+///
+/// Events are edges: one is reported when something *new* happened (bytes arrived, room appeared), not as long as it
+/// lasts. So whoever gets a readable event reads until drained, or remembers that it did not.
+pub struct Poller {
+    poll: Poll,
+    events: Events,
+    ready: Vec<Event>,
+    waker: Option<(usize, Waker)>,
+}
+
+impl Poller {
+    /// A poller that reports at most `events_max` events a turn; more wait for the next turn.
+    pub fn new(events_max: usize) -> io::Result<Self> {
+        assert!(
+            events_max > 0,
+            "a poller without room for events would never report any"
+        );
+        Ok(Poller {
+            poll: Poll::new()?,
+            events: Events::with_capacity(events_max),
+            ready: Vec::with_capacity(events_max),
+            waker: None,
+        })
+    }
+
+    /// Waits for events: at most `timeout` (rounded up to a millisecond), for ever if `None`, not at all if zero.
+    /// A signal ends the wait early, without events.
+    pub fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.ready.clear();
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.ready.extend(self.events.iter().map(|event| Event {
+            token: event.token().0,
+            readable: event.is_readable(),
+            writable: event.is_writable(),
+            closed: event.is_read_closed(),
+            error: event.is_error(),
+        }));
+        Ok(())
+    }
+
+    /// The events of the last [`Poller::poll`].
+    pub fn events(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
+        self.ready.iter().copied()
+    }
+
+    /// How many events the last [`Poller::poll`] brought.
+    pub fn event_count(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The event at `index`, for loops that must borrow their owner while they walk the events.
+    pub fn event(&self, index: usize) -> Event {
+        self.ready[index]
+    }
+
+    /// Starts to watch `source`. What is ready already is reported as an event.
+    pub fn register(&self, source: &impl AsFd, token: usize, interest: Interest) -> io::Result<()> {
+        let fd = source.as_fd().as_raw_fd();
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&fd), Token(token), interest.into())
+    }
+
+    /// Changes what a registered `source` is watched for. What is ready already is reported again, so nothing is
+    /// lost between a short write and this call.
+    pub fn reregister(
+        &self,
+        source: &impl AsFd,
+        token: usize,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let fd = source.as_fd().as_raw_fd();
+        self.poll
+            .registry()
+            .reregister(&mut SourceFd(&fd), Token(token), interest.into())
+    }
+
+    /// Stops watching `source`. Needed before a stream moves to another poller; a dropped stream leaves by itself.
+    /// Events of this turn that are still to be looked at may name the token.
+    pub fn deregister(&self, source: &impl AsFd) -> io::Result<()> {
+        let fd = source.as_fd().as_raw_fd();
+        self.poll.registry().deregister(&mut SourceFd(&fd))
+    }
+
+    /// What wakes this poller from other threads; the wake-up is an event with `token`. A poller has one waker: all
+    /// calls must name the same token.
+    pub fn waker(&mut self, token: usize) -> io::Result<Waker> {
+        if let Some((first, waker)) = &self.waker {
+            assert_eq!(
+                *first, token,
+                "a poller has one waker, and it has one token"
+            );
+            return Ok(waker.clone());
+        }
+        let waker = Waker(Arc::new(mio::Waker::new(
+            self.poll.registry(),
+            Token(token),
+        )?));
+        self.waker = Some((token, waker.clone()));
+        Ok(waker)
+    }
+}
+
+/// Wakes a [`Poller`] from any thread.
+#[derive(Clone)]
+pub struct Waker(Arc<mio::Waker>);
+
+impl Waker {
+    /// Ends the poller's current wait, or else its next one. Costs a system call: [`crate::Mailbox`] makes it rarely.
+    pub fn wake(&self) {
+        // The eventfd is ours and open as long as we hold it, and an overflow of its counter is handled below us.
+        self.0.wake().expect("a write to our own eventfd succeeds");
+    }
+}

@@ -1,0 +1,408 @@
+//! A connected socket, TCP or unix: non-blocking reads and writes, its options and its addresses.
+//!
+//! It must not know what the bytes mean, nor who waits for them.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use std::net::Shutdown;
+
+use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::address::write_host_port;
+use crate::{Address, Endpoint, NetError};
+
+/// What a read brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// `bytes` bytes, at least one.
+    Data {
+        /// How many.
+        bytes: usize,
+        /// Nothing more is there: the next byte that arrives raises an event. The caller need not try again (but see
+        /// [`crate::Event::closed`]).
+        drained: bool,
+    },
+    /// Nothing is there yet.
+    WouldBlock,
+    /// The peer will send no more.
+    Eof,
+}
+
+/// A connected, non-blocking socket.
+///
+/// # Why a short read means drained
+///
+/// The poller reports edges: bytes that were there before the last event raise no other one. So a reader must know
+/// that it has taken everything. A read that fills less than the room it was given has emptied the socket: the kernel
+/// stops early only when its queue is empty (epoll(7) gives this as the rule for streams). A byte that arrives after
+/// that read is new, and raises an event. This spares the second `recv` whose only answer would be "would block":
+/// one system call of the two that a request costs.
+///
+/// Two exceptions exist. The end of a stream is no byte: when data and the peer's FIN arrive together, a short read
+/// takes the data, and no event will follow; the event that announced both has `closed` set, and its receiver reads
+/// until [`Read::Eof`]. And a peer that sends TCP urgent data, or file descriptors over a unix socket, makes a read
+/// stop at that mark; such a peer delays its own requests until it sends more, and nobody else's.
+///
+/// # Where TLS will go
+///
+/// All bytes pass `receive` and `send` below, and nothing outside this file touches the socket's data. A TLS session
+/// becomes a field here: `drained` will then also say that no decrypted bytes are left, which a socket's readiness
+/// cannot.
+pub struct Stream {
+    socket: Socket,
+    family: Family,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Tcp,
+    Unix,
+}
+
+impl Stream {
+    pub(crate) fn tcp(socket: Socket) -> Self {
+        Stream {
+            socket,
+            family: Family::Tcp,
+        }
+    }
+
+    pub(crate) fn unix(socket: Socket) -> Self {
+        Stream {
+            socket,
+            family: Family::Unix,
+        }
+    }
+
+    /// A pair of unix streams that are connected with each other, for tests and for programs that talk to themselves.
+    pub fn pair() -> io::Result<(Stream, Stream)> {
+        let (a, b) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        Ok((Stream::unix(a), Stream::unix(b)))
+    }
+
+    /// Whether this is a unix socket, which has no ports, and no options of TCP.
+    pub fn is_unix(&self) -> bool {
+        self.family == Family::Unix
+    }
+
+    /// Reads into `buffer`, at most its length, which must not be zero.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Read> {
+        let room = buffer.len();
+        // SAFETY: initialised bytes may be looked at as possibly uninitialised ones, and `receive` writes only
+        // initialised bytes, so `buffer` stays initialised.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), room) };
+        self.receive(buffer)
+    }
+
+    /// Appends to `buffer` what is there: at most `bytes_max`, and at most what fits in its spare capacity. A buffer
+    /// without spare capacity grows by `bytes_max` first. The bytes are not zeroed before they are read into.
+    pub fn read_into(&mut self, buffer: &mut Vec<u8>, bytes_max: usize) -> io::Result<Read> {
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve(bytes_max);
+        }
+        let filled = buffer.len();
+        let spare = buffer.spare_capacity_mut();
+        let room = spare.len().min(bytes_max);
+        let read = self.receive(&mut spare[..room])?;
+        if let Read::Data { bytes, .. } = read {
+            // SAFETY: the kernel has written `bytes` bytes from the start of the spare capacity on; `receive` never
+            // claims more than the room that it was given.
+            unsafe { buffer.set_len(filled + bytes) };
+        }
+        Ok(read)
+    }
+
+    fn receive(&mut self, room: &mut [std::mem::MaybeUninit<u8>]) -> io::Result<Read> {
+        assert!(
+            !room.is_empty(),
+            "a read into no room would look like the end of the stream"
+        );
+        loop {
+            return match self.socket.recv(room) {
+                Ok(0) => Ok(Read::Eof),
+                Ok(bytes) => Ok(Read::Data {
+                    bytes,
+                    drained: bytes < room.len(),
+                }),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Read::WouldBlock),
+                    io::ErrorKind::Interrupted => continue,
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
+    /// Writes from `bytes` what the socket takes now, and says how much that was; `None` if it takes nothing now.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        self.send(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+    }
+
+    /// As [`Stream::write`], from several slices, of which the kernel looks at the first [`SLICES_MAX`].
+    pub fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        let slices = &slices[..slices.len().min(SLICES_MAX)];
+        self.send(|socket| socket.send_vectored_with_flags(slices, libc::MSG_NOSIGNAL))
+    }
+
+    fn send(&mut self, send: impl Fn(&Socket) -> io::Result<usize>) -> io::Result<Option<usize>> {
+        loop {
+            return match send(&self.socket) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(None),
+                    io::ErrorKind::Interrupted => continue,
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
+    /// The error that waits in the socket, taken out of it. `None` once a connection attempt has succeeded.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
+    }
+
+    /// Sends small writes at once (or lets the kernel collect them). Nothing to do for a unix socket.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        match self.family {
+            Family::Tcp => self.socket.set_tcp_nodelay(nodelay),
+            Family::Unix => Ok(()),
+        }
+    }
+
+    /// Probes a silent peer after `seconds`, then three times within as many seconds again; off if zero. A dead peer
+    /// is then seen as a read error. Nothing to do for a unix socket.
+    pub fn set_keepalive(&self, seconds: u32) -> io::Result<()> {
+        if self.family == Family::Unix {
+            return Ok(());
+        }
+        if seconds == 0 {
+            return self.socket.set_keepalive(false);
+        }
+        let interval = (seconds / 3).max(1);
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(seconds.into()))
+            .with_interval(Duration::from_secs(interval.into()))
+            .with_retries(3);
+        self.socket.set_tcp_keepalive(&keepalive)
+    }
+
+    /// The size that the kernel's send buffer should have.
+    pub fn set_send_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
+        self.socket.set_send_buffer_size(bytes)
+    }
+
+    /// The size that the kernel's receive buffer should have.
+    pub fn set_receive_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
+        self.socket.set_recv_buffer_size(bytes)
+    }
+
+    /// Ends one or both directions of the connection, for every holder of the socket.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.socket.shutdown(how)
+    }
+
+    /// The other end.
+    pub fn peer_address(&self) -> io::Result<PeerAddr> {
+        self.named(self.socket.peer_addr()?)
+    }
+
+    /// This end.
+    pub fn local_address(&self) -> io::Result<PeerAddr> {
+        self.named(self.socket.local_addr()?)
+    }
+
+    fn named(&self, address: SockAddr) -> io::Result<PeerAddr> {
+        match (self.family, address.as_socket()) {
+            (Family::Tcp, Some(address)) => Ok(PeerAddr::Tcp(address)),
+            (Family::Tcp, None) => Err(io::ErrorKind::InvalidData.into()),
+            (Family::Unix, _) => Ok(PeerAddr::Unix(self.unix_path()?)),
+        }
+    }
+
+    /// Of a unix connection only the listening end has a name; both ends are called by it.
+    fn unix_path(&self) -> io::Result<PathBuf> {
+        let local = self.socket.local_addr()?;
+        if let Some(path) = local.as_pathname() {
+            return Ok(path.to_owned());
+        }
+        let peer = self.socket.peer_addr()?;
+        Ok(peer.as_pathname().map(PathBuf::from).unwrap_or_default())
+    }
+
+    /// The descriptor's number, as CLIENT LIST shows it.
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("family", &self.family)
+            .field("fd", &self.fd())
+            .finish()
+    }
+}
+
+/// One end of a connection. Prints as Redis prints it: `127.0.0.1:50123`, `[::1]:123`, `/path/sock:0`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerAddr {
+    /// An IP address and a port.
+    Tcp(SocketAddr),
+    /// The path of the listening socket; empty if it has none.
+    Unix(PathBuf),
+}
+
+impl PeerAddr {
+    /// Whether the peer runs on this machine as far as its address tells: a loopback address or a unix socket.
+    pub fn is_local(&self) -> bool {
+        match self {
+            PeerAddr::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            PeerAddr::Unix(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for PeerAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerAddr::Tcp(address) => write_host_port(f, &address.ip().to_string(), address.port()),
+            PeerAddr::Unix(path) => write!(f, "{}:0", path.display()),
+        }
+    }
+}
+
+/// Slices that the kernel takes in one vectored write (`IOV_MAX`).
+pub const SLICES_MAX: usize = 1024;
+
+/// What became of a [`flush`].
+#[derive(Debug)]
+pub enum Flush {
+    /// Everything was written.
+    Done,
+    /// So many bytes were written (perhaps none); the rest waits until the socket is writable.
+    Partial(usize),
+    /// The connection is gone.
+    Closed(io::Error),
+}
+
+/// Writes `slices` as far as the socket takes them; `slices` is used up in doing so. A short write means that the
+/// socket is full: it is not tried again, but left to a writable event, for which the caller asks the poller.
+pub fn flush(stream: &mut Stream, mut slices: &mut [IoSlice<'_>]) -> Flush {
+    let mut written = 0;
+    // Empty slices at the front would make a write of nothing, which says nothing.
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let offered: usize = slices
+            .iter()
+            .take(SLICES_MAX)
+            .map(|slice| slice.len())
+            .sum();
+        match stream.write_vectored(slices) {
+            Ok(None) => return Flush::Partial(written),
+            Ok(Some(bytes)) => {
+                written += bytes;
+                if bytes < offered {
+                    return Flush::Partial(written);
+                }
+                IoSlice::advance_slices(&mut slices, bytes);
+            }
+            Err(error) => return Flush::Closed(error),
+        }
+    }
+    Flush::Done
+}
+
+/// Starts to connect to `address` without waiting: the stream becomes writable when the attempt has ended, and
+/// [`Stream::take_error`] then says how. Of a name's endpoints the first is taken whose attempt can be started. A name
+/// is looked up, which may block; whoever connects often resolves once and calls [`connect_endpoint`].
+pub fn connect(address: &Address) -> Result<Stream, NetError> {
+    first_success(address, connect_endpoint)
+}
+
+/// Starts to connect to `endpoint` without waiting, as [`connect`].
+pub fn connect_endpoint(endpoint: &Endpoint) -> Result<Stream, NetError> {
+    let (stream, target) = unconnected(endpoint).map_err(|error| NetError::new(endpoint, error))?;
+    match stream.socket.connect(&target) {
+        Ok(()) => Ok(stream),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(stream),
+        Err(error) => Err(NetError::new(endpoint, error)),
+    }
+}
+
+/// Connects to `address`, waiting at most `timeout` in all. Every endpoint of a name is tried in turn. The stream is
+/// non-blocking, as all are.
+pub fn connect_blocking(address: &Address, timeout: Duration) -> Result<Stream, NetError> {
+    let deadline = Instant::now() + timeout;
+    first_success(address, |endpoint| {
+        let (stream, target) =
+            unconnected(endpoint).map_err(|error| NetError::new(endpoint, error))?;
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
+        stream
+            .socket
+            .connect_timeout(&target, left)
+            .map_err(|error| NetError::new(endpoint, error))?;
+        // `connect_timeout` leaves the socket blocking.
+        stream
+            .socket
+            .set_nonblocking(true)
+            .map_err(|error| NetError::new(endpoint, error))?;
+        Ok(stream)
+    })
+}
+
+fn first_success(
+    address: &Address,
+    mut connect: impl FnMut(&Endpoint) -> Result<Stream, NetError>,
+) -> Result<Stream, NetError> {
+    let mut last = None;
+    for endpoint in address.resolve()? {
+        match connect(&endpoint) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some(error.error),
+        }
+    }
+    Err(NetError::new(
+        address,
+        last.expect("an address resolves to one endpoint at least, or to an error"),
+    ))
+}
+
+fn unconnected(endpoint: &Endpoint) -> io::Result<(Stream, SockAddr)> {
+    let kind = Type::STREAM.nonblocking();
+    match endpoint {
+        Endpoint::Tcp(address) => {
+            let socket = Socket::new(Domain::for_address(*address), kind, None)?;
+            Ok((Stream::tcp(socket), SockAddr::from(*address)))
+        }
+        Endpoint::Unix(path) => {
+            let target = SockAddr::unix(path)?;
+            Ok((Stream::unix(Socket::new(Domain::UNIX, kind, None)?), target))
+        }
+    }
+}
+
+impl From<std::net::TcpStream> for Stream {
+    /// Takes over a stream of the standard library; it becomes non-blocking.
+    fn from(stream: std::net::TcpStream) -> Self {
+        // Fails only for a descriptor that is not open, which a TcpStream cannot hold.
+        SockRef::from(&stream)
+            .set_nonblocking(true)
+            .expect("an open socket can be made non-blocking");
+        Stream::tcp(stream.into())
+    }
+}
