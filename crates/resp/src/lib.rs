@@ -1,1 +1,32 @@
 //! The wire codec: RESP2, RESP3 and inline requests and replies over byte slices. Knows no sockets and no commands.
+//!
+//! | direction | server and proxy | load generator, tests |
+//! |---|---|---|
+//! | requests | [`RequestDecoder`] yields [`Args`], slices of the query buffer | [`encode_request`] |
+//! | replies | [`Reply`] writes into a [`ReplyBuffer`] | [`ReplyDecoder`] builds a [`Value`], [`Skipper`] only counts |
+//!
+//! Every decoder is incremental and indifferent to where the input was cut: whatever the pieces,
+//! the result is that of the whole. None of them allocates by what a header claims, only by what arrived.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod double;
+mod inline;
+mod number;
+mod reply;
+mod reply_buffer;
+pub mod reply_decoder;
+mod request;
+mod skipper;
+
+pub use args::{Args, ArgsBuf, Blob, Span};
+pub use double::format_double;
+pub use reply::{Proto, Reply};
+pub use reply_buffer::{Mark, ReplyBuffer};
+pub use reply_decoder::{ReplyDecoder, ReplyError, Value};
+pub use request::{
+    BIG_BULK_BYTES_MIN, BigBulk, Decoded, ProtocolError, RequestDecoder, RequestKind,
+    RequestLimits, encode_request,
+};
+pub use skipper::{Skipped, Skipper};

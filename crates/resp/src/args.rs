@@ -1,0 +1,284 @@
+//! The arguments of one request: borrowed from the query buffer ([`Args`]) or owned ([`ArgsBuf`]).
+//! Knows nothing about how they came off the wire.
+
+use std::fmt;
+use std::ops::Index;
+use std::sync::Arc;
+
+use crate::request::BIG_BULK_BYTES_MIN;
+
+/// A large value: received into its own allocation, reference-counted, and sent without a copy.
+pub type Blob = Arc<Vec<u8>>;
+
+/// Where one argument lies: inside the buffer that was decoded, or in the list of blobs beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Offset from the first byte of the request's buffer, or [`Span::IN_BLOB`].
+    pub start: u32,
+    /// Bytes, or the blob's index.
+    pub len: u32,
+}
+
+impl Span {
+    /// The `start` of an argument that is not in the buffer: `len` is then an index into the blobs.
+    /// No argument can start there, since buffers end before it.
+    pub const IN_BLOB: u32 = u32::MAX;
+
+    /// The argument that is blob number `index`.
+    #[inline]
+    pub const fn blob(index: u32) -> Span {
+        Span {
+            start: Span::IN_BLOB,
+            len: index,
+        }
+    }
+}
+
+/// argv of one request: slices of one buffer, nothing copied. `args[0]` is the command's name.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    buf: &'a [u8],
+    spans: &'a [Span],
+    big: &'a [Blob],
+}
+
+impl<'a> Args<'a> {
+    /// Arguments that all lie in `buf`. Every span must be one that decoding that buffer produced.
+    #[inline]
+    pub fn new(buf: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args {
+            buf,
+            spans,
+            big: &[],
+        }
+    }
+
+    /// Arguments of which some are blobs: see [`crate::RequestDecoder::blobs`].
+    #[inline]
+    pub fn with_big(buf: &'a [u8], spans: &'a [Span], big: &'a [Blob]) -> Args<'a> {
+        Args { buf, spans, big }
+    }
+
+    /// How many arguments there are, the command's name included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is no argument at all.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Argument `i`.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<&'a [u8]> {
+        self.spans.get(i).map(|&span| self.resolve(span))
+    }
+
+    /// All arguments in order.
+    #[inline]
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+        let args = *self;
+        args.spans.iter().map(move |&span| args.resolve(span))
+    }
+
+    /// The arguments from `i` on; none if there are not that many.
+    #[inline]
+    pub fn from(&self, i: usize) -> Args<'a> {
+        Args {
+            spans: self.spans.get(i..).unwrap_or(&[]),
+            ..*self
+        }
+    }
+
+    /// Argument `i` if it was received into its own allocation, which a handler may then keep instead of copying.
+    #[inline]
+    pub fn blob(&self, i: usize) -> Option<&'a Blob> {
+        let span = self.spans.get(i)?;
+        (span.start == Span::IN_BLOB).then(|| &self.big[span.len as usize])
+    }
+
+    #[inline]
+    fn resolve(&self, span: Span) -> &'a [u8] {
+        if span.start == Span::IN_BLOB {
+            return &self.big[span.len as usize];
+        }
+        let start = span.start as usize;
+        &self.buf[start..start + span.len as usize]
+    }
+}
+
+impl Index<usize> for Args<'_> {
+    type Output = [u8];
+
+    #[inline]
+    fn index(&self, i: usize) -> &[u8] {
+        self.resolve(self.spans[i])
+    }
+}
+
+impl fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.iter().map(|arg| arg.escape_ascii().to_string()))
+            .finish()
+    }
+}
+
+/// Owned arguments: what a MULTI queue and a script's call keep. Large ones are blobs, so that
+/// a queued SET of a large value is copied no further.
+#[derive(Clone, Default)]
+pub struct ArgsBuf {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    big: Vec<Blob>,
+}
+
+impl ArgsBuf {
+    /// No arguments.
+    pub fn new() -> ArgsBuf {
+        ArgsBuf::default()
+    }
+
+    /// Forgets the arguments, keeps the allocation.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.big.clear();
+    }
+
+    /// Appends a copy of `arg`.
+    pub fn push(&mut self, arg: &[u8]) {
+        let start = self.bytes.len();
+        if arg.len() >= BIG_BULK_BYTES_MIN || start + arg.len() >= Span::IN_BLOB as usize {
+            return self.push_blob(Arc::new(arg.to_vec()));
+        }
+        self.bytes.extend_from_slice(arg);
+        self.spans.push(Span {
+            start: start as u32,
+            len: arg.len() as u32,
+        });
+    }
+
+    /// Appends an argument without copying it.
+    pub fn push_blob(&mut self, blob: Blob) {
+        let index = u32::try_from(self.big.len()).expect("fewer than 2^32 large arguments");
+        self.big.push(blob);
+        self.spans.push(Span::blob(index));
+    }
+
+    /// How many arguments there are.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is no argument at all.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Bytes that the arguments hold, for the accounting of memory per client.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self
+                .big
+                .iter()
+                .map(|blob| blob.capacity() + size_of::<Blob>())
+                .sum::<usize>()
+    }
+
+    /// The arguments, borrowed.
+    #[inline]
+    pub fn as_args(&self) -> Args<'_> {
+        Args {
+            buf: &self.bytes,
+            spans: &self.spans,
+            big: &self.big,
+        }
+    }
+}
+
+impl From<Args<'_>> for ArgsBuf {
+    fn from(args: Args<'_>) -> ArgsBuf {
+        let mut owned = ArgsBuf::new();
+        for i in 0..args.len() {
+            match args.blob(i) {
+                Some(blob) => owned.push_blob(Blob::clone(blob)),
+                None => owned.push(&args[i]),
+            }
+        }
+        owned
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for ArgsBuf {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(args: I) -> ArgsBuf {
+        let mut owned = ArgsBuf::new();
+        args.into_iter().for_each(|arg| owned.push(arg));
+        owned
+    }
+}
+
+impl fmt::Debug for ArgsBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_args().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts<'a>(args: Args<'a>) -> Vec<&'a [u8]> {
+        args.iter().collect()
+    }
+
+    #[test]
+    fn arguments_are_slices_of_the_buffer() {
+        let spans = [
+            Span { start: 0, len: 3 },
+            Span { start: 4, len: 1 },
+            Span { start: 5, len: 0 },
+        ];
+        let args = Args::new(b"SET k", &spans);
+        assert_eq!(texts(args), [&b"SET"[..], b"k", b""]);
+        assert_eq!(&args[1], b"k");
+        assert_eq!(args.get(3), None);
+        assert_eq!(args.blob(1), None);
+        assert_eq!(texts(args.from(1)), [&b"k"[..], b""]);
+        assert!(args.from(3).is_empty());
+        assert!(args.from(9).is_empty());
+        assert_eq!(format!("{args:?}"), r#"["SET", "k", ""]"#);
+    }
+
+    #[test]
+    fn blobs_are_handed_on_by_reference() {
+        let value = Blob::new(vec![7; BIG_BULK_BYTES_MIN]);
+        let (spans, big) = ([Span { start: 0, len: 3 }, Span::blob(0)], [value.clone()]);
+        let args = Args::with_big(b"SET", &spans, &big);
+        assert_eq!(&args[1], &value[..]);
+        assert_eq!(args.from(1).get(0), Some(&value[..]));
+        let owned = ArgsBuf::from(args);
+        assert!(Blob::ptr_eq(owned.as_args().blob(1).unwrap(), &value));
+        assert_eq!(owned.as_args().blob(0), None);
+    }
+
+    #[test]
+    fn owned_arguments_copy_small_ones_into_one_buffer() {
+        let mut owned: ArgsBuf = [&b"LPUSH"[..], b"k", b""].into_iter().collect();
+        assert_eq!(texts(owned.as_args()), [&b"LPUSH"[..], b"k", b""]);
+        owned.push(&[1; BIG_BULK_BYTES_MIN]);
+        assert_eq!(
+            owned.as_args().blob(3).map(|blob| blob.len()),
+            Some(BIG_BULK_BYTES_MIN)
+        );
+        assert!(owned.heap_bytes() > BIG_BULK_BYTES_MIN);
+        assert_eq!(owned.len(), 4);
+        owned.clear();
+        assert!(owned.is_empty());
+        assert!(owned.as_args().is_empty());
+    }
+}

@@ -1,0 +1,289 @@
+//! Writing of typed replies in the RESP version that a session speaks. Knows no commands and no sockets.
+
+use std::ops::Range;
+
+use memchr::memchr2;
+
+use crate::args::Blob;
+use crate::double::format_double;
+use crate::reply_buffer::{Mark, ReplyBuffer, push_header};
+
+/// Values from this size on are attached by reference; smaller ones are copied.
+const BLOB_BYTES_MIN: usize = 16 * 1024;
+
+/// The version of the protocol that a session has chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proto {
+    /// The version every connection starts with.
+    #[default]
+    Resp2,
+    /// Chosen by `HELLO 3`.
+    Resp3,
+}
+
+/// The typed writer that handlers get. Each type is written as the session's protocol version has it.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    out: &'a mut ReplyBuffer,
+    proto: Proto,
+}
+
+impl<'a> Reply<'a> {
+    /// A writer to the end of `out`.
+    #[inline]
+    pub fn new(out: &'a mut ReplyBuffer, proto: Proto) -> Reply<'a> {
+        Reply { out, proto }
+    }
+
+    /// The version of the protocol that is written.
+    #[inline]
+    pub fn proto(&self) -> Proto {
+        self.proto
+    }
+
+    /// The buffer that is written to.
+    #[inline]
+    pub fn buffer(&mut self) -> &mut ReplyBuffer {
+        self.out
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.push_bytes(b"+OK\r\n");
+    }
+
+    /// A status. Line ends inside become spaces.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error: the whole line with its code, as `ERR no such key`. Line ends inside become spaces.
+    pub fn error(&mut self, line: &str) {
+        self.line(b'-', line.as_bytes());
+    }
+
+    /// The same with bytes that a client sent in it.
+    pub fn error_bytes(&mut self, line: &[u8]) {
+        self.line(b'-', line);
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn integer(&mut self, n: i64) {
+        self.header(b':', n);
+    }
+
+    /// A string.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.header(b'$', bytes.len() as i64);
+        let tail = self.out.tail();
+        tail.extend_from_slice(bytes);
+        tail.extend_from_slice(b"\r\n");
+    }
+
+    /// A string that is held by reference until it is sent, if it is large.
+    pub fn blob(&mut self, blob: &Blob) {
+        self.blob_part(blob, 0..blob.len());
+    }
+
+    /// A part of such a string.
+    pub fn blob_part(&mut self, blob: &Blob, part: Range<usize>) {
+        if part.len() < BLOB_BYTES_MIN {
+            return self.bulk(&blob[part]);
+        }
+        self.header(b'$', part.len() as i64);
+        self.out.push_blob(blob, part);
+        self.out.push_bytes(b"\r\n");
+    }
+
+    /// No value.
+    #[inline]
+    pub fn null(&mut self) {
+        self.out.push_bytes(match self.proto {
+            Proto::Resp2 => b"$-1\r\n",
+            Proto::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// No array: what RESP2 tells apart from no value.
+    #[inline]
+    pub fn null_array(&mut self) {
+        self.out.push_bytes(match self.proto {
+            Proto::Resp2 => b"*-1\r\n",
+            Proto::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The head of an array; `n` replies follow.
+    #[inline]
+    pub fn array(&mut self, n: usize) {
+        self.header(b'*', n as i64);
+    }
+
+    /// The head of a map; `pairs` times two replies follow.
+    #[inline]
+    pub fn map(&mut self, pairs: usize) {
+        let (kind, n) = map_head(self.proto, b'%', pairs);
+        self.header(kind, n);
+    }
+
+    /// The head of a set; `n` replies follow.
+    #[inline]
+    pub fn set(&mut self, n: usize) {
+        self.header(aggregate_kind(self.proto, b'~'), n as i64);
+    }
+
+    /// The head of a message that is no answer; `n` replies follow.
+    #[inline]
+    pub fn push(&mut self, n: usize) {
+        self.header(aggregate_kind(self.proto, b'>'), n as i64);
+    }
+
+    /// The head of data about the reply that comes after it. RESP2 has no such thing: write it in RESP3 only.
+    pub fn attribute(&mut self, pairs: usize) {
+        debug_assert_eq!(self.proto, Proto::Resp3, "RESP2 has no attributes");
+        self.header(b'|', pairs as i64);
+    }
+
+    /// A double.
+    pub fn double(&mut self, value: f64) {
+        match self.proto {
+            Proto::Resp2 => self.bulk_double(value),
+            Proto::Resp3 => {
+                let tail = self.out.tail();
+                tail.push(b',');
+                format_double(value, tail);
+                tail.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// A double as a string, in both versions.
+    pub fn bulk_double(&mut self, value: f64) {
+        let mut text = Vec::with_capacity(32);
+        format_double(value, &mut text);
+        self.bulk(&text);
+    }
+
+    /// An integer as a string, in both versions.
+    pub fn bulk_integer(&mut self, n: i64) {
+        self.bulk(itoa::Buffer::new().format(n).as_bytes());
+    }
+
+    /// A truth value.
+    #[inline]
+    pub fn bool(&mut self, value: bool) {
+        self.out.push_bytes(match (self.proto, value) {
+            (Proto::Resp2, false) => b":0\r\n",
+            (Proto::Resp2, true) => b":1\r\n",
+            (Proto::Resp3, false) => b"#f\r\n",
+            (Proto::Resp3, true) => b"#t\r\n",
+        });
+    }
+
+    /// An integer of any size, in decimal.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.proto {
+            Proto::Resp2 => self.bulk(digits.as_bytes()),
+            Proto::Resp3 => self.line(b'(', digits.as_bytes()),
+        }
+    }
+
+    /// A text with its format (three letters: `txt`, `mkd`).
+    pub fn verbatim(&mut self, format: &str, text: &[u8]) {
+        debug_assert_eq!(
+            format.len(),
+            3,
+            "the format of a verbatim string has three letters"
+        );
+        match self.proto {
+            Proto::Resp2 => self.bulk(text),
+            Proto::Resp3 => {
+                self.header(b'=', (text.len() + 4) as i64);
+                let tail = self.out.tail();
+                tail.extend_from_slice(format.as_bytes());
+                tail.push(b':');
+                tail.extend_from_slice(text);
+                tail.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// Bytes that are a reply already.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.push_bytes(bytes);
+    }
+
+    /// This place, for a header that is known only after its elements.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.out.mark()
+    }
+
+    /// The head of an array of what was written since `mark`.
+    pub fn insert_array_header(&mut self, mark: Mark, n: usize) {
+        self.insert_header(mark, b'*', n as i64);
+    }
+
+    /// The head of a map of what was written since `mark`.
+    pub fn insert_map_header(&mut self, mark: Mark, pairs: usize) {
+        let (kind, n) = map_head(self.proto, b'%', pairs);
+        self.insert_header(mark, kind, n);
+    }
+
+    /// The head of a set of what was written since `mark`.
+    pub fn insert_set_header(&mut self, mark: Mark, n: usize) {
+        self.insert_header(mark, aggregate_kind(self.proto, b'~'), n as i64);
+    }
+
+    /// Undoes everything written since `mark`.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.out.truncate(mark);
+    }
+
+    #[inline]
+    fn header(&mut self, kind: u8, n: i64) {
+        push_header(self.out.tail(), kind, n);
+    }
+
+    fn insert_header(&mut self, mark: Mark, kind: u8, n: i64) {
+        let mut header = Vec::with_capacity(24);
+        push_header(&mut header, kind, n);
+        self.out.insert(mark, &header);
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        let tail = self.out.tail();
+        tail.push(kind);
+        let start = tail.len();
+        tail.extend_from_slice(text);
+        if memchr2(b'\r', b'\n', text).is_some() {
+            tail[start..]
+                .iter_mut()
+                .filter(|c| matches!(c, b'\r' | b'\n'))
+                .for_each(|c| *c = b' ');
+        }
+        tail.extend_from_slice(b"\r\n");
+    }
+}
+
+/// What RESP2 makes an array, RESP3 has types for.
+#[inline]
+fn aggregate_kind(proto: Proto, resp3: u8) -> u8 {
+    match proto {
+        Proto::Resp2 => b'*',
+        Proto::Resp3 => resp3,
+    }
+}
+
+#[inline]
+fn map_head(proto: Proto, resp3: u8, pairs: usize) -> (u8, i64) {
+    match proto {
+        Proto::Resp2 => (b'*', 2 * pairs as i64),
+        Proto::Resp3 => (resp3, pairs as i64),
+    }
+}

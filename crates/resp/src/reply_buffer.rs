@@ -1,0 +1,237 @@
+//! The output of a session: bytes in order, large values in between by reference. Knows no RESP version and no socket.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+
+use crate::args::Blob;
+
+/// A large value among the bytes.
+#[derive(Clone, Debug)]
+struct Attached {
+    /// It goes out before the byte at this offset of `bytes`.
+    at: usize,
+    blob: Blob,
+    /// The part of it that is still to be sent.
+    part: Range<usize>,
+}
+
+/// A place in a [`ReplyBuffer`], to which one can go back while nothing has been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    bytes: usize,
+    blobs: usize,
+}
+
+/// Replies on their way out: contiguous bytes, and blobs that are sent without a copy.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyBuffer {
+    bytes: Vec<u8>,
+    /// Bytes already sent.
+    sent: usize,
+    blobs: VecDeque<Attached>,
+    blob_bytes: usize,
+}
+
+impl ReplyBuffer {
+    /// An empty buffer; it allocates when something is written.
+    pub fn new() -> ReplyBuffer {
+        ReplyBuffer::default()
+    }
+
+    /// Whether nothing waits to be sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes() == 0
+    }
+
+    /// Bytes that wait to be sent, those in blobs included.
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len() - self.sent + self.blob_bytes
+    }
+
+    /// Bytes of memory that this buffer holds; blobs count, although others may hold them as well.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.blobs.capacity() * size_of::<Attached>()
+            + self
+                .blobs
+                .iter()
+                .map(|attached| attached.blob.len())
+                .sum::<usize>()
+    }
+
+    /// The bytes to send up to the first blob: everything, if [`ReplyBuffer::has_blobs`] is false.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let end = self
+            .blobs
+            .front()
+            .map_or(self.bytes.len(), |attached| attached.at);
+        &self.bytes[self.sent..end]
+    }
+
+    /// Whether one contiguous write will not do.
+    #[inline]
+    pub fn has_blobs(&self) -> bool {
+        !self.blobs.is_empty()
+    }
+
+    /// Everything to send, in order, without empty pieces.
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let starts =
+            std::iter::once(self.sent).chain(self.blobs.iter().map(|attached| attached.at));
+        let blobs = self.blobs.iter().map(Some).chain(std::iter::once(None));
+        starts
+            .zip(blobs)
+            .flat_map(|(start, attached)| match attached {
+                Some(attached) => [
+                    &self.bytes[start..attached.at],
+                    &attached.blob[attached.part.clone()],
+                ],
+                None => [&self.bytes[start..], &[]],
+            })
+            .filter(|chunk| !chunk.is_empty())
+    }
+
+    /// Fills `slices` with what to send first, for a vectored write; returns how many it used.
+    pub fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut used = 0;
+        for (slice, chunk) in slices.iter_mut().zip(self.chunks()) {
+            *slice = IoSlice::new(chunk);
+            used += 1;
+        }
+        used
+    }
+
+    /// Forgets the first `written` bytes: they have been sent.
+    pub fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.blobs.front_mut() {
+            let before = (first.at - self.sent).min(written);
+            self.sent += before;
+            written -= before;
+            if self.sent < first.at {
+                return;
+            }
+            let inside = first.part.len().min(written);
+            first.part.start += inside;
+            self.blob_bytes -= inside;
+            written -= inside;
+            if !first.part.is_empty() {
+                return;
+            }
+            self.blobs.pop_front();
+        }
+        self.sent += written;
+        debug_assert!(
+            self.sent <= self.bytes.len(),
+            "more was sent than was there"
+        );
+        if self.sent >= self.bytes.len() {
+            self.clear();
+        }
+    }
+
+    /// Empties the buffer and keeps its allocation.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+        self.blobs.clear();
+        self.blob_bytes = 0;
+    }
+
+    /// Gives back memory beyond `bytes_max` (and beyond what is waiting).
+    pub fn shrink(&mut self, bytes_max: usize) {
+        if self.bytes.capacity() > bytes_max {
+            self.bytes.drain(..self.sent);
+            self.blobs
+                .iter_mut()
+                .for_each(|attached| attached.at -= self.sent);
+            self.sent = 0;
+            self.bytes.shrink_to(bytes_max);
+            self.blobs.shrink_to_fit();
+        }
+    }
+
+    /// Moves everything that waits in `other` behind what waits here.
+    pub fn append(&mut self, other: &mut ReplyBuffer) {
+        let (base, sent) = (self.bytes.len(), other.sent);
+        self.bytes.extend_from_slice(&other.bytes[sent..]);
+        self.blobs
+            .extend(other.blobs.drain(..).map(|attached| Attached {
+                at: base + attached.at - sent,
+                ..attached
+            }));
+        self.blob_bytes += other.blob_bytes;
+        other.clear();
+    }
+
+    /// Appends bytes as they are.
+    #[inline]
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a part of a blob by reference.
+    pub fn push_blob(&mut self, blob: &Blob, part: Range<usize>) {
+        assert!(
+            part.start <= part.end && part.end <= blob.len(),
+            "a part of the blob"
+        );
+        if !part.is_empty() {
+            self.blob_bytes += part.len();
+            self.blobs.push_back(Attached {
+                at: self.bytes.len(),
+                blob: Blob::clone(blob),
+                part,
+            });
+        }
+    }
+
+    /// The place behind what was written last.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            bytes: self.bytes.len(),
+            blobs: self.blobs.len(),
+        }
+    }
+
+    /// Undoes everything written since `mark`.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        let undone: usize = self
+            .blobs
+            .drain(mark.blobs..)
+            .map(|attached| attached.part.len())
+            .sum();
+        self.blob_bytes -= undone;
+    }
+
+    /// Writes `bytes` at `mark`, in front of what was written since.
+    pub fn insert(&mut self, mark: Mark, bytes: &[u8]) {
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        if end > mark.bytes {
+            self.bytes[mark.bytes..].rotate_right(bytes.len());
+        }
+        self.blobs
+            .range_mut(mark.blobs..)
+            .for_each(|attached| attached.at += bytes.len());
+    }
+
+    /// Where encoders append.
+    #[inline]
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+/// Appends `<kind><n>\r\n`.
+#[inline]
+pub(crate) fn push_header(out: &mut Vec<u8>, kind: u8, n: i64) {
+    out.push(kind);
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,369 @@
+//! Decoding of replies into a tree of values: for tests, tools and whatever must look into a reply.
+//! What only counts replies uses [`crate::Skipper`]. Knows no commands and no sockets.
+
+use std::fmt;
+
+use memchr::memchr;
+
+use crate::number::parse_integer;
+
+/// Bytes in a line: a status, an error, a number, a header.
+pub(crate) const LINE_BYTES_MAX: usize = 1024 * 1024;
+/// Aggregates inside aggregates, unless the caller says otherwise.
+const DEPTH_MAX: usize = 128;
+/// Room for elements taken on the word of a header alone.
+const ELEMENTS_RESERVED_MAX: usize = 64;
+
+/// A reply of any type of RESP2 and RESP3. What looks different on the wire is different here.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// `+`
+    Simple(Vec<u8>),
+    /// `-`
+    Error(Vec<u8>),
+    /// `:`
+    Integer(i64),
+    /// `$`
+    Bulk(Vec<u8>),
+    /// `*`
+    Array(Vec<Value>),
+    /// `$-1`
+    NullBulk,
+    /// `*-1`
+    NullArray,
+    /// `_`
+    Null,
+    /// `#`
+    Boolean(bool),
+    /// `,` as it was written: see [`Value::as_f64`]
+    Double(String),
+    /// `(`
+    BigNumber(String),
+    /// `!`
+    BulkError(Vec<u8>),
+    /// `=`
+    Verbatim {
+        /// Three letters.
+        format: [u8; 3],
+        /// What follows them and a colon.
+        text: Vec<u8>,
+    },
+    /// `%`
+    Map(Vec<(Value, Value)>),
+    /// `~`
+    Set(Vec<Value>),
+    /// `>`
+    Push(Vec<Value>),
+    /// `|` and the value that it is about
+    Attributed {
+        /// What is said about the value.
+        attributes: Vec<(Value, Value)>,
+        /// The value.
+        value: Box<Value>,
+    },
+}
+
+impl Value {
+    /// The number of a double.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Value::Double(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a string of any kind, an error's included.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Value::Simple(text)
+            | Value::Error(text)
+            | Value::Bulk(text)
+            | Value::BulkError(text) => Some(text),
+            Value::Verbatim { text, .. } => Some(text),
+            Value::Double(text) | Value::BigNumber(text) => Some(text.as_bytes()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an error of either kind.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Value::Error(_) | Value::BulkError(_))
+    }
+}
+
+/// What arrived is no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyError {
+    /// No type starts with this byte.
+    UnknownType(u8),
+    /// A length or an integer that is none.
+    InvalidNumber,
+    /// A line without an end, or without a carriage return before it, or a bulk that is longer than its header says.
+    InvalidEnd,
+    /// A truth value, null, double, big number or verbatim string that is none.
+    InvalidValue,
+    /// Aggregates nested deeper than the limit, or more elements than can be counted.
+    TooDeep,
+}
+
+impl fmt::Display for ReplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplyError::UnknownType(byte) => {
+                write!(f, "unknown reply type '{}'", byte.escape_ascii())
+            }
+            ReplyError::InvalidNumber => f.write_str("invalid number in reply"),
+            ReplyError::InvalidEnd => f.write_str("reply element does not end where it should"),
+            ReplyError::InvalidValue => f.write_str("invalid value in reply"),
+            ReplyError::TooDeep => f.write_str("reply nested too deeply"),
+        }
+    }
+}
+
+impl std::error::Error for ReplyError {}
+
+/// What one call of [`ReplyDecoder::decode`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodedReply {
+    /// Bytes to drop from the front of the buffer, also when no reply is whole yet.
+    pub consumed: usize,
+    /// The next reply, when it is whole.
+    pub value: Option<Value>,
+}
+
+/// An aggregate whose elements are arriving.
+#[derive(Debug)]
+struct Frame {
+    kind: u8,
+    missing: usize,
+    elements: Vec<Value>,
+}
+
+/// Decodes the replies of one connection.
+#[derive(Debug)]
+pub struct ReplyDecoder {
+    frames: Vec<Frame>,
+    /// Bytes at the front of the buffer that are known to hold no line end.
+    scanned: usize,
+    depth_max: usize,
+}
+
+impl Default for ReplyDecoder {
+    fn default() -> ReplyDecoder {
+        ReplyDecoder::with_depth_max(DEPTH_MAX)
+    }
+}
+
+impl ReplyDecoder {
+    /// A decoder at the start of a reply.
+    pub fn new() -> ReplyDecoder {
+        ReplyDecoder::default()
+    }
+
+    /// The same with another limit on how deep aggregates may be nested.
+    pub fn with_depth_max(depth_max: usize) -> ReplyDecoder {
+        ReplyDecoder {
+            frames: Vec::new(),
+            scanned: 0,
+            depth_max,
+        }
+    }
+
+    /// Decodes up to the end of one reply. Whatever comes out, the caller drops the consumed bytes and keeps the rest.
+    pub fn decode(&mut self, buf: &[u8]) -> Result<DecodedReply, ReplyError> {
+        let mut at = 0;
+        while let Some((kind, text, body)) = line(buf, at, &mut self.scanned)? {
+            let Some((element, end)) = element(buf, kind, text, body)? else {
+                break;
+            };
+            at = end;
+            let complete = match element {
+                Element::Value(value) => self.complete(value),
+                Element::Aggregate(n) => self.open(kind, n)?,
+            };
+            if complete.is_some() {
+                return Ok(DecodedReply {
+                    consumed: at,
+                    value: complete,
+                });
+            }
+        }
+        Ok(DecodedReply {
+            consumed: at,
+            value: None,
+        })
+    }
+
+    fn open(&mut self, kind: u8, n: usize) -> Result<Option<Value>, ReplyError> {
+        if self.frames.len() >= self.depth_max {
+            return Err(ReplyError::TooDeep);
+        }
+        let missing = match kind {
+            b'%' => n.checked_mul(2),
+            b'|' => n.checked_mul(2).and_then(|n| n.checked_add(1)),
+            _ => Some(n),
+        };
+        let missing = missing.ok_or(ReplyError::InvalidNumber)?;
+        let elements = Vec::with_capacity(missing.min(ELEMENTS_RESERVED_MAX));
+        if missing == 0 {
+            return Ok(self.complete(aggregate(kind, elements)));
+        }
+        self.frames.push(Frame {
+            kind,
+            missing,
+            elements,
+        });
+        Ok(None)
+    }
+
+    /// Puts a whole value where it belongs; returns the reply if that is whole now.
+    fn complete(&mut self, mut value: Value) -> Option<Value> {
+        while let Some(frame) = self.frames.last_mut() {
+            frame.elements.push(value);
+            frame.missing -= 1;
+            if frame.missing > 0 {
+                return None;
+            }
+            let frame = self.frames.pop()?;
+            value = aggregate(frame.kind, frame.elements);
+        }
+        Some(value)
+    }
+}
+
+fn aggregate(kind: u8, mut elements: Vec<Value>) -> Value {
+    match kind {
+        b'%' => Value::Map(pairs(elements)),
+        b'~' => Value::Set(elements),
+        b'>' => Value::Push(elements),
+        b'|' => {
+            let value = Box::new(elements.pop().unwrap_or(Value::Null));
+            Value::Attributed {
+                attributes: pairs(elements),
+                value,
+            }
+        }
+        _ => Value::Array(elements),
+    }
+}
+
+fn pairs(elements: Vec<Value>) -> Vec<(Value, Value)> {
+    let mut elements = elements.into_iter();
+    std::iter::from_fn(|| elements.next().zip(elements.next())).collect()
+}
+
+enum Element {
+    Value(Value),
+    Aggregate(usize),
+}
+
+/// Decodes the element whose line was read; `None` if its bulk is not all there. Returns it with where it ends.
+fn element(
+    buf: &[u8],
+    kind: u8,
+    text: &[u8],
+    body: usize,
+) -> Result<Option<(Element, usize)>, ReplyError> {
+    let value = match kind {
+        b'+' => Value::Simple(text.to_vec()),
+        b'-' => Value::Error(text.to_vec()),
+        b':' => Value::Integer(
+            parse_integer(text.strip_prefix(b"+").unwrap_or(text))
+                .ok_or(ReplyError::InvalidNumber)?,
+        ),
+        b'_' if text.is_empty() => Value::Null,
+        b'#' if text == b"t" => Value::Boolean(true),
+        b'#' if text == b"f" => Value::Boolean(false),
+        b',' => Value::Double(double(text)?),
+        b'(' => Value::BigNumber(big_number(text)?),
+        b'_' | b'#' => return Err(ReplyError::InvalidValue),
+        b'$' if text == b"-1" => Value::NullBulk,
+        b'*' if text == b"-1" => Value::NullArray,
+        b'$' | b'!' | b'=' => {
+            let Some((bytes, end)) = bulk(buf, length(text)?, body)? else {
+                return Ok(None);
+            };
+            return Ok(Some((Element::Value(string(kind, bytes)?), end)));
+        }
+        b'*' | b'%' | b'~' | b'>' | b'|' => {
+            return Ok(Some((Element::Aggregate(length(text)?), body)));
+        }
+        other => return Err(ReplyError::UnknownType(other)),
+    };
+    Ok(Some((Element::Value(value), body)))
+}
+
+fn string(kind: u8, bytes: &[u8]) -> Result<Value, ReplyError> {
+    Ok(match (kind, bytes) {
+        (b'$', bytes) => Value::Bulk(bytes.to_vec()),
+        (b'!', bytes) => Value::BulkError(bytes.to_vec()),
+        (_, &[a, b, c, b':', ref text @ ..]) => Value::Verbatim {
+            format: [a, b, c],
+            text: text.to_vec(),
+        },
+        _ => return Err(ReplyError::InvalidValue),
+    })
+}
+
+fn double(text: &[u8]) -> Result<String, ReplyError> {
+    let text = std::str::from_utf8(text).map_err(|_| ReplyError::InvalidValue)?;
+    text.parse::<f64>().map_err(|_| ReplyError::InvalidValue)?;
+    Ok(text.to_owned())
+}
+
+fn big_number(text: &[u8]) -> Result<String, ReplyError> {
+    let digits = text
+        .strip_prefix(b"-")
+        .or(text.strip_prefix(b"+"))
+        .unwrap_or(text);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(ReplyError::InvalidValue);
+    }
+    Ok(text.iter().map(|&c| c as char).collect())
+}
+
+/// The line at `at`: its first byte, the text behind it, and where the next one starts. `None` if it is not whole.
+/// `scanned` bytes of it were looked through before.
+pub(crate) fn line<'b>(
+    buf: &'b [u8],
+    at: usize,
+    scanned: &mut usize,
+) -> Result<Option<(u8, &'b [u8], usize)>, ReplyError> {
+    let rest = &buf[at..];
+    let Some(&kind) = rest.first() else {
+        return Ok(None);
+    };
+    let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
+    let seen = (*scanned).min(window.len());
+    let Some(end) = memchr(b'\n', &window[seen..]).map(|end| seen + end) else {
+        if rest.len() > LINE_BYTES_MAX {
+            return Err(ReplyError::InvalidEnd);
+        }
+        *scanned = window.len();
+        return Ok(None);
+    };
+    *scanned = 0;
+    match &rest[..end] {
+        [_, text @ .., b'\r'] => Ok(Some((kind, text, at + end + 1))),
+        _ => Err(ReplyError::InvalidEnd),
+    }
+}
+
+/// A length of a bulk or an aggregate.
+pub(crate) fn length(text: &[u8]) -> Result<usize, ReplyError> {
+    parse_integer(text)
+        .and_then(|n| usize::try_from(n).ok())
+        .ok_or(ReplyError::InvalidNumber)
+}
+
+fn bulk(buf: &[u8], len: usize, start: usize) -> Result<Option<(&[u8], usize)>, ReplyError> {
+    let end = start.checked_add(len).ok_or(ReplyError::InvalidNumber)?;
+    let Some(bytes) = buf.get(start..end) else {
+        return Ok(None);
+    };
+    match &buf[end..] {
+        [b'\r', b'\n', ..] => Ok(Some((bytes, end + 2))),
+        [] | [b'\r'] => Ok(None),
+        _ => Err(ReplyError::InvalidEnd),
+    }
+}

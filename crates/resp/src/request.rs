@@ -1,0 +1,541 @@
+//! Decoding of requests, multibulk and inline, out of a query buffer. Knows no commands, no sockets, and no session
+//! beyond whether it is authenticated.
+//!
+//! # The contract with the caller
+//!
+//! The caller owns the query buffer and calls [`RequestDecoder::decode`] with what it holds from the first byte of a
+//! request on. While the answer is [`Decoded::Incomplete`] it keeps those bytes and calls again, from the same first
+//! byte, when more have arrived: the decoder remembers how far a long request was decoded. Spans are relative to that
+//! first byte and are handed over only when the request is whole.
+//!
+//! A bulk of [`RequestLimits::big_bulk_bytes_min`] or more that is not all there yet goes into an allocation of its
+//! own, which becomes the value: see [`Decoded::Big`].
+
+use std::fmt;
+
+use memchr::memchr2;
+
+use crate::args::{Blob, Span};
+use crate::inline;
+use crate::number::parse_integer;
+
+/// Bulks of at least this many bytes are received straight into their own allocation.
+pub const BIG_BULK_BYTES_MIN: usize = 32 * 1024;
+/// What is allocated for such a bulk before any byte of it has arrived; from there on it doubles with what arrives.
+const BIG_BULK_FIRST_BYTES_MAX: usize = 1024 * 1024;
+/// A request that stops after fewer arguments than this is decoded from its start when it goes on: cheaper than state.
+const RESUME_ARGS_MIN: usize = 16;
+/// Room for spans taken on the word of a header alone.
+const ARGS_RESERVED_MAX: usize = 1024;
+/// What a session that is not authenticated may send: arguments in a request, and bytes in an argument.
+const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
+const UNAUTHENTICATED_BULK_BYTES_MAX: i64 = 16 * 1024;
+
+/// What a session may send.
+#[derive(Clone, Debug)]
+pub struct RequestLimits {
+    /// Bytes in an inline request, or in the line of a header.
+    pub inline_bytes_max: usize,
+    /// Bytes in one argument (`proto-max-bulk-len`).
+    pub bulk_bytes_max: u64,
+    /// Arguments in one request.
+    pub multibulk_max: i64,
+    /// Bulks from this size on may become [`Decoded::Big`]; `usize::MAX` keeps all in the buffer.
+    pub big_bulk_bytes_min: usize,
+    /// Whether authentication is required and still missing: then 10 arguments of 16 KiB are all there is.
+    pub unauthenticated: bool,
+}
+
+impl Default for RequestLimits {
+    fn default() -> RequestLimits {
+        RequestLimits {
+            inline_bytes_max: 64 * 1024,
+            bulk_bytes_max: 512 * 1024 * 1024,
+            multibulk_max: i32::MAX as i64,
+            big_bulk_bytes_min: BIG_BULK_BYTES_MIN,
+            unauthenticated: false,
+        }
+    }
+}
+
+/// How a request was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A line of words.
+    Inline,
+    /// `*<n>` and n bulks.
+    Multibulk,
+}
+
+/// What [`RequestDecoder::decode`] found at the start of the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// A whole request of `consumed` bytes; the spans of its `args` arguments were appended, relative to its first byte.
+    Request {
+        /// Bytes of the buffer that the request took.
+        consumed: usize,
+        /// Spans that were appended.
+        args: usize,
+        /// How it was written.
+        kind: RequestKind,
+    },
+    /// `consumed` bytes that ask for nothing (an empty line, `*0`): no reply is due.
+    Empty {
+        /// Bytes to drop.
+        consumed: usize,
+    },
+    /// The request is not whole: keep all bytes, append at least `need` more and call again.
+    Incomplete {
+        /// At least so many bytes are missing.
+        need: usize,
+    },
+    /// The request goes on with a large bulk. The decoder has copied the `taken` bytes from `keep` on into the bulk's
+    /// own allocation: remove exactly those from the buffer. Then either read into [`RequestDecoder::big_bulk`], which
+    /// saves a copy, or append to the buffer as ever; and call again. What follows the bulk on the wire (its line end
+    /// first) belongs into the buffer, at `keep`.
+    Big {
+        /// Bytes at the start of the buffer that stay.
+        keep: usize,
+        /// Bytes after those that go.
+        taken: usize,
+    },
+}
+
+/// The peer broke the protocol: it gets this as an error reply, and the connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// A line without an end.
+    TooBigInline,
+    /// A quote not closed, or not followed by a space.
+    UnbalancedQuotes,
+    /// A `*` header without an end.
+    TooBigMultibulkCount,
+    /// A `$` header without an end.
+    TooBigBulkCount,
+    /// Not a number, or more arguments than allowed.
+    InvalidMultibulkLength,
+    /// Not a number, negative, or longer than allowed.
+    InvalidBulkLength,
+    /// Another byte where an argument should start.
+    ExpectedDollar(u8),
+    /// Too many arguments for a session that is not authenticated.
+    UnauthenticatedMultibulkLength,
+    /// Too long an argument for a session that is not authenticated.
+    UnauthenticatedBulkLength,
+    /// More than 4 GiB in small arguments: beyond every limit on a query buffer.
+    TooBigRequest,
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        f.write_str(match self {
+            ProtocolError::TooBigInline => "too big inline request",
+            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
+            ProtocolError::TooBigMultibulkCount => "too big mbulk count string",
+            ProtocolError::TooBigBulkCount => "too big bulk count string",
+            ProtocolError::InvalidMultibulkLength => "invalid multibulk length",
+            ProtocolError::InvalidBulkLength => "invalid bulk length",
+            ProtocolError::ExpectedDollar(got) => {
+                return write!(f, "expected '$', got '{}'", *got as char);
+            }
+            ProtocolError::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
+            ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
+            ProtocolError::TooBigRequest => "too big request",
+        })
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+/// A bulk that is being received into its own allocation.
+#[derive(Debug, Default)]
+pub struct BigBulk {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl BigBulk {
+    fn new(len: usize) -> BigBulk {
+        BigBulk {
+            bytes: Vec::new(),
+            len,
+        }
+    }
+
+    /// Bytes still to come, the line end behind the bulk not among them.
+    pub fn missing(&self) -> usize {
+        self.len - self.bytes.len()
+    }
+
+    /// Where to append: it has spare capacity while bytes are missing, never more than those, so that filling the spare
+    /// capacity is always right. Appending more than [`BigBulk::missing`] bytes is a bug of the caller.
+    pub fn reserved(&mut self) -> &mut Vec<u8> {
+        if self.bytes.len() == self.bytes.capacity() && self.missing() > 0 {
+            let step = self.bytes.len().max(BIG_BULK_FIRST_BYTES_MAX);
+            self.bytes.reserve_exact(step.min(self.missing()));
+        }
+        &mut self.bytes
+    }
+
+    fn fill(&mut self, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while self.missing() > 0 && taken < input.len() {
+            let space = self.reserved();
+            let n = (space.capacity() - space.len()).min(input.len() - taken);
+            space.extend_from_slice(&input[taken..taken + n]);
+            taken += n;
+        }
+        taken
+    }
+}
+
+/// Where decoding of the arguments stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// The next unread byte, relative to the request's first.
+    at: usize,
+    /// Arguments still to come.
+    missing: usize,
+}
+
+/// A request that came in pieces, as far as it was decoded.
+#[derive(Debug, Default)]
+struct Partial {
+    progress: Progress,
+    spans: Vec<Span>,
+    blobs: Vec<Blob>,
+    /// The bulk that is being received beside the buffer, at `progress.at`.
+    big: Option<BigBulk>,
+}
+
+/// What stopped the decoding of arguments.
+enum Stop {
+    /// The request is whole.
+    Done,
+    /// So many bytes are missing at least.
+    Need(usize),
+    /// A large bulk of this length starts at `progress.at` and is not all there.
+    Big(usize),
+}
+
+/// Decodes the requests of one connection.
+#[derive(Debug, Default)]
+pub struct RequestDecoder {
+    partial: Option<Box<Partial>>,
+    blobs: Vec<Blob>,
+}
+
+impl RequestDecoder {
+    /// A decoder at the start of a request.
+    pub fn new() -> RequestDecoder {
+        RequestDecoder::default()
+    }
+
+    /// Decodes the request that starts at `buf[0]`. The bytes of an inline request are changed where it has quotes.
+    ///
+    /// After an error, the connection is of no more use.
+    pub fn decode(
+        &mut self,
+        buf: &mut [u8],
+        limits: &RequestLimits,
+        spans: &mut Vec<Span>,
+    ) -> Result<Decoded, ProtocolError> {
+        if self.partial.is_some() {
+            return self.resume(buf, limits, spans);
+        }
+        match buf.first() {
+            None => Ok(Decoded::Incomplete { need: 1 }),
+            Some(b'*') => self.start(buf, limits, spans),
+            Some(_) => decode_inline(buf, limits, spans),
+        }
+    }
+
+    /// The large bulk that is being received, after [`Decoded::Big`] and until it is whole.
+    pub fn big_bulk(&mut self) -> Option<&mut BigBulk> {
+        self.partial
+            .as_mut()?
+            .big
+            .as_mut()
+            .filter(|big| big.missing() > 0)
+    }
+
+    /// The large arguments of the requests decoded since [`RequestDecoder::release_blobs`], for [`crate::Args::with_big`].
+    pub fn blobs(&self) -> &[Blob] {
+        &self.blobs
+    }
+
+    /// Lets go of them: call it when the decoded requests were executed.
+    pub fn release_blobs(&mut self) {
+        self.blobs.clear();
+    }
+
+    /// Bytes held for a request that is not whole yet, beside the query buffer.
+    pub fn heap_bytes(&self) -> usize {
+        let partial = self.partial.as_ref().map_or(0, |partial| {
+            size_of::<Partial>()
+                + partial.spans.capacity() * size_of::<Span>()
+                + partial
+                    .blobs
+                    .iter()
+                    .map(|blob| blob.capacity())
+                    .sum::<usize>()
+                + partial.big.as_ref().map_or(0, |big| big.bytes.capacity())
+        });
+        partial + self.blobs.iter().map(|blob| blob.capacity()).sum::<usize>()
+    }
+
+    fn start(
+        &mut self,
+        buf: &[u8],
+        limits: &RequestLimits,
+        spans: &mut Vec<Span>,
+    ) -> Result<Decoded, ProtocolError> {
+        let (count, at) = match header(buf, 0, limits, ProtocolError::TooBigMultibulkCount)? {
+            Header::Need(need) => return Ok(Decoded::Incomplete { need }),
+            Header::Line { number, end } => {
+                (number.ok_or(ProtocolError::InvalidMultibulkLength)?, end)
+            }
+        };
+        if count > limits.multibulk_max {
+            return Err(ProtocolError::InvalidMultibulkLength);
+        }
+        if limits.unauthenticated && count > UNAUTHENTICATED_ARGS_MAX {
+            return Err(ProtocolError::UnauthenticatedMultibulkLength);
+        }
+        let Ok(missing @ 1..) = usize::try_from(count) else {
+            return Ok(Decoded::Empty { consumed: at });
+        };
+        let before = spans.len();
+        spans.reserve(missing.min(ARGS_RESERVED_MAX));
+        let mut progress = Progress { at, missing };
+        match decode_args(buf, limits, &mut progress, spans)? {
+            Stop::Done => {
+                let args = spans.len() - before;
+                Ok(Decoded::Request {
+                    consumed: progress.at,
+                    args,
+                    kind: RequestKind::Multibulk,
+                })
+            }
+            Stop::Need(need) => {
+                if spans.len() - before >= RESUME_ARGS_MIN {
+                    let spans = spans.split_off(before);
+                    self.partial = Some(Box::new(Partial {
+                        progress,
+                        spans,
+                        ..Partial::default()
+                    }));
+                }
+                spans.truncate(before);
+                Ok(Decoded::Incomplete { need })
+            }
+            Stop::Big(len) => {
+                let spans = spans.split_off(before);
+                let mut big = BigBulk::new(len);
+                let taken = big.fill(&buf[progress.at..]);
+                self.partial = Some(Box::new(Partial {
+                    progress,
+                    spans,
+                    big: Some(big),
+                    ..Partial::default()
+                }));
+                Ok(Decoded::Big {
+                    keep: progress.at,
+                    taken,
+                })
+            }
+        }
+    }
+
+    fn resume(
+        &mut self,
+        buf: &[u8],
+        limits: &RequestLimits,
+        spans: &mut Vec<Span>,
+    ) -> Result<Decoded, ProtocolError> {
+        let Some(partial) = self.partial.as_deref_mut() else {
+            unreachable!("only called with a partial request")
+        };
+        if let Some(big) = &mut partial.big {
+            let keep = partial.progress.at;
+            let rest = buf.get(keep..).unwrap_or(&[]);
+            if big.missing() > 0 {
+                let taken = big.fill(rest);
+                if taken > 0 || big.missing() > 0 {
+                    return Ok(Decoded::Big { keep, taken });
+                }
+            }
+            if rest.len() < 2 {
+                return Ok(Decoded::Incomplete {
+                    need: 2 - rest.len(),
+                });
+            }
+            partial.spans.push(Span::blob(partial.blobs.len() as u32));
+            partial
+                .blobs
+                .push(Blob::new(std::mem::take(&mut big.bytes)));
+            partial.big = None;
+            partial.progress.at += 2;
+            partial.progress.missing -= 1;
+        }
+        match decode_args(buf, limits, &mut partial.progress, &mut partial.spans)? {
+            Stop::Done => {
+                let (consumed, args) = (partial.progress.at, partial.spans.len());
+                self.finish(spans);
+                Ok(Decoded::Request {
+                    consumed,
+                    args,
+                    kind: RequestKind::Multibulk,
+                })
+            }
+            Stop::Need(need) => Ok(Decoded::Incomplete { need }),
+            Stop::Big(len) => {
+                let keep = partial.progress.at;
+                let big = partial.big.insert(BigBulk::new(len));
+                let taken = big.fill(&buf[keep..]);
+                Ok(Decoded::Big { keep, taken })
+            }
+        }
+    }
+
+    /// Hands over a request that came in pieces.
+    fn finish(&mut self, spans: &mut Vec<Span>) {
+        let Some(mut partial) = self.partial.take() else {
+            return;
+        };
+        let base = self.blobs.len() as u32;
+        if base > 0 {
+            for span in partial
+                .spans
+                .iter_mut()
+                .filter(|span| span.start == Span::IN_BLOB)
+            {
+                span.len += base;
+            }
+        }
+        spans.append(&mut partial.spans);
+        self.blobs.append(&mut partial.blobs);
+    }
+}
+
+/// Decodes arguments from `progress.at` on until the request is whole or the buffer ends.
+fn decode_args(
+    buf: &[u8],
+    limits: &RequestLimits,
+    progress: &mut Progress,
+    spans: &mut Vec<Span>,
+) -> Result<Stop, ProtocolError> {
+    while progress.missing > 0 {
+        let start = progress.at;
+        let (number, body) = match header(buf, start, limits, ProtocolError::TooBigBulkCount)? {
+            Header::Need(need) => return Ok(Stop::Need(need)),
+            Header::Line { number, end } => (number, end),
+        };
+        if buf[start] != b'$' {
+            return Err(ProtocolError::ExpectedDollar(buf[start]));
+        }
+        let len = match number {
+            Some(len @ 0..) if len as u64 <= limits.bulk_bytes_max => len,
+            _ => return Err(ProtocolError::InvalidBulkLength),
+        };
+        if limits.unauthenticated && len > UNAUTHENTICATED_BULK_BYTES_MAX {
+            return Err(ProtocolError::UnauthenticatedBulkLength);
+        }
+        let len = usize::try_from(len).map_err(|_| ProtocolError::InvalidBulkLength)?;
+        let available = buf.len() - body;
+        if len >= limits.big_bulk_bytes_min && available < len {
+            progress.at = body;
+            return Ok(Stop::Big(len));
+        }
+        let Some(end) = body
+            .checked_add(len)
+            .and_then(|end| end.checked_add(2))
+            .filter(|&end| end < Span::IN_BLOB as usize)
+        else {
+            return Err(ProtocolError::TooBigRequest);
+        };
+        if end > buf.len() {
+            return Ok(Stop::Need(end - buf.len()));
+        }
+        spans.push(Span {
+            start: body as u32,
+            len: len as u32,
+        });
+        progress.at = end;
+        progress.missing -= 1;
+    }
+    Ok(Stop::Done)
+}
+
+/// A header's line, `*<n>` or `$<n>`.
+enum Header {
+    /// It is not whole.
+    Need(usize),
+    /// Its number, if that is one, and where the next line starts.
+    Line { number: Option<i64>, end: usize },
+}
+
+/// Reads the header at `start`. As in Redis, a line ends with a carriage return and any byte, and a NUL hides the end.
+fn header(
+    buf: &[u8],
+    start: usize,
+    limits: &RequestLimits,
+    too_big: ProtocolError,
+) -> Result<Header, ProtocolError> {
+    let rest = &buf[start..];
+    match find_unless_nul(rest, b'\r', limits.inline_bytes_max) {
+        Some(len) if len + 1 < rest.len() => Ok(Header::Line {
+            number: rest.get(1..len).and_then(parse_integer),
+            end: start + len + 2,
+        }),
+        Some(_) => Ok(Header::Need(1)),
+        None if rest.len() > limits.inline_bytes_max => Err(too_big),
+        None => Ok(Header::Need(if rest.is_empty() { 4 } else { 1 })),
+    }
+}
+
+fn decode_inline(
+    buf: &mut [u8],
+    limits: &RequestLimits,
+    spans: &mut Vec<Span>,
+) -> Result<Decoded, ProtocolError> {
+    let Some(end) = find_unless_nul(buf, b'\n', limits.inline_bytes_max) else {
+        return if buf.len() > limits.inline_bytes_max {
+            Err(ProtocolError::TooBigInline)
+        } else {
+            Ok(Decoded::Incomplete { need: 1 })
+        };
+    };
+    let line = &mut buf[..end];
+    let line = match line {
+        [line @ .., b'\r'] => line,
+        line => line,
+    };
+    match inline::split(line, spans) {
+        Ok(0) => Ok(Decoded::Empty { consumed: end + 1 }),
+        Ok(args) => Ok(Decoded::Request {
+            consumed: end + 1,
+            args,
+            kind: RequestKind::Inline,
+        }),
+        Err(inline::UnbalancedQuotes) => Err(ProtocolError::UnbalancedQuotes),
+    }
+}
+
+/// The first `needle` at or before offset `max`, unless a NUL comes first.
+fn find_unless_nul(buf: &[u8], needle: u8, max: usize) -> Option<usize> {
+    let window = &buf[..buf.len().min(max.saturating_add(1))];
+    memchr2(needle, 0, window).filter(|&at| window[at] == needle)
+}
+
+/// Appends a request as a multibulk: what clients send, and what the journal's readers are sent.
+pub fn encode_request<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
+    crate::reply_buffer::push_header(out, b'*', args.len() as i64);
+    for arg in args {
+        let arg = arg.as_ref();
+        crate::reply_buffer::push_header(out, b'$', arg.len() as i64);
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}
