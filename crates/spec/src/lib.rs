@@ -1,1 +1,37 @@
-//! The command table. Rows only: no handlers, no storage, no sockets.
+//! The command table: one row says everything about a command. Rows only.
+//!
+//! Start in [`table`] for the rows (one file per command group), in [`id`] for the roll of commands and the
+//! module that hosts each handler, and in [`Row`] for what a row says. Everything that a server, a proxy or a
+//! load generator wants to know about a command is derived from its row: the lookup by name, the arity check,
+//! what it locks, where its keys are, how it is routed and propagated, its ACL categories, and its documentation.
+//!
+//! This room must not know handlers, storage, sockets, or how a reply is rendered.
+//!
+//! The request path uses three functions, each a few nanoseconds: [`lookup`] turns a name into a [`CommandId`],
+//! [`gate`] says in sixteen bytes what is checked before the handler runs, and [`keys`] finds the keys.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod category;
+mod flags;
+mod gate;
+mod grammar;
+pub mod id;
+mod keys;
+mod lookup;
+mod row;
+pub mod table;
+
+pub use access::Access;
+pub use category::Categories;
+pub use flags::Flags;
+pub use gate::{Gate, KeyShape, gate};
+pub use grammar::{Arg, ArgKind};
+pub use id::CommandId;
+pub use keys::{
+    Find, GetKeysError, InvalidKeys, KeyRange, KeyRef, KeySpec, Keys, VariableAccess, getkeys, keys,
+};
+pub use lookup::{NAME_BYTES_MAX, Unresolved, lookup, lookup_subcommand, resolve};
+pub use row::{Deprecation, Group, Plane, Propagate, Routing, Row, Scope};
+pub use table::row;

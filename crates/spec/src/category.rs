@@ -1,0 +1,127 @@
+//! ACL categories, and the one rule that derives categories from flags. Knows no users and no rules.
+
+use crate::Flags;
+
+/// A set of ACL categories.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Categories(u32);
+
+macro_rules! categories {
+    ($( $(#[doc = $doc:literal])+ $name:ident = $bit:literal, $wire:literal; )*) => {
+        impl Categories {
+            $( $(#[doc = $doc])+ pub const $name: Categories = Categories(1 << $bit); )*
+
+            /// Every category with its name, in the order in which ACL CAT and COMMAND INFO print them.
+            pub const ALL: &'static [(Categories, &'static str)] = &[$((Categories::$name, $wire),)*];
+        }
+    };
+}
+
+categories! {
+    /// Works on keys whatever their type.
+    KEYSPACE = 0, "keyspace";
+    /// Reads data.
+    READ = 1, "read";
+    /// Changes data.
+    WRITE = 2, "write";
+    /// Sets.
+    SET = 3, "set";
+    /// Sorted sets.
+    SORTEDSET = 4, "sortedset";
+    /// Lists.
+    LIST = 5, "list";
+    /// Hashes.
+    HASH = 6, "hash";
+    /// Strings.
+    STRING = 7, "string";
+    /// Bitmaps.
+    BITMAP = 8, "bitmap";
+    /// HyperLogLogs.
+    HYPERLOGLOG = 9, "hyperloglog";
+    /// Geospatial indexes.
+    GEO = 10, "geo";
+    /// Streams.
+    STREAM = 11, "stream";
+    /// Publish and subscribe.
+    PUBSUB = 12, "pubsub";
+    /// Administration.
+    ADMIN = 13, "admin";
+    /// Constant or logarithmic time.
+    FAST = 14, "fast";
+    /// Everything that is not fast.
+    SLOW = 15, "slow";
+    /// May make the client wait.
+    BLOCKING = 16, "blocking";
+    /// Can hurt the server or its other clients.
+    DANGEROUS = 17, "dangerous";
+    /// The client's own connection.
+    CONNECTION = 18, "connection";
+    /// Transactions.
+    TRANSACTION = 19, "transaction";
+    /// Scripts and functions.
+    SCRIPTING = 20, "scripting";
+}
+
+impl Categories {
+    /// No category.
+    pub const NONE: Categories = Categories(0);
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn with(self, other: Categories) -> Categories {
+        Categories(self.0 | other.0)
+    }
+
+    /// Whether every category of `other` is in the set.
+    #[inline]
+    pub const fn has(self, other: Categories) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names without the `@`, in the order of COMMAND INFO.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Categories::ALL
+            .iter()
+            .filter(move |(category, _)| self.has(*category))
+            .map(|(_, name)| *name)
+    }
+
+    /// The category of that name (without the `@`, any case).
+    pub fn by_name(name: &[u8]) -> Option<Categories> {
+        Categories::ALL
+            .iter()
+            .find(|(_, known)| known.as_bytes().eq_ignore_ascii_case(name))
+            .map(|(category, _)| *category)
+    }
+
+    /// What a row's flags imply, added to the categories that the row names.
+    pub(crate) const fn derived(self, flags: Flags) -> Categories {
+        let mut all = self;
+        if flags.has(Flags::WRITE) {
+            all = all.with(Categories::WRITE);
+        }
+        if flags.has(Flags::READONLY) && !self.has(Categories::SCRIPTING) {
+            all = all.with(Categories::READ);
+        }
+        if flags.has(Flags::ADMIN) {
+            all = all.with(Categories::ADMIN).with(Categories::DANGEROUS);
+        }
+        if flags.has(Flags::PUBSUB) {
+            all = all.with(Categories::PUBSUB);
+        }
+        if flags.has(Flags::BLOCKING) {
+            all = all.with(Categories::BLOCKING);
+        }
+        all.with(if flags.has(Flags::FAST) {
+            Categories::FAST
+        } else {
+            Categories::SLOW
+        })
+    }
+}
+
+impl std::fmt::Debug for Categories {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}

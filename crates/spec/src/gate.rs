@@ -1,0 +1,148 @@
+//! What the request path wants to know of a command before its handler runs, in sixteen bytes. Derived from the rows.
+
+use crate::{CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope, table};
+
+/// The hot part of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate {
+    /// What it does and when it may run.
+    pub flags: Flags,
+    /// How many words a call has, all names included; negative: at least that many.
+    pub arity: i16,
+    /// How its keys are found.
+    pub keys: KeyShape,
+    /// The first key's position; 0: no key, or not always there.
+    pub first_key: u8,
+    /// The last key's position; negative: from the end of the call, -1 being the last argument.
+    pub last_key: i8,
+    /// From one key to the next.
+    pub key_step: u8,
+    /// Who hosts its handler.
+    pub plane: Plane,
+    /// What its unit locks.
+    pub scope: Scope,
+    /// How its effect reaches the journal.
+    pub propagate: Propagate,
+    /// How a proxy or a cluster routes it.
+    pub routing: Routing,
+}
+
+const _: () = assert!(size_of::<Gate>() <= 16, "four gates fit in a cache line");
+
+/// How the keys of a call are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum KeyShape {
+    /// There are none.
+    None,
+    /// Exactly one, at `first_key`.
+    One,
+    /// From `first_key` to `last_key` in steps of `key_step`.
+    Range,
+    /// As the row's key specs say: see [`keys`](crate::keys()).
+    Specs,
+}
+
+impl Gate {
+    /// Whether a call of that many words, name included, has enough and not too many of them.
+    #[inline]
+    pub const fn arity_allows(&self, argc: usize) -> bool {
+        let arity = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 {
+            argc >= arity
+        } else {
+            argc == arity
+        }
+    }
+
+    pub(crate) const fn of(row: &Row) -> Gate {
+        let LegacyRange {
+            first,
+            last,
+            step,
+            complete,
+        } = LegacyRange::of(row.keys);
+        let keys = match (row.keys.len(), complete) {
+            (0, _) => KeyShape::None,
+            (_, false) => KeyShape::Specs,
+            (_, true) if last == first as i8 => KeyShape::One,
+            (_, true) => KeyShape::Range,
+        };
+        Gate {
+            flags: row.flags,
+            arity: row.arity,
+            keys,
+            first_key: first,
+            last_key: last,
+            key_step: step,
+            plane: row.plane,
+            scope: row.scope,
+            propagate: row.propagate,
+            routing: row.routing,
+        }
+    }
+}
+
+/// Key specs, seen through the older description: a first key, a last key and a step.
+pub(crate) struct LegacyRange {
+    first: u8,
+    last: i8,
+    step: u8,
+    /// Whether it describes all keys; otherwise the command has the flag `movablekeys`.
+    pub(crate) complete: bool,
+}
+
+impl LegacyRange {
+    /// Ranges that continue each other become one; whatever else there is stays outside.
+    pub(crate) const fn of(specs: &[KeySpec]) -> LegacyRange {
+        let mut seen = LegacyRange {
+            first: 0,
+            last: 0,
+            step: 0,
+            complete: true,
+        };
+        let mut i = 0;
+        while i < specs.len() {
+            let begin = specs[i].begin;
+            match specs[i].find {
+                Find::KeyNum => seen.complete = false,
+                Find::Range { last, step } => {
+                    let last = if last >= 0 { begin as i8 + last } else { last };
+                    if seen.step == 0 {
+                        seen = LegacyRange {
+                            first: begin,
+                            last,
+                            step,
+                            complete: seen.complete,
+                        };
+                    } else if seen.step == step
+                        && seen.last >= 0
+                        && begin as i8 == seen.last + step as i8
+                    {
+                        seen.last = last;
+                    } else {
+                        seen.complete = false;
+                    }
+                }
+            }
+            i += 1;
+        }
+        seen
+    }
+}
+
+static GATES: [Gate; CommandId::COUNT] = {
+    let mut gates = [Gate::of(&table::ROWS[0]); CommandId::COUNT];
+    let mut i = 1;
+    while i < CommandId::COUNT {
+        gates[i] = Gate::of(&table::ROWS[i]);
+        i += 1;
+    }
+    gates
+};
+
+/// The hot part of a command's row.
+#[inline]
+pub fn gate(id: CommandId) -> Gate {
+    GATES[id as usize]
+}

@@ -1,0 +1,182 @@
+//! The argument grammar of a command, as COMMAND DOCS describes it. Pure description: it parses nothing.
+
+/// What kind of argument it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    /// Any bytes.
+    String,
+    /// A signed integer of 64 bits.
+    Integer,
+    /// A floating-point number.
+    Double,
+    /// A key; the number says which of the row's key specs finds it.
+    Key {
+        /// The index into [`Row::keys`](crate::Row::keys).
+        spec: u8,
+    },
+    /// A glob pattern.
+    Pattern,
+    /// A time since the epoch, in seconds or milliseconds.
+    UnixTime,
+    /// A word that stands for itself.
+    PureToken,
+    /// Exactly one of the nested arguments.
+    OneOf,
+    /// All of the nested arguments, in order.
+    Block,
+}
+
+impl ArgKind {
+    /// The name that COMMAND DOCS prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ArgKind::String => "string",
+            ArgKind::Integer => "integer",
+            ArgKind::Double => "double",
+            ArgKind::Key { .. } => "key",
+            ArgKind::Pattern => "pattern",
+            ArgKind::UnixTime => "unix-time",
+            ArgKind::PureToken => "pure-token",
+            ArgKind::OneOf => "oneof",
+            ArgKind::Block => "block",
+        }
+    }
+}
+
+/// One argument of a command's grammar.
+#[derive(Clone, Copy, Debug)]
+pub struct Arg {
+    /// What the argument is called.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: ArgKind,
+    /// The word that stands before the value, or that is the argument.
+    pub token: Option<&'static str>,
+    /// How people are shown the value, where that is not the name.
+    display: Option<&'static str>,
+    /// The version that brought it, where that is not the command's own.
+    pub since: Option<&'static str>,
+    /// The version that advised against it.
+    pub deprecated_since: Option<&'static str>,
+    /// May be left out.
+    pub optional: bool,
+    /// May be repeated.
+    pub multiple: bool,
+    /// The arguments inside a [`ArgKind::OneOf`] or a [`ArgKind::Block`].
+    pub args: &'static [Arg],
+}
+
+impl Arg {
+    const fn new(name: &'static str, kind: ArgKind) -> Arg {
+        Arg {
+            name,
+            kind,
+            token: None,
+            display: None,
+            since: None,
+            deprecated_since: None,
+            optional: false,
+            multiple: false,
+            args: &[],
+        }
+    }
+
+    /// How people are shown the value; COMMAND DOCS prints it for everything but `oneof` and `block`.
+    pub const fn display_text(&self) -> Option<&'static str> {
+        match (self.display, self.kind) {
+            (Some(text), _) => Some(text),
+            (None, ArgKind::OneOf | ArgKind::Block) => None,
+            (None, _) => Some(self.name),
+        }
+    }
+
+    /// The key spec that finds this argument.
+    pub const fn key_spec_index(&self) -> Option<u8> {
+        match self.kind {
+            ArgKind::Key { spec } => Some(spec),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn optional(mut self) -> Arg {
+        self.optional = true;
+        self
+    }
+
+    pub(crate) const fn multiple(mut self) -> Arg {
+        self.multiple = true;
+        self
+    }
+
+    pub(crate) const fn token(mut self, token: &'static str) -> Arg {
+        self.token = Some(token);
+        self
+    }
+
+    pub(crate) const fn display(mut self, text: &'static str) -> Arg {
+        self.display = Some(text);
+        self
+    }
+
+    pub(crate) const fn since(mut self, version: &'static str) -> Arg {
+        self.since = Some(version);
+        self
+    }
+
+    pub(crate) const fn deprecated(mut self, version: &'static str) -> Arg {
+        self.deprecated_since = Some(version);
+        self
+    }
+}
+
+/// The words in which rows are written.
+pub(crate) mod words {
+    use super::{Arg, ArgKind};
+
+    /// A key, found by the row's first key spec.
+    pub(crate) const fn key(name: &'static str) -> Arg {
+        key_of_spec(name, 0)
+    }
+
+    /// A key, found by another of the row's key specs.
+    pub(crate) const fn key_of_spec(name: &'static str, spec: u8) -> Arg {
+        Arg::new(name, ArgKind::Key { spec })
+    }
+
+    pub(crate) const fn string(name: &'static str) -> Arg {
+        Arg::new(name, ArgKind::String)
+    }
+
+    pub(crate) const fn integer(name: &'static str) -> Arg {
+        Arg::new(name, ArgKind::Integer)
+    }
+
+    pub(crate) const fn double(name: &'static str) -> Arg {
+        Arg::new(name, ArgKind::Double)
+    }
+
+    pub(crate) const fn pattern(name: &'static str) -> Arg {
+        Arg::new(name, ArgKind::Pattern)
+    }
+
+    pub(crate) const fn unix_time(name: &'static str) -> Arg {
+        Arg::new(name, ArgKind::UnixTime)
+    }
+
+    /// A word that stands for itself.
+    pub(crate) const fn word(name: &'static str, token: &'static str) -> Arg {
+        Arg::new(name, ArgKind::PureToken).token(token)
+    }
+
+    pub(crate) const fn one_of(name: &'static str, args: &'static [Arg]) -> Arg {
+        let mut arg = Arg::new(name, ArgKind::OneOf);
+        arg.args = args;
+        arg
+    }
+
+    pub(crate) const fn block(name: &'static str, args: &'static [Arg]) -> Arg {
+        let mut arg = Arg::new(name, ArgKind::Block);
+        arg.args = args;
+        arg
+    }
+}

@@ -1,0 +1,319 @@
+//! The roll: every command's number, and the module and name of the handler that runs it.
+//!
+//! Each plane has a macro that hands its part of the roll to a macro of the caller, as `(Id, module::handler)` pairs:
+//!
+//! ```
+//! use redline_spec::CommandId;
+//!
+//! mod string {
+//!     // one function for every command of the module
+//! }
+//!
+//! macro_rules! names {
+//!     ($(($id:ident, $module:ident :: $handler:ident),)*) => {
+//!         [$((CommandId::$id, concat!(stringify!($module), "::", stringify!($handler)))),*]
+//!     };
+//! }
+//!
+//! let data = redline_spec::for_each_data_command!(names);
+//! assert!(data.contains(&(CommandId::Getrange, "string::getrange")));
+//! ```
+//!
+//! A crate that binds handlers this way does not compile while one of them is missing. A handler is called as its
+//! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
+//! for these: commands of the group `server` that work on keys are bound in `generic`; CLIENT, CONFIG and COMMAND have
+//! modules of their own; and all HELP subcommands share the handler `command::help`, whose text comes from the rows.
+
+use crate::Plane;
+
+macro_rules! roll {
+    (
+        ($dollar:tt)
+        data { $($data:ident => $data_module:ident :: $data_handler:ident,)* }
+        session { $($session:ident => $session_module:ident :: $session_handler:ident,)* }
+        admin { $($admin:ident => $admin_module:ident :: $admin_handler:ident,)* }
+        containers { $($container:ident,)* }
+    ) => {
+        /// The number of a command or subcommand: dense, from 0 to [`CommandId::COUNT`].
+        ///
+        /// A variant is named as its command: `CONFIG GET` is `ConfigGet`, `ZRANGEBYSCORE` is `Zrangebyscore`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        #[allow(missing_docs)] // a variant is its command: its row documents it
+        pub enum CommandId { $($data,)* $($session,)* $($admin,)* $($container,)* }
+
+        impl CommandId {
+            /// Every command, in order.
+            pub const ALL: [CommandId; CommandId::COUNT] = [
+                $(CommandId::$data,)* $(CommandId::$session,)* $(CommandId::$admin,)* $(CommandId::$container,)*
+            ];
+
+            /// How many there are.
+            pub const COUNT: usize = [
+                $(stringify!($data),)* $(stringify!($session),)* $(stringify!($admin),)* $(stringify!($container),)*
+            ].len();
+
+            pub(crate) const fn plane(self) -> Plane {
+                match self {
+                    $(CommandId::$data)|* => Plane::Data,
+                    $(CommandId::$session)|* => Plane::Session,
+                    $(CommandId::$admin)|* => Plane::Admin,
+                    $(CommandId::$container)|* => Plane::Container,
+                }
+            }
+        }
+
+        /// Hands `(Id, module::handler),` for every command of the data plane to the macro named.
+        #[macro_export]
+        macro_rules! for_each_data_command {
+            ($dollar($dollar callback:tt)+) => {
+                $dollar($dollar callback)+! { $(($data, $data_module::$data_handler),)* }
+            };
+        }
+
+        /// Hands `(Id, module::handler),` for every command of the session plane to the macro named.
+        #[macro_export]
+        macro_rules! for_each_session_command {
+            ($dollar($dollar callback:tt)+) => {
+                $dollar($dollar callback)+! { $(($session, $session_module::$session_handler),)* }
+            };
+        }
+
+        /// Hands `(Id, module::handler),` for every command of the admin plane to the macro named.
+        #[macro_export]
+        macro_rules! for_each_admin_command {
+            ($dollar($dollar callback:tt)+) => {
+                $dollar($dollar callback)+! { $(($admin, $admin_module::$admin_handler),)* }
+            };
+        }
+    };
+}
+
+roll! {
+    ($)
+    data {
+        Append => string::append,
+        Decr => string::decr,
+        Decrby => string::decrby,
+        Get => string::get,
+        Getdel => string::getdel,
+        Getex => string::getex,
+        Getrange => string::getrange,
+        Getset => string::getset,
+        Incr => string::incr,
+        Incrby => string::incrby,
+        Incrbyfloat => string::incrbyfloat,
+        Lcs => string::lcs,
+        Mget => string::mget,
+        Mset => string::mset,
+        Msetnx => string::msetnx,
+        Psetex => string::psetex,
+        Set => string::set,
+        Setex => string::setex,
+        Setnx => string::setnx,
+        Setrange => string::setrange,
+        Strlen => string::strlen,
+        Substr => string::substr,
+
+        Copy => generic::copy,
+        Del => generic::del,
+        Exists => generic::exists,
+        Expire => generic::expire,
+        Expireat => generic::expireat,
+        Expiretime => generic::expiretime,
+        Keys => generic::keys,
+        Move => generic::move_,
+        ObjectEncoding => generic::object_encoding,
+        ObjectFreq => generic::object_freq,
+        ObjectIdletime => generic::object_idletime,
+        ObjectRefcount => generic::object_refcount,
+        Persist => generic::persist,
+        Pexpire => generic::pexpire,
+        Pexpireat => generic::pexpireat,
+        Pexpiretime => generic::pexpiretime,
+        Pttl => generic::pttl,
+        Randomkey => generic::randomkey,
+        Rename => generic::rename,
+        Renamenx => generic::renamenx,
+        Scan => generic::scan,
+        Touch => generic::touch,
+        Ttl => generic::ttl,
+        Type => generic::type_,
+        Unlink => generic::unlink,
+        Dbsize => generic::dbsize,
+        Flushall => generic::flushall,
+        Flushdb => generic::flushdb,
+        MemoryUsage => generic::memory_usage,
+        Swapdb => generic::swapdb,
+
+        Lindex => list::lindex,
+        Linsert => list::linsert,
+        Llen => list::llen,
+        Lmove => list::lmove,
+        Lmpop => list::lmpop,
+        Lpop => list::lpop,
+        Lpos => list::lpos,
+        Lpush => list::lpush,
+        Lpushx => list::lpushx,
+        Lrange => list::lrange,
+        Lrem => list::lrem,
+        Lset => list::lset,
+        Ltrim => list::ltrim,
+        Rpop => list::rpop,
+        Rpoplpush => list::rpoplpush,
+        Rpush => list::rpush,
+        Rpushx => list::rpushx,
+
+        Hdel => hash::hdel,
+        Hexists => hash::hexists,
+        Hget => hash::hget,
+        Hgetall => hash::hgetall,
+        Hincrby => hash::hincrby,
+        Hincrbyfloat => hash::hincrbyfloat,
+        Hkeys => hash::hkeys,
+        Hlen => hash::hlen,
+        Hmget => hash::hmget,
+        Hmset => hash::hmset,
+        Hrandfield => hash::hrandfield,
+        Hscan => hash::hscan,
+        Hset => hash::hset,
+        Hsetnx => hash::hsetnx,
+        Hstrlen => hash::hstrlen,
+        Hvals => hash::hvals,
+
+        Sadd => set::sadd,
+        Scard => set::scard,
+        Sdiff => set::sdiff,
+        Sdiffstore => set::sdiffstore,
+        Sinter => set::sinter,
+        Sintercard => set::sintercard,
+        Sinterstore => set::sinterstore,
+        Sismember => set::sismember,
+        Smembers => set::smembers,
+        Smismember => set::smismember,
+        Smove => set::smove,
+        Spop => set::spop,
+        Srandmember => set::srandmember,
+        Srem => set::srem,
+        Sscan => set::sscan,
+        Sunion => set::sunion,
+        Sunionstore => set::sunionstore,
+
+        Zadd => zset::zadd,
+        Zcard => zset::zcard,
+        Zcount => zset::zcount,
+        Zdiff => zset::zdiff,
+        Zdiffstore => zset::zdiffstore,
+        Zincrby => zset::zincrby,
+        Zinter => zset::zinter,
+        Zintercard => zset::zintercard,
+        Zinterstore => zset::zinterstore,
+        Zlexcount => zset::zlexcount,
+        Zmpop => zset::zmpop,
+        Zmscore => zset::zmscore,
+        Zpopmax => zset::zpopmax,
+        Zpopmin => zset::zpopmin,
+        Zrandmember => zset::zrandmember,
+        Zrange => zset::zrange,
+        Zrangebylex => zset::zrangebylex,
+        Zrangebyscore => zset::zrangebyscore,
+        Zrangestore => zset::zrangestore,
+        Zrank => zset::zrank,
+        Zrem => zset::zrem,
+        Zremrangebylex => zset::zremrangebylex,
+        Zremrangebyrank => zset::zremrangebyrank,
+        Zremrangebyscore => zset::zremrangebyscore,
+        Zrevrange => zset::zrevrange,
+        Zrevrangebylex => zset::zrevrangebylex,
+        Zrevrangebyscore => zset::zrevrangebyscore,
+        Zrevrank => zset::zrevrank,
+        Zscan => zset::zscan,
+        Zscore => zset::zscore,
+        Zunion => zset::zunion,
+        Zunionstore => zset::zunionstore,
+
+        Xadd => stream::xadd,
+        Xdel => stream::xdel,
+        Xlen => stream::xlen,
+        Xrange => stream::xrange,
+        Xrevrange => stream::xrevrange,
+        Xtrim => stream::xtrim,
+    }
+    session {
+        Discard => transaction::discard,
+        Exec => transaction::exec,
+        Multi => transaction::multi,
+        Unwatch => transaction::unwatch,
+        Watch => transaction::watch,
+
+        Psubscribe => pubsub::psubscribe,
+        Publish => pubsub::publish,
+        PubsubChannels => pubsub::pubsub_channels,
+        PubsubNumpat => pubsub::pubsub_numpat,
+        PubsubNumsub => pubsub::pubsub_numsub,
+        Punsubscribe => pubsub::punsubscribe,
+        Subscribe => pubsub::subscribe,
+        Unsubscribe => pubsub::unsubscribe,
+
+        Auth => connection::auth,
+        Echo => connection::echo,
+        Hello => connection::hello,
+        Ping => connection::ping,
+        Quit => connection::quit,
+        Reset => connection::reset,
+        Select => connection::select,
+
+        ClientGetname => client::client_getname,
+        ClientId => client::client_id,
+        ClientInfo => client::client_info,
+        ClientKill => client::client_kill,
+        ClientList => client::client_list,
+        ClientNoEvict => client::client_no_evict,
+        ClientNoTouch => client::client_no_touch,
+        ClientReply => client::client_reply,
+        ClientSetinfo => client::client_setinfo,
+        ClientSetname => client::client_setname,
+
+        Eval => scripting::eval,
+        Evalsha => scripting::evalsha,
+        ScriptExists => scripting::script_exists,
+        ScriptFlush => scripting::script_flush,
+        ScriptKill => scripting::script_kill,
+        ScriptLoad => scripting::script_load,
+    }
+    admin {
+        ObjectHelp => command::help,
+        PubsubHelp => command::help,
+        ClientHelp => command::help,
+        ScriptHelp => command::help,
+        Command => command::command,
+        CommandCount => command::command_count,
+        CommandDocs => command::command_docs,
+        CommandGetkeys => command::command_getkeys,
+        CommandGetkeysandflags => command::command_getkeysandflags,
+        CommandHelp => command::help,
+        CommandInfo => command::command_info,
+        CommandList => command::command_list,
+        ConfigHelp => command::help,
+        MemoryHelp => command::help,
+
+        ConfigGet => config::config_get,
+        ConfigResetstat => config::config_resetstat,
+        ConfigRewrite => config::config_rewrite,
+        ConfigSet => config::config_set,
+
+        Debug => server::debug,
+        Info => server::info,
+        Lolwut => server::lolwut,
+        Shutdown => server::shutdown,
+        Time => server::time,
+    }
+    containers {
+        Client,
+        Config,
+        Memory,
+        Object,
+        Pubsub,
+        Script,
+    }
+}

@@ -1,0 +1,171 @@
+//! What a row says. Knows nothing of how a command is looked up, run or rendered.
+
+use crate::{Arg, Categories, CommandId, Flags, KeySpec};
+
+/// Everything about one command, or about one subcommand of a container.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its number.
+    pub id: CommandId,
+    /// The lower-case name with which it is called: `get`; for a subcommand the second word: `rewrite`.
+    pub name: &'static str,
+    /// The lower-case name under which it is listed: `get`, `config|rewrite`.
+    pub full_name: &'static str,
+    /// The command whose subcommand it is.
+    pub container: Option<CommandId>,
+    /// The family it is documented in.
+    pub group: Group,
+    /// The Redis version that brought it.
+    pub since: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// How its time grows; empty where nothing sensible can be said.
+    pub complexity: &'static str,
+    /// Version and change, oldest first.
+    pub history: &'static [(&'static str, &'static str)],
+    /// Set where a newer command is advised instead.
+    pub deprecated: Option<Deprecation>,
+    /// How many words a call has, its name (for a subcommand: both names) included; negative: at least that many.
+    pub arity: i16,
+    /// What it does and when it may run.
+    pub flags: Flags,
+    /// Its ACL categories, those that the flags imply included.
+    pub acl: Categories,
+    /// Hints for clients and proxies, as COMMAND INFO prints them.
+    pub tips: &'static [&'static str],
+    /// Where its keys are.
+    pub keys: &'static [KeySpec],
+    /// The grammar of its arguments.
+    pub args: &'static [Arg],
+    /// Who hosts its handler.
+    pub plane: Plane,
+    /// What its unit locks.
+    pub scope: Scope,
+    /// How its effect reaches the journal.
+    pub propagate: Propagate,
+    /// How a proxy or a cluster routes it.
+    pub routing: Routing,
+}
+
+/// Who hosts the handler of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Plane {
+    /// Works on keys only: hosted by `commands`.
+    Data,
+    /// Works on the client's session: hosted by `server`.
+    Session,
+    /// Works on the process: hosted by `server`.
+    Admin,
+    /// Only a first word: it has subcommands and no handler of its own.
+    Container,
+}
+
+/// What a command's unit locks while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Scope {
+    /// Nothing.
+    None,
+    /// Nothing when it stands alone, since counters answer it; everything inside EXEC or a script.
+    Counters,
+    /// The keys among its arguments.
+    Keys,
+    /// The keys among its arguments, and keys that only the run (or the session) knows.
+    KeysPlus,
+    /// One stripe at a time; everything inside EXEC or a script.
+    OneStripe,
+    /// Everything.
+    All,
+}
+
+impl Scope {
+    /// What the command locks when it runs inside EXEC or a script, where stripes are taken once and for the whole unit.
+    #[must_use]
+    pub const fn inside_unit(self) -> Scope {
+        match self {
+            Scope::Counters | Scope::OneStripe => Scope::All,
+            other => other,
+        }
+    }
+}
+
+/// How a command's effect is written to the journal, and so reaches replicas and files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Propagate {
+    /// It has no effect on the data.
+    None,
+    /// As it was called.
+    Verbatim,
+    /// As what came of it (`SET … PXAT`, `SREM` for SPOP), since running the call again could give another result.
+    Effect,
+}
+
+/// Where a command goes when the data is spread over several nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Routing {
+    /// To the node of its one key.
+    SingleKey,
+    /// Several keys; may be cut by key (or by key and value), and the replies merged.
+    MultiSplit,
+    /// Several keys, which must live on one node.
+    MultiAtomic,
+    /// To every node, and the replies merged.
+    AllNodes,
+    /// From node to node, as the cursor among its arguments says.
+    Cursor,
+    /// To any node: all give an equally good answer.
+    AnyNode,
+    /// Concerns the client's connection: whoever holds that connection answers.
+    Connection,
+}
+
+/// Advice against a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deprecation {
+    /// The version that gave the advice.
+    pub since: &'static str,
+    /// What to use instead.
+    pub replaced_by: &'static str,
+}
+
+/// The family a command is documented in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)] // a variant is its group
+pub enum Group {
+    String,
+    Generic,
+    List,
+    Hash,
+    Set,
+    SortedSet,
+    Stream,
+    Transactions,
+    Pubsub,
+    Connection,
+    Scripting,
+    Server,
+}
+
+impl Group {
+    /// The name that COMMAND DOCS prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::String => "string",
+            Group::Generic => "generic",
+            Group::List => "list",
+            Group::Hash => "hash",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Stream => "stream",
+            Group::Transactions => "transactions",
+            Group::Pubsub => "pubsub",
+            Group::Connection => "connection",
+            Group::Scripting => "scripting",
+            Group::Server => "server",
+        }
+    }
+}

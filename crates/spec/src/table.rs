@@ -1,0 +1,282 @@
+//! The rows, one file per command group, and how they become one table.
+//!
+//! A row states what cannot be derived. What can be is added here, while compiling, by one rule each: the container of
+//! a subcommand, the implied ACL categories, the flag `movablekeys`, and the usual scope, propagation and routing.
+//! The table has exactly one row for every [`CommandId`], or it does not compile.
+
+use crate::gate::LegacyRange;
+use crate::{
+    Access, Categories, CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope,
+};
+
+mod connection;
+mod generic;
+mod hash;
+mod list;
+mod pubsub;
+mod scripting;
+mod server;
+mod set;
+mod sorted_set;
+mod stream;
+mod string;
+mod transactions;
+
+/// The row of a command.
+#[inline]
+pub fn row(id: CommandId) -> &'static Row {
+    &TABLE[id as usize]
+}
+
+/// Every row, in the order of [`CommandId`].
+pub fn all() -> &'static [Row] {
+    &TABLE
+}
+
+/// The subcommands of a container.
+pub fn subcommands(container: CommandId) -> impl Iterator<Item = &'static Row> {
+    TABLE
+        .iter()
+        .filter(move |row| row.container == Some(container))
+}
+
+static TABLE: [Row; CommandId::COUNT] = ROWS;
+
+pub(crate) const ROWS: [Row; CommandId::COUNT] = assemble(&[
+    connection::ROWS,
+    generic::ROWS,
+    hash::ROWS,
+    list::ROWS,
+    pubsub::ROWS,
+    scripting::ROWS,
+    server::ROWS,
+    set::ROWS,
+    sorted_set::ROWS,
+    stream::ROWS,
+    string::ROWS,
+    transactions::ROWS,
+]);
+
+/// Writes the rows of one group. The fields have one order, and those that a row need not state may be left out.
+macro_rules! rows {
+    ($group:ident: $(
+        $id:ident = $name:literal {
+            summary: $summary:literal,
+            $(complexity: $complexity:literal,)?
+            since: $since:literal,
+            $(history: [$($history:expr),+ $(,)?],)?
+            $(deprecated: { since: $deprecated:literal, replaced_by: $replaced_by:literal },)?
+            arity: $arity:literal,
+            $(flags: [$($flag:ident),+],)?
+            $(acl: [$($category:ident),+],)?
+            $(tips: [$($tip:literal),+ $(,)?],)?
+            $(keys: [$($key:expr),+ $(,)?],)?
+            $(args: [$($arg:expr),+ $(,)?],)?
+            $(scope: $scope:ident,)?
+            $(propagate: $propagate:ident,)?
+            $(routing: $routing:ident,)?
+        }
+    )+) => {
+        pub(super) const ROWS: &[crate::table::Source] = &[$(
+            crate::table::Source {
+                row: crate::Row {
+                    id: crate::CommandId::$id,
+                    full_name: $name,
+                    group: crate::Group::$group,
+                    since: $since,
+                    summary: $summary,
+                    $(complexity: $complexity,)?
+                    $(history: &[$($history),+],)?
+                    $(deprecated: Some(crate::Deprecation { since: $deprecated, replaced_by: $replaced_by }),)?
+                    arity: $arity,
+                    $(flags: crate::Flags::NONE$(.with(crate::Flags::$flag))+,)?
+                    $(acl: crate::Categories::NONE$(.with(crate::Categories::$category))+,)?
+                    $(tips: &[$($tip),+],)?
+                    $(keys: &[$($key),+],)?
+                    $(args: &[$($arg),+],)?
+                    ..crate::table::BLANK
+                },
+                scope: crate::table::stated!($(crate::Scope::$scope)?),
+                propagate: crate::table::stated!($(crate::Propagate::$propagate)?),
+                routing: crate::table::stated!($(crate::Routing::$routing)?),
+            },
+        )+];
+    };
+}
+use rows;
+
+/// `Some` of what a row states, `None` where it leaves it to the rule.
+macro_rules! stated {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+use stated;
+
+/// A row as it is written: what is left out is still to be derived.
+#[derive(Clone, Copy)]
+struct Source {
+    row: Row,
+    scope: Option<Scope>,
+    propagate: Option<Propagate>,
+    routing: Option<Routing>,
+}
+
+const BLANK: Row = Row {
+    id: CommandId::ALL[0],
+    name: "",
+    full_name: "",
+    container: None,
+    group: crate::Group::Generic,
+    since: "",
+    summary: "",
+    complexity: "",
+    history: &[],
+    deprecated: None,
+    arity: 0,
+    flags: Flags::NONE,
+    acl: Categories::NONE,
+    tips: &[],
+    keys: &[],
+    args: &[],
+    plane: Plane::Data,
+    scope: Scope::None,
+    propagate: Propagate::None,
+    routing: Routing::AnyNode,
+};
+
+const fn assemble(groups: &[&[Source]]) -> [Row; CommandId::COUNT] {
+    let mut rows = [BLANK; CommandId::COUNT];
+    let mut group = 0;
+    while group < groups.len() {
+        let mut i = 0;
+        while i < groups[group].len() {
+            let source = &groups[group][i];
+            let at = source.row.id as usize;
+            assert!(rows[at].full_name.is_empty(), "two rows for one command");
+            rows[at] = derived(source);
+            i += 1;
+        }
+        group += 1;
+    }
+    let mut at = 0;
+    while at < rows.len() {
+        assert!(
+            !rows[at].full_name.is_empty(),
+            "a command of the roll has no row"
+        );
+        if let Some((container, name)) = split(rows[at].full_name) {
+            rows[at].name = name;
+            rows[at].container = Some(find(&rows, container));
+        }
+        at += 1;
+    }
+    rows
+}
+
+const fn derived(source: &Source) -> Row {
+    let mut row = source.row;
+    row.name = row.full_name;
+    row.plane = row.id.plane();
+    if !LegacyRange::of(row.keys).complete {
+        row.flags = row.flags.with(Flags::MOVABLEKEYS);
+    }
+    row.acl = row.acl.derived(row.flags);
+    row.scope = match source.scope {
+        Some(scope) => scope,
+        None if row.keys.is_empty() => Scope::None,
+        None => Scope::Keys,
+    };
+    row.propagate = match source.propagate {
+        Some(propagate) => propagate,
+        None if row.flags.has(Flags::WRITE) => Propagate::Verbatim,
+        None => Propagate::None,
+    };
+    row.routing = match source.routing {
+        Some(routing) => routing,
+        None => usual_routing(&row),
+    };
+    row
+}
+
+const fn usual_routing(row: &Row) -> Routing {
+    match (row.keys, row.plane) {
+        ([], Plane::Session) => Routing::Connection,
+        ([], _) => Routing::AnyNode,
+        (
+            [
+                KeySpec {
+                    find: Find::Range { last: 0, .. },
+                    ..
+                },
+            ],
+            _,
+        ) => Routing::SingleKey,
+        _ => Routing::MultiAtomic,
+    }
+}
+
+/// The two words of a subcommand's full name.
+const fn split(full_name: &str) -> Option<(&str, &str)> {
+    let mut bar = 0;
+    while bar < full_name.len() {
+        if full_name.as_bytes()[bar] == b'|' {
+            let (container, name) = full_name.split_at(bar);
+            return Some((container, name.split_at(1).1));
+        }
+        bar += 1;
+    }
+    None
+}
+
+const fn find(rows: &[Row], full_name: &str) -> CommandId {
+    let mut i = 0;
+    while i < rows.len() {
+        if same(rows[i].full_name.as_bytes(), full_name.as_bytes()) {
+            return rows[i].id;
+        }
+        i += 1;
+    }
+    panic!("a subcommand's container has no row");
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// The words in which the rows of every group are written.
+mod prelude {
+    pub(super) use super::{access::*, rows};
+    pub(super) use crate::grammar::words::*;
+    pub(super) use crate::keys::{KeySpec, VariableAccess};
+}
+
+/// The uses of a key that rows name.
+mod access {
+    use super::Access;
+
+    pub(in crate::table) const READ: Access = Access::RO.with(Access::ACCESS);
+    /// Tells something about the key, but nothing of its data.
+    pub(in crate::table) const INSPECT: Access = Access::RO;
+    pub(in crate::table) const OVERWRITE: Access = Access::OW.with(Access::UPDATE);
+    pub(in crate::table) const CREATE: Access = Access::OW.with(Access::INSERT);
+    pub(in crate::table) const INSERT: Access = Access::RW.with(Access::INSERT);
+    pub(in crate::table) const UPDATE: Access = Access::RW.with(Access::UPDATE);
+    pub(in crate::table) const DELETE: Access = Access::RW.with(Access::DELETE);
+    pub(in crate::table) const REMOVE: Access = Access::RM.with(Access::DELETE);
+    pub(in crate::table) const READ_UPDATE: Access = UPDATE.with(Access::ACCESS);
+    pub(in crate::table) const READ_DELETE: Access = DELETE.with(Access::ACCESS);
+}
