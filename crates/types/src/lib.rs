@@ -6,6 +6,7 @@
 //! that every small collection is made of), then one file per type.
 #![forbid(unsafe_code)]
 
+pub mod glob;
 pub mod hash;
 pub mod lcs;
 pub mod limits;
