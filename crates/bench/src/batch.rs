@@ -1,0 +1,213 @@
+//! The bytes of one batch of requests, rendered once; only random digits are written again.
+//!
+//! Knows no socket. Each load thread has a copy of its own and shares it between its connections:
+//! a batch is on its way, or its unsent rest copied, before the next is patched.
+
+/// Where a random number goes, in a request.
+const PLACEHOLDER: &[u8; 12] = b"__rand_int__";
+
+/// A request body, repeated to the depth of the pipeline.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    /// Offsets of 12 digits each.
+    patches: Vec<usize>,
+    /// Numbers are below this.
+    keyspace: u64,
+    /// How many of the four groups of three digits can differ from 000.
+    groups: usize,
+    requests: usize,
+}
+
+/// Why a batch cannot be made.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// A batch is held whole in memory, once per thread.
+const BATCH_BYTES_MAX: usize = 4 << 30;
+
+impl Batch {
+    /// `depth` times `request`. With a `keyspace`, every `__rand_int__` becomes a number.
+    pub fn new(request: &[u8], depth: usize, keyspace: Option<u64>) -> Result<Batch, TooLarge> {
+        let size = request
+            .len()
+            .checked_mul(depth)
+            .filter(|&size| size <= BATCH_BYTES_MAX)
+            .ok_or(TooLarge)?;
+        let mut bytes = Vec::with_capacity(size);
+        let mut patches = Vec::new();
+        let places = if keyspace.is_some() {
+            placeholders(request)
+        } else {
+            Vec::new()
+        };
+        for _ in 0..depth {
+            patches.extend(places.iter().map(|place| bytes.len() + place));
+            bytes.extend_from_slice(request);
+        }
+        for &at in &patches {
+            bytes[at..at + PLACEHOLDER.len()].fill(b'0');
+        }
+        let keyspace = keyspace.unwrap_or(0);
+        let groups = match keyspace {
+            0 | 1 => 0,
+            many => (many - 1).ilog10() as usize / 3 + 1,
+        };
+        Ok(Batch {
+            bytes,
+            patches,
+            keyspace,
+            groups: groups.min(4),
+            requests: depth,
+        })
+    }
+
+    /// How many requests, and so how many replies, a batch is.
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// The next batch to send: new numbers in their places.
+    #[inline]
+    pub fn next(&mut self, random: &mut fastrand::Rng) -> &[u8] {
+        if self.groups > 0 {
+            for &at in &self.patches {
+                let number = random.u64(..self.keyspace);
+                write_low_groups(
+                    &mut self.bytes[at..at + PLACEHOLDER.len()],
+                    number,
+                    self.groups,
+                );
+            }
+        }
+        &self.bytes
+    }
+}
+
+fn placeholders(request: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + PLACEHOLDER.len() <= request.len() {
+        if &request[at..at + PLACEHOLDER.len()] == PLACEHOLDER {
+            found.push(at);
+            at += PLACEHOLDER.len();
+        } else {
+            at += 1;
+        }
+    }
+    found
+}
+
+/// Writes the last `groups` groups of three digits of `number`; the places before them stay.
+#[inline]
+fn write_low_groups(digits: &mut [u8], mut number: u64, groups: usize) {
+    for group in digits.rchunks_exact_mut(3).take(groups) {
+        group.copy_from_slice(&TRIPLES[(number % 1000) as usize]);
+        number /= 1000;
+    }
+}
+
+static TRIPLES: [[u8; 3]; 1000] = {
+    let mut table = [[0; 3]; 1000];
+    let mut n = 0;
+    while n < 1000 {
+        table[n] = [
+            b'0' + (n / 100) as u8,
+            b'0' + (n / 10 % 10) as u8,
+            b'0' + (n % 10) as u8,
+        ];
+        n += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(batch: &mut Batch, random: &mut fastrand::Rng) -> String {
+        String::from_utf8(batch.next(random).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn without_a_keyspace_the_text_stays() {
+        let mut batch = Batch::new(b"a__rand_int__b", 2, None).unwrap();
+        assert_eq!(
+            batch.next(&mut fastrand::Rng::with_seed(1)),
+            b"a__rand_int__ba__rand_int__b"
+        );
+        assert_eq!(batch.requests(), 2);
+    }
+
+    #[test]
+    fn every_copy_of_every_place_gets_a_number_of_its_own_below_the_keyspace() {
+        for keyspace in [
+            2u64,
+            10,
+            999,
+            1000,
+            1001,
+            1_000_000,
+            1_000_001,
+            999_999_999_999,
+            1_000_000_000_000,
+        ] {
+            let mut batch = Batch::new(b"<__rand_int____rand_int__>", 2, Some(keyspace)).unwrap();
+            let mut random = fastrand::Rng::with_seed(7);
+            let mut seen = std::collections::HashSet::new();
+            for _ in 0..200 {
+                let text = text(&mut batch, &mut random);
+                for request in text.split_terminator('>') {
+                    let digits = request.strip_prefix('<').unwrap();
+                    assert_eq!(digits.len(), 24);
+                    for number in [&digits[..12], &digits[12..]] {
+                        let number: u64 = number.parse().unwrap();
+                        assert!(number < keyspace);
+                        seen.insert(number);
+                    }
+                }
+            }
+            assert!(
+                seen.len() as u64 >= keyspace.min(100),
+                "{keyspace}: {} numbers",
+                seen.len()
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_keyspace_gives_zeroes() {
+        for keyspace in [0, 1] {
+            let mut batch = Batch::new(b"__rand_int__", 1, Some(keyspace)).unwrap();
+            assert_eq!(
+                batch.next(&mut fastrand::Rng::with_seed(1)),
+                b"000000000000"
+            );
+        }
+    }
+
+    #[test]
+    fn binary_arguments_do_not_hide_places_behind_them() {
+        let mut batch = Batch::new(b"\0__rand_int__", 1, Some(1)).unwrap();
+        assert_eq!(
+            batch.next(&mut fastrand::Rng::with_seed(1)),
+            b"\x00000000000000"
+        );
+    }
+
+    #[test]
+    fn the_same_seed_sends_the_same() {
+        let (mut a, mut b) = (fastrand::Rng::with_seed(5), fastrand::Rng::with_seed(5));
+        let mut batch = Batch::new(b"__rand_int__", 3, Some(1_000_000)).unwrap();
+        assert_eq!(text(&mut batch.clone(), &mut a), text(&mut batch, &mut b));
+    }
+
+    #[test]
+    fn a_batch_has_a_size_limit() {
+        assert_eq!(
+            Batch::new(&[0; 1024], usize::MAX / 2, None).unwrap_err(),
+            TooLarge
+        );
+        assert_eq!(Batch::new(&[0; 1024], 1 << 23, None).unwrap_err(), TooLarge);
+    }
+}

@@ -1,0 +1,713 @@
+//! The command line: redis-benchmark's options, parsed as redis-benchmark parses them.
+//!
+//! Knows no socket and prints nothing: what has to be said comes back as text with an exit code.
+//!
+//! The rules that differ from what a modern parser would do are deliberate, because scripts rely on
+//! them: options match exactly (no `--opt=value`, no grouped short flags), `-h` is the host, numbers
+//! are read as C's `atoi` reads them, and the first argument that does not start with a dash begins
+//! a custom command that takes all the rest, dashes included.
+
+use crate::compat::Compat;
+use crate::usage;
+
+/// Where the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Host (name, IPv4 or IPv6 address) and port.
+    Tcp {
+        /// As given with `-h`.
+        host: String,
+        /// As given with `-p`.
+        port: u16,
+    },
+    /// Path of a unix socket.
+    Unix(std::path::PathBuf),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Target::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The long form, with latency distributions.
+    Normal,
+    /// `-q`: one line a test.
+    Quiet,
+    /// `--csv`.
+    Csv,
+}
+
+/// Everything the command line says.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server to load, unless `embedded`.
+    pub target: Target,
+    /// `--embedded`: start the built-in server and load that.
+    pub embedded: bool,
+    /// `-a`, or the password of `-u`.
+    pub password: Option<Vec<u8>>,
+    /// `--user`, or the user of `-u`.
+    pub user: Option<Vec<u8>>,
+    /// `--dbnum`, or the path of `-u`; 0 sends no SELECT.
+    pub db: i64,
+    /// `-3`.
+    pub resp3: bool,
+    /// `--enable-tracking`.
+    pub tracking: bool,
+    /// `-c`, at least 1.
+    pub clients: usize,
+    /// `-n`, at least 0.
+    pub requests: u64,
+    /// `-d`, 1 byte to 1 GiB.
+    pub payload_bytes: usize,
+    /// `-P`, at least 1.
+    pub pipeline: usize,
+    /// `-r`: how many different numbers `__rand_int__` becomes; `None` leaves the text as it is.
+    pub keyspace: Option<u64>,
+    /// `--threads`, 0 when not asked for.
+    pub threads: usize,
+    /// `-k`, false reconnects after every batch.
+    pub keep_alive: bool,
+    /// `--precision`, clamped to 0..=4.
+    pub precision: Option<u8>,
+    /// `--seed`.
+    pub seed: Option<u64>,
+    /// `-q`, `--csv` or neither.
+    pub output: Output,
+    /// `-l`.
+    pub forever: bool,
+    /// `-I`.
+    pub idle: bool,
+    /// `-x`.
+    pub stdin_argument: bool,
+    /// `-t`, lower-cased.
+    pub tests: Option<Vec<String>>,
+    /// `--compat`.
+    pub compat: Compat,
+    /// What follows the options.
+    pub command: Vec<Vec<u8>>,
+    /// Said on standard error before anything runs.
+    pub warnings: Vec<String>,
+}
+
+/// Why a command line does not lead to a run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Exit code.
+    pub code: u8,
+    /// For standard output.
+    pub stdout: String,
+    /// For standard error.
+    pub stderr: String,
+}
+
+impl Stop {
+    fn failure(line: impl Into<String>) -> Stop {
+        Stop {
+            code: 1,
+            stdout: String::new(),
+            stderr: line.into() + "\n",
+        }
+    }
+}
+
+const PAYLOAD_BYTES_MAX: i64 = 1 << 30;
+const THREADS_MAX: i64 = 500;
+const PRECISION_DEFAULT: i64 = 3;
+const PRECISION_MAX: i64 = 4;
+
+/// Options that take an argument and belong to TLS.
+const TLS_WITH_ARGUMENT: [&str; 7] = [
+    "--sni",
+    "--cacert",
+    "--cacertdir",
+    "--cert",
+    "--key",
+    "--tls-ciphers",
+    "--tls-ciphersuites",
+];
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            target: Target::Tcp {
+                host: "127.0.0.1".into(),
+                port: 6379,
+            },
+            embedded: false,
+            password: None,
+            user: None,
+            db: 0,
+            resp3: false,
+            tracking: false,
+            clients: 50,
+            requests: 100_000,
+            payload_bytes: 3,
+            pipeline: 1,
+            keyspace: None,
+            threads: 0,
+            keep_alive: true,
+            precision: None,
+            seed: None,
+            output: Output::Normal,
+            forever: false,
+            idle: false,
+            stdin_argument: false,
+            tests: None,
+            compat: Compat::default(),
+            command: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Parses the arguments after the program's name. `program` is how the user called it, for the usage text.
+pub fn parse(program: &str, args: &[Vec<u8>]) -> Result<Options, Stop> {
+    Parser {
+        options: Options::default(),
+        host: None,
+        port: None,
+        socket: None,
+        quiet: false,
+        csv: false,
+    }
+    .run(program, args)
+}
+
+struct Parser {
+    options: Options,
+    host: Option<String>,
+    port: Option<i64>,
+    socket: Option<std::path::PathBuf>,
+    quiet: bool,
+    csv: bool,
+}
+
+/// The outcome of looking at one argument.
+enum Seen {
+    Flag,
+    Value,
+    Command,
+    Invalid,
+}
+
+impl Parser {
+    fn run(mut self, program: &str, args: &[Vec<u8>]) -> Result<Options, Stop> {
+        let mut at = 0;
+        while at < args.len() {
+            match self.one(program, &args[at], args.get(at + 1).map(Vec::as_slice))? {
+                Seen::Flag => at += 1,
+                Seen::Value => at += 2,
+                Seen::Command => {
+                    self.options.command = args[at..].to_vec();
+                    break;
+                }
+                Seen::Invalid => {
+                    let name = String::from_utf8_lossy(&args[at]);
+                    let stdout = format!(
+                        "Invalid option \"{name}\" or option argument missing\n\n{}",
+                        usage::text(program)
+                    );
+                    return Err(Stop {
+                        code: 1,
+                        stdout,
+                        stderr: String::new(),
+                    });
+                }
+            }
+        }
+        self.finish()
+    }
+
+    fn one(&mut self, program: &str, argument: &[u8], next: Option<&[u8]>) -> Result<Seen, Stop> {
+        if argument.first() != Some(&b'-') {
+            return Ok(Seen::Command);
+        }
+        let Ok(name) = std::str::from_utf8(argument) else {
+            return Ok(Seen::Invalid);
+        };
+        if self.flag(program, name)? {
+            return Ok(Seen::Flag);
+        }
+        match next {
+            Some(value) if self.value(name, value)? => Ok(Seen::Value),
+            _ => Ok(Seen::Invalid),
+        }
+    }
+
+    /// Options without an argument. False if `name` is none of them.
+    fn flag(&mut self, program: &str, name: &str) -> Result<bool, Stop> {
+        let o = &mut self.options;
+        match name {
+            "-q" => self.quiet = true,
+            "--csv" => self.csv = true,
+            "-l" => o.forever = true,
+            "-I" => o.idle = true,
+            "-x" => o.stdin_argument = true,
+            "-3" => o.resp3 = true,
+            "-e" => o
+                .warnings
+                .push("WARNING: -e option has no effect: every error reply ends the run.".into()),
+            "--enable-tracking" => o.tracking = true,
+            "--embedded" => o.embedded = true,
+            "--help" => {
+                return Err(Stop {
+                    code: 0,
+                    stdout: usage::text(program),
+                    stderr: String::new(),
+                });
+            }
+            "-v" | "--version" => {
+                return Err(Stop {
+                    code: 0,
+                    stdout: usage::version(o.compat),
+                    stderr: String::new(),
+                });
+            }
+            "--tls" | "--insecure" | "--cluster" => return Err(not_yet(name)),
+            _ if TLS_WITH_ARGUMENT.contains(&name) => return Err(not_yet(name)),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Options with an argument. False if `name` is none of them or cannot take this value.
+    fn value(&mut self, name: &str, value: &[u8]) -> Result<bool, Stop> {
+        let number = || atoi(value);
+        let o = &mut self.options;
+        match name {
+            "-h" => self.host = Some(text(value)),
+            "-p" => self.port = Some(number()),
+            "-s" => self.socket = Some(text(value).into()),
+            "-a" => o.password = Some(value.to_vec()),
+            "--user" => o.user = Some(value.to_vec()),
+            "-u" => self.uri(value)?,
+            "-c" => o.clients = number().max(1) as usize,
+            "-n" => o.requests = number().max(0) as u64,
+            "-d" => o.payload_bytes = number().clamp(1, PAYLOAD_BYTES_MAX) as usize,
+            "-P" => o.pipeline = number().max(1) as usize,
+            "-k" => o.keep_alive = number() != 0,
+            "-r" => {
+                // A dash needs a digit after it: `-r -x` is a forgotten argument.
+                if value.first() == Some(&b'-') && !value.get(1).is_some_and(u8::is_ascii_digit) {
+                    return Ok(false);
+                }
+                o.keyspace = Some(number().max(0) as u64);
+            }
+            "--threads" => {
+                if number() > THREADS_MAX {
+                    o.warnings.push(format!(
+                        "WARNING: Too many threads, limiting threads to {THREADS_MAX}."
+                    ));
+                }
+                o.threads = number().clamp(0, THREADS_MAX) as usize;
+            }
+            "--dbnum" => o.db = number(),
+            "--precision" => {
+                let digits = if number() < 0 {
+                    PRECISION_DEFAULT
+                } else {
+                    number().min(PRECISION_MAX)
+                };
+                o.precision = Some(digits as u8);
+            }
+            "--seed" => o.seed = Some(number() as u64),
+            "-t" => {
+                o.tests = Some(
+                    text(value)
+                        .to_ascii_lowercase()
+                        .split(',')
+                        .map(str::to_owned)
+                        .collect(),
+                )
+            }
+            "--compat" => {
+                let asked = text(value);
+                o.compat = Compat::from_name(&asked).ok_or_else(|| {
+                    Stop::failure(format!(
+                        "Invalid --compat \"{asked}\": it must be one of {}.",
+                        Compat::names()
+                    ))
+                })?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn uri(&mut self, uri: &[u8]) -> Result<(), Stop> {
+        let uri = Uri::parse(&text(uri)).map_err(Stop::failure)?;
+        if let Some(user) = uri.user {
+            self.options.user = Some(user);
+        }
+        if let Some(password) = uri.password {
+            self.options.password = Some(password);
+        }
+        if let Some(db) = uri.db {
+            self.options.db = db;
+        }
+        self.host = uri.host.or(self.host.take());
+        self.port = uri.port.or(self.port.take());
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Options, Stop> {
+        let o = &mut self.options;
+        if o.embedded && (self.host.is_some() || self.port.is_some() || self.socket.is_some()) {
+            return Err(Stop::failure(
+                "--embedded starts a server of its own: it does not go with -h, -p, -s or a host in -u.",
+            ));
+        }
+        let port = u16::try_from(self.port.unwrap_or(6379))
+            .map_err(|_| Stop::failure("Invalid server port."))?;
+        o.target = match self.socket {
+            Some(path) => Target::Unix(path),
+            None => Target::Tcp {
+                host: self.host.unwrap_or_else(|| "127.0.0.1".into()),
+                port,
+            },
+        };
+        o.output = match (self.csv, self.quiet) {
+            (true, _) => Output::Csv,
+            (false, true) => Output::Quiet,
+            (false, false) => Output::Normal,
+        };
+        if !o.keep_alive {
+            o.warnings.push(
+                "WARNING: Keepalive disabled. Each batch takes a new port: with many requests, allow reuse \
+                 first ('echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse' on Linux, \
+                 'sudo sysctl -w net.inet.tcp.msl=1000' on macOS)."
+                    .into(),
+            );
+        }
+        if o.tests.is_some() && !o.command.is_empty() {
+            o.warnings.push("WARNING: Option -t is ignored.".into());
+        }
+        Ok(self.options)
+    }
+}
+
+fn not_yet(option: &str) -> Stop {
+    let part = if option == "--cluster" {
+        "cluster mode"
+    } else {
+        "TLS"
+    };
+    Stop::failure(format!("{part} ({option}) is not supported yet."))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What C's `atoi` reads: blanks, a sign, digits; anything else ends the number. Saturates instead of wrapping.
+fn atoi(bytes: &[u8]) -> i64 {
+    let rest = bytes.trim_ascii_start();
+    let (negative, digits) = match rest.first() {
+        Some(b'-') => (true, &rest[1..]),
+        Some(b'+') => (false, &rest[1..]),
+        _ => (false, rest),
+    };
+    let magnitude = digits
+        .iter()
+        .take_while(|b| b.is_ascii_digit())
+        .fold(0i64, |n, b| {
+            n.saturating_mul(10).saturating_add(i64::from(b - b'0'))
+        });
+    if negative { -magnitude } else { magnitude }
+}
+
+/// `redis://[user:]password@host:port/db`, every part optional.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Uri {
+    user: Option<Vec<u8>>,
+    password: Option<Vec<u8>>,
+    host: Option<String>,
+    port: Option<i64>,
+    db: Option<i64>,
+}
+
+impl Uri {
+    fn parse(uri: &str) -> Result<Uri, String> {
+        let Some((scheme, rest)) = uri.split_once("://") else {
+            return Err("Invalid URI scheme".into());
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "redis" => {}
+            "rediss" => return Err("TLS (rediss:// in -u) is not supported yet.".into()),
+            _ => return Err("Invalid URI scheme".into()),
+        }
+        let mut parsed = Uri::default();
+        let rest = match rest.split_once('@') {
+            Some((credentials, rest)) => {
+                let password = match credentials.split_once(':') {
+                    Some((user, password)) => {
+                        parsed.user = Some(percent_decode(user)?);
+                        password
+                    }
+                    None => credentials,
+                };
+                parsed.password = Some(percent_decode(password)?);
+                rest
+            }
+            None => rest,
+        };
+        let (server, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, port) = match server.strip_prefix('[').and_then(|s| s.split_once(']')) {
+            Some((v6, after)) => (v6, after.strip_prefix(':')),
+            None => match server.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (server, None),
+            },
+        };
+        parsed.host = (!host.is_empty()).then(|| host.to_owned());
+        parsed.port = port.map(|port| atoi(port.as_bytes()));
+        parsed.db = (!path.is_empty()).then(|| atoi(path.as_bytes()));
+        Ok(parsed)
+    }
+}
+
+fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16));
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => out.push((high * 16 + low) as u8),
+            _ => return Err("Incomplete URI encoding".into()),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &[&str]) -> Result<Options, Stop> {
+        let args: Vec<Vec<u8>> = line.iter().map(|a| a.as_bytes().to_vec()).collect();
+        parse("redline bench", &args)
+    }
+
+    fn options(line: &[&str]) -> Options {
+        parsed(line).expect("a valid command line")
+    }
+
+    fn stopped(line: &[&str]) -> Stop {
+        parsed(line).expect_err("a command line that does not run")
+    }
+
+    #[test]
+    fn defaults_are_those_of_redis_benchmark() {
+        let o = options(&[]);
+        assert_eq!(
+            o.target,
+            Target::Tcp {
+                host: "127.0.0.1".into(),
+                port: 6379
+            }
+        );
+        assert_eq!(
+            (
+                o.clients,
+                o.requests,
+                o.payload_bytes,
+                o.pipeline,
+                o.threads
+            ),
+            (50, 100_000, 3, 1, 0)
+        );
+        assert!(o.keep_alive && o.keyspace.is_none() && o.tests.is_none() && o.command.is_empty());
+    }
+
+    #[test]
+    fn the_command_takes_everything_after_the_first_word() {
+        let o = options(&["-n", "10", "-q", "set", "-x", "--csv", "-n"]);
+        assert_eq!(o.command, [&b"set"[..], b"-x", b"--csv", b"-n"]);
+        assert_eq!(o.output, Output::Quiet);
+        assert_eq!(o.requests, 10);
+    }
+
+    #[test]
+    fn numbers_are_read_as_atoi_reads_them() {
+        for (input, expected) in [
+            ("12", 12),
+            (" 12", 12),
+            ("+7", 7),
+            ("1e6", 1),
+            ("x", 0),
+            ("", 0),
+            ("-5", -5),
+            ("99999999999999999999", i64::MAX),
+        ] {
+            assert_eq!(atoi(input.as_bytes()), expected, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_clamped() {
+        let o = options(&[
+            "-c",
+            "0",
+            "-n",
+            "-5",
+            "-d",
+            "0",
+            "-P",
+            "-1",
+            "--threads",
+            "-2",
+            "--precision",
+            "9",
+            "-r",
+            "-1",
+        ]);
+        assert_eq!(
+            (
+                o.clients,
+                o.requests,
+                o.payload_bytes,
+                o.pipeline,
+                o.threads
+            ),
+            (1, 0, 1, 1, 0)
+        );
+        assert_eq!((o.precision, o.keyspace), (Some(4), Some(0)));
+        assert_eq!(options(&["-d", "2000000000"]).payload_bytes, 1 << 30);
+        let o = options(&["--threads", "1000"]);
+        assert_eq!(o.threads, 500);
+        assert_eq!(
+            o.warnings,
+            ["WARNING: Too many threads, limiting threads to 500."]
+        );
+    }
+
+    #[test]
+    fn an_unknown_or_incomplete_option_prints_the_usage_on_stdout() {
+        for line in [
+            &["--nope"][..],
+            &["-n"],
+            &["-u"],
+            &["-r", "-x"],
+            &["--csv=1"],
+            &["-qc", "5"],
+        ] {
+            let stop = stopped(line);
+            assert_eq!(stop.code, 1);
+            let first = format!(
+                "Invalid option \"{}\" or option argument missing\n\nUsage: ",
+                line[0]
+            );
+            assert!(stop.stdout.starts_with(&first), "{line:?}: {}", stop.stdout);
+            assert!(stop.stderr.is_empty());
+        }
+        assert_eq!(stopped(&["--help"]).code, 0);
+    }
+
+    #[test]
+    fn parts_that_are_not_built_end_the_run_with_one_line() {
+        for line in [
+            &["--tls"][..],
+            &["--cluster"],
+            &["--cacert", "x"],
+            &["--insecure"],
+            &["-u", "rediss://h"],
+        ] {
+            let stop = stopped(line);
+            assert_eq!((stop.code, stop.stdout.as_str()), (1, ""));
+            assert!(
+                stop.stderr.ends_with("is not supported yet.\n")
+                    && stop.stderr.lines().count() == 1
+            );
+        }
+    }
+
+    #[test]
+    fn csv_wins_over_quiet() {
+        assert_eq!(options(&["-q", "--csv"]).output, Output::Csv);
+    }
+
+    #[test]
+    fn test_names_are_lower_cased_and_not_trimmed() {
+        let o = options(&["-t", "PING_INLINE,Get, set"]);
+        assert_eq!(o.tests.unwrap(), ["ping_inline", "get", " set"]);
+        assert_eq!(
+            options(&["-t", "get", "ping"]).warnings,
+            ["WARNING: Option -t is ignored."]
+        );
+    }
+
+    #[test]
+    fn ports_outside_the_range_are_refused() {
+        for port in ["99999", "-1"] {
+            assert_eq!(stopped(&["-p", port]).stderr, "Invalid server port.\n");
+        }
+    }
+
+    #[test]
+    fn a_uri_sets_what_it_names_and_no_more() {
+        let o = options(&["-p", "7", "-u", "REDIS://al%69ce:p%40ss@example.org/3"]);
+        assert_eq!(
+            o.target,
+            Target::Tcp {
+                host: "example.org".into(),
+                port: 7
+            }
+        );
+        assert_eq!(
+            (o.user.as_deref(), o.password.as_deref()),
+            (Some(&b"alice"[..]), Some(&b"p@ss"[..]))
+        );
+        assert_eq!(o.db, 3);
+        let o = options(&["-u", "redis://secret@[::1]:7000"]);
+        assert_eq!(
+            o.target,
+            Target::Tcp {
+                host: "::1".into(),
+                port: 7000
+            }
+        );
+        assert_eq!(
+            (o.user, o.password.as_deref()),
+            (None, Some(&b"secret"[..]))
+        );
+        assert_eq!(stopped(&["-u", "http://x"]).stderr, "Invalid URI scheme\n");
+        assert_eq!(
+            stopped(&["-u", "redis://%4@h"]).stderr,
+            "Incomplete URI encoding\n"
+        );
+    }
+
+    #[test]
+    fn the_socket_overrides_host_and_port() {
+        let o = options(&["-h", "x", "-p", "1", "-s", "/tmp/s"]);
+        assert_eq!(o.target, Target::Unix("/tmp/s".into()));
+    }
+
+    #[test]
+    fn embedded_excludes_another_server() {
+        assert!(options(&["--embedded"]).embedded);
+        assert!(
+            stopped(&["--embedded", "-p", "1"])
+                .stderr
+                .starts_with("--embedded")
+        );
+    }
+
+    #[test]
+    fn compat_names() {
+        assert_eq!(options(&["--compat", "redis-5"]).compat, Compat::Redis5);
+        assert!(stopped(&["--compat", "x"]).stderr.contains("redis-7.0"));
+    }
+}

@@ -1,0 +1,117 @@
+//! The text of `--help`, of a wrong option and of `--version`.
+
+use crate::compat::Compat;
+
+/// What `--version` prints. Scripts take the second word.
+pub fn version(compat: Compat) -> String {
+    format!(
+        "redis-benchmark {} (redline {})\n",
+        compat.version(),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The whole help text, for a program called `program`.
+pub fn text(program: &str) -> String {
+    format!(
+        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n\n{OPTIONS}\n{}",
+        EXAMPLES.replace("PROGRAM", program)
+    )
+}
+
+const OPTIONS: &str = "\
+Options:
+ -h <hostname>      Where the server is (default 127.0.0.1)
+ -p <port>          Its port (default 6379)
+ -s <socket>        Its unix socket, instead of host and port
+ -a <password>      Password to authenticate with
+ --user <username>  Name to authenticate as (AUTH name password). Needs -a.
+ -u <uri>           All of these at once: redis://user:password@host:port/db
+ -c <clients>       Connections, over all threads (default 50)
+ -n <requests>      Requests per test (default 100000)
+ -d <size>          Bytes of a value (default 3)
+ --dbnum <db>       Database to SELECT (default 0)
+ -3                 Speak RESP3 (HELLO 3).
+ --threads <num>    Load threads (default: one).
+ --cluster          Cluster mode. Not supported yet.
+ --enable-tracking  Ask for key tracking (CLIENT TRACKING on) on each connection.
+ -k <boolean>       1 keeps connections, 0 reconnects after each batch (default 1)
+ -r <keyspacelen>   Replace every __rand_int__ by a random number of 12 digits
+                    below keyspacelen, afresh in each request. The tests of
+                    the suite use it in keys, members and scores. Without it,
+                    each test works on one key.
+ -P <numreq>        Requests per batch: all are sent, then all replies awaited
+                    (default 1, no pipelining)
+ -q                 One line per test
+ --precision        Significant digits of the latency histogram, 3 or 4 (default 3)
+ --csv              Comma-separated output
+ -l                 Repeat until interrupted
+ -t <tests>         Only these tests, a comma-separated list of their names in
+                    lower case. Ignored with a command of your own.
+ -I                 Only open the connections, and hold them.
+ -x                 Take the last argument of the command from standard input.
+ --seed <num>       Seed of the random numbers, for runs that can be repeated.
+ -e                 Accepted without effect: errors always end the run.
+ --tls              TLS. Not supported yet, and with it:
+ --sni <host>
+ --cacert <file>
+ --cacertdir <dir>
+ --insecure
+ --cert <file>
+ --key <file>
+ --tls-ciphers <list>
+ --tls-ciphersuites <list>
+ --help             This text.
+ --version          Version.
+
+Beyond redis-benchmark:
+ --embedded         Start the built-in server in this process and load that.
+ --compat <name>    Suite, titles and report of redis-2.4, redis-2.6, redis-5,
+                    redis-7.0 (default) or redis-8.
+";
+
+const EXAMPLES: &str = "\
+Examples:
+
+ The whole suite against 127.0.0.1:6379:
+   $ PROGRAM
+
+ The same against the built-in server, one line a test:
+   $ PROGRAM --embedded -q
+
+ Fill a server with about a million keys:
+   $ PROGRAM -t set -n 1000000 -r 100000000
+
+ Two tests with 16 requests in flight per connection, as CSV:
+   $ PROGRAM -t set,get -P 16 --csv
+
+ A command of your own:
+   $ PROGRAM -r 10000 -n 10000 lpush mylist __rand_int__
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first column of redis-benchmark 7.0.15's help: what scripts and people look for.
+    const GOLDEN: &str = include_str!("../tests/golden/help_options.txt");
+
+    #[test]
+    fn every_option_of_redis_benchmark_is_in_the_help_in_its_order() {
+        let help = text("redis-benchmark");
+        let mut rest = help.as_str();
+        for option in GOLDEN.lines() {
+            let line = format!("\n {option}");
+            let at = rest
+                .find(&line)
+                .unwrap_or_else(|| panic!("{option} is missing or out of order"));
+            rest = &rest[at + line.len()..];
+            assert!(rest.starts_with([' ', '\n']), "{option}");
+        }
+    }
+
+    #[test]
+    fn version_starts_as_redis_benchmark_words_it() {
+        assert!(version(Compat::Redis70).starts_with("redis-benchmark 7.0.15 "));
+    }
+}
