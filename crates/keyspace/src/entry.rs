@@ -1,0 +1,521 @@
+//! Entries: one allocation holds a key, its metadata and, when small, its value.
+//!
+//! Must not know: databases, locks, expiry policy. An [`Entry`] is a pointer; who may use it when is
+//! decided by the stripe lock of its key (see `view.rs`).
+//!
+//! # Layout
+//!
+//! ```text
+//! header  8 bytes   bits 0..6 tag | 6 has expiry | 7 long key | 8..32 clock | 32..48 key length
+//!                   | 48..63 value length | 63 raw string
+//! expiry  8 bytes   only with the expiry bit: Unix time in milliseconds
+//! length  8 bytes   only with the long-key bit: length of a key above 65,535 bytes
+//! pointer 8 bytes   only when the value is not inline: a blob or a boxed collection
+//! key     its bytes
+//! value   its bytes, when inline
+//! ```
+//!
+//! A 16-byte key with a 16-byte value takes 40 bytes: the heap has exact 8-byte classes. Strings above
+//! [`INLINE_BYTES_MAX`] are reference-counted blobs, so that a reply can leave without a copy and be
+//! sent after the key has gone. Collections are boxed [`Value`]s.
+
+use std::{alloc::Layout, ptr::NonNull, sync::Arc};
+
+use redline_table::Heap;
+use redline_types::Value;
+
+/// A large string: reference-counted, immutable while a reply refers to it.
+pub type Blob = Arc<Vec<u8>>;
+
+/// Longest string that is stored inside its entry.
+pub const INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// Entries up to this size come from the heap's classes, larger ones (long keys) from the allocator.
+const HEAP_BYTES_MAX: usize = INLINE_BYTES_MAX + 256;
+
+const EXPIRE: u64 = 1 << 6;
+const LONG_KEY: u64 = 1 << 7;
+const CLOCK_SHIFT: u32 = 8;
+const CLOCK_MASK: u64 = 0xff_ffff;
+const KEY_LEN_SHIFT: u32 = 32;
+const VALUE_LEN_SHIFT: u32 = 48;
+const RAW: u64 = 1 << 63;
+
+/// What an entry's value is stored as. Values 0..64; the tag is the first six bits of the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Tag {
+    Inline = 0,
+    Blob = 1,
+    Object = 2,
+}
+
+/// A value to be stored.
+pub(crate) enum Stored<'a> {
+    /// A string of any length. `raw`: it was edited in place, which OBJECT ENCODING tells.
+    Bytes { bytes: &'a [u8], raw: bool },
+    /// A large string that is already reference-counted.
+    Blob(Blob),
+    /// A collection.
+    Object(Box<Value>),
+}
+
+/// A stored value as seen by a reader.
+pub enum ValueRef<'a> {
+    /// A string.
+    String(StringRef<'a>),
+    /// A list, hash, set, sorted set or stream.
+    Object(&'a Value),
+}
+
+/// A stored string.
+#[derive(Clone, Copy)]
+pub enum StringRef<'a> {
+    /// Inside its entry.
+    Inline {
+        /// The value.
+        bytes: &'a [u8],
+        /// It was made by an edit in place (APPEND, SETRANGE).
+        raw: bool,
+    },
+    /// Reference-counted: may be sent without a copy.
+    Blob(&'a Blob),
+}
+
+impl<'a> StringRef<'a> {
+    /// The value's bytes.
+    #[inline]
+    pub fn as_bytes(self) -> &'a [u8] {
+        match self {
+            StringRef::Inline { bytes, .. } => bytes,
+            StringRef::Blob(blob) => blob,
+        }
+    }
+
+    /// What OBJECT ENCODING says: `int`, `embstr` or `raw`.
+    pub fn encoding(self) -> &'static str {
+        const EMBSTR_BYTES_MAX: usize = 44;
+        match self {
+            StringRef::Inline { raw: true, .. } | StringRef::Blob(_) => "raw",
+            StringRef::Inline { bytes, .. } => {
+                if redline_types::number::parse_i64(bytes).is_some() {
+                    "int"
+                } else if bytes.len() <= EMBSTR_BYTES_MAX {
+                    "embstr"
+                } else {
+                    "raw"
+                }
+            }
+        }
+    }
+}
+
+/// A pointer to an entry. Copying it copies no data; whoever removes it from the table destroys it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry(NonNull<u8>);
+
+impl Entry {
+    /// Allocates an entry. `clock` is the 24-bit LRU or LFU word.
+    pub(crate) fn create(
+        heap: &mut Heap,
+        key: &[u8],
+        value: Stored<'_>,
+        expire_at_ms: Option<i64>,
+        clock: u32,
+    ) -> Entry {
+        let value = match value {
+            Stored::Bytes { bytes, .. } if bytes.len() > INLINE_BYTES_MAX => {
+                Stored::Blob(Arc::new(bytes.to_vec()))
+            }
+            value => value,
+        };
+        let long = key.len() > usize::from(u16::MAX);
+        let mut header = u64::from(clock) << CLOCK_SHIFT;
+        header |= if expire_at_ms.is_some() { EXPIRE } else { 0 };
+        header |= if long { LONG_KEY } else { (key.len() as u64) << KEY_LEN_SHIFT };
+        let (tag, inline_bytes) = match &value {
+            Stored::Bytes { bytes, raw } => {
+                header |= (bytes.len() as u64) << VALUE_LEN_SHIFT | if *raw { RAW } else { 0 };
+                (Tag::Inline, bytes.len())
+            }
+            Stored::Blob(_) => (Tag::Blob, 0),
+            Stored::Object(_) => (Tag::Object, 0),
+        };
+        header |= tag as u64;
+        let key_at = key_offset(header);
+        let pointer = allocate(heap, key_at + key.len() + inline_bytes);
+        // SAFETY: `allocate` gave `key_at + key.len() + inline_bytes` bytes, 8-aligned, ours alone; every
+        // write below stays within them, at the offsets that the layout above gives.
+        unsafe {
+            let base = pointer.as_ptr();
+            base.cast::<u64>().write(header);
+            if let Some(at) = expire_at_ms {
+                base.add(EXPIRE_AT).cast::<i64>().write(at);
+            }
+            if long {
+                base.add(long_len_offset(header)).cast::<u64>().write(key.len() as u64);
+            }
+            base.add(key_at).copy_from_nonoverlapping(key.as_ptr(), key.len());
+            let slot = base.add(key_at - 8);
+            match value {
+                Stored::Bytes { bytes, .. } => {
+                    base.add(key_at + key.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                }
+                Stored::Blob(blob) => slot.cast::<Blob>().write(blob),
+                Stored::Object(object) => slot.cast::<Box<Value>>().write(object),
+            }
+        }
+        Entry(pointer)
+    }
+
+    /// From a pointer that the table holds.
+    #[inline]
+    pub(crate) fn from_table(pointer: NonNull<u8>) -> Entry {
+        Entry(pointer)
+    }
+
+    /// For the table.
+    #[inline]
+    pub(crate) fn pointer(self) -> NonNull<u8> {
+        self.0
+    }
+
+    /// Frees the entry and drops its value. Returns what can be dropped elsewhere: a collection or
+    /// blob whose release may take long.
+    ///
+    /// # Safety
+    /// The entry is out of the table, alive, and this is its last use.
+    pub(crate) unsafe fn destroy(self, heap: &mut Heap) -> Option<Garbage> {
+        // SAFETY: the caller's entry is alive and ours; its slot is read once and then freed.
+        unsafe {
+            let header = self.header();
+            let bytes = self.bytes();
+            let slot = self.0.as_ptr().add(key_offset(header) - 8);
+            let garbage = match tag(header) {
+                Tag::Inline => None,
+                Tag::Blob => Some(Garbage::Blob(slot.cast::<Blob>().read())),
+                Tag::Object => Some(Garbage::Object(slot.cast::<Box<Value>>().read())),
+            };
+            release(heap, self.0, bytes);
+            garbage
+        }
+    }
+
+    /// Takes the value out as an owned one and frees the entry (RENAME, MOVE).
+    ///
+    /// # Safety
+    /// As for [`Entry::destroy`].
+    pub(crate) unsafe fn into_owned(self, heap: &mut Heap) -> Owned {
+        // SAFETY: handed on from the caller; inline bytes are copied before the entry is freed.
+        unsafe {
+            let inline = match self.value() {
+                ValueRef::String(StringRef::Inline { bytes, raw }) => Some((bytes.to_vec(), raw)),
+                _ => None,
+            };
+            match (self.destroy(heap), inline) {
+                (Some(Garbage::Blob(blob)), _) => Owned::Blob(blob),
+                (Some(Garbage::Object(object)), _) => Owned::Object(object),
+                (None, Some((bytes, raw))) => Owned::Bytes { bytes, raw },
+                (None, None) => unreachable!("a value is inline or has a slot"),
+            }
+        }
+    }
+
+    /// The key.
+    ///
+    /// # Safety
+    /// The entry is alive for `'a` and nobody moves or destroys it meanwhile: the caller holds the
+    /// stripe of its key. This holds for all methods below.
+    #[inline]
+    pub(crate) unsafe fn key<'a>(self) -> &'a [u8] {
+        // SAFETY: the layout puts the key there; the caller vouches for the entry.
+        unsafe {
+            let header = self.header();
+            let key_at = key_offset(header);
+            std::slice::from_raw_parts(self.0.as_ptr().add(key_at), self.key_len(header))
+        }
+    }
+
+    /// The value. Safety: see [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn value<'a>(self) -> ValueRef<'a> {
+        // SAFETY: the tag says what the entry holds; the caller vouches for the entry.
+        unsafe {
+            let header = self.header();
+            let key_at = key_offset(header);
+            let base = self.0.as_ptr();
+            match tag(header) {
+                Tag::Inline => ValueRef::String(StringRef::Inline {
+                    bytes: std::slice::from_raw_parts(
+                        base.add(key_at + self.key_len(header)),
+                        inline_len(header),
+                    ),
+                    raw: header & RAW != 0,
+                }),
+                Tag::Blob => ValueRef::String(StringRef::Blob(&*base.add(key_at - 8).cast::<Blob>())),
+                Tag::Object => ValueRef::Object(&*base.add(key_at - 8).cast::<Box<Value>>()),
+            }
+        }
+    }
+
+    /// The collection, to be changed; `None` for a string. Safety: see [`Entry::key`]; and no other
+    /// reference into this entry's value is alive.
+    pub(crate) unsafe fn object_mut<'a>(self) -> Option<&'a mut Value> {
+        // SAFETY: as for `value`; the caller has the only reference.
+        unsafe {
+            let header = self.header();
+            let slot = self.0.as_ptr().add(key_offset(header) - 8);
+            (tag(header) == Tag::Object).then(|| &mut **slot.cast::<Box<Value>>())
+        }
+    }
+
+    /// The blob, to be changed. Safety: see [`Entry::object_mut`].
+    pub(crate) unsafe fn blob_mut<'a>(self) -> Option<&'a mut Blob> {
+        // SAFETY: as for `object_mut`.
+        unsafe {
+            let header = self.header();
+            let slot = self.0.as_ptr().add(key_offset(header) - 8);
+            (tag(header) == Tag::Blob).then(|| &mut *slot.cast::<Blob>())
+        }
+    }
+
+    /// The bytes of an inline string, to be changed in place. Safety: see [`Entry::object_mut`].
+    pub(crate) unsafe fn inline_mut<'a>(self) -> Option<&'a mut [u8]> {
+        // SAFETY: as for `object_mut`.
+        unsafe {
+            let header = self.header();
+            let at = key_offset(header) + self.key_len(header);
+            (tag(header) == Tag::Inline).then(|| {
+                std::slice::from_raw_parts_mut(self.0.as_ptr().add(at), inline_len(header))
+            })
+        }
+    }
+
+    /// Overwrites an inline string where it stands, if the new one fits the same size class and the
+    /// entry carries no expiry that would have to go. Safety: see [`Entry::object_mut`].
+    #[inline]
+    pub(crate) unsafe fn overwrite(self, value: &[u8], raw: bool, keep_expiry: bool) -> bool {
+        // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
+        unsafe {
+            let header = self.header();
+            if tag(header) != Tag::Inline || (header & EXPIRE != 0 && !keep_expiry) {
+                return false;
+            }
+            let at = key_offset(header) + self.key_len(header);
+            let old = inline_len(header);
+            if value.len() != old
+                && (value.len() > INLINE_BYTES_MAX
+                    || class_bytes(at + value.len()) != class_bytes(at + old))
+            {
+                return false;
+            }
+            let cleared = header & !(RAW | 0x7fff << VALUE_LEN_SHIFT);
+            let header =
+                cleared | (value.len() as u64) << VALUE_LEN_SHIFT | if raw { RAW } else { 0 };
+            self.0.as_ptr().cast::<u64>().write(header);
+            self.0.as_ptr().add(at).copy_from_nonoverlapping(value.as_ptr(), value.len());
+            true
+        }
+    }
+
+    /// When the key expires, as Unix time in milliseconds. Safety: see [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn expire_at_ms(self) -> Option<i64> {
+        // SAFETY: the bit says that the field exists.
+        unsafe {
+            (self.header() & EXPIRE != 0)
+                .then(|| self.0.as_ptr().add(EXPIRE_AT).cast::<i64>().read())
+        }
+    }
+
+    /// Changes an expiry that exists already. Safety: see [`Entry::object_mut`].
+    pub(crate) unsafe fn set_expire_at_ms(self, at: i64) {
+        // SAFETY: asserted: the field exists.
+        unsafe {
+            assert!(self.header() & EXPIRE != 0, "the entry has no room for an expiry");
+            self.0.as_ptr().add(EXPIRE_AT).cast::<i64>().write(at);
+        }
+    }
+
+    /// The 24-bit LRU or LFU word. Safety: see [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn clock(self) -> u32 {
+        // SAFETY: the header is always there.
+        unsafe { (self.header() >> CLOCK_SHIFT & CLOCK_MASK) as u32 }
+    }
+
+    /// Writes the clock. Readers do this too: they hold the stripe as a writer does, and no reference
+    /// ever covers the header. Safety: see [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn set_clock(self, clock: u32) {
+        // SAFETY: the header is always there, and only ever accessed by value.
+        unsafe {
+            let header = self.header() & !(CLOCK_MASK << CLOCK_SHIFT);
+            self.0.as_ptr().cast::<u64>().write(header | u64::from(clock) << CLOCK_SHIFT);
+        }
+    }
+
+    /// Rebuilds the entry with or without room for an expiry, or at another place (compaction).
+    /// The old one is freed, its value moves. Safety: see [`Entry::destroy`]; the caller replaces the
+    /// pointer in the table.
+    pub(crate) unsafe fn rebuild(self, heap: &mut Heap, expire_at_ms: Option<i64>) -> Entry {
+        // SAFETY: the slot is moved, not dropped; inline bytes and the key are copied before the free.
+        unsafe {
+            let header = self.header();
+            let slot = self.0.as_ptr().add(key_offset(header) - 8);
+            let value = match self.value() {
+                ValueRef::String(StringRef::Inline { bytes, raw }) => Stored::Bytes { bytes, raw },
+                ValueRef::String(StringRef::Blob(_)) => Stored::Blob(slot.cast::<Blob>().read()),
+                ValueRef::Object(_) => Stored::Object(slot.cast::<Box<Value>>().read()),
+            };
+            let fresh = Entry::create(heap, self.key(), value, expire_at_ms, self.clock());
+            release(heap, self.0, self.bytes());
+            fresh
+        }
+    }
+
+    /// Bytes that the entry itself takes from the heap, its size class. Safety: see [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn heap_bytes(self) -> usize {
+        // SAFETY: handed on.
+        unsafe { class_bytes(self.bytes()) }
+    }
+
+    /// Heap bytes of the value outside the entry. Safety: see [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn value_bytes(self) -> usize {
+        // SAFETY: handed on.
+        match unsafe { self.value() } {
+            ValueRef::String(StringRef::Inline { .. }) => 0,
+            ValueRef::String(StringRef::Blob(blob)) => blob_bytes(blob),
+            ValueRef::Object(object) => size_of::<Value>() + object.heap_bytes(),
+        }
+    }
+
+    unsafe fn bytes(self) -> usize {
+        // SAFETY: handed on from the caller.
+        unsafe {
+            let header = self.header();
+            let inline = if tag(header) == Tag::Inline { inline_len(header) } else { 0 };
+            key_offset(header) + self.key_len(header) + inline
+        }
+    }
+
+    #[inline]
+    unsafe fn header(self) -> u64 {
+        // SAFETY: an entry begins with its header.
+        unsafe { self.0.as_ptr().cast::<u64>().read() }
+    }
+
+    #[inline]
+    unsafe fn key_len(self, header: u64) -> usize {
+        if header & LONG_KEY == 0 {
+            usize::from((header >> KEY_LEN_SHIFT) as u16)
+        } else {
+            // SAFETY: the bit says that the field exists.
+            unsafe { self.0.as_ptr().add(long_len_offset(header)).cast::<u64>().read() as usize }
+        }
+    }
+}
+
+/// A value taken out of its entry.
+pub enum Owned {
+    /// A string.
+    Bytes {
+        /// The value.
+        bytes: Vec<u8>,
+        /// It was made by an edit in place.
+        raw: bool,
+    },
+    /// A large string.
+    Blob(Blob),
+    /// A collection.
+    Object(Box<Value>),
+}
+
+impl Owned {
+    pub(crate) fn with_stored<R>(self, store: impl FnOnce(Stored<'_>) -> R) -> R {
+        match self {
+            Owned::Bytes { bytes, raw } => store(Stored::Bytes { bytes: &bytes, raw }),
+            Owned::Blob(blob) => store(Stored::Blob(blob)),
+            Owned::Object(object) => store(Stored::Object(object)),
+        }
+    }
+}
+
+/// Something whose release may take long: dropped behind the command, not in it.
+pub enum Garbage {
+    /// A large string.
+    Blob(Blob),
+    /// A collection.
+    Object(Box<Value>),
+}
+
+impl Garbage {
+    /// Is it worth a hand-over to another thread? Redis frees up to 64 elements in place.
+    pub fn is_heavy(&self) -> bool {
+        match self {
+            Garbage::Blob(blob) => blob.len() > 1024 * 1024,
+            Garbage::Object(object) => object.len() > 64,
+        }
+    }
+}
+
+/// Heap bytes of a blob.
+pub(crate) fn blob_bytes(blob: &Blob) -> usize {
+    blob.capacity() + size_of::<Vec<u8>>() + 16
+}
+
+const EXPIRE_AT: usize = 8;
+
+#[inline]
+fn tag(header: u64) -> Tag {
+    match header & 0x3f {
+        0 => Tag::Inline,
+        1 => Tag::Blob,
+        _ => Tag::Object,
+    }
+}
+
+#[inline]
+fn inline_len(header: u64) -> usize {
+    (header >> VALUE_LEN_SHIFT & 0x7fff) as usize
+}
+
+#[inline]
+fn key_offset(header: u64) -> usize {
+    let fields = (header >> 6 & 1) + (header >> 7 & 1) + u64::from(tag(header) != Tag::Inline);
+    8 + 8 * fields as usize
+}
+
+fn long_len_offset(header: u64) -> usize {
+    8 + 8 * (header >> 6 & 1) as usize
+}
+
+#[inline]
+fn class_bytes(bytes: usize) -> usize {
+    if bytes <= HEAP_BYTES_MAX { Heap::class_bytes(bytes) } else { bytes.next_multiple_of(16) }
+}
+
+fn allocate(heap: &mut Heap, bytes: usize) -> NonNull<u8> {
+    if bytes <= HEAP_BYTES_MAX {
+        return heap.alloc(bytes);
+    }
+    let layout = Layout::from_size_align(bytes, 8).expect("a key is shorter than the address space");
+    // SAFETY: the layout's size is above HEAP_BYTES_MAX, so not zero.
+    let pointer = unsafe { std::alloc::alloc(layout) };
+    NonNull::new(pointer).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+}
+
+/// # Safety
+/// `pointer` came from [`allocate`] with the same `bytes`, and this is its last use.
+unsafe fn release(heap: &mut Heap, pointer: NonNull<u8>, bytes: usize) {
+    if bytes <= HEAP_BYTES_MAX {
+        // SAFETY: handed on from the caller.
+        unsafe { heap.free(pointer, bytes) };
+    } else {
+        let layout = Layout::from_size_align(bytes, 8).expect("it was allocated with this layout");
+        // SAFETY: handed on from the caller.
+        unsafe { std::alloc::dealloc(pointer.as_ptr(), layout) };
+    }
+}

@@ -1,0 +1,550 @@
+//! The lock protocol: stripes, the ticket and the script mutex.
+//!
+//! Knows neither keys nor threads: it is told which stripes a unit needs, and it tells a
+//! [`Wake`] which put-aside session may try again.
+//!
+//! # The protocol
+//!
+//! A *unit* (one command, one EXEC, one script, one expiry, one eviction) holds every stripe it
+//! needs while it runs. Three rules keep this free of deadlock and of starvation:
+//!
+//! 1. **Only the holder of the script mutex may wait while it holds a stripe.** Every other unit
+//!    takes all its stripes by trying, in ascending order; if one is in the way it lets go of all
+//!    and is put aside, registered with the stripe that was in the way. So a wait cycle would have
+//!    to consist of script holders only, and there is at most one.
+//! 2. **Who releases, wakes.** A session put aside is on the waiting list of the stripe that
+//!    stopped it and has set `WAITERS` in its word. The releaser clears the word with one atomic
+//!    operation and sees the flag in what it cleared, so no registration is lost.
+//! 3. **A ticket ends starvation.** A unit that has failed [`ROUNDS_BEFORE_TICKET`] times asks for
+//!    the only ticket. Its owner marks its stripes `RESERVED`: nobody else takes them anew, those who
+//!    hold them let go sooner or later, and so the owner gets them all. The script holder ignores
+//!    reservations: were it to respect one, it would wait, holding stripes, for somebody who waits
+//!    for those stripes.
+//!
+//! The word of a stripe is one `u32` in a cache line of its own. The protocol is model-checked with
+//! `loom` (`tests` below, `RUSTFLAGS="--cfg loom" cargo test -p redline-keyspace --release lock`).
+
+#[cfg(loom)]
+use loom::{
+    hint::spin_loop,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+use std::{
+    hint::spin_loop,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    thread::yield_now,
+};
+
+/// Number of stripes. A power of two; each guards `SLOTS / STRIPES` slots of every database.
+#[cfg(not(loom))]
+pub const STRIPES: usize = 1024;
+/// The model checker explores every interleaving: it gets as few stripes as show the protocol.
+#[cfg(loom)]
+pub const STRIPES: usize = 4;
+
+/// After so many failed rounds a multi-stripe unit asks for the ticket.
+pub const ROUNDS_BEFORE_TICKET: u32 = 3;
+
+/// How often a held stripe is looked at again before the unit is put aside. Units are short (tens
+/// of nanoseconds to a few microseconds), so a few hundred cycles nearly always suffice.
+const SPINS_MAX: u32 = if cfg!(loom) { 1 } else { 60 };
+
+const HELD: u32 = 1;
+const WAITERS: u32 = 2;
+const RESERVED: u32 = 4;
+
+/// Names a put-aside session for [`Wake`]; its meaning belongs to the caller. Never `u64::MAX`.
+pub type WakeToken = u64;
+
+/// Gets the tokens of sessions that may try again.
+pub trait Wake: Send + Sync {
+    /// Called under no lock but the waiting list's; must not block and must not take stripes.
+    fn wake(&self, token: WakeToken);
+}
+
+/// A set of stripes: one bit each, so inserting is O(1) and iterating is ascending and free of
+/// duplicates, which is the order the protocol demands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StripeSet {
+    bits: [u64; STRIPES.div_ceil(64)],
+}
+
+impl StripeSet {
+    /// The empty set.
+    pub const EMPTY: StripeSet = StripeSet { bits: [0; STRIPES.div_ceil(64)] };
+
+    /// Every stripe.
+    pub fn all() -> StripeSet {
+        let mut set = StripeSet::EMPTY;
+        (0..STRIPES).for_each(|stripe| set.insert(stripe as u16));
+        set
+    }
+
+    /// Adds a stripe.
+    #[inline]
+    pub fn insert(&mut self, stripe: u16) {
+        self.bits[usize::from(stripe) / 64] |= 1 << (stripe % 64);
+    }
+
+    /// Is the stripe in the set?
+    #[inline]
+    pub fn contains(&self, stripe: u16) -> bool {
+        self.bits[usize::from(stripe) / 64] & (1 << (stripe % 64)) != 0
+    }
+
+    /// Adds every stripe of `other`.
+    pub fn extend(&mut self, other: &StripeSet) {
+        self.bits.iter_mut().zip(&other.bits).for_each(|(a, b)| *a |= b);
+    }
+
+    /// Removes every stripe.
+    pub fn clear(&mut self) {
+        *self = StripeSet::EMPTY;
+    }
+
+    /// No stripe at all?
+    pub fn is_empty(&self) -> bool {
+        self.bits.iter().all(|word| *word == 0)
+    }
+
+    /// The stripes, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        self.bits.iter().enumerate().flat_map(|(index, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                (rest != 0).then(|| {
+                    let bit = rest.trailing_zeros();
+                    rest &= rest - 1;
+                    (index * 64) as u16 + bit as u16
+                })
+            })
+        })
+    }
+}
+
+#[repr(align(128))] // two lines: the prefetcher pulls pairs
+struct Stripe {
+    word: AtomicU32,
+    waiters: Mutex<Vec<WakeToken>>,
+}
+
+/// All locks of one keyspace.
+pub struct Locks {
+    stripes: Box<[Stripe]>,
+    /// 0, or the token of the ticket's owner plus one.
+    ticket: AtomicU64,
+    ticket_waiters: Mutex<Vec<WakeToken>>,
+    /// 0, or the token of the running script's session plus one.
+    script: AtomicU64,
+    script_waiters: Mutex<Vec<WakeToken>>,
+    wake: Box<dyn Wake>,
+}
+
+/// What came of asking for a lock with a waiting list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// On the list: put the session aside, it will be woken.
+    Registered,
+    /// It became free meanwhile: try again at once.
+    TryAgain,
+}
+
+impl Locks {
+    /// Free locks; `wake` hears of every session that may try again.
+    pub fn new(wake: Box<dyn Wake>) -> Locks {
+        Locks {
+            stripes: (0..STRIPES)
+                .map(|_| Stripe { word: AtomicU32::new(0), waiters: Mutex::new(Vec::new()) })
+                .collect(),
+            ticket: AtomicU64::new(0),
+            ticket_waiters: Mutex::new(Vec::new()),
+            script: AtomicU64::new(0),
+            script_waiters: Mutex::new(Vec::new()),
+            wake,
+        }
+    }
+
+    /// Tries for one stripe, spinning for a moment. `true`: held until [`Locks::unlock_one`].
+    #[inline]
+    pub fn try_one(&self, stripe: u16) -> bool {
+        self.try_stripe(stripe, HELD | RESERVED)
+    }
+
+    /// Lets go of one stripe and wakes who waited for it.
+    #[inline]
+    pub fn unlock_one(&self, stripe: u16) {
+        let lock = &self.stripes[usize::from(stripe)];
+        // Release: what the unit wrote is visible to the next holder.
+        let before = lock.word.fetch_and(RESERVED, Ordering::AcqRel);
+        debug_assert!(before & HELD != 0, "stripe {stripe} was not held");
+        if before & WAITERS != 0 {
+            self.wake_stripe(lock);
+        }
+    }
+
+    /// Tries for all stripes of the set, ascending. On failure holds none of them and names the
+    /// stripe that was in the way. `ticket`: this unit owns the ticket, reservations are its own.
+    pub fn try_set(&self, set: &StripeSet, ticket: bool) -> Result<(), u16> {
+        let refuse = if ticket { HELD } else { HELD | RESERVED };
+        for stripe in set.iter() {
+            if !self.try_stripe(stripe, refuse) {
+                set.iter().take_while(|held| *held < stripe).for_each(|held| self.unlock_one(held));
+                return Err(stripe);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of all stripes of the set.
+    pub fn unlock_set(&self, set: &StripeSet) {
+        set.iter().for_each(|stripe| self.unlock_one(stripe));
+    }
+
+    /// Takes a stripe on behalf of the running script, waiting if need be, whatever else it holds.
+    /// Only the holder of the script mutex may call this (rule 1).
+    pub fn lock_for_script(&self, stripe: u16) {
+        assert!(self.script.load(Ordering::Relaxed) != 0, "only a script waits while it holds stripes");
+        while !self.try_stripe(stripe, HELD) {
+            yield_now();
+        }
+    }
+
+    /// Registers a put-aside session with the stripe that stopped it.
+    pub fn wait_for(&self, stripe: u16, token: WakeToken, ticket: bool) -> Wait {
+        let refuse = if ticket { HELD } else { HELD | RESERVED };
+        let lock = &self.stripes[usize::from(stripe)];
+        let mut waiters = lock.waiters.lock().expect("no panic under a waiting list");
+        loop {
+            let word = lock.word.load(Ordering::Acquire);
+            if word & refuse == 0 {
+                return Wait::TryAgain;
+            }
+            // The flag is set while the list is locked; whoever clears it looks at the list after.
+            if lock
+                .word
+                .compare_exchange(word, word | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                waiters.push(token);
+                return Wait::Registered;
+            }
+        }
+    }
+
+    /// Asks for the ticket (rule 3). `true`: granted, the stripes of `set` are reserved, and every
+    /// further try passes `ticket = true` until [`Locks::return_ticket`] with the same set.
+    /// `false`: somebody else has it; the session is registered and will be woken.
+    pub fn request_ticket(&self, set: &StripeSet, token: WakeToken) -> bool {
+        let mut waiters = self.ticket_waiters.lock().expect("no panic under a waiting list");
+        let free =
+            self.ticket.compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !free {
+            waiters.push(token);
+            return false;
+        }
+        drop(waiters);
+        for stripe in set.iter() {
+            self.stripes[usize::from(stripe)].word.fetch_or(RESERVED, Ordering::AcqRel);
+        }
+        true
+    }
+
+    /// Gives the ticket back, whether or not its unit has run.
+    pub fn return_ticket(&self, set: &StripeSet, token: WakeToken) {
+        assert_eq!(self.ticket.load(Ordering::Relaxed), token + 1, "not the ticket's owner");
+        for stripe in set.iter() {
+            let lock = &self.stripes[usize::from(stripe)];
+            let before = lock.word.fetch_and(!(RESERVED | WAITERS), Ordering::AcqRel);
+            if before & WAITERS != 0 {
+                self.wake_stripe(lock);
+            }
+        }
+        let mut waiters = self.ticket_waiters.lock().expect("no panic under a waiting list");
+        self.ticket.store(0, Ordering::Release);
+        waiters.drain(..).for_each(|waiter| self.wake.wake(waiter));
+    }
+
+    /// Tries for the script mutex. On failure the session is registered and will be woken.
+    pub fn try_script(&self, token: WakeToken) -> bool {
+        let mut waiters = self.script_waiters.lock().expect("no panic under a waiting list");
+        let free =
+            self.script.compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !free {
+            waiters.push(token);
+        }
+        free
+    }
+
+    /// Lets go of the script mutex; the script holds no stripe any more.
+    pub fn unlock_script(&self) {
+        let mut waiters = self.script_waiters.lock().expect("no panic under a waiting list");
+        self.script.store(0, Ordering::Release);
+        waiters.drain(..).for_each(|waiter| self.wake.wake(waiter));
+    }
+
+    /// Is a script running that holds the script mutex?
+    pub fn script_running(&self) -> bool {
+        self.script.load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    fn try_stripe(&self, stripe: u16, refuse: u32) -> bool {
+        let word = &self.stripes[usize::from(stripe)].word;
+        // The common case, a free stripe, is one atomic operation.
+        if word.compare_exchange(0, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return true;
+        }
+        Self::try_contended(word, refuse)
+    }
+
+    #[cold]
+    fn try_contended(word: &AtomicU32, refuse: u32) -> bool {
+        for _ in 0..SPINS_MAX {
+            let seen = word.load(Ordering::Relaxed);
+            if seen & refuse == 0
+                && word
+                    .compare_exchange(seen, seen | HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return true;
+            }
+            spin_loop();
+        }
+        false
+    }
+
+    #[cold]
+    fn wake_stripe(&self, lock: &Stripe) {
+        let mut waiters = lock.waiters.lock().expect("no panic under a waiting list");
+        waiters.drain(..).for_each(|token| self.wake.wake(token));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[derive(Clone, Default)]
+    struct Heard(Arc<std::sync::Mutex<Vec<WakeToken>>>);
+
+    impl Wake for Heard {
+        fn wake(&self, token: WakeToken) {
+            self.0.lock().unwrap().push(token);
+        }
+    }
+
+    fn set(stripes: &[u16]) -> StripeSet {
+        let mut set = StripeSet::EMPTY;
+        stripes.iter().for_each(|stripe| set.insert(*stripe));
+        set
+    }
+
+    #[test]
+    fn a_set_is_ascending_and_free_of_duplicates() {
+        assert_eq!(set(&[700, 3, 1023, 3, 64]).iter().collect::<Vec<_>>(), [3, 64, 700, 1023]);
+        assert_eq!(StripeSet::all().iter().count(), STRIPES);
+    }
+
+    #[test]
+    fn a_failed_set_holds_nothing() {
+        let locks = Locks::new(Box::new(Heard::default()));
+        assert!(locks.try_one(64));
+        assert_eq!(locks.try_set(&set(&[3, 64, 700]), false), Err(64));
+        assert!(locks.try_one(3), "stripe 3 was let go");
+    }
+
+    #[test]
+    fn who_releases_wakes() {
+        let heard = Heard::default();
+        let locks = Locks::new(Box::new(heard.clone()));
+        assert_eq!(locks.wait_for(5, 1, false), Wait::TryAgain);
+        assert!(locks.try_one(5));
+        assert_eq!(locks.wait_for(5, 1, false), Wait::Registered);
+        assert_eq!(locks.wait_for(5, 2, false), Wait::Registered);
+        locks.unlock_one(5);
+        assert_eq!(*heard.0.lock().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn a_reservation_keeps_others_out_but_not_the_script() {
+        let heard = Heard::default();
+        let locks = Locks::new(Box::new(heard.clone()));
+        let wanted = set(&[1, 2]);
+        assert!(locks.try_one(2));
+        assert!(locks.request_ticket(&wanted, 9));
+        assert!(!locks.request_ticket(&set(&[7]), 10), "one ticket at a time");
+        assert!(!locks.try_one(1), "reserved");
+        assert_eq!(locks.wait_for(1, 11, false), Wait::Registered);
+        assert!(locks.try_script(12));
+        locks.lock_for_script(1);
+        locks.unlock_one(1);
+        locks.unlock_script();
+        locks.unlock_one(2);
+        assert_eq!(locks.try_set(&wanted, true), Ok(()));
+        locks.unlock_set(&wanted);
+        assert!(!locks.try_one(1), "still reserved");
+        locks.return_ticket(&wanted, 9);
+        assert!(locks.try_one(1));
+        assert!(heard.0.lock().unwrap().contains(&10), "the next in line for the ticket");
+        assert!(heard.0.lock().unwrap().contains(&11), "who waited for the reserved stripe");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::{Arc, Condvar};
+    use loom::cell::UnsafeCell;
+
+    /// One parking place per session: what a worker's mailbox does for a put-aside session.
+    struct Parking(Vec<(Mutex<bool>, Condvar)>);
+
+    impl Parking {
+        fn new(sessions: usize) -> Arc<Parking> {
+            Arc::new(Parking((0..sessions).map(|_| (Mutex::new(false), Condvar::new())).collect()))
+        }
+        fn park(&self, token: WakeToken) {
+            let (flag, bell) = &self.0[token as usize];
+            let mut woken = flag.lock().unwrap();
+            while !*woken {
+                woken = bell.wait(woken).unwrap();
+            }
+            *woken = false;
+        }
+    }
+
+    struct Bell(Arc<Parking>);
+
+    impl Wake for Bell {
+        fn wake(&self, token: WakeToken) {
+            let (flag, bell) = &self.0.0[token as usize];
+            *flag.lock().unwrap() = true;
+            bell.notify_one();
+        }
+    }
+
+    /// The state a stripe guards; loom reports any access that is not exclusive.
+    struct Guarded(Vec<UnsafeCell<u32>>);
+    // SAFETY: the protocol under test is what makes access exclusive; loom checks that it does.
+    unsafe impl Sync for Guarded {}
+    // SAFETY: plain integers.
+    unsafe impl Send for Guarded {}
+
+    impl Guarded {
+        fn bump(&self, stripe: u16) {
+            self.0[stripe as usize].with_mut(|cell| {
+                // SAFETY: the caller holds the stripe; loom checks it.
+                unsafe { *cell += 1 }
+            });
+        }
+    }
+
+    struct World {
+        locks: Locks,
+        parking: Arc<Parking>,
+        data: Guarded,
+    }
+
+    impl World {
+        fn new(sessions: usize) -> Arc<World> {
+            let parking = Parking::new(sessions);
+            Arc::new(World {
+                locks: Locks::new(Box::new(Bell(parking.clone()))),
+                parking,
+                data: Guarded((0..STRIPES).map(|_| UnsafeCell::new(0)).collect()),
+            })
+        }
+
+        /// What a worker does for an ordinary unit, put aside when a stripe is in the way.
+        fn run_unit(&self, stripes: &[u16], token: WakeToken, rounds_before_ticket: u32) {
+            let mut set = StripeSet::EMPTY;
+            stripes.iter().for_each(|stripe| set.insert(*stripe));
+            let mut ticket = false;
+            for round in 0.. {
+                match self.locks.try_set(&set, ticket) {
+                    Ok(()) => break,
+                    Err(stripe) => {
+                        if !ticket && round >= rounds_before_ticket {
+                            ticket = self.locks.request_ticket(&set, token);
+                            if !ticket {
+                                self.parking.park(token);
+                            }
+                        } else if self.locks.wait_for(stripe, token, ticket) == Wait::Registered {
+                            self.parking.park(token);
+                        }
+                    }
+                }
+            }
+            stripes.iter().for_each(|stripe| self.data.bump(*stripe));
+            self.locks.unlock_set(&set);
+            if ticket {
+                self.locks.return_ticket(&set, token);
+            }
+        }
+
+        /// A script that takes stripes one by one, in an order of its own.
+        fn run_script(&self, stripes: &[u16], token: WakeToken) {
+            while !self.locks.try_script(token) {
+                self.parking.park(token);
+            }
+            let mut held = StripeSet::EMPTY;
+            for stripe in stripes {
+                self.locks.lock_for_script(*stripe);
+                held.insert(*stripe);
+                self.data.bump(*stripe);
+            }
+            self.locks.unlock_set(&held);
+            self.locks.unlock_script();
+        }
+    }
+
+    fn check(threads: Vec<fn(&World)>) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let world = World::new(threads.len());
+            let handles: Vec<_> = threads
+                .iter()
+                .map(|body| {
+                    let (world, body) = (world.clone(), *body);
+                    loom::thread::spawn(move || body(&world))
+                })
+                .collect();
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn lock_two_units_on_one_stripe_lose_no_wake_up() {
+        check(vec![|w| w.run_unit(&[0], 0, 99), |w| w.run_unit(&[0], 1, 99)]);
+    }
+
+    #[test]
+    fn lock_crossing_sets_come_to_an_end() {
+        check(vec![|w| w.run_unit(&[0, 1], 0, 99), |w| w.run_unit(&[0, 1], 1, 99)]);
+    }
+
+    #[test]
+    fn lock_a_ticket_is_passed_on() {
+        check(vec![|w| w.run_unit(&[0, 1], 0, 0), |w| w.run_unit(&[0, 1], 1, 0)]);
+    }
+
+    #[test]
+    fn lock_a_script_in_any_order_meets_a_ticket() {
+        check(vec![|w| w.run_script(&[1, 0], 0), |w| w.run_unit(&[0, 1], 1, 0)]);
+    }
+
+    #[test]
+    fn lock_two_scripts_take_turns() {
+        check(vec![|w| w.run_script(&[1, 0], 0), |w| w.run_script(&[0, 1], 1)]);
+    }
+}

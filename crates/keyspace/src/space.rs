@@ -1,0 +1,392 @@
+//! The keyspace: databases of 16,384 slots, and what belongs to a stripe.
+//!
+//! Must not know: commands, sessions. Access to a slot goes through a unit that holds its stripe
+//! ([`crate::View`]); this file owns the memory that those stripes guard.
+
+use std::{
+    cell::{Cell, RefCell, UnsafeCell},
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use redline_table::{Heap, Index};
+use redline_types::Limits;
+
+use crate::{
+    entry::Garbage,
+    lock::{Locks, STRIPES, Wake},
+    notify::{Classes, Event},
+    policy::{Clock, EvictionPool, Policy},
+    watch::WatchFlag,
+};
+
+/// Hash slots of a database.
+pub const SLOTS: usize = 16 * 1024;
+pub(crate) const SLOTS_PER_STRIPE: usize = SLOTS / STRIPES;
+
+/// The slot of a key whose hash is given: its top 14 bits.
+#[inline]
+pub fn slot_of(hash: u64) -> usize {
+    (hash >> 50) as usize
+}
+
+/// The stripe that guards a slot.
+#[inline]
+pub fn stripe_of_slot(slot: usize) -> u16 {
+    (slot / SLOTS_PER_STRIPE) as u16
+}
+
+/// The stripe of a key whose hash is given.
+#[inline]
+pub fn stripe_of(hash: u64) -> u16 {
+    stripe_of_slot(slot_of(hash))
+}
+
+/// Settings that workers read at every unit and CONFIG SET may change at any time.
+pub struct Settings {
+    /// Limit on [`Keyspace::used_bytes`]; 0: none.
+    pub maxmemory_bytes: AtomicU64,
+    /// A [`Policy`], as its number.
+    pub policy: AtomicU32,
+    /// How many keys are looked at for one victim (`maxmemory-samples`).
+    pub samples: AtomicU32,
+    /// `lfu-log-factor`.
+    pub lfu_log_factor: AtomicU32,
+    /// `lfu-decay-time` in minutes.
+    pub lfu_decay_minutes: AtomicU32,
+    /// Which keyspace events are wanted: [`Classes`] bits.
+    pub notify: AtomicU32,
+}
+
+/// All databases, their locks and their accounts. Shared by all workers.
+pub struct Keyspace {
+    pub(crate) locks: Locks,
+    pub(crate) dbs: Box<[AtomicPtr<Db>]>,
+    stripes: Box<[StripeCell]>,
+    /// Tables of flushed databases, empty again. They are reused and never freed, because the
+    /// lock-free prefetch of another worker may still look at one.
+    spare: Mutex<Vec<&'static Db>>,
+    /// See [`Settings`].
+    pub settings: Settings,
+    /// Bytes of entries and values, the workers' unflushed steps aside.
+    bytes: AtomicI64,
+    /// Watched keys over all stripes: where none is watched nobody looks.
+    pub(crate) watched: AtomicU64,
+}
+
+/// One database.
+pub(crate) struct Db {
+    pub(crate) slots: Box<[Slot]>,
+    pub(crate) stripes: Box<[DbStripe]>,
+}
+
+/// A slot's keys, in order of their hashes.
+#[derive(Default)]
+pub(crate) struct Slot(UnsafeCell<Index>);
+
+/// What a database keeps per stripe.
+pub(crate) struct DbStripe {
+    /// Keys in the stripe's slots. Written under the stripe, read by DBSIZE without it.
+    pub(crate) keys: AtomicU32,
+    /// The entries that have an expiry.
+    ttl: UnsafeCell<Index>,
+    /// Keys with an expiry; readable without the stripe.
+    pub(crate) ttl_keys: AtomicU32,
+    /// No key of the stripe expires before this time.
+    pub(crate) next_expire_ms: AtomicI64,
+}
+
+/// What a stripe keeps across databases.
+#[derive(Default)]
+struct StripeCell(UnsafeCell<StripeState>);
+
+#[derive(Default)]
+pub(crate) struct StripeState {
+    /// Who watches which key of the stripe.
+    pub(crate) watchers: HashMap<(u32, Box<[u8]>), Vec<Arc<WatchFlag>>>,
+}
+
+// SAFETY: the cells are reached through `slot`, `ttl` and `stripe_state` only, whose callers hold the stripe that
+// guards them; everything else is atomic or behind a mutex. Entries hold `Value`s and `Blob`s, both Send.
+unsafe impl Sync for Keyspace {}
+// SAFETY: as above; nothing in it is bound to a thread.
+unsafe impl Send for Keyspace {}
+
+impl Keyspace {
+    /// An empty keyspace of `databases` databases. Memory for a database comes with its first key.
+    pub fn new(databases: usize, wake: Box<dyn Wake>) -> Keyspace {
+        Keyspace {
+            locks: Locks::new(wake),
+            dbs: (0..databases).map(|_| AtomicPtr::default()).collect(),
+            stripes: (0..STRIPES).map(|_| StripeCell::default()).collect(),
+            spare: Mutex::new(Vec::new()),
+            settings: Settings {
+                maxmemory_bytes: AtomicU64::new(0),
+                policy: AtomicU32::new(Policy::NoEviction as u32),
+                samples: AtomicU32::new(5),
+                lfu_log_factor: AtomicU32::new(10),
+                lfu_decay_minutes: AtomicU32::new(1),
+                notify: AtomicU32::new(0),
+            },
+            bytes: AtomicI64::new(0),
+            watched: AtomicU64::new(0),
+        }
+    }
+
+    /// The locks, for units.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Number of databases.
+    pub fn databases(&self) -> u32 {
+        self.dbs.len() as u32
+    }
+
+    /// Keys of a database. Exact when no unit is running, and inside one that holds all stripes.
+    pub fn key_count(&self, db: u32) -> u64 {
+        self.db(db).map_or(0, |db| {
+            db.stripes.iter().map(|stripe| u64::from(stripe.keys.load(Ordering::Relaxed))).sum()
+        })
+    }
+
+    /// Keys of a database that have an expiry.
+    pub fn expiring_key_count(&self, db: u32) -> u64 {
+        self.db(db).map_or(0, |db| {
+            db.stripes.iter().map(|stripe| u64::from(stripe.ttl_keys.load(Ordering::Relaxed))).sum()
+        })
+    }
+
+    /// Bytes that keys and values take, tables included: what `maxmemory` limits. Each worker may
+    /// hold back up to [`MEMORY_STEP_BYTES`].
+    pub fn used_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed).max(0) as u64 + Index::table_bytes_total() as u64
+    }
+
+    /// First of the three passes over a batch: asks for the bucket of a key. Takes no lock.
+    #[inline]
+    pub fn prefetch_buckets(&self, db: u32, hash: u64) {
+        if let Some(db) = self.db(db) {
+            // SAFETY: the lock-free methods of `Index` may run beside a writer; see its documentation.
+            unsafe { Index::prefetch_buckets(db.slots[slot_of(hash)].0.get(), hash) };
+        }
+    }
+
+    /// Second pass: asks for the entries that the bucket's tags point to. Takes no lock.
+    #[inline]
+    pub fn prefetch_entries(&self, db: u32, hash: u64) {
+        if let Some(db) = self.db(db) {
+            // SAFETY: as above.
+            unsafe { Index::prefetch_entries(db.slots[slot_of(hash)].0.get(), hash) };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn db(&self, db: u32) -> Option<&'static Db> {
+        // SAFETY: a table, once published, is never freed (see `spare`).
+        unsafe { self.dbs[db as usize].load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The database's table, made if it does not exist yet.
+    #[inline]
+    pub(crate) fn db_or_create(&self, db: u32) -> &'static Db {
+        match self.db(db) {
+            Some(table) => table,
+            None => self.create_db(db),
+        }
+    }
+
+    #[cold]
+    fn create_db(&self, db: u32) -> &'static Db {
+        let mut spare = self.spare.lock().expect("no panic under the list of spare tables");
+        if let Some(table) = self.db(db) {
+            return table; // another worker was faster
+        }
+        let table = spare.pop().unwrap_or_else(|| Box::leak(Box::new(Db::new())));
+        self.dbs[db as usize].store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
+        table
+    }
+
+    /// Takes a database's table out; the caller holds all stripes. What was in it is freed by
+    /// [`Flushed::free`], behind the command.
+    pub(crate) fn take_db(&self, db: u32) -> Option<Flushed> {
+        let pointer = self.dbs[db as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: a table, once published, is never freed.
+        unsafe { pointer.as_ref() }.map(Flushed)
+    }
+
+    pub(crate) fn swap_dbs(&self, a: u32, b: u32) {
+        let first = self.dbs[a as usize].load(Ordering::Acquire);
+        let second = self.dbs[b as usize].swap(first, Ordering::AcqRel);
+        self.dbs[a as usize].store(second, Ordering::Release);
+    }
+
+    /// # Safety
+    /// The caller holds the stripe and lets no other reference to its state live.
+    #[allow(clippy::mut_from_ref)] // the stripe lock is what makes it exclusive
+    pub(crate) unsafe fn stripe_state(&self, stripe: u16) -> &mut StripeState {
+        // SAFETY: handed on from the caller.
+        unsafe { &mut *self.stripes[usize::from(stripe)].0.get() }
+    }
+
+    pub(crate) fn account(&self, bytes: i64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Db {
+    fn new() -> Db {
+        Db {
+            // Zeroed memory is an empty index, and fresh zeroed memory is not resident until used.
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            stripes: (0..STRIPES)
+                .map(|_| DbStripe {
+                    keys: AtomicU32::new(0),
+                    ttl: UnsafeCell::default(),
+                    ttl_keys: AtomicU32::new(0),
+                    next_expire_ms: AtomicI64::new(i64::MAX),
+                })
+                .collect(),
+        }
+    }
+
+    /// # Safety
+    /// The caller holds the stripe of the slot and lets no mutable reference to it live.
+    #[inline]
+    pub(crate) unsafe fn slot(&self, slot: usize) -> &Index {
+        // SAFETY: handed on from the caller.
+        unsafe { &*self.slots[slot].0.get() }
+    }
+
+    /// # Safety
+    /// The caller holds the stripe of the slot and lets no other reference to it live.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // the stripe lock is what makes it exclusive
+    pub(crate) unsafe fn slot_mut(&self, slot: usize) -> &mut Index {
+        // SAFETY: handed on from the caller.
+        unsafe { &mut *self.slots[slot].0.get() }
+    }
+
+    /// # Safety
+    /// As for [`Db::slot_mut`], for the stripe.
+    #[allow(clippy::mut_from_ref)] // the stripe lock is what makes it exclusive
+    pub(crate) unsafe fn ttl_mut(&self, stripe: u16) -> &mut Index {
+        // SAFETY: handed on from the caller.
+        unsafe { &mut *self.stripes[usize::from(stripe)].ttl.get() }
+    }
+}
+
+/// The table of a flushed database: out of reach of every command, its memory not yet given back.
+pub struct Flushed(pub(crate) &'static Db);
+
+impl Flushed {
+    /// Number of keys that it still holds.
+    pub fn len(&self) -> u64 {
+        self.0.stripes.iter().map(|stripe| u64::from(stripe.keys.load(Ordering::Relaxed))).sum()
+    }
+
+    /// Held nothing?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Frees its entries. Long: run it behind the command, on a thread of its own.
+    pub fn free(self, space: &Keyspace, heap: &mut Heap) {
+        let mut freed = 0;
+        for (slot, cell) in self.0.slots.iter().enumerate() {
+            let stripe = usize::from(stripe_of_slot(slot));
+            // SAFETY: the table is out of the list of databases since all stripes were held, so no unit reaches it;
+            // only lock-free prefetches may, which `Index` allows.
+            unsafe {
+                if slot % SLOTS_PER_STRIPE == 0 {
+                    (*self.0.stripes[stripe].ttl.get()).clear(|_| ());
+                    self.0.stripes[stripe].keys.store(0, Ordering::Relaxed);
+                    self.0.stripes[stripe].ttl_keys.store(0, Ordering::Relaxed);
+                    self.0.stripes[stripe].next_expire_ms.store(i64::MAX, Ordering::Relaxed);
+                }
+                (*cell.0.get()).clear(|pointer| {
+                    let entry = crate::entry::Entry::from_table(pointer);
+                    freed += entry.heap_bytes() + entry.value_bytes();
+                    drop(entry.destroy(heap));
+                });
+            }
+        }
+        space.account(-(freed as i64));
+        space.spare.lock().expect("no panic under the list of spare tables").push(self.0);
+    }
+}
+
+/// A worker's unflushed share of the memory account is at most this.
+pub const MEMORY_STEP_BYTES: i64 = 64 * 1024;
+
+/// What belongs to one worker: its allocator, its counters, what its units left behind.
+pub struct Local {
+    /// Allocates and frees entries.
+    pub heap: Heap,
+    /// Randomness for sampling and for random commands.
+    pub rng: fastrand::Rng,
+    /// Thresholds of the compact encodings; the worker refreshes them when the configuration changes.
+    pub limits: Limits,
+    /// How accesses are recorded; refreshed likewise.
+    pub clock: Clock,
+    /// Which keyspace events are wanted; refreshed likewise.
+    pub notify: Classes,
+    /// Keyspace events of the running unit, in order.
+    pub events: Vec<Event>,
+    /// What to drop behind the command.
+    pub garbage: Vec<Garbage>,
+    /// Tables to free behind the command.
+    pub flushed: Vec<Flushed>,
+    /// Lookups that found a key (`keyspace_hits`).
+    pub hits: Cell<u64>,
+    /// Lookups that found none (`keyspace_misses`).
+    pub misses: Cell<u64>,
+    /// Keys that expired here.
+    pub expired: Cell<u64>,
+    /// Keys that were evicted here.
+    pub evicted: u64,
+    /// Candidates for eviction.
+    pub(crate) pool: EvictionPool,
+    /// Expired keys that readers met; removed at the end of the unit.
+    pub(crate) met_expired: RefCell<Vec<(u32, Box<[u8]>)>>,
+    pub(crate) bytes: i64,
+}
+
+impl Local {
+    /// For a new worker.
+    pub fn new(rng: fastrand::Rng, limits: Limits) -> Local {
+        Local {
+            heap: Heap::new(),
+            rng,
+            limits,
+            clock: Clock::default(),
+            notify: Classes::NONE,
+            events: Vec::new(),
+            garbage: Vec::new(),
+            flushed: Vec::new(),
+            hits: Cell::new(0),
+            misses: Cell::new(0),
+            expired: Cell::new(0),
+            evicted: 0,
+            pool: EvictionPool::default(),
+            met_expired: RefCell::new(Vec::new()),
+            bytes: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn account(&mut self, space: &Keyspace, bytes: i64) {
+        self.bytes += bytes;
+        if self.bytes.abs() >= MEMORY_STEP_BYTES {
+            self.flush_account(space);
+        }
+    }
+
+    /// Hands the unflushed share of the memory account over.
+    pub fn flush_account(&mut self, space: &Keyspace) {
+        space.account(std::mem::take(&mut self.bytes));
+    }
+}

@@ -1,0 +1,85 @@
+//! Watched keys: a flag per watching session, raised by whoever changes a watched key.
+//!
+//! The registry of a stripe is guarded by that stripe; the flag itself is atomic, so that EXEC and the
+//! session may look at it at any time. Must not know: sessions, commands.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::space::Keyspace;
+
+/// Says whether any key that a session watches has changed since it began to watch.
+#[derive(Debug, Default)]
+pub struct WatchFlag(AtomicBool);
+
+impl WatchFlag {
+    /// Has a watched key changed?
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Keyspace {
+    /// Registers a watcher; the caller holds the stripe of the key.
+    pub(crate) fn watch(&self, stripe: u16, db: u32, key: &[u8], flag: &Arc<WatchFlag>) {
+        // SAFETY: the caller holds the stripe; the reference ends with this function.
+        let state = unsafe { self.stripe_state(stripe) };
+        state.watchers.entry((db, key.into())).or_default().push(flag.clone());
+        self.watched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes a watcher off; the caller holds the stripe of the key.
+    pub(crate) fn unwatch(&self, stripe: u16, db: u32, key: &[u8], flag: &Arc<WatchFlag>) {
+        // SAFETY: as above.
+        let state = unsafe { self.stripe_state(stripe) };
+        let id = (db, Box::<[u8]>::from(key));
+        if let Some(flags) = state.watchers.get_mut(&id) {
+            if let Some(at) = flags.iter().position(|other| Arc::ptr_eq(other, flag)) {
+                flags.swap_remove(at);
+                self.watched.fetch_sub(1, Ordering::Relaxed);
+            }
+            if flags.is_empty() {
+                state.watchers.remove(&id);
+            }
+        }
+    }
+
+    /// A key has changed: raises the flags of its watchers. The caller holds the stripe.
+    #[inline]
+    pub(crate) fn touch(&self, stripe: u16, db: u32, key: &[u8]) {
+        if self.watched.load(Ordering::Relaxed) != 0 {
+            self.touch_watched(stripe, db, key);
+        }
+    }
+
+    #[cold]
+    fn touch_watched(&self, stripe: u16, db: u32, key: &[u8]) {
+        // SAFETY: the caller holds the stripe.
+        let state = unsafe { self.stripe_state(stripe) };
+        if let Some(flags) = state.watchers.get(&(db, Box::from(key))) {
+            flags.iter().for_each(|flag| flag.raise());
+        }
+    }
+
+    /// Raises the flags of all watchers of `db` whose key `concerns` says so. The caller holds all stripes.
+    pub(crate) fn touch_all(&self, db: u32, mut concerns: impl FnMut(&[u8]) -> bool) {
+        if self.watched.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for stripe in 0..crate::lock::STRIPES {
+            // SAFETY: the caller holds all stripes.
+            let state = unsafe { self.stripe_state(stripe as u16) };
+            for ((watched_db, key), flags) in &state.watchers {
+                if *watched_db == db && concerns(key) {
+                    flags.iter().for_each(|flag| flag.raise());
+                }
+            }
+        }
+    }
+}
