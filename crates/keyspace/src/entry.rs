@@ -10,14 +10,14 @@
 //!                   | 48..63 value length | 63 raw string
 //! expiry  8 bytes   only with the expiry bit: Unix time in milliseconds
 //! length  8 bytes   only with the long-key bit: length of a key above 65,535 bytes
-//! pointer 8 bytes   only when the value is not inline: a blob or a boxed collection
+//! slot    8, 16     only when the value is not inline: the pointer of a blob, or a collection's [`Value`]
 //! key     its bytes
 //! value   its bytes, when inline
 //! ```
 //!
 //! A 16-byte key with a 16-byte value takes 40 bytes: the heap has exact 8-byte classes. Strings above
 //! [`INLINE_BYTES_MAX`] are reference-counted blobs, so that a reply can leave without a copy and be
-//! sent after the key has gone. Collections are boxed [`Value`]s.
+//! sent after the key has gone. A collection's [`Value`] is a tag and a pointer.
 
 use std::{alloc::Layout, ptr::NonNull, sync::Arc};
 
@@ -57,7 +57,7 @@ pub(crate) enum Stored<'a> {
     /// A large string that is already reference-counted.
     Blob(Blob),
     /// A collection.
-    Object(Box<Value>),
+    Object(Value),
 }
 
 /// A stored value as seen by a reader.
@@ -156,13 +156,13 @@ impl Entry {
                 base.add(long_len_offset(header)).cast::<u64>().write(key.len() as u64);
             }
             base.add(key_at).copy_from_nonoverlapping(key.as_ptr(), key.len());
-            let slot = base.add(key_at - 8);
+            let slot = base.add(slot_offset(header));
             match value {
                 Stored::Bytes { bytes, .. } => {
                     base.add(key_at + key.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
                 }
                 Stored::Blob(blob) => slot.cast::<Blob>().write(blob),
-                Stored::Object(object) => slot.cast::<Box<Value>>().write(object),
+                Stored::Object(object) => slot.cast::<Value>().write(object),
             }
         }
         Entry(pointer)
@@ -190,11 +190,11 @@ impl Entry {
         unsafe {
             let header = self.header();
             let bytes = self.bytes();
-            let slot = self.0.as_ptr().add(key_offset(header) - 8);
+            let slot = self.0.as_ptr().add(slot_offset(header));
             let garbage = match tag(header) {
                 Tag::Inline => None,
                 Tag::Blob => Some(Garbage::Blob(slot.cast::<Blob>().read())),
-                Tag::Object => Some(Garbage::Object(slot.cast::<Box<Value>>().read())),
+                Tag::Object => Some(Garbage::Object(slot.cast::<Value>().read())),
             };
             release(heap, self.0, bytes);
             garbage
@@ -242,18 +242,17 @@ impl Entry {
         // SAFETY: the tag says what the entry holds; the caller vouches for the entry.
         unsafe {
             let header = self.header();
-            let key_at = key_offset(header);
             let base = self.0.as_ptr();
             match tag(header) {
                 Tag::Inline => ValueRef::String(StringRef::Inline {
                     bytes: std::slice::from_raw_parts(
-                        base.add(key_at + self.key_len(header)),
+                        base.add(key_offset(header) + self.key_len(header)),
                         inline_len(header),
                     ),
                     raw: header & RAW != 0,
                 }),
-                Tag::Blob => ValueRef::String(StringRef::Blob(&*base.add(key_at - 8).cast::<Blob>())),
-                Tag::Object => ValueRef::Object(&*base.add(key_at - 8).cast::<Box<Value>>()),
+                Tag::Blob => ValueRef::String(StringRef::Blob(&*base.add(slot_offset(header)).cast::<Blob>())),
+                Tag::Object => ValueRef::Object(&*base.add(slot_offset(header)).cast::<Value>()),
             }
         }
     }
@@ -264,8 +263,8 @@ impl Entry {
         // SAFETY: as for `value`; the caller has the only reference.
         unsafe {
             let header = self.header();
-            let slot = self.0.as_ptr().add(key_offset(header) - 8);
-            (tag(header) == Tag::Object).then(|| &mut **slot.cast::<Box<Value>>())
+            let slot = self.0.as_ptr().add(slot_offset(header));
+            (tag(header) == Tag::Object).then(|| &mut *slot.cast::<Value>())
         }
     }
 
@@ -274,7 +273,7 @@ impl Entry {
         // SAFETY: as for `object_mut`.
         unsafe {
             let header = self.header();
-            let slot = self.0.as_ptr().add(key_offset(header) - 8);
+            let slot = self.0.as_ptr().add(slot_offset(header));
             (tag(header) == Tag::Blob).then(|| &mut *slot.cast::<Blob>())
         }
     }
@@ -362,11 +361,11 @@ impl Entry {
         // SAFETY: the slot is moved, not dropped; inline bytes and the key are copied before the free.
         unsafe {
             let header = self.header();
-            let slot = self.0.as_ptr().add(key_offset(header) - 8);
+            let slot = self.0.as_ptr().add(slot_offset(header));
             let value = match self.value() {
                 ValueRef::String(StringRef::Inline { bytes, raw }) => Stored::Bytes { bytes, raw },
                 ValueRef::String(StringRef::Blob(_)) => Stored::Blob(slot.cast::<Blob>().read()),
-                ValueRef::Object(_) => Stored::Object(slot.cast::<Box<Value>>().read()),
+                ValueRef::Object(_) => Stored::Object(slot.cast::<Value>().read()),
             };
             let fresh = Entry::create(heap, self.key(), value, expire_at_ms, self.clock());
             release(heap, self.0, self.bytes());
@@ -388,7 +387,7 @@ impl Entry {
         match unsafe { self.value() } {
             ValueRef::String(StringRef::Inline { .. }) => 0,
             ValueRef::String(StringRef::Blob(blob)) => blob_bytes(blob),
-            ValueRef::Object(object) => size_of::<Value>() + object.heap_bytes(),
+            ValueRef::Object(object) => object.heap_bytes(),
         }
     }
 
@@ -430,7 +429,7 @@ pub enum Owned {
     /// A large string.
     Blob(Blob),
     /// A collection.
-    Object(Box<Value>),
+    Object(Value),
 }
 
 impl Owned {
@@ -448,7 +447,7 @@ pub enum Garbage {
     /// A large string.
     Blob(Blob),
     /// A collection.
-    Object(Box<Value>),
+    Object(Value),
 }
 
 impl Garbage {
@@ -456,7 +455,7 @@ impl Garbage {
     pub fn is_heavy(&self) -> bool {
         match self {
             Garbage::Blob(blob) => blob.len() > 1024 * 1024,
-            Garbage::Object(object) => object.len() > 64,
+            Garbage::Object(object) => object.free_effort() > 64,
         }
     }
 }
@@ -484,8 +483,22 @@ fn inline_len(header: u64) -> usize {
 
 #[inline]
 fn key_offset(header: u64) -> usize {
-    let fields = (header >> 6 & 1) + (header >> 7 & 1) + u64::from(tag(header) != Tag::Inline);
-    8 + 8 * fields as usize
+    let fields = (header >> 6 & 1) + (header >> 7 & 1);
+    8 + 8 * fields as usize + slot_bytes(header)
+}
+
+#[inline]
+fn slot_offset(header: u64) -> usize {
+    key_offset(header) - slot_bytes(header)
+}
+
+#[inline]
+fn slot_bytes(header: u64) -> usize {
+    match tag(header) {
+        Tag::Inline => 0,
+        Tag::Blob => size_of::<Blob>(),
+        Tag::Object => size_of::<Value>(),
+    }
 }
 
 fn long_len_offset(header: u64) -> usize {
