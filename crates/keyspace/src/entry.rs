@@ -507,7 +507,7 @@ fn long_len_offset(header: u64) -> usize {
 
 #[inline]
 fn class_bytes(bytes: usize) -> usize {
-    if bytes <= HEAP_BYTES_MAX { Heap::class_bytes(bytes) } else { bytes.next_multiple_of(16) }
+    if bytes <= HEAP_BYTES_MAX { Heap::size_class(bytes) } else { bytes.next_multiple_of(16) }
 }
 
 fn allocate(heap: &mut Heap, bytes: usize) -> NonNull<u8> {

@@ -1,7 +1,23 @@
 //! Databases: the hash table of keys, entries, expiry, eviction, memory accounting, stripe locks,
 //! watched keys, and keyspace events as data.
 //!
-//! Must not know: commands, sockets, files, threads. What a command may do to keys is [`View`];
-//! who may do it at the same time is [`lock`].
+//! Must not know: commands, sockets, files, threads. What a unit may do to keys is [`View`]; who may do
+//! it at the same time is [`lock`]; what happens to keys behind the commands is [`upkeep`].
 
+mod entry;
 pub mod lock;
+mod notify;
+mod policy;
+mod space;
+pub mod upkeep;
+mod view;
+mod watch;
+
+pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
+pub use notify::{Classes, Event};
+pub use policy::{Clock, Policy};
+pub use space::{
+    Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of, stripe_of_slot,
+};
+pub use view::{Busy, Collection, Expiry, Held, View, WrongType};
+pub use watch::WatchFlag;

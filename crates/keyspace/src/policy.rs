@@ -176,6 +176,10 @@ impl EvictionPool {
         self.candidates.pop()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.candidates.clear();
     }

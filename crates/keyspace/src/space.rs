@@ -16,7 +16,7 @@ use redline_table::{Heap, Index};
 use redline_types::Limits;
 
 use crate::{
-    entry::Garbage,
+    entry::{Entry, Garbage},
     lock::{Locks, STRIPES, Wake},
     notify::{Classes, Event},
     policy::{Clock, EvictionPool, Policy},
@@ -79,22 +79,17 @@ pub struct Keyspace {
 
 /// One database.
 pub(crate) struct Db {
-    pub(crate) slots: Box<[Slot]>,
+    /// A slot's keys, in the order of their hashes.
+    pub(crate) slots: Box<[Index]>,
     pub(crate) stripes: Box<[DbStripe]>,
 }
-
-/// A slot's keys, in order of their hashes.
-#[derive(Default)]
-pub(crate) struct Slot(UnsafeCell<Index>);
 
 /// What a database keeps per stripe.
 pub(crate) struct DbStripe {
     /// Keys in the stripe's slots. Written under the stripe, read by DBSIZE without it.
     pub(crate) keys: AtomicU32,
     /// The entries that have an expiry.
-    ttl: UnsafeCell<Index>,
-    /// Keys with an expiry; readable without the stripe.
-    pub(crate) ttl_keys: AtomicU32,
+    pub(crate) ttl: Index,
     /// No key of the stripe expires before this time.
     pub(crate) next_expire_ms: AtomicI64,
 }
@@ -109,8 +104,8 @@ pub(crate) struct StripeState {
     pub(crate) watchers: HashMap<(u32, Box<[u8]>), Vec<Arc<WatchFlag>>>,
 }
 
-// SAFETY: the cells are reached through `slot`, `ttl` and `stripe_state` only, whose callers hold the stripe that
-// guards them; everything else is atomic or behind a mutex. Entries hold `Value`s and `Blob`s, both Send.
+// SAFETY: the cells are reached through `stripe_state` only, and entries through a unit, both by holders of the
+// stripe that guards them; everything else is atomic or behind a mutex. `Value`s and `Blob`s are Send.
 unsafe impl Sync for Keyspace {}
 // SAFETY: as above; nothing in it is bound to a thread.
 unsafe impl Send for Keyspace {}
@@ -156,22 +151,21 @@ impl Keyspace {
     /// Keys of a database that have an expiry.
     pub fn expiring_key_count(&self, db: u32) -> u64 {
         self.db(db).map_or(0, |db| {
-            db.stripes.iter().map(|stripe| u64::from(stripe.ttl_keys.load(Ordering::Relaxed))).sum()
+            db.stripes.iter().map(|stripe| stripe.ttl.len() as u64).sum()
         })
     }
 
     /// Bytes that keys and values take, tables included: what `maxmemory` limits. Each worker may
     /// hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed).max(0) as u64 + Index::table_bytes_total() as u64
+        self.bytes.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// First of the three passes over a batch: asks for the bucket of a key. Takes no lock.
     #[inline]
     pub fn prefetch_buckets(&self, db: u32, hash: u64) {
         if let Some(db) = self.db(db) {
-            // SAFETY: the lock-free methods of `Index` may run beside a writer; see its documentation.
-            unsafe { Index::prefetch_buckets(db.slots[slot_of(hash)].0.get(), hash) };
+            db.slots[slot_of(hash)].prefetch_buckets(hash);
         }
     }
 
@@ -179,8 +173,7 @@ impl Keyspace {
     #[inline]
     pub fn prefetch_entries(&self, db: u32, hash: u64) {
         if let Some(db) = self.db(db) {
-            // SAFETY: as above.
-            unsafe { Index::prefetch_entries(db.slots[slot_of(hash)].0.get(), hash) };
+            db.slots[slot_of(hash)].prefetch_entries(hash);
         }
     }
 
@@ -228,7 +221,7 @@ impl Keyspace {
     /// The caller holds the stripe and lets no other reference to its state live.
     #[allow(clippy::mut_from_ref)] // the stripe lock is what makes it exclusive
     pub(crate) unsafe fn stripe_state(&self, stripe: u16) -> &mut StripeState {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller is the only one who looks at it.
         unsafe { &mut *self.stripes[usize::from(stripe)].0.get() }
     }
 
@@ -240,42 +233,15 @@ impl Keyspace {
 impl Db {
     fn new() -> Db {
         Db {
-            // Zeroed memory is an empty index, and fresh zeroed memory is not resident until used.
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            slots: Index::slots(SLOTS),
             stripes: (0..STRIPES)
                 .map(|_| DbStripe {
                     keys: AtomicU32::new(0),
-                    ttl: UnsafeCell::default(),
-                    ttl_keys: AtomicU32::new(0),
+                    ttl: Index::new(),
                     next_expire_ms: AtomicI64::new(i64::MAX),
                 })
                 .collect(),
         }
-    }
-
-    /// # Safety
-    /// The caller holds the stripe of the slot and lets no mutable reference to it live.
-    #[inline]
-    pub(crate) unsafe fn slot(&self, slot: usize) -> &Index {
-        // SAFETY: handed on from the caller.
-        unsafe { &*self.slots[slot].0.get() }
-    }
-
-    /// # Safety
-    /// The caller holds the stripe of the slot and lets no other reference to it live.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // the stripe lock is what makes it exclusive
-    pub(crate) unsafe fn slot_mut(&self, slot: usize) -> &mut Index {
-        // SAFETY: handed on from the caller.
-        unsafe { &mut *self.slots[slot].0.get() }
-    }
-
-    /// # Safety
-    /// As for [`Db::slot_mut`], for the stripe.
-    #[allow(clippy::mut_from_ref)] // the stripe lock is what makes it exclusive
-    pub(crate) unsafe fn ttl_mut(&self, stripe: u16) -> &mut Index {
-        // SAFETY: handed on from the caller.
-        unsafe { &mut *self.stripes[usize::from(stripe)].ttl.get() }
     }
 }
 
@@ -296,23 +262,22 @@ impl Flushed {
     /// Frees its entries. Long: run it behind the command, on a thread of its own.
     pub fn free(self, space: &Keyspace, heap: &mut Heap) {
         let mut freed = 0;
-        for (slot, cell) in self.0.slots.iter().enumerate() {
+        for (slot, index) in self.0.slots.iter().enumerate() {
             let stripe = usize::from(stripe_of_slot(slot));
-            // SAFETY: the table is out of the list of databases since all stripes were held, so no unit reaches it;
-            // only lock-free prefetches may, which `Index` allows.
-            unsafe {
-                if slot % SLOTS_PER_STRIPE == 0 {
-                    (*self.0.stripes[stripe].ttl.get()).clear(|_| ());
-                    self.0.stripes[stripe].keys.store(0, Ordering::Relaxed);
-                    self.0.stripes[stripe].ttl_keys.store(0, Ordering::Relaxed);
-                    self.0.stripes[stripe].next_expire_ms.store(i64::MAX, Ordering::Relaxed);
-                }
-                (*cell.0.get()).clear(|pointer| {
-                    let entry = crate::entry::Entry::from_table(pointer);
+            if slot % SLOTS_PER_STRIPE == 0 {
+                self.0.stripes[stripe].ttl.clear(|_| ());
+                self.0.stripes[stripe].keys.store(0, Ordering::Relaxed);
+                self.0.stripes[stripe].next_expire_ms.store(i64::MAX, Ordering::Relaxed);
+            }
+            index.clear(|pointer| {
+                let entry = Entry::from_table(pointer);
+                // SAFETY: the table is out of the list of databases since all stripes were held, so no unit
+                // reaches its entries any more; prefetches read no entry.
+                unsafe {
                     freed += entry.heap_bytes() + entry.value_bytes();
                     drop(entry.destroy(heap));
-                });
-            }
+                }
+            });
         }
         space.account(-(freed as i64));
         space.spare.lock().expect("no panic under the list of spare tables").push(self.0);

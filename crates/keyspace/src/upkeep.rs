@@ -1,0 +1,327 @@
+//! What happens to keys behind the commands: active expiry, eviction, compaction.
+//!
+//! Each step is a unit of its own: it takes one stripe, does a bounded amount of work, lets go. A
+//! worker calls the steps from its timer and decides from what they report whether to go on; there
+//! is no clock in here. Must not know: commands, threads, time.
+
+use std::sync::atomic::Ordering;
+
+use redline_table::heap;
+
+use crate::{
+    entry::Entry,
+    lock::STRIPES,
+    notify::Classes,
+    policy::Policy,
+    space::{Db, Keyspace, Local, SLOTS_PER_STRIPE, slot_of, stripe_of},
+    view::{Held, View, is_expired},
+};
+
+/// Entries that one expiry step looks at before it lets go of the stripe.
+const EXPIRY_STEP_ENTRIES: usize = 128;
+
+/// Where active expiry stands: one per worker, each with stripes of its own.
+#[derive(Debug)]
+pub struct ExpiryCursor {
+    first: u16,
+    step: u16,
+    stripe: u16,
+    db: u32,
+    from: u32,
+    next_expire_ms: i64,
+}
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Entries looked at.
+    pub checked: usize,
+    /// Entries removed or moved.
+    pub done: usize,
+    /// The cursor has come round: all stripes have been visited since the last time this was set.
+    pub round: bool,
+}
+
+impl ExpiryCursor {
+    /// For worker `index` of `workers`: it visits every `workers`-th stripe.
+    pub fn new(index: usize, workers: usize) -> ExpiryCursor {
+        ExpiryCursor {
+            first: (index % STRIPES) as u16,
+            step: workers.clamp(1, STRIPES) as u16,
+            stripe: (index % STRIPES) as u16,
+            db: 0,
+            from: 0,
+            next_expire_ms: i64::MAX,
+        }
+    }
+
+    /// Goes on to the next database of the stripe, or the next stripe. Says whether it came round.
+    fn advance(&mut self, databases: u32) -> bool {
+        self.from = 0;
+        self.next_expire_ms = i64::MAX;
+        self.db += 1;
+        if self.db < databases {
+            return false;
+        }
+        self.db = 0;
+        self.stripe = self.stripe.saturating_add(self.step);
+        let round = usize::from(self.stripe) >= STRIPES;
+        if round {
+            self.stripe = self.first;
+        }
+        round
+    }
+}
+
+impl Keyspace {
+    /// One step of active expiry: walks some of the entries with an expiry of the stripe under the
+    /// cursor, if any of them is due, and removes those that are. `publish` gets the events before
+    /// the stripe is let go of.
+    pub fn expire_step(
+        &self,
+        local: &mut Local,
+        now_ms: i64,
+        cursor: &mut ExpiryCursor,
+        publish: &mut dyn FnMut(&mut Local),
+    ) -> Step {
+        let mut step = Step { checked: 0, done: 0, round: false };
+        let stripe = cursor.stripe;
+        let due = self.db(cursor.db).filter(|db| {
+            let next = db.stripes[usize::from(stripe)].next_expire_ms.load(Ordering::Relaxed);
+            cursor.from != 0 || next < now_ms
+        });
+        let Some(db) = due.filter(|_| self.locks.try_one(stripe)) else {
+            step.round = cursor.advance(self.databases());
+            return step;
+        };
+        let state = &db.stripes[usize::from(stripe)];
+        if cursor.from == 0 {
+            // Whoever sets an earlier expiry during the walk lowers this again.
+            state.next_expire_ms.store(i64::MAX, Ordering::Relaxed);
+        }
+        let mut expired = Vec::new();
+        let mut from = Some(cursor.from);
+        while let Some(at) = from.filter(|_| step.checked < EXPIRY_STEP_ENTRIES) {
+            from = state.ttl.scan(at, |pointer| {
+                let entry = Entry::from_table(pointer);
+                step.checked += 1;
+                // SAFETY: the stripe is held.
+                unsafe {
+                    if is_expired(entry, now_ms) {
+                        expired.push(entry);
+                    } else if let Some(at) = entry.expire_at_ms() {
+                        cursor.next_expire_ms = cursor.next_expire_ms.min(at);
+                    }
+                }
+            });
+        }
+        step.done = expired.len();
+        let mut view = View::new(self, Held::One(stripe), local, cursor.db, now_ms);
+        for entry in expired {
+            // SAFETY: the stripe is held, and each entry is removed once.
+            let hash = redline_table::hash(unsafe { entry.key() });
+            view.expire(cursor.db, hash, entry);
+        }
+        if !local.events.is_empty() {
+            publish(local);
+        }
+        match from {
+            Some(next) => cursor.from = next,
+            None => {
+                let lowered = state.next_expire_ms.load(Ordering::Relaxed);
+                state.next_expire_ms.store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
+                step.round = cursor.advance(self.databases());
+            }
+        }
+        self.locks.unlock_one(stripe);
+        step
+    }
+
+    /// Is more memory used than `maxmemory` allows?
+    #[inline]
+    pub fn over_limit(&self) -> bool {
+        let limit = self.settings.maxmemory_bytes.load(Ordering::Relaxed);
+        limit != 0 && self.used_bytes() > limit
+    }
+
+    /// Evicts one key by the policy; holds nothing before and after. `false`: there is none that may go, or
+    /// the best one was in use.
+    pub fn evict_one(
+        &self,
+        local: &mut Local,
+        now_ms: i64,
+        publish: &mut dyn FnMut(&mut Local),
+    ) -> bool {
+        const ROUNDS_MAX: usize = 16;
+        let policy = Policy::from_number(self.settings.policy.load(Ordering::Relaxed));
+        if policy == Policy::NoEviction {
+            return false;
+        }
+        for _ in 0..ROUNDS_MAX {
+            if policy.is_random() {
+                local.pool.clear();
+            }
+            let samples = if policy.is_random() {
+                1
+            } else {
+                self.settings.samples.load(Ordering::Relaxed).max(1)
+            };
+            let offered = (0..samples).filter(|_| self.sample(local, policy)).count();
+            if offered == 0 && local.pool.is_empty() {
+                return false;
+            }
+            while let Some(victim) = local.pool.best() {
+                if self.evict(local, victim.db, &victim.key, policy, now_ms, publish) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Looks at one key and offers it to the pool. `false`: no key was to be had.
+    fn sample(&self, local: &mut Local, policy: Policy) -> bool {
+        let count = |db: u32| {
+            if policy.is_volatile() { self.expiring_key_count(db) } else { self.key_count(db) }
+        };
+        let total: u64 = (0..self.databases()).map(count).sum();
+        if total == 0 {
+            return false;
+        }
+        let mut left = local.rng.u64(..total);
+        let chosen = (0..self.databases()).find(|db| {
+            let here = count(*db);
+            let found = left < here;
+            left = left.saturating_sub(here);
+            found
+        });
+        let Some((number, db)) = chosen.and_then(|number| Some((number, self.db(number)?))) else {
+            return false;
+        };
+        let stripe = if policy.is_volatile() {
+            db.expiring_stripe(&mut local.rng)
+        } else {
+            db.stripe_by_size(&mut local.rng)
+        };
+        let Some(stripe) = stripe.filter(|stripe| self.locks.try_one(*stripe)) else { return false };
+        let entry = if policy.is_volatile() {
+            db.stripes[usize::from(stripe)].ttl.random(local.rng.u64(..)).map(Entry::from_table)
+        } else {
+            db.random_entry(stripe, &mut local.rng)
+        };
+        if let Some(entry) = entry {
+            // SAFETY: the stripe is held.
+            unsafe {
+                let score = match policy {
+                    Policy::VolatileTtl => {
+                        u64::MAX - entry.expire_at_ms().unwrap_or(i64::MAX).max(0) as u64
+                    }
+                    Policy::AllKeysLfu | Policy::VolatileLfu => {
+                        255 - u64::from(local.clock.frequency(entry.clock()))
+                    }
+                    _ => u64::from(local.clock.idle_s(entry.clock())),
+                };
+                local.pool.offer(score, number, entry.key());
+            }
+        }
+        self.locks.unlock_one(stripe);
+        entry.is_some()
+    }
+
+    fn evict(
+        &self,
+        local: &mut Local,
+        db: u32,
+        key: &[u8],
+        policy: Policy,
+        now_ms: i64,
+        publish: &mut dyn FnMut(&mut Local),
+    ) -> bool {
+        let stripe = stripe_of(redline_table::hash(key));
+        if !self.locks.try_one(stripe) {
+            return false;
+        }
+        let mut view = View::new(self, Held::One(stripe), local, db, now_ms);
+        let eligible = match view.expire_at_ms(key) {
+            None => false,
+            Some(expiry) => expiry.is_some() || !policy.is_volatile(),
+        };
+        if eligible && view.delete(key) {
+            view.touch_watchers(key);
+            view.notify(Classes::EVICTED, "evicted", key);
+            view.local.evicted += 1;
+        }
+        view.finish();
+        if !local.events.is_empty() {
+            publish(local);
+        }
+        self.locks.unlock_one(stripe);
+        eligible
+    }
+
+    /// One step of a running compaction ([`heap::Compaction`]): moves the entries of one stripe that lie in
+    /// memory to be vacated. `stripe` is the walk's cursor; the walk is over when it reaches [`STRIPES`].
+    /// A stripe in use is tried again at the next call.
+    pub fn compact_step(&self, local: &mut Local, stripe: &mut usize) -> Step {
+        let mut step = Step { checked: 0, done: 0, round: false };
+        let here = *stripe as u16;
+        if !self.locks.try_one(here) {
+            return step;
+        }
+        for db in (0..self.databases()).filter_map(|db| self.db(db)) {
+            self.compact_stripe(db, local, here, &mut step);
+        }
+        self.locks.unlock_one(here);
+        *stripe += 1;
+        step.round = *stripe >= STRIPES;
+        step
+    }
+
+    fn compact_stripe(&self, db: &Db, local: &mut Local, stripe: u16, step: &mut Step) {
+        let first = usize::from(stripe) * SLOTS_PER_STRIPE;
+        let mut moving = Vec::new();
+        for index in &db.slots[first..first + SLOTS_PER_STRIPE] {
+            step.checked += index.len();
+            index.for_each(|pointer| {
+                if heap::is_evacuating(pointer) {
+                    moving.push(Entry::from_table(pointer));
+                }
+            });
+            index.compact();
+        }
+        step.done += moving.len();
+        for entry in moving {
+            // SAFETY: the stripe is held; the old entry leaves the tables with `rebuild`.
+            unsafe {
+                let hash = redline_table::hash(entry.key());
+                let expire_at_ms = entry.expire_at_ms();
+                let fresh = entry.rebuild(&mut local.heap, expire_at_ms);
+                db.slots[slot_of(hash)].replace(hash, entry.pointer(), fresh.pointer());
+                if expire_at_ms.is_some() {
+                    let ttl = &db.stripes[usize::from(stripe)].ttl;
+                    ttl.replace(hash, entry.pointer(), fresh.pointer());
+                }
+            }
+        }
+    }
+}
+
+impl Db {
+    /// A stripe drawn by lot, weighted by its keys with an expiry.
+    fn expiring_stripe(&self, rng: &mut fastrand::Rng) -> Option<u16> {
+        let total: usize = self.stripes.iter().map(|stripe| stripe.ttl.len()).sum();
+        if total == 0 {
+            return None;
+        }
+        let mut left = rng.usize(..total);
+        self.stripes
+            .iter()
+            .position(|stripe| {
+                let here = stripe.ttl.len();
+                let found = left < here;
+                left = left.saturating_sub(here);
+                found
+            })
+            .map(|stripe| stripe as u16)
+    }
+}
