@@ -1,1 +1,53 @@
-//! The data plane: one module per command group. Knows no threads, sockets or files.
+//! The data plane: one module per command group, one plain function per command.
+//!
+//! A handler gets the unit's [`Ctx`] (its view of the keyspace, limits), the arguments and a reply
+//! writer, and nothing else: no clock, no thread, no socket, no session. The caller holds the stripes of
+//! the command's keys. Start with [`string`]; every module follows its form.
+//!
+//! Must not know: threads, sockets, files, sessions, how a unit came by its stripes.
+#![forbid(unsafe_code)]
+
+mod error;
+mod generic;
+mod hash;
+mod list;
+mod parse;
+mod set;
+mod stream;
+mod string;
+mod zset;
+
+use redline_keyspace::View;
+use redline_resp::{Args, Reply};
+use redline_spec::CommandId;
+
+pub use error::Error;
+
+/// What a handler works on.
+pub struct Ctx<'a> {
+    /// The keys: reads, writes, reports of changes.
+    pub keys: View<'a>,
+    /// Longest string a command may build (`proto-max-bulk-len`).
+    pub bulk_bytes_max: u64,
+}
+
+/// Runs one command. On an error the caller takes back whatever the handler had written to the reply
+/// and renders the error instead.
+pub type Handler = fn(&mut Ctx<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Error>;
+
+macro_rules! handlers {
+    ($(($id:ident, $module:ident :: $handler:ident),)*) => {{
+        let mut table: [Option<Handler>; CommandId::COUNT] = [None; CommandId::COUNT];
+        $(table[CommandId::$id as usize] = Some($module::$handler as Handler);)*
+        table
+    }};
+}
+
+static HANDLERS: [Option<Handler>; CommandId::COUNT] =
+    redline_spec::for_each_data_command!(handlers);
+
+/// The handler of a command of the data plane; `None` for commands of other planes.
+#[inline]
+pub fn handler(id: CommandId) -> Option<Handler> {
+    HANDLERS[id as usize]
+}

@@ -1,0 +1,78 @@
+//! Error replies of the data plane, and the one place that words them. Clients match on these texts, so
+//! they are Redis 8.2.3's. Must not know: which command fails how.
+
+use std::borrow::Cow;
+
+use redline_keyspace::{Busy, WrongType};
+
+/// Why a command did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The key holds a value of another type.
+    WrongType,
+    /// The arguments do not fit the command's grammar.
+    Syntax,
+    /// An argument or a stored value is not a 64-bit integer.
+    NotInteger,
+    /// An argument or a stored value is not a number.
+    NotFloat,
+    /// An argument is outside what the command takes.
+    OutOfRange,
+    /// The key must exist.
+    NoSuchKey,
+    /// A list index beyond the list.
+    IndexOutOfRange,
+    /// The sum does not fit 64 bits.
+    Overflow,
+    /// An expiry that is zero, negative or too far away; names the command in lower case.
+    InvalidExpire(&'static str),
+    /// A string would grow beyond `proto-max-bulk-len`.
+    StringTooLong,
+    /// Any other: the whole line, its code included.
+    Line(Cow<'static, str>),
+    /// Not an error of the caller's: a stripe is in use, run the command again when it is free.
+    Busy(Busy),
+}
+
+impl Error {
+    /// An error that only one command has.
+    pub const fn line(text: &'static str) -> Error {
+        Error::Line(Cow::Borrowed(text))
+    }
+
+    /// The line of the reply, without the leading `-`.
+    pub fn text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(match self {
+            Error::WrongType => {
+                "WRONGTYPE Operation against a key holding the wrong kind of value"
+            }
+            Error::Syntax => "ERR syntax error",
+            Error::NotInteger => "ERR value is not an integer or out of range",
+            Error::NotFloat => "ERR value is not a valid float",
+            Error::OutOfRange => "ERR value is out of range",
+            Error::NoSuchKey => "ERR no such key",
+            Error::IndexOutOfRange => "ERR index out of range",
+            Error::Overflow => "ERR increment or decrement would overflow",
+            Error::StringTooLong => {
+                "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+            }
+            Error::InvalidExpire(command) => {
+                return Cow::Owned(format!("ERR invalid expire time in '{command}' command"));
+            }
+            Error::Line(line) => line,
+            Error::Busy(_) => unreachable!("the executor runs the command again"),
+        })
+    }
+}
+
+impl From<WrongType> for Error {
+    fn from(_: WrongType) -> Error {
+        Error::WrongType
+    }
+}
+
+impl From<Busy> for Error {
+    fn from(busy: Busy) -> Error {
+        Error::Busy(busy)
+    }
+}

@@ -1,0 +1,20 @@
+//! Arguments as numbers and options, in Redis's manner. Must not know: any one command.
+
+use redline_types::number;
+
+use crate::Error;
+
+/// A 64-bit integer argument.
+pub(crate) fn integer(argument: &[u8]) -> Result<i64, Error> {
+    number::parse_i64(argument).ok_or(Error::NotInteger)
+}
+
+/// A number argument.
+pub(crate) fn float(argument: &[u8]) -> Result<f64, Error> {
+    number::parse_f64(argument).ok_or(Error::NotFloat)
+}
+
+/// Does the argument spell this option, in any case?
+pub(crate) fn is(argument: &[u8], option: &str) -> bool {
+    argument.eq_ignore_ascii_case(option.as_bytes())
+}
