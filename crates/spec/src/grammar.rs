@@ -98,6 +98,58 @@ impl Arg {
         }
     }
 
+    /// Appends how the argument is written in a call: optional parts in brackets, choices behind bars.
+    pub(crate) fn write_syntax(&self, out: &mut String) {
+        let choice = self.kind == ArgKind::OneOf;
+        if self.optional {
+            out.push('[');
+        }
+        match (self.token, self.kind) {
+            (Some(token), ArgKind::PureToken) => out.push_str(token),
+            (Some(token), _) => {
+                out.push_str(token);
+                out.push(' ');
+            }
+            (None, _) => {}
+        }
+        // An optional choice without a token already stands in brackets.
+        let angled = choice && (self.token.is_some() || self.multiple || !self.optional);
+        self.write_value(angled, out);
+        if self.multiple {
+            out.push_str(" [");
+            self.write_value(angled, out);
+            out.push_str(" ...]");
+        }
+        if self.optional {
+            out.push(']');
+        }
+    }
+
+    fn write_value(&self, angled: bool, out: &mut String) {
+        if angled {
+            out.push('<');
+        }
+        match self.kind {
+            ArgKind::PureToken => {}
+            ArgKind::OneOf | ArgKind::Block => {
+                for (i, arg) in self.args.iter().enumerate() {
+                    if i > 0 {
+                        out.push_str(if self.kind == ArgKind::OneOf {
+                            " | "
+                        } else {
+                            " "
+                        });
+                    }
+                    arg.write_syntax(out);
+                }
+            }
+            _ => out.push_str(self.display_text().unwrap_or(self.name)),
+        }
+        if angled {
+            out.push('>');
+        }
+    }
+
     pub(crate) const fn optional(mut self) -> Arg {
         self.optional = true;
         self

@@ -47,6 +47,25 @@ pub struct Row {
     pub routing: Routing,
 }
 
+impl Row {
+    /// The flags that COMMAND DOCS prints.
+    pub fn doc_flags(&self) -> impl Iterator<Item = &'static str> {
+        let deprecated = self.deprecated.map(|_| "deprecated");
+        let syscmd = self.flags.has(Flags::SYSCMD).then_some("syscmd");
+        deprecated.into_iter().chain(syscmd)
+    }
+
+    /// How a call is written: `GETEX key [EX seconds | PX milliseconds | …]`.
+    pub fn syntax(&self) -> String {
+        let mut text = self.full_name.replace('|', " ").to_ascii_uppercase();
+        for arg in self.args {
+            text.push(' ');
+            arg.write_syntax(&mut text);
+        }
+        text
+    }
+}
+
 /// Who hosts the handler of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -98,7 +117,8 @@ pub enum Propagate {
     None,
     /// As it was called.
     Verbatim,
-    /// As what came of it (`SET … PXAT`, `SREM` for SPOP), since running the call again could give another result.
+    /// As what came of it (`SET … PXAT`, `SREM` for SPOP): running the call again could give another result, or a
+    /// simpler command says the same.
     Effect,
 }
 

@@ -40,6 +40,22 @@ pub fn subcommands(container: CommandId) -> impl Iterator<Item = &'static Row> {
         .filter(move |row| row.container == Some(container))
 }
 
+/// The lines that a container's HELP answers: how each subcommand is called, and indented below, what it does.
+pub fn help_lines(container: CommandId) -> Vec<String> {
+    let name = row(container).name.to_ascii_uppercase();
+    let mut lines = vec![format!(
+        "{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    )];
+    for subcommand in subcommands(container).filter(|row| row.name != "help") {
+        let syntax = subcommand.syntax();
+        lines.push(syntax[name.len() + 1..].to_owned());
+        lines.push(format!("    {}", subcommand.summary));
+    }
+    lines.push("HELP".to_owned());
+    lines.push("    Print this text.".to_owned());
+    lines
+}
+
 static TABLE: [Row; CommandId::COUNT] = ROWS;
 
 pub(crate) const ROWS: [Row; CommandId::COUNT] = assemble(&[
@@ -202,9 +218,16 @@ const fn derived(source: &Source) -> Row {
     row
 }
 
+/// Where commands of that kind go: by their keys, or by the policy that clients are told in a tip. What works on the
+/// session goes nowhere, whatever the tip: who holds the connection answers for all nodes.
 const fn usual_routing(row: &Row) -> Routing {
+    if has_tip(row, "request_policy:multi_shard") {
+        return Routing::MultiSplit;
+    }
     match (row.keys, row.plane) {
         ([], Plane::Session) => Routing::Connection,
+        ([], _) if has_tip(row, "request_policy:all_shards") => Routing::AllNodes,
+        ([], _) if has_tip(row, "request_policy:all_nodes") => Routing::AllNodes,
         ([], _) => Routing::AnyNode,
         (
             [
@@ -217,6 +240,17 @@ const fn usual_routing(row: &Row) -> Routing {
         ) => Routing::SingleKey,
         _ => Routing::MultiAtomic,
     }
+}
+
+const fn has_tip(row: &Row, tip: &str) -> bool {
+    let mut i = 0;
+    while i < row.tips.len() {
+        if same(row.tips[i].as_bytes(), tip.as_bytes()) {
+            return true;
+        }
+        i += 1;
+    }
+    false
 }
 
 /// The two words of a subcommand's full name.

@@ -4,9 +4,10 @@ use super::prelude::*;
 
 rows! { Connection:
     Auth = "auth" {
-        summary: "",
+        summary: "Log in with a password, or with a user name and a password.",
+        complexity: "O(N), N: passwords of the user",
         since: "1.0.0",
-        history: [("6.0.0", "")],
+        history: [("6.0.0", "A user name before the password.")],
         arity: -2,
         flags: [NOSCRIPT, LOADING, STALE, FAST, NO_AUTH, ALLOW_BUSY],
         acl: [CONNECTION],
@@ -14,13 +15,13 @@ rows! { Connection:
     }
 
     Client = "client" {
-        summary: "",
+        summary: "Inspect and manage connections.",
         since: "2.4.0",
         arity: -2,
     }
 
     ClientGetname = "client|getname" {
-        summary: "",
+        summary: "Tell the name this connection was given.",
         complexity: "O(1)",
         since: "2.6.9",
         arity: 2,
@@ -29,7 +30,7 @@ rows! { Connection:
     }
 
     ClientHelp = "client|help" {
-        summary: "",
+        summary: "List the subcommands of CLIENT.",
         complexity: "O(1)",
         since: "5.0.0",
         arity: 2,
@@ -38,7 +39,7 @@ rows! { Connection:
     }
 
     ClientId = "client|id" {
-        summary: "",
+        summary: "Tell the number of this connection.",
         complexity: "O(1)",
         since: "5.0.0",
         arity: 2,
@@ -47,7 +48,7 @@ rows! { Connection:
     }
 
     ClientInfo = "client|info" {
-        summary: "",
+        summary: "Describe this connection.",
         complexity: "O(1)",
         since: "6.2.0",
         arity: 2,
@@ -57,15 +58,16 @@ rows! { Connection:
     }
 
     ClientKill = "client|kill" {
-        summary: "",
+        summary: "Close connections, picked by address or by filters.",
+        complexity: "O(N), N: connections",
         since: "2.4.0",
         history: [
-            ("2.8.12", ""),
-            ("2.8.12", ""),
-            ("3.2.0", ""),
-            ("5.0.0", ""),
-            ("6.2.0", ""),
-            ("7.4.0", ""),
+            ("2.8.12", "Filters instead of an address."),
+            ("2.8.12", "ID."),
+            ("3.2.0", "TYPE master."),
+            ("5.0.0", "TYPE replica; slave means the same."),
+            ("6.2.0", "LADDR."),
+            ("7.4.0", "MAXAGE."),
         ],
         arity: -3,
         flags: [ADMIN, NOSCRIPT, LOADING, STALE],
@@ -96,18 +98,19 @@ rows! { Connection:
     }
 
     ClientList = "client|list" {
-        summary: "",
+        summary: "Describe all connections, or those that filters pick.",
+        complexity: "O(N), N: connections",
         since: "2.4.0",
         history: [
-            ("2.8.12", ""),
-            ("5.0.0", ""),
-            ("6.0.0", ""),
-            ("6.2.0", ""),
-            ("7.0.0", ""),
-            ("7.0.3", ""),
-            ("7.2.0", ""),
-            ("7.4.0", ""),
-            ("8.0.0", ""),
+            ("2.8.12", "Field id."),
+            ("5.0.0", "TYPE."),
+            ("6.0.0", "Field user."),
+            ("6.2.0", "ID; fields argv-mem, tot-mem, laddr and redir."),
+            ("7.0.0", "Fields resp, multi-mem, rbs and rbp."),
+            ("7.0.3", "Field ssub."),
+            ("7.2.0", "Fields lib-name and lib-ver."),
+            ("7.4.0", "Field watch."),
+            ("8.0.0", "Field io-thread."),
         ],
         arity: -2,
         flags: [ADMIN, NOSCRIPT, LOADING, STALE],
@@ -125,7 +128,7 @@ rows! { Connection:
     }
 
     ClientNoEvict = "client|no-evict" {
-        summary: "",
+        summary: "Choose whether this connection may be closed to save memory.",
         complexity: "O(1)",
         since: "7.0.0",
         arity: 3,
@@ -135,7 +138,7 @@ rows! { Connection:
     }
 
     ClientNoTouch = "client|no-touch" {
-        summary: "",
+        summary: "Choose whether this connection's commands count as use of the keys.",
         complexity: "O(1)",
         since: "7.2.0",
         arity: 3,
@@ -145,7 +148,7 @@ rows! { Connection:
     }
 
     ClientReply = "client|reply" {
-        summary: "",
+        summary: "Choose whether this connection gets replies.",
         complexity: "O(1)",
         since: "3.2.0",
         arity: 3,
@@ -155,7 +158,7 @@ rows! { Connection:
     }
 
     ClientSetinfo = "client|setinfo" {
-        summary: "",
+        summary: "Record the name or the version of the client library.",
         complexity: "O(1)",
         since: "7.2.0",
         arity: 4,
@@ -171,7 +174,7 @@ rows! { Connection:
     }
 
     ClientSetname = "client|setname" {
-        summary: "",
+        summary: "Give this connection a name.",
         complexity: "O(1)",
         since: "2.6.9",
         arity: 3,
@@ -182,7 +185,7 @@ rows! { Connection:
     }
 
     Echo = "echo" {
-        summary: "",
+        summary: "Answer with the message given.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,
@@ -192,10 +195,12 @@ rows! { Connection:
     }
 
     Hello = "hello" {
-        summary: "",
+        summary: "Choose the protocol version, and optionally log in and name the connection.",
         complexity: "O(1)",
         since: "6.0.0",
-        history: [("6.2.0", "")],
+        history: [
+            ("6.2.0", "The version may be left out: the reply then describes the connection as it is."),
+        ],
         arity: -1,
         flags: [NOSCRIPT, LOADING, STALE, FAST, NO_AUTH, ALLOW_BUSY],
         acl: [CONNECTION],
@@ -212,7 +217,7 @@ rows! { Connection:
     }
 
     Ping = "ping" {
-        summary: "",
+        summary: "Answer with PONG, or with the message given.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: -1,
@@ -223,17 +228,17 @@ rows! { Connection:
     }
 
     Quit = "quit" {
-        summary: "",
+        summary: "Close the connection.",
         complexity: "O(1)",
         since: "1.0.0",
-        deprecated: { since: "7.2.0", replaced_by: "just closing the connection" },
+        deprecated: { since: "7.2.0", replaced_by: "closing the connection" },
         arity: -1,
         flags: [NOSCRIPT, LOADING, STALE, FAST, NO_AUTH, ALLOW_BUSY],
         acl: [CONNECTION],
     }
 
     Reset = "reset" {
-        summary: "",
+        summary: "Put the connection back into the state it started in.",
         complexity: "O(1)",
         since: "6.2.0",
         arity: 1,
@@ -242,7 +247,7 @@ rows! { Connection:
     }
 
     Select = "select" {
-        summary: "",
+        summary: "Choose the database that later commands work on.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,

@@ -4,7 +4,8 @@ use super::prelude::*;
 
 rows! { Generic:
     Copy = "copy" {
-        summary: "",
+        summary: "Duplicate a value under another key, in the same or another database.",
+        complexity: "O(N), N: elements; O(1) for strings",
         since: "6.2.0",
         arity: -3,
         flags: [WRITE, DENYOOM],
@@ -19,7 +20,8 @@ rows! { Generic:
     }
 
     Del = "del" {
-        summary: "",
+        summary: "Remove keys.",
+        complexity: "O(N), N: keys and the elements they hold",
         since: "1.0.0",
         arity: -2,
         flags: [WRITE],
@@ -30,9 +32,10 @@ rows! { Generic:
     }
 
     Exists = "exists" {
-        summary: "",
+        summary: "Count how many of the keys given exist.",
+        complexity: "O(N), N: keys",
         since: "1.0.0",
-        history: [("3.0.3", "")],
+        history: [("3.0.3", "Several keys.")],
         arity: -2,
         flags: [READONLY, FAST],
         acl: [KEYSPACE],
@@ -42,10 +45,10 @@ rows! { Generic:
     }
 
     Expire = "expire" {
-        summary: "",
+        summary: "Let a key live for a number of seconds.",
         complexity: "O(1)",
         since: "1.0.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "NX, XX, GT and LT.")],
         arity: -3,
         flags: [WRITE, FAST],
         acl: [KEYSPACE],
@@ -64,10 +67,10 @@ rows! { Generic:
     }
 
     Expireat = "expireat" {
-        summary: "",
+        summary: "Let a key live until a Unix time in seconds.",
         complexity: "O(1)",
         since: "1.2.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "NX, XX, GT and LT.")],
         arity: -3,
         flags: [WRITE, FAST],
         acl: [KEYSPACE],
@@ -86,7 +89,7 @@ rows! { Generic:
     }
 
     Expiretime = "expiretime" {
-        summary: "",
+        summary: "Tell when a key expires, as a Unix time in seconds.",
         complexity: "O(1)",
         since: "7.0.0",
         arity: 2,
@@ -97,7 +100,8 @@ rows! { Generic:
     }
 
     Keys = "keys" {
-        summary: "",
+        summary: "List every key that a glob pattern matches.",
+        complexity: "O(N), N: keys in the database",
         since: "1.0.0",
         arity: 2,
         flags: [READONLY],
@@ -108,7 +112,7 @@ rows! { Generic:
     }
 
     Move = "move" {
-        summary: "",
+        summary: "Take a key to another database.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 3,
@@ -119,13 +123,13 @@ rows! { Generic:
     }
 
     Object = "object" {
-        summary: "",
+        summary: "Inspect how a value is stored.",
         since: "2.2.3",
         arity: -2,
     }
 
     ObjectEncoding = "object|encoding" {
-        summary: "",
+        summary: "Name the encoding in which a value is stored.",
         complexity: "O(1)",
         since: "2.2.3",
         arity: 3,
@@ -137,7 +141,7 @@ rows! { Generic:
     }
 
     ObjectFreq = "object|freq" {
-        summary: "",
+        summary: "Tell how often a key is used, under an LFU eviction policy.",
         complexity: "O(1)",
         since: "4.0.0",
         arity: 3,
@@ -149,7 +153,7 @@ rows! { Generic:
     }
 
     ObjectHelp = "object|help" {
-        summary: "",
+        summary: "List the subcommands of OBJECT.",
         complexity: "O(1)",
         since: "6.2.0",
         arity: 2,
@@ -158,7 +162,7 @@ rows! { Generic:
     }
 
     ObjectIdletime = "object|idletime" {
-        summary: "",
+        summary: "Tell for how many seconds a key has not been used.",
         complexity: "O(1)",
         since: "2.2.3",
         arity: 3,
@@ -170,7 +174,7 @@ rows! { Generic:
     }
 
     ObjectRefcount = "object|refcount" {
-        summary: "",
+        summary: "Count the references to a value.",
         complexity: "O(1)",
         since: "2.2.3",
         arity: 3,
@@ -182,7 +186,7 @@ rows! { Generic:
     }
 
     Persist = "persist" {
-        summary: "",
+        summary: "Take the expiry off a key.",
         complexity: "O(1)",
         since: "2.2.0",
         arity: 2,
@@ -193,10 +197,10 @@ rows! { Generic:
     }
 
     Pexpire = "pexpire" {
-        summary: "",
+        summary: "Let a key live for a number of milliseconds.",
         complexity: "O(1)",
         since: "2.6.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "NX, XX, GT and LT.")],
         arity: -3,
         flags: [WRITE, FAST],
         acl: [KEYSPACE],
@@ -215,10 +219,10 @@ rows! { Generic:
     }
 
     Pexpireat = "pexpireat" {
-        summary: "",
+        summary: "Let a key live until a Unix time in milliseconds.",
         complexity: "O(1)",
         since: "2.6.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "NX, XX, GT and LT.")],
         arity: -3,
         flags: [WRITE, FAST],
         acl: [KEYSPACE],
@@ -237,7 +241,7 @@ rows! { Generic:
     }
 
     Pexpiretime = "pexpiretime" {
-        summary: "",
+        summary: "Tell when a key expires, as a Unix time in milliseconds.",
         complexity: "O(1)",
         since: "7.0.0",
         arity: 2,
@@ -248,10 +252,10 @@ rows! { Generic:
     }
 
     Pttl = "pttl" {
-        summary: "",
+        summary: "Tell how many milliseconds a key has left to live.",
         complexity: "O(1)",
         since: "2.6.0",
-        history: [("2.8.0", "")],
+        history: [("2.8.0", "-2 for a missing key.")],
         arity: 2,
         flags: [READONLY, FAST],
         acl: [KEYSPACE],
@@ -261,7 +265,7 @@ rows! { Generic:
     }
 
     Randomkey = "randomkey" {
-        summary: "",
+        summary: "Pick any key of the database.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 1,
@@ -276,7 +280,7 @@ rows! { Generic:
     }
 
     Rename = "rename" {
-        summary: "",
+        summary: "Give a key another name; a key of that name is replaced.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 3,
@@ -287,10 +291,10 @@ rows! { Generic:
     }
 
     Renamenx = "renamenx" {
-        summary: "",
+        summary: "Give a key another name unless a key of that name exists.",
         complexity: "O(1)",
         since: "1.0.0",
-        history: [("3.2.0", "")],
+        history: [("3.2.0", "Two equal names are no error any more.")],
         arity: 3,
         flags: [WRITE, FAST],
         acl: [KEYSPACE],
@@ -299,9 +303,10 @@ rows! { Generic:
     }
 
     Scan = "scan" {
-        summary: "",
+        summary: "Walk over the keys of the database, a few per call.",
+        complexity: "O(1) per call, O(N) for the whole walk, N: keys",
         since: "2.8.0",
-        history: [("6.0.0", "")],
+        history: [("6.0.0", "TYPE.")],
         arity: -2,
         flags: [READONLY],
         acl: [KEYSPACE],
@@ -317,7 +322,8 @@ rows! { Generic:
     }
 
     Touch = "touch" {
-        summary: "",
+        summary: "Mark keys as just used and count those that exist.",
+        complexity: "O(N), N: keys",
         since: "3.2.1",
         arity: -2,
         flags: [READONLY, FAST],
@@ -328,10 +334,10 @@ rows! { Generic:
     }
 
     Ttl = "ttl" {
-        summary: "",
+        summary: "Tell how many seconds a key has left to live.",
         complexity: "O(1)",
         since: "1.0.0",
-        history: [("2.8.0", "")],
+        history: [("2.8.0", "-2 for a missing key.")],
         arity: 2,
         flags: [READONLY, FAST],
         acl: [KEYSPACE],
@@ -341,7 +347,7 @@ rows! { Generic:
     }
 
     Type = "type" {
-        summary: "",
+        summary: "Name the type of the value a key holds.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,
@@ -352,7 +358,8 @@ rows! { Generic:
     }
 
     Unlink = "unlink" {
-        summary: "",
+        summary: "Remove keys, leaving the freeing of large values to the background.",
+        complexity: "O(1) per key, and O(N) in the background, N: elements freed",
         since: "4.0.0",
         arity: -2,
         flags: [WRITE, FAST],

@@ -4,9 +4,10 @@ use super::prelude::*;
 
 rows! { Hash:
     Hdel = "hdel" {
-        summary: "",
+        summary: "Remove fields from a hash.",
+        complexity: "O(N), N: fields",
         since: "2.0.0",
-        history: [("2.4.0", "")],
+        history: [("2.4.0", "Several fields.")],
         arity: -3,
         flags: [WRITE, FAST],
         acl: [HASH],
@@ -15,7 +16,7 @@ rows! { Hash:
     }
 
     Hexists = "hexists" {
-        summary: "",
+        summary: "Tell whether a hash has a field.",
         complexity: "O(1)",
         since: "2.0.0",
         arity: 3,
@@ -26,7 +27,7 @@ rows! { Hash:
     }
 
     Hget = "hget" {
-        summary: "",
+        summary: "Read one field of a hash.",
         complexity: "O(1)",
         since: "2.0.0",
         arity: 3,
@@ -37,7 +38,8 @@ rows! { Hash:
     }
 
     Hgetall = "hgetall" {
-        summary: "",
+        summary: "Read every field of a hash with its value.",
+        complexity: "O(N), N: fields of the hash",
         since: "2.0.0",
         arity: 2,
         flags: [READONLY],
@@ -48,7 +50,7 @@ rows! { Hash:
     }
 
     Hincrby = "hincrby" {
-        summary: "",
+        summary: "Add a number to the integer a field holds.",
         complexity: "O(1)",
         since: "2.0.0",
         arity: 4,
@@ -59,7 +61,7 @@ rows! { Hash:
     }
 
     Hincrbyfloat = "hincrbyfloat" {
-        summary: "",
+        summary: "Add a fraction to the number a field holds.",
         complexity: "O(1)",
         since: "2.6.0",
         arity: 4,
@@ -71,7 +73,8 @@ rows! { Hash:
     }
 
     Hkeys = "hkeys" {
-        summary: "",
+        summary: "List the field names of a hash.",
+        complexity: "O(N), N: fields of the hash",
         since: "2.0.0",
         arity: 2,
         flags: [READONLY],
@@ -82,7 +85,7 @@ rows! { Hash:
     }
 
     Hlen = "hlen" {
-        summary: "",
+        summary: "Count the fields of a hash.",
         complexity: "O(1)",
         since: "2.0.0",
         arity: 2,
@@ -93,7 +96,8 @@ rows! { Hash:
     }
 
     Hmget = "hmget" {
-        summary: "",
+        summary: "Read several fields of a hash.",
+        complexity: "O(N), N: fields",
         since: "2.0.0",
         arity: -3,
         flags: [READONLY, FAST],
@@ -103,9 +107,10 @@ rows! { Hash:
     }
 
     Hmset = "hmset" {
-        summary: "",
+        summary: "Store several fields of a hash.",
+        complexity: "O(N), N: fields",
         since: "2.0.0",
-        deprecated: { since: "4.0.0", replaced_by: "`HSET` with multiple field-value pairs" },
+        deprecated: { since: "4.0.0", replaced_by: "HSET" },
         arity: -4,
         flags: [WRITE, DENYOOM, FAST],
         acl: [HASH],
@@ -114,7 +119,8 @@ rows! { Hash:
     }
 
     Hrandfield = "hrandfield" {
-        summary: "",
+        summary: "Pick random fields of a hash.",
+        complexity: "O(N), N: fields returned",
         since: "6.2.0",
         arity: -2,
         flags: [READONLY],
@@ -131,7 +137,8 @@ rows! { Hash:
     }
 
     Hscan = "hscan" {
-        summary: "",
+        summary: "Walk over the fields of a hash, a few per call.",
+        complexity: "O(1) per call, O(N) for the whole walk, N: fields",
         since: "2.8.0",
         arity: -3,
         flags: [READONLY],
@@ -148,9 +155,10 @@ rows! { Hash:
     }
 
     Hset = "hset" {
-        summary: "",
+        summary: "Store fields of a hash, made if missing.",
+        complexity: "O(N), N: fields",
         since: "2.0.0",
-        history: [("4.0.0", "")],
+        history: [("4.0.0", "Several fields.")],
         arity: -4,
         flags: [WRITE, DENYOOM, FAST],
         acl: [HASH],
@@ -159,7 +167,7 @@ rows! { Hash:
     }
 
     Hsetnx = "hsetnx" {
-        summary: "",
+        summary: "Store a field of a hash unless it has a value.",
         complexity: "O(1)",
         since: "2.0.0",
         arity: 4,
@@ -170,7 +178,7 @@ rows! { Hash:
     }
 
     Hstrlen = "hstrlen" {
-        summary: "",
+        summary: "Count the bytes of a field's value.",
         complexity: "O(1)",
         since: "3.2.0",
         arity: 3,
@@ -181,7 +189,8 @@ rows! { Hash:
     }
 
     Hvals = "hvals" {
-        summary: "",
+        summary: "List the values of a hash.",
+        complexity: "O(N), N: fields of the hash",
         since: "2.0.0",
         arity: 2,
         flags: [READONLY],

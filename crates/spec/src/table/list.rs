@@ -4,7 +4,8 @@ use super::prelude::*;
 
 rows! { List:
     Lindex = "lindex" {
-        summary: "",
+        summary: "Read the element of a list at an index.",
+        complexity: "O(N), N: elements between the index and the nearer end",
         since: "1.0.0",
         arity: 3,
         flags: [READONLY],
@@ -14,7 +15,8 @@ rows! { List:
     }
 
     Linsert = "linsert" {
-        summary: "",
+        summary: "Put an element next to the first one that equals a pivot.",
+        complexity: "O(N), N: elements before the pivot",
         since: "2.2.0",
         arity: 5,
         flags: [WRITE, DENYOOM],
@@ -29,7 +31,7 @@ rows! { List:
     }
 
     Llen = "llen" {
-        summary: "",
+        summary: "Count the elements of a list.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,
@@ -40,7 +42,7 @@ rows! { List:
     }
 
     Lmove = "lmove" {
-        summary: "",
+        summary: "Pop an element from either end of a list and push it to either end of another.",
         complexity: "O(1)",
         since: "6.2.0",
         arity: 5,
@@ -56,7 +58,8 @@ rows! { List:
     }
 
     Lmpop = "lmpop" {
-        summary: "",
+        summary: "Pop elements from the first list that has any.",
+        complexity: "O(N+M), N: keys, M: elements popped",
         since: "7.0.0",
         arity: -4,
         flags: [WRITE],
@@ -72,9 +75,10 @@ rows! { List:
     }
 
     Lpop = "lpop" {
-        summary: "",
+        summary: "Pop elements from the front of a list.",
+        complexity: "O(N), N: elements popped",
         since: "1.0.0",
-        history: [("6.2.0", "")],
+        history: [("6.2.0", "A count.")],
         arity: -2,
         flags: [WRITE, FAST],
         acl: [LIST],
@@ -83,7 +87,8 @@ rows! { List:
     }
 
     Lpos = "lpos" {
-        summary: "",
+        summary: "Find the indexes at which an element stands in a list.",
+        complexity: "O(N), N: elements searched",
         since: "6.0.6",
         arity: -3,
         flags: [READONLY],
@@ -99,9 +104,10 @@ rows! { List:
     }
 
     Lpush = "lpush" {
-        summary: "",
+        summary: "Push elements to the front of a list, made if missing.",
+        complexity: "O(N), N: elements pushed",
         since: "1.0.0",
-        history: [("2.4.0", "")],
+        history: [("2.4.0", "Several elements.")],
         arity: -3,
         flags: [WRITE, DENYOOM, FAST],
         acl: [LIST],
@@ -110,9 +116,10 @@ rows! { List:
     }
 
     Lpushx = "lpushx" {
-        summary: "",
+        summary: "Push elements to the front of a list that exists already.",
+        complexity: "O(N), N: elements pushed",
         since: "2.2.0",
-        history: [("4.0.0", "")],
+        history: [("4.0.0", "Several elements.")],
         arity: -3,
         flags: [WRITE, DENYOOM, FAST],
         acl: [LIST],
@@ -121,7 +128,8 @@ rows! { List:
     }
 
     Lrange = "lrange" {
-        summary: "",
+        summary: "Read the elements of a list between two indexes.",
+        complexity: "O(S+N), S: elements from the nearer end to the start, N: elements returned",
         since: "1.0.0",
         arity: 4,
         flags: [READONLY],
@@ -131,7 +139,8 @@ rows! { List:
     }
 
     Lrem = "lrem" {
-        summary: "",
+        summary: "Remove elements that equal a given one, from the front or from the back.",
+        complexity: "O(N), N: elements of the list",
         since: "1.0.0",
         arity: 4,
         flags: [WRITE],
@@ -141,7 +150,8 @@ rows! { List:
     }
 
     Lset = "lset" {
-        summary: "",
+        summary: "Overwrite the element of a list at an index.",
+        complexity: "O(N), N: elements between the index and the nearer end",
         since: "1.0.0",
         arity: 4,
         flags: [WRITE, DENYOOM],
@@ -151,7 +161,8 @@ rows! { List:
     }
 
     Ltrim = "ltrim" {
-        summary: "",
+        summary: "Keep only the elements of a list between two indexes.",
+        complexity: "O(N), N: elements removed",
         since: "1.0.0",
         arity: 4,
         flags: [WRITE],
@@ -161,9 +172,10 @@ rows! { List:
     }
 
     Rpop = "rpop" {
-        summary: "",
+        summary: "Pop elements from the back of a list.",
+        complexity: "O(N), N: elements popped",
         since: "1.0.0",
-        history: [("6.2.0", "")],
+        history: [("6.2.0", "A count.")],
         arity: -2,
         flags: [WRITE, FAST],
         acl: [LIST],
@@ -172,10 +184,10 @@ rows! { List:
     }
 
     Rpoplpush = "rpoplpush" {
-        summary: "",
+        summary: "Pop the last element of a list and push it to the front of another.",
         complexity: "O(1)",
         since: "1.2.0",
-        deprecated: { since: "6.2.0", replaced_by: "`LMOVE` with the `RIGHT` and `LEFT` arguments" },
+        deprecated: { since: "6.2.0", replaced_by: "LMOVE with RIGHT and LEFT" },
         arity: 3,
         flags: [WRITE, DENYOOM],
         acl: [LIST],
@@ -184,9 +196,10 @@ rows! { List:
     }
 
     Rpush = "rpush" {
-        summary: "",
+        summary: "Push elements to the back of a list, made if missing.",
+        complexity: "O(N), N: elements pushed",
         since: "1.0.0",
-        history: [("2.4.0", "")],
+        history: [("2.4.0", "Several elements.")],
         arity: -3,
         flags: [WRITE, DENYOOM, FAST],
         acl: [LIST],
@@ -195,9 +208,10 @@ rows! { List:
     }
 
     Rpushx = "rpushx" {
-        summary: "",
+        summary: "Push elements to the back of a list that exists already.",
+        complexity: "O(N), N: elements pushed",
         since: "2.2.0",
-        history: [("4.0.0", "")],
+        history: [("4.0.0", "Several elements.")],
         arity: -3,
         flags: [WRITE, DENYOOM, FAST],
         acl: [LIST],

@@ -4,7 +4,8 @@ use super::prelude::*;
 
 rows! { Pubsub:
     Psubscribe = "psubscribe" {
-        summary: "",
+        summary: "Receive the messages of all channels that glob patterns match.",
+        complexity: "O(N), N: patterns",
         since: "2.0.0",
         arity: -2,
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
@@ -12,7 +13,8 @@ rows! { Pubsub:
     }
 
     Publish = "publish" {
-        summary: "",
+        summary: "Send a message to everybody who listens to a channel.",
+        complexity: "O(N+M), N: the channel's subscribers, M: subscribed patterns",
         since: "2.0.0",
         arity: 3,
         flags: [PUBSUB, LOADING, STALE, FAST, MAY_REPLICATE],
@@ -22,21 +24,23 @@ rows! { Pubsub:
     }
 
     Pubsub = "pubsub" {
-        summary: "",
+        summary: "Inspect who listens to what.",
         since: "2.8.0",
         arity: -2,
     }
 
     PubsubChannels = "pubsub|channels" {
-        summary: "",
+        summary: "List the channels that somebody listens to.",
+        complexity: "O(N), N: channels in use",
         since: "2.8.0",
         arity: -2,
         flags: [PUBSUB, LOADING, STALE],
         args: [pattern("pattern").optional()],
+        routing: AllNodes,
     }
 
     PubsubHelp = "pubsub|help" {
-        summary: "",
+        summary: "List the subcommands of PUBSUB.",
         complexity: "O(1)",
         since: "6.2.0",
         arity: 2,
@@ -44,23 +48,27 @@ rows! { Pubsub:
     }
 
     PubsubNumpat = "pubsub|numpat" {
-        summary: "",
+        summary: "Count the patterns that somebody listens to.",
         complexity: "O(1)",
         since: "2.8.0",
         arity: 2,
         flags: [PUBSUB, LOADING, STALE],
+        routing: AllNodes,
     }
 
     PubsubNumsub = "pubsub|numsub" {
-        summary: "",
+        summary: "Count the subscribers of each channel given.",
+        complexity: "O(N), N: channels given",
         since: "2.8.0",
         arity: -2,
         flags: [PUBSUB, LOADING, STALE],
         args: [string("channel").optional().multiple()],
+        routing: AllNodes,
     }
 
     Punsubscribe = "punsubscribe" {
-        summary: "",
+        summary: "Stop receiving by pattern: by those given, or by all.",
+        complexity: "O(N), N: patterns",
         since: "2.0.0",
         arity: -1,
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
@@ -68,7 +76,8 @@ rows! { Pubsub:
     }
 
     Subscribe = "subscribe" {
-        summary: "",
+        summary: "Receive the messages of channels.",
+        complexity: "O(N), N: channels",
         since: "2.0.0",
         arity: -2,
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
@@ -76,7 +85,8 @@ rows! { Pubsub:
     }
 
     Unsubscribe = "unsubscribe" {
-        summary: "",
+        summary: "Stop receiving from channels: from those given, or from all.",
+        complexity: "O(N), N: channels",
         since: "2.0.0",
         arity: -1,
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],

@@ -4,7 +4,8 @@ use super::prelude::*;
 
 rows! { Server:
     Command = "command" {
-        summary: "",
+        summary: "Describe all commands.",
+        complexity: "O(N), N: commands",
         since: "2.8.13",
         arity: -1,
         flags: [LOADING, STALE],
@@ -13,7 +14,7 @@ rows! { Server:
     }
 
     CommandCount = "command|count" {
-        summary: "",
+        summary: "Count the commands.",
         complexity: "O(1)",
         since: "2.8.13",
         arity: 2,
@@ -22,7 +23,8 @@ rows! { Server:
     }
 
     CommandDocs = "command|docs" {
-        summary: "",
+        summary: "Document commands: those given, or all.",
+        complexity: "O(N), N: commands described",
         since: "7.0.0",
         arity: -2,
         flags: [LOADING, STALE],
@@ -32,7 +34,8 @@ rows! { Server:
     }
 
     CommandGetkeys = "command|getkeys" {
-        summary: "",
+        summary: "Tell which arguments of a call are keys.",
+        complexity: "O(N), N: arguments",
         since: "2.8.13",
         arity: -3,
         flags: [LOADING, STALE],
@@ -41,7 +44,8 @@ rows! { Server:
     }
 
     CommandGetkeysandflags = "command|getkeysandflags" {
-        summary: "",
+        summary: "Tell which arguments of a call are keys, and how it would use them.",
+        complexity: "O(N), N: arguments",
         since: "7.0.0",
         arity: -3,
         flags: [LOADING, STALE],
@@ -50,7 +54,7 @@ rows! { Server:
     }
 
     CommandHelp = "command|help" {
-        summary: "",
+        summary: "List the subcommands of COMMAND.",
         complexity: "O(1)",
         since: "5.0.0",
         arity: 2,
@@ -59,9 +63,10 @@ rows! { Server:
     }
 
     CommandInfo = "command|info" {
-        summary: "",
+        summary: "Describe commands: those given, or all.",
+        complexity: "O(N), N: commands described",
         since: "2.8.13",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "Without names: all commands.")],
         arity: -2,
         flags: [LOADING, STALE],
         acl: [CONNECTION],
@@ -70,7 +75,8 @@ rows! { Server:
     }
 
     CommandList = "command|list" {
-        summary: "",
+        summary: "List the names of the commands, optionally filtered.",
+        complexity: "O(N), N: commands",
         since: "7.0.0",
         arity: -2,
         flags: [LOADING, STALE],
@@ -86,22 +92,23 @@ rows! { Server:
     }
 
     Config = "config" {
-        summary: "",
+        summary: "Read and change the server's configuration.",
         since: "2.0.0",
         arity: -2,
     }
 
     ConfigGet = "config|get" {
-        summary: "",
+        summary: "Read the parameters whose names the patterns match.",
+        complexity: "O(N), N: patterns",
         since: "2.0.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "Several patterns.")],
         arity: -3,
         flags: [ADMIN, NOSCRIPT, LOADING, STALE],
         args: [string("parameter").multiple()],
     }
 
     ConfigHelp = "config|help" {
-        summary: "",
+        summary: "List the subcommands of CONFIG.",
         complexity: "O(1)",
         since: "5.0.0",
         arity: 2,
@@ -109,7 +116,7 @@ rows! { Server:
     }
 
     ConfigResetstat = "config|resetstat" {
-        summary: "",
+        summary: "Set the counters that INFO shows back to zero.",
         complexity: "O(1)",
         since: "2.0.0",
         arity: 2,
@@ -118,7 +125,7 @@ rows! { Server:
     }
 
     ConfigRewrite = "config|rewrite" {
-        summary: "",
+        summary: "Write the configuration in effect back to its file.",
         complexity: "O(1)",
         since: "2.8.0",
         arity: 2,
@@ -127,9 +134,10 @@ rows! { Server:
     }
 
     ConfigSet = "config|set" {
-        summary: "",
+        summary: "Change parameters while the server runs: all or none.",
+        complexity: "O(N), N: parameters",
         since: "2.0.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "Several parameters.")],
         arity: -4,
         flags: [ADMIN, NOSCRIPT, LOADING, STALE],
         tips: ["request_policy:all_nodes", "response_policy:all_succeeded"],
@@ -137,7 +145,7 @@ rows! { Server:
     }
 
     Dbsize = "dbsize" {
-        summary: "",
+        summary: "Count the keys of the database.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 1,
@@ -148,16 +156,17 @@ rows! { Server:
     }
 
     Debug = "debug" {
-        summary: "",
+        summary: "Run an internal command for testing.",
         since: "1.0.0",
         arity: -2,
         flags: [ADMIN, NOSCRIPT, LOADING, STALE, PROTECTED, SYSCMD],
     }
 
     Flushall = "flushall" {
-        summary: "",
+        summary: "Remove every key of every database.",
+        complexity: "O(N), N: keys in all databases",
         since: "1.0.0",
-        history: [("4.0.0", ""), ("6.2.0", "")],
+        history: [("4.0.0", "ASYNC."), ("6.2.0", "SYNC.")],
         arity: -1,
         flags: [WRITE],
         acl: [KEYSPACE, DANGEROUS],
@@ -172,9 +181,10 @@ rows! { Server:
     }
 
     Flushdb = "flushdb" {
-        summary: "",
+        summary: "Remove every key of the database.",
+        complexity: "O(N), N: keys in the database",
         since: "1.0.0",
-        history: [("4.0.0", ""), ("6.2.0", "")],
+        history: [("4.0.0", "ASYNC."), ("6.2.0", "SYNC.")],
         arity: -1,
         flags: [WRITE],
         acl: [KEYSPACE, DANGEROUS],
@@ -189,10 +199,10 @@ rows! { Server:
     }
 
     Info = "info" {
-        summary: "",
+        summary: "Report the server's state and counters.",
         complexity: "O(1)",
         since: "1.0.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "Several sections.")],
         arity: -1,
         flags: [LOADING, STALE],
         acl: [DANGEROUS],
@@ -205,7 +215,7 @@ rows! { Server:
     }
 
     Lolwut = "lolwut" {
-        summary: "",
+        summary: "Draw a picture, and tell the version.",
         since: "5.0.0",
         arity: -1,
         flags: [READONLY, FAST],
@@ -213,13 +223,13 @@ rows! { Server:
     }
 
     Memory = "memory" {
-        summary: "",
+        summary: "Inspect the use of memory.",
         since: "4.0.0",
         arity: -2,
     }
 
     MemoryHelp = "memory|help" {
-        summary: "",
+        summary: "List the subcommands of MEMORY.",
         complexity: "O(1)",
         since: "4.0.0",
         arity: 2,
@@ -227,7 +237,8 @@ rows! { Server:
     }
 
     MemoryUsage = "memory|usage" {
-        summary: "",
+        summary: "Estimate the bytes that a key and its value take.",
+        complexity: "O(N), N: elements sampled",
         since: "4.0.0",
         arity: -3,
         flags: [READONLY],
@@ -236,9 +247,10 @@ rows! { Server:
     }
 
     Shutdown = "shutdown" {
-        summary: "",
+        summary: "End the server.",
+        complexity: "O(N), N: keys saved, if it saves; otherwise O(1)",
         since: "1.0.0",
-        history: [("7.0.0", "")],
+        history: [("7.0.0", "NOW, FORCE and ABORT.")],
         arity: -1,
         flags: [ADMIN, NOSCRIPT, LOADING, STALE, NO_MULTI, ALLOW_BUSY],
         args: [
@@ -253,7 +265,8 @@ rows! { Server:
     }
 
     Swapdb = "swapdb" {
-        summary: "",
+        summary: "Exchange the contents of two databases.",
+        complexity: "O(N), N: clients that watch or wait for keys of either",
         since: "4.0.0",
         arity: 3,
         flags: [WRITE, FAST],
@@ -263,7 +276,7 @@ rows! { Server:
     }
 
     Time = "time" {
-        summary: "",
+        summary: "Tell the server's clock: seconds and microseconds.",
         complexity: "O(1)",
         since: "2.6.0",
         arity: 1,

@@ -4,9 +4,10 @@ use super::prelude::*;
 
 rows! { Set:
     Sadd = "sadd" {
-        summary: "",
+        summary: "Add members to a set, made if missing.",
+        complexity: "O(N), N: members given",
         since: "1.0.0",
-        history: [("2.4.0", "")],
+        history: [("2.4.0", "Several members.")],
         arity: -3,
         flags: [WRITE, DENYOOM, FAST],
         acl: [SET],
@@ -15,7 +16,7 @@ rows! { Set:
     }
 
     Scard = "scard" {
-        summary: "",
+        summary: "Count the members of a set.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,
@@ -26,7 +27,8 @@ rows! { Set:
     }
 
     Sdiff = "sdiff" {
-        summary: "",
+        summary: "Tell which members of the first set are in none of the others.",
+        complexity: "O(N), N: members of all sets",
         since: "1.0.0",
         arity: -2,
         flags: [READONLY],
@@ -37,7 +39,8 @@ rows! { Set:
     }
 
     Sdiffstore = "sdiffstore" {
-        summary: "",
+        summary: "Store the members of the first set that are in none of the others.",
+        complexity: "O(N), N: members of all sets",
         since: "1.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM],
@@ -47,7 +50,8 @@ rows! { Set:
     }
 
     Sinter = "sinter" {
-        summary: "",
+        summary: "Tell which members all sets share.",
+        complexity: "O(N*M), N: members of the smallest set, M: sets",
         since: "1.0.0",
         arity: -2,
         flags: [READONLY],
@@ -58,7 +62,8 @@ rows! { Set:
     }
 
     Sintercard = "sintercard" {
-        summary: "",
+        summary: "Count the members that all sets share, up to a limit.",
+        complexity: "O(N*M), N: members of the smallest set, M: sets",
         since: "7.0.0",
         arity: -3,
         flags: [READONLY],
@@ -72,7 +77,8 @@ rows! { Set:
     }
 
     Sinterstore = "sinterstore" {
-        summary: "",
+        summary: "Store the members that all sets share.",
+        complexity: "O(N*M), N: members of the smallest set, M: sets",
         since: "1.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM],
@@ -82,7 +88,7 @@ rows! { Set:
     }
 
     Sismember = "sismember" {
-        summary: "",
+        summary: "Tell whether a set has a member.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 3,
@@ -93,7 +99,8 @@ rows! { Set:
     }
 
     Smembers = "smembers" {
-        summary: "",
+        summary: "List the members of a set.",
+        complexity: "O(N), N: members of the set",
         since: "1.0.0",
         arity: 2,
         flags: [READONLY],
@@ -104,7 +111,8 @@ rows! { Set:
     }
 
     Smismember = "smismember" {
-        summary: "",
+        summary: "Tell for each member given whether a set has it.",
+        complexity: "O(N), N: members given",
         since: "6.2.0",
         arity: -3,
         flags: [READONLY, FAST],
@@ -114,7 +122,7 @@ rows! { Set:
     }
 
     Smove = "smove" {
-        summary: "",
+        summary: "Take a member from one set to another.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 4,
@@ -125,9 +133,10 @@ rows! { Set:
     }
 
     Spop = "spop" {
-        summary: "",
+        summary: "Take random members out of a set.",
+        complexity: "O(N), N: members taken",
         since: "1.0.0",
-        history: [("3.2.0", "")],
+        history: [("3.2.0", "A count.")],
         arity: -2,
         flags: [WRITE, FAST],
         acl: [SET],
@@ -138,9 +147,10 @@ rows! { Set:
     }
 
     Srandmember = "srandmember" {
-        summary: "",
+        summary: "Pick random members of a set.",
+        complexity: "O(N), N: members returned",
         since: "1.0.0",
-        history: [("2.6.0", "")],
+        history: [("2.6.0", "A count.")],
         arity: -2,
         flags: [READONLY],
         acl: [SET],
@@ -150,9 +160,10 @@ rows! { Set:
     }
 
     Srem = "srem" {
-        summary: "",
+        summary: "Remove members from a set.",
+        complexity: "O(N), N: members given",
         since: "1.0.0",
-        history: [("2.4.0", "")],
+        history: [("2.4.0", "Several members.")],
         arity: -3,
         flags: [WRITE, FAST],
         acl: [SET],
@@ -161,7 +172,8 @@ rows! { Set:
     }
 
     Sscan = "sscan" {
-        summary: "",
+        summary: "Walk over the members of a set, a few per call.",
+        complexity: "O(1) per call, O(N) for the whole walk, N: members",
         since: "2.8.0",
         arity: -3,
         flags: [READONLY],
@@ -177,7 +189,8 @@ rows! { Set:
     }
 
     Sunion = "sunion" {
-        summary: "",
+        summary: "List the members of several sets together.",
+        complexity: "O(N), N: members of all sets",
         since: "1.0.0",
         arity: -2,
         flags: [READONLY],
@@ -188,7 +201,8 @@ rows! { Set:
     }
 
     Sunionstore = "sunionstore" {
-        summary: "",
+        summary: "Store the members of several sets together.",
+        complexity: "O(N), N: members of all sets",
         since: "1.0.0",
         arity: -3,
         flags: [WRITE, DENYOOM],

@@ -4,9 +4,14 @@ use super::prelude::*;
 
 rows! { SortedSet:
     Zadd = "zadd" {
-        summary: "",
+        summary: "Add members with their scores to a sorted set, or change the scores.",
+        complexity: "O(M*log(N)), N: members of the set, M: members given",
         since: "1.2.0",
-        history: [("2.4.0", ""), ("3.0.2", ""), ("6.2.0", "")],
+        history: [
+            ("2.4.0", "Several members."),
+            ("3.0.2", "XX, NX, CH and INCR."),
+            ("6.2.0", "GT and LT."),
+        ],
         arity: -4,
         flags: [WRITE, DENYOOM, FAST],
         acl: [SORTEDSET],
@@ -28,7 +33,7 @@ rows! { SortedSet:
     }
 
     Zcard = "zcard" {
-        summary: "",
+        summary: "Count the members of a sorted set.",
         complexity: "O(1)",
         since: "1.2.0",
         arity: 2,
@@ -39,7 +44,8 @@ rows! { SortedSet:
     }
 
     Zcount = "zcount" {
-        summary: "",
+        summary: "Count the members whose score is between two bounds.",
+        complexity: "O(log(N)), N: members of the set",
         since: "2.0.0",
         arity: 4,
         flags: [READONLY, FAST],
@@ -49,7 +55,8 @@ rows! { SortedSet:
     }
 
     Zdiff = "zdiff" {
-        summary: "",
+        summary: "Tell which members of the first sorted set are in none of the others.",
+        complexity: "O(L + (N-K)*log(N)), L: members of all sets, N: of the first, K: of the result",
         since: "6.2.0",
         arity: -3,
         flags: [READONLY],
@@ -63,7 +70,8 @@ rows! { SortedSet:
     }
 
     Zdiffstore = "zdiffstore" {
-        summary: "",
+        summary: "Store the members of the first sorted set that are in none of the others.",
+        complexity: "O(L + (N-K)*log(N)), L: members of all sets, N: of the first, K: of the result",
         since: "6.2.0",
         arity: -4,
         flags: [WRITE, DENYOOM],
@@ -73,7 +81,8 @@ rows! { SortedSet:
     }
 
     Zincrby = "zincrby" {
-        summary: "",
+        summary: "Add to the score of a member.",
+        complexity: "O(log(N)), N: members of the set",
         since: "1.2.0",
         arity: 4,
         flags: [WRITE, DENYOOM, FAST],
@@ -83,7 +92,8 @@ rows! { SortedSet:
     }
 
     Zinter = "zinter" {
-        summary: "",
+        summary: "Tell which members all sorted sets share, with combined scores.",
+        complexity: "O(N*K + M*log(M)), N: members of the smallest set, K: sets, M: members of the result",
         since: "6.2.0",
         arity: -3,
         flags: [READONLY],
@@ -103,7 +113,8 @@ rows! { SortedSet:
     }
 
     Zintercard = "zintercard" {
-        summary: "",
+        summary: "Count the members that all sorted sets share, up to a limit.",
+        complexity: "O(N*K), N: members of the smallest set, K: sets",
         since: "7.0.0",
         arity: -3,
         flags: [READONLY],
@@ -117,7 +128,8 @@ rows! { SortedSet:
     }
 
     Zinterstore = "zinterstore" {
-        summary: "",
+        summary: "Store the members that all sorted sets share, with combined scores.",
+        complexity: "O(N*K + M*log(M)), N: members of the smallest set, K: sets, M: members of the result",
         since: "2.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM],
@@ -137,7 +149,8 @@ rows! { SortedSet:
     }
 
     Zlexcount = "zlexcount" {
-        summary: "",
+        summary: "Count the members between two bounds in the order of their bytes.",
+        complexity: "O(log(N)), N: members of the set",
         since: "2.8.9",
         arity: 4,
         flags: [READONLY, FAST],
@@ -147,7 +160,8 @@ rows! { SortedSet:
     }
 
     Zmpop = "zmpop" {
-        summary: "",
+        summary: "Pop the members of lowest or highest score from the first sorted set that has any.",
+        complexity: "O(K + M*log(N)), K: keys, N: members of the set, M: members popped",
         since: "7.0.0",
         arity: -4,
         flags: [WRITE],
@@ -163,7 +177,8 @@ rows! { SortedSet:
     }
 
     Zmscore = "zmscore" {
-        summary: "",
+        summary: "Read the scores of several members.",
+        complexity: "O(N), N: members given",
         since: "6.2.0",
         arity: -3,
         flags: [READONLY, FAST],
@@ -173,7 +188,8 @@ rows! { SortedSet:
     }
 
     Zpopmax = "zpopmax" {
-        summary: "",
+        summary: "Pop the members of highest score.",
+        complexity: "O(M*log(N)), N: members of the set, M: members popped",
         since: "5.0.0",
         arity: -2,
         flags: [WRITE, FAST],
@@ -183,7 +199,8 @@ rows! { SortedSet:
     }
 
     Zpopmin = "zpopmin" {
-        summary: "",
+        summary: "Pop the members of lowest score.",
+        complexity: "O(M*log(N)), N: members of the set, M: members popped",
         since: "5.0.0",
         arity: -2,
         flags: [WRITE, FAST],
@@ -193,7 +210,8 @@ rows! { SortedSet:
     }
 
     Zrandmember = "zrandmember" {
-        summary: "",
+        summary: "Pick random members of a sorted set.",
+        complexity: "O(N), N: members returned",
         since: "6.2.0",
         arity: -2,
         flags: [READONLY],
@@ -210,9 +228,10 @@ rows! { SortedSet:
     }
 
     Zrange = "zrange" {
-        summary: "",
+        summary: "Read the members between two ranks, two scores or two byte strings.",
+        complexity: "O(log(N)+M), N: members of the set, M: members returned",
         since: "1.2.0",
-        history: [("6.2.0", "")],
+        history: [("6.2.0", "REV, BYSCORE, BYLEX and LIMIT.")],
         arity: -4,
         flags: [READONLY],
         acl: [SORTEDSET],
@@ -235,9 +254,10 @@ rows! { SortedSet:
     }
 
     Zrangebylex = "zrangebylex" {
-        summary: "",
+        summary: "Read the members between two bounds in the order of their bytes.",
+        complexity: "O(log(N)+M), N: members of the set, M: members returned",
         since: "2.8.9",
-        deprecated: { since: "6.2.0", replaced_by: "`ZRANGE` with the `BYLEX` argument" },
+        deprecated: { since: "6.2.0", replaced_by: "ZRANGE with BYLEX" },
         arity: -4,
         flags: [READONLY],
         acl: [SORTEDSET],
@@ -251,10 +271,11 @@ rows! { SortedSet:
     }
 
     Zrangebyscore = "zrangebyscore" {
-        summary: "",
+        summary: "Read the members whose score is between two bounds.",
+        complexity: "O(log(N)+M), N: members of the set, M: members returned",
         since: "1.0.5",
-        history: [("2.0.0", "")],
-        deprecated: { since: "6.2.0", replaced_by: "`ZRANGE` with the `BYSCORE` argument" },
+        history: [("2.0.0", "WITHSCORES.")],
+        deprecated: { since: "6.2.0", replaced_by: "ZRANGE with BYSCORE" },
         arity: -4,
         flags: [READONLY],
         acl: [SORTEDSET],
@@ -269,7 +290,8 @@ rows! { SortedSet:
     }
 
     Zrangestore = "zrangestore" {
-        summary: "",
+        summary: "Store the members between two ranks, two scores or two byte strings.",
+        complexity: "O(log(N)+M), N: members of the source, M: members stored",
         since: "6.2.0",
         arity: -5,
         flags: [WRITE, DENYOOM],
@@ -287,10 +309,10 @@ rows! { SortedSet:
     }
 
     Zrank = "zrank" {
-        summary: "",
-        complexity: "O(log(N))",
+        summary: "Tell a member's rank, counted from the lowest score.",
+        complexity: "O(log(N)), N: members of the set",
         since: "2.0.0",
-        history: [("7.2.0", "")],
+        history: [("7.2.0", "WITHSCORE.")],
         arity: -3,
         flags: [READONLY, FAST],
         acl: [SORTEDSET],
@@ -299,9 +321,10 @@ rows! { SortedSet:
     }
 
     Zrem = "zrem" {
-        summary: "",
+        summary: "Remove members from a sorted set.",
+        complexity: "O(M*log(N)), N: members of the set, M: members given",
         since: "1.2.0",
-        history: [("2.4.0", "")],
+        history: [("2.4.0", "Several members.")],
         arity: -3,
         flags: [WRITE, FAST],
         acl: [SORTEDSET],
@@ -310,7 +333,8 @@ rows! { SortedSet:
     }
 
     Zremrangebylex = "zremrangebylex" {
-        summary: "",
+        summary: "Remove the members between two bounds in the order of their bytes.",
+        complexity: "O(log(N)+M), N: members of the set, M: members removed",
         since: "2.8.9",
         arity: 4,
         flags: [WRITE],
@@ -320,7 +344,8 @@ rows! { SortedSet:
     }
 
     Zremrangebyrank = "zremrangebyrank" {
-        summary: "",
+        summary: "Remove the members between two ranks.",
+        complexity: "O(log(N)+M), N: members of the set, M: members removed",
         since: "2.0.0",
         arity: 4,
         flags: [WRITE],
@@ -330,7 +355,8 @@ rows! { SortedSet:
     }
 
     Zremrangebyscore = "zremrangebyscore" {
-        summary: "",
+        summary: "Remove the members whose score is between two bounds.",
+        complexity: "O(log(N)+M), N: members of the set, M: members removed",
         since: "1.2.0",
         arity: 4,
         flags: [WRITE],
@@ -340,9 +366,10 @@ rows! { SortedSet:
     }
 
     Zrevrange = "zrevrange" {
-        summary: "",
+        summary: "Read the members between two ranks, counted from the highest score.",
+        complexity: "O(log(N)+M), N: members of the set, M: members returned",
         since: "1.2.0",
-        deprecated: { since: "6.2.0", replaced_by: "`ZRANGE` with the `REV` argument" },
+        deprecated: { since: "6.2.0", replaced_by: "ZRANGE with REV" },
         arity: -4,
         flags: [READONLY],
         acl: [SORTEDSET],
@@ -356,9 +383,10 @@ rows! { SortedSet:
     }
 
     Zrevrangebylex = "zrevrangebylex" {
-        summary: "",
+        summary: "Read the members between two bounds in the order of their bytes, last first.",
+        complexity: "O(log(N)+M), N: members of the set, M: members returned",
         since: "2.8.9",
-        deprecated: { since: "6.2.0", replaced_by: "`ZRANGE` with the `REV` and `BYLEX` arguments" },
+        deprecated: { since: "6.2.0", replaced_by: "ZRANGE with REV and BYLEX" },
         arity: -4,
         flags: [READONLY],
         acl: [SORTEDSET],
@@ -372,10 +400,11 @@ rows! { SortedSet:
     }
 
     Zrevrangebyscore = "zrevrangebyscore" {
-        summary: "",
+        summary: "Read the members whose score is between two bounds, highest first.",
+        complexity: "O(log(N)+M), N: members of the set, M: members returned",
         since: "2.2.0",
-        history: [("2.1.6", "")],
-        deprecated: { since: "6.2.0", replaced_by: "`ZRANGE` with the `REV` and `BYSCORE` arguments" },
+        history: [("2.1.6", "Bounds that exclude their score.")],
+        deprecated: { since: "6.2.0", replaced_by: "ZRANGE with REV and BYSCORE" },
         arity: -4,
         flags: [READONLY],
         acl: [SORTEDSET],
@@ -390,10 +419,10 @@ rows! { SortedSet:
     }
 
     Zrevrank = "zrevrank" {
-        summary: "",
-        complexity: "O(log(N))",
+        summary: "Tell a member's rank, counted from the highest score.",
+        complexity: "O(log(N)), N: members of the set",
         since: "2.0.0",
-        history: [("7.2.0", "")],
+        history: [("7.2.0", "WITHSCORE.")],
         arity: -3,
         flags: [READONLY, FAST],
         acl: [SORTEDSET],
@@ -402,7 +431,8 @@ rows! { SortedSet:
     }
 
     Zscan = "zscan" {
-        summary: "",
+        summary: "Walk over the members of a sorted set with their scores, a few per call.",
+        complexity: "O(1) per call, O(N) for the whole walk, N: members",
         since: "2.8.0",
         arity: -3,
         flags: [READONLY],
@@ -418,7 +448,7 @@ rows! { SortedSet:
     }
 
     Zscore = "zscore" {
-        summary: "",
+        summary: "Read the score of a member.",
         complexity: "O(1)",
         since: "1.2.0",
         arity: 3,
@@ -429,7 +459,8 @@ rows! { SortedSet:
     }
 
     Zunion = "zunion" {
-        summary: "",
+        summary: "List the members of several sorted sets together, with combined scores.",
+        complexity: "O(N + M*log(M)), N: members of all sets, M: members of the result",
         since: "6.2.0",
         arity: -3,
         flags: [READONLY],
@@ -449,7 +480,8 @@ rows! { SortedSet:
     }
 
     Zunionstore = "zunionstore" {
-        summary: "",
+        summary: "Store the members of several sorted sets together, with combined scores.",
+        complexity: "O(N + M*log(M)), N: members of all sets, M: members of the result",
         since: "2.0.0",
         arity: -4,
         flags: [WRITE, DENYOOM],

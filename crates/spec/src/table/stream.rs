@@ -4,16 +4,21 @@ use super::prelude::*;
 
 rows! { Stream:
     Xadd = "xadd" {
-        summary: "",
+        summary: "Add an entry to a stream, made if missing, and optionally trim it.",
+        complexity: "O(1), and O(N) to trim, N: entries removed",
         since: "5.0.0",
-        history: [("6.2.0", ""), ("7.0.0", ""), ("8.2.0", "")],
+        history: [
+            ("6.2.0", "NOMKSTREAM, MINID and LIMIT."),
+            ("7.0.0", "Ids of the form <ms>-*."),
+            ("8.2.0", "KEEPREF, DELREF and ACKED."),
+        ],
         arity: -5,
         flags: [WRITE, DENYOOM, FAST],
         acl: [STREAM],
         tips: ["nondeterministic_output"],
         keys: [
             KeySpec::at(1, UPDATE)
-            .note(""),
+                .note("May trim, hence more than an insertion."),
         ],
         args: [
             key("key"),
@@ -42,7 +47,8 @@ rows! { Stream:
     }
 
     Xdel = "xdel" {
-        summary: "",
+        summary: "Remove entries from a stream by their ids.",
+        complexity: "O(N), N: ids",
         since: "5.0.0",
         arity: -3,
         flags: [WRITE, FAST],
@@ -52,7 +58,7 @@ rows! { Stream:
     }
 
     Xlen = "xlen" {
-        summary: "",
+        summary: "Count the entries of a stream.",
         complexity: "O(1)",
         since: "5.0.0",
         arity: 2,
@@ -63,9 +69,10 @@ rows! { Stream:
     }
 
     Xrange = "xrange" {
-        summary: "",
+        summary: "Read the entries of a stream between two ids.",
+        complexity: "O(N), N: entries returned",
         since: "5.0.0",
-        history: [("6.2.0", "")],
+        history: [("6.2.0", "Bounds that exclude their id.")],
         arity: -4,
         flags: [READONLY],
         acl: [STREAM],
@@ -79,9 +86,10 @@ rows! { Stream:
     }
 
     Xrevrange = "xrevrange" {
-        summary: "",
+        summary: "Read the entries of a stream between two ids, newest first.",
+        complexity: "O(N), N: entries returned",
         since: "5.0.0",
-        history: [("6.2.0", "")],
+        history: [("6.2.0", "Bounds that exclude their id.")],
         arity: -4,
         flags: [READONLY],
         acl: [STREAM],
@@ -95,9 +103,10 @@ rows! { Stream:
     }
 
     Xtrim = "xtrim" {
-        summary: "",
+        summary: "Remove the oldest entries of a stream, down to a length or to an id.",
+        complexity: "O(N), N: entries removed",
         since: "5.0.0",
-        history: [("6.2.0", ""), ("8.2.0", "")],
+        history: [("6.2.0", "MINID and LIMIT."), ("8.2.0", "KEEPREF, DELREF and ACKED.")],
         arity: -4,
         flags: [WRITE],
         acl: [STREAM],

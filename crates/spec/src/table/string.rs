@@ -4,7 +4,8 @@ use super::prelude::*;
 
 rows! { String:
     Append = "append" {
-        summary: "",
+        summary: "Add bytes to the end of a string; a missing key counts as an empty one.",
+        complexity: "O(1) amortised",
         since: "2.0.0",
         arity: 3,
         flags: [WRITE, DENYOOM, FAST],
@@ -14,7 +15,7 @@ rows! { String:
     }
 
     Decr = "decr" {
-        summary: "",
+        summary: "Subtract one from the integer a key holds.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,
@@ -25,7 +26,7 @@ rows! { String:
     }
 
     Decrby = "decrby" {
-        summary: "",
+        summary: "Subtract a number from the integer a key holds.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 3,
@@ -36,7 +37,7 @@ rows! { String:
     }
 
     Get = "get" {
-        summary: "",
+        summary: "Read a string.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,
@@ -47,7 +48,7 @@ rows! { String:
     }
 
     Getdel = "getdel" {
-        summary: "",
+        summary: "Read a string and remove its key.",
         complexity: "O(1)",
         since: "6.2.0",
         arity: 2,
@@ -59,7 +60,7 @@ rows! { String:
     }
 
     Getex = "getex" {
-        summary: "",
+        summary: "Read a string and set, change or drop its expiry.",
         complexity: "O(1)",
         since: "6.2.0",
         arity: -2,
@@ -67,7 +68,7 @@ rows! { String:
         acl: [STRING],
         keys: [
             KeySpec::at(1, READ_UPDATE)
-            .note(""),
+                .note("Changes the expiry, hence an update."),
         ],
         args: [
             key("key"),
@@ -83,7 +84,8 @@ rows! { String:
     }
 
     Getrange = "getrange" {
-        summary: "",
+        summary: "Read the part of a string between two offsets.",
+        complexity: "O(N), N: bytes returned",
         since: "2.4.0",
         arity: 4,
         flags: [READONLY],
@@ -93,10 +95,10 @@ rows! { String:
     }
 
     Getset = "getset" {
-        summary: "",
+        summary: "Store a string and hand back the one it replaces.",
         complexity: "O(1)",
         since: "1.0.0",
-        deprecated: { since: "6.2.0", replaced_by: "`SET` with the `!GET` argument" },
+        deprecated: { since: "6.2.0", replaced_by: "SET with GET" },
         arity: 3,
         flags: [WRITE, DENYOOM, FAST],
         acl: [STRING],
@@ -106,7 +108,7 @@ rows! { String:
     }
 
     Incr = "incr" {
-        summary: "",
+        summary: "Add one to the integer a key holds.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 2,
@@ -117,7 +119,7 @@ rows! { String:
     }
 
     Incrby = "incrby" {
-        summary: "",
+        summary: "Add a number to the integer a key holds.",
         complexity: "O(1)",
         since: "1.0.0",
         arity: 3,
@@ -128,7 +130,7 @@ rows! { String:
     }
 
     Incrbyfloat = "incrbyfloat" {
-        summary: "",
+        summary: "Add a fraction to the number a key holds.",
         complexity: "O(1)",
         since: "2.6.0",
         arity: 3,
@@ -140,7 +142,8 @@ rows! { String:
     }
 
     Lcs = "lcs" {
-        summary: "",
+        summary: "Find the longest common subsequence of two strings.",
+        complexity: "O(N*M), N and M: the lengths of the strings",
         since: "7.0.0",
         arity: -3,
         flags: [READONLY],
@@ -157,7 +160,8 @@ rows! { String:
     }
 
     Mget = "mget" {
-        summary: "",
+        summary: "Read the strings of several keys at once.",
+        complexity: "O(N), N: keys",
         since: "1.0.0",
         arity: -2,
         flags: [READONLY, FAST],
@@ -168,7 +172,8 @@ rows! { String:
     }
 
     Mset = "mset" {
-        summary: "",
+        summary: "Store several strings at once.",
+        complexity: "O(N), N: keys",
         since: "1.0.1",
         arity: -3,
         flags: [WRITE, DENYOOM],
@@ -179,7 +184,8 @@ rows! { String:
     }
 
     Msetnx = "msetnx" {
-        summary: "",
+        summary: "Store several strings at once, provided that none of the keys exists.",
+        complexity: "O(N), N: keys",
         since: "1.0.1",
         arity: -3,
         flags: [WRITE, DENYOOM],
@@ -189,10 +195,10 @@ rows! { String:
     }
 
     Psetex = "psetex" {
-        summary: "",
+        summary: "Store a string that expires after a number of milliseconds.",
         complexity: "O(1)",
         since: "2.6.0",
-        deprecated: { since: "2.6.12", replaced_by: "`SET` with the `PX` argument" },
+        deprecated: { since: "2.6.12", replaced_by: "SET with PX" },
         arity: 4,
         flags: [WRITE, DENYOOM],
         acl: [STRING],
@@ -202,17 +208,27 @@ rows! { String:
     }
 
     Set = "set" {
-        summary: "",
+        summary: "Store a string, whatever the key held before; optionally with an expiry or under a condition.",
         complexity: "O(1)",
         since: "1.0.0",
-        history: [("2.6.12", ""), ("6.0.0", ""), ("6.2.0", ""), ("7.0.0", "")],
+        history: [
+            ("2.6.12", "EX, PX, NX and XX."),
+            ("6.0.0", "KEEPTTL."),
+            ("6.2.0", "GET, EXAT and PXAT."),
+            ("7.0.0", "NX together with GET."),
+        ],
         arity: -3,
         flags: [WRITE, DENYOOM],
         acl: [STRING],
         keys: [
             KeySpec::at(1, READ_UPDATE)
-            .note("")
-            .variable(VariableAccess { token: "GET", from: 3, present: READ_UPDATE, absent: OVERWRITE }),
+                .note("Read only when GET is among the arguments.")
+                .variable(VariableAccess {
+                    token: "GET",
+                    from: 3,
+                    present: READ_UPDATE,
+                    absent: OVERWRITE,
+                }),
         ],
         args: [
             key("key"),
@@ -234,10 +250,10 @@ rows! { String:
     }
 
     Setex = "setex" {
-        summary: "",
+        summary: "Store a string that expires after a number of seconds.",
         complexity: "O(1)",
         since: "2.0.0",
-        deprecated: { since: "2.6.12", replaced_by: "`SET` with the `EX` argument" },
+        deprecated: { since: "2.6.12", replaced_by: "SET with EX" },
         arity: 4,
         flags: [WRITE, DENYOOM],
         acl: [STRING],
@@ -247,10 +263,10 @@ rows! { String:
     }
 
     Setnx = "setnx" {
-        summary: "",
+        summary: "Store a string unless the key exists.",
         complexity: "O(1)",
         since: "1.0.0",
-        deprecated: { since: "2.6.12", replaced_by: "`SET` with the `NX` argument" },
+        deprecated: { since: "2.6.12", replaced_by: "SET with NX" },
         arity: 3,
         flags: [WRITE, DENYOOM, FAST],
         acl: [STRING],
@@ -259,7 +275,8 @@ rows! { String:
     }
 
     Setrange = "setrange" {
-        summary: "",
+        summary: "Overwrite the bytes of a string from an offset on, with zeros in any gap.",
+        complexity: "O(M), M: bytes written, and growth when the string gets longer",
         since: "2.2.0",
         arity: 4,
         flags: [WRITE, DENYOOM],
@@ -269,7 +286,7 @@ rows! { String:
     }
 
     Strlen = "strlen" {
-        summary: "",
+        summary: "Count the bytes of a string.",
         complexity: "O(1)",
         since: "2.2.0",
         arity: 2,
@@ -280,9 +297,10 @@ rows! { String:
     }
 
     Substr = "substr" {
-        summary: "",
+        summary: "Read the part of a string between two offsets, under GETRANGE's old name.",
+        complexity: "O(N), N: bytes returned",
         since: "1.0.0",
-        deprecated: { since: "2.0.0", replaced_by: "`GETRANGE`" },
+        deprecated: { since: "2.0.0", replaced_by: "GETRANGE" },
         arity: 4,
         flags: [READONLY],
         acl: [STRING],

@@ -4,7 +4,8 @@ use super::prelude::*;
 
 rows! { Transactions:
     Discard = "discard" {
-        summary: "",
+        summary: "Drop the queued commands and leave the transaction.",
+        complexity: "O(N), N: commands queued",
         since: "2.0.0",
         arity: 1,
         flags: [NOSCRIPT, LOADING, STALE, FAST, ALLOW_BUSY],
@@ -12,17 +13,17 @@ rows! { Transactions:
     }
 
     Exec = "exec" {
-        summary: "",
+        summary: "Run the queued commands as one, unless a watched key has changed.",
+        complexity: "The sum of the queued commands.",
         since: "1.2.0",
         arity: 1,
         flags: [NOSCRIPT, LOADING, STALE, SKIP_SLOWLOG],
         acl: [TRANSACTION],
         scope: KeysPlus,
-        routing: Connection,
     }
 
     Multi = "multi" {
-        summary: "",
+        summary: "Begin a transaction: the commands that follow are queued.",
         complexity: "O(1)",
         since: "1.2.0",
         arity: 1,
@@ -31,7 +32,7 @@ rows! { Transactions:
     }
 
     Unwatch = "unwatch" {
-        summary: "",
+        summary: "Stop watching all keys.",
         complexity: "O(1)",
         since: "2.2.0",
         arity: 1,
@@ -40,7 +41,8 @@ rows! { Transactions:
     }
 
     Watch = "watch" {
-        summary: "",
+        summary: "Let the next transaction fail if any of these keys changes before it.",
+        complexity: "O(N), N: keys",
         since: "2.2.0",
         arity: -2,
         flags: [NOSCRIPT, LOADING, STALE, FAST, ALLOW_BUSY],
