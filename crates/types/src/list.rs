@@ -1,26 +1,360 @@
-//! A sequence of byte strings, quick at both ends.
-use crate::value::DataType;
+//! The list: a sequence of byte strings, quick at both ends. Must not know keys or waiting clients.
+//!
+//! A small list is one [`Pack`] ("listpack"). When a command would make it larger than one node may
+//! be, it becomes a [`Quicklist`], a deque of packs; when it has shrunk to one node of half that size,
+//! it becomes a pack again. Half, so that a list at the border does not convert at every step.
 
-/// A sequence of byte strings, quick at both ends.
-#[derive(Clone, Default)]
-pub struct List {}
+mod quicklist;
+
+pub use quicklist::Iter;
+use quicklist::{NodeLimits, Quicklist};
+
+use crate::Limits;
+use crate::pack::{Element, End, Pack};
+use crate::value::DataType;
+use std::ops::{ControlFlow, Range};
+
+/// Which side of the pivot an insertion goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In front of the pivot.
+    Before,
+    /// Behind the pivot.
+    After,
+}
+
+/// A sequence of byte strings. See the head of this file.
+#[derive(Clone)]
+pub struct List {
+    repr: Repr,
+}
+
+#[derive(Clone)]
+enum Repr {
+    Packed(Pack),
+    Nodes(Quicklist),
+}
+
+impl Default for List {
+    fn default() -> List {
+        List::new()
+    }
+}
 
 impl DataType for List {
     const NAME: &'static str = "list";
 
     fn encoding(&self) -> &'static str {
-        "listpack"
+        match self.repr {
+            Repr::Packed(_) => "listpack",
+            Repr::Nodes(_) => "quicklist",
+        }
     }
 
     fn len(&self) -> usize {
-        0
+        match &self.repr {
+            Repr::Packed(pack) => pack.len(),
+            Repr::Nodes(nodes) => nodes.len(),
+        }
     }
 
     fn heap_bytes(&self) -> usize {
         size_of::<Self>()
+            + match &self.repr {
+                Repr::Packed(pack) => pack.heap_bytes(),
+                Repr::Nodes(nodes) => nodes.heap_bytes(),
+            }
     }
 
     fn free_effort(&self) -> usize {
-        1
+        match &self.repr {
+            Repr::Packed(_) => 1,
+            Repr::Nodes(nodes) => nodes.node_count(),
+        }
     }
 }
+
+impl List {
+    /// An empty list.
+    pub const fn new() -> List {
+        List {
+            repr: Repr::Packed(Pack::new()),
+        }
+    }
+
+    /// A list of the elements of a pack, in the encoding that its size asks for.
+    pub fn from_pack(pack: Pack, limits: &Limits) -> List {
+        let mut list = List {
+            repr: Repr::Packed(pack),
+        };
+        list.convert_by_size(limits);
+        list
+    }
+
+    /// Adds elements at one end, one after the other: the last one given ends up outermost.
+    pub fn push<'a>(
+        &mut self,
+        end: End,
+        elements: impl Iterator<Item = &'a [u8]> + Clone,
+        limits: &Limits,
+    ) {
+        self.make_room(elements.clone(), limits);
+        match &mut self.repr {
+            Repr::Packed(pack) => elements.for_each(|element| pack.push(end, Element::of(element))),
+            Repr::Nodes(nodes) => {
+                let limits = NodeLimits::of(limits);
+                elements.for_each(|element| nodes.push(end, element, limits));
+            }
+        }
+    }
+
+    /// Adds one element at the front.
+    pub fn push_front(&mut self, element: &[u8], limits: &Limits) {
+        self.push(End::Front, std::iter::once(element), limits);
+    }
+
+    /// Adds one element at the back.
+    pub fn push_back(&mut self, element: &[u8], limits: &Limits) {
+        self.push(End::Back, std::iter::once(element), limits);
+    }
+
+    /// Takes up to `count` elements off one end, outermost first, and says how many there were.
+    pub fn pop(
+        &mut self,
+        end: End,
+        count: usize,
+        limits: &Limits,
+        mut visit: impl FnMut(Element<'_>),
+    ) -> usize {
+        let count = count.min(self.len());
+        if count == 1 {
+            match &mut self.repr {
+                Repr::Packed(pack) => pack.pop(end, visit),
+                Repr::Nodes(nodes) => nodes.pop(end, visit),
+            };
+            self.convert_if_shrunk(limits);
+            return count;
+        }
+        let first = match end {
+            End::Front => {
+                self.iter().take(count).for_each(&mut visit);
+                0
+            }
+            End::Back => {
+                self.iter().rev().take(count).for_each(&mut visit);
+                self.len() - count
+            }
+        };
+        self.remove_range(first..first + count, limits);
+        count
+    }
+
+    /// The element at an index; negative ones count from the back, which is -1.
+    pub fn get(&self, index: i64) -> Option<Element<'_>> {
+        let index = self.index(index)?;
+        match &self.repr {
+            Repr::Packed(pack) => pack.get(pack.seek(index)?),
+            Repr::Nodes(nodes) => nodes.get(index),
+        }
+    }
+
+    /// Puts another element in the place of the one at an index; false if there is none.
+    pub fn set(&mut self, index: i64, element: &[u8], limits: &Limits) -> bool {
+        self.make_room(std::iter::once(element), limits);
+        let Some(index) = self.index(index) else {
+            return false;
+        };
+        match &mut self.repr {
+            Repr::Packed(pack) => {
+                let Some(at) = pack.seek(index) else {
+                    return false;
+                };
+                pack.replace(at, Element::of(element));
+            }
+            Repr::Nodes(nodes) => nodes.replace(index, element, NodeLimits::of(limits)),
+        }
+        self.convert_if_shrunk(limits);
+        true
+    }
+
+    /// Adds an element beside the first one equal to `pivot`; false if there is none.
+    pub fn insert(&mut self, place: Place, pivot: &[u8], element: &[u8], limits: &Limits) -> bool {
+        self.make_room(std::iter::once(element), limits);
+        let pivot = Element::of(pivot);
+        match &mut self.repr {
+            Repr::Packed(pack) => {
+                let Some(at) = pack.find(pack.begin(), pivot, 0) else {
+                    return false;
+                };
+                let at = match place {
+                    Place::Before => at,
+                    Place::After => pack.next(at).unwrap_or(pack.end()),
+                };
+                pack.insert(at, Element::of(element));
+                true
+            }
+            Repr::Nodes(nodes) => {
+                nodes.insert_beside(place, pivot, element, NodeLimits::of(limits))
+            }
+        }
+    }
+
+    /// Takes out elements equal to `wanted`: the first `count` of them, or the last if negative, or all
+    /// if zero. Says how many there were.
+    pub fn remove(&mut self, count: i64, wanted: &[u8], limits: &Limits) -> usize {
+        let max = match count {
+            0 => usize::MAX,
+            _ => usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX),
+        };
+        let end = if count < 0 { End::Back } else { End::Front };
+        let wanted = Element::of(wanted);
+        let removed = match &mut self.repr {
+            Repr::Packed(pack) => quicklist::remove_from_pack(pack, end, wanted, max),
+            Repr::Nodes(nodes) => nodes.remove_equal(end, wanted, max),
+        };
+        if removed > 0 {
+            self.convert_if_shrunk(limits);
+        }
+        removed
+    }
+
+    /// Keeps only these indices.
+    pub fn trim(&mut self, kept: Range<usize>, limits: &Limits) {
+        let end = kept.end.min(self.len());
+        let start = kept.start.min(end);
+        self.remove_range(end..self.len(), limits);
+        self.remove_range(0..start, limits);
+    }
+
+    /// Takes out these indices, which must exist.
+    fn remove_range(&mut self, range: Range<usize>, limits: &Limits) {
+        if range.is_empty() {
+            return;
+        }
+        match &mut self.repr {
+            Repr::Packed(pack) => {
+                if let Some(at) = pack.seek(range.start) {
+                    pack.remove_many(at, range.len());
+                }
+            }
+            Repr::Nodes(nodes) => nodes.remove_range(range),
+        }
+        self.convert_if_shrunk(limits);
+    }
+
+    /// All elements, from either end.
+    pub fn iter(&self) -> Iter<'_> {
+        match &self.repr {
+            Repr::Packed(pack) => Iter::of_pack(pack.iter()),
+            Repr::Nodes(nodes) => nodes.iter(),
+        }
+    }
+
+    /// The elements from an index on.
+    pub fn iter_from(&self, index: usize) -> Iter<'_> {
+        match &self.repr {
+            Repr::Packed(pack) => {
+                Iter::of_pack(pack.iter_from(pack.seek(index).unwrap_or(pack.end())))
+            }
+            Repr::Nodes(nodes) => nodes.iter_from(index),
+        }
+    }
+
+    /// The elements before an index; reversed, this is the way from there to the front.
+    pub fn iter_to(&self, index: usize) -> Iter<'_> {
+        match &self.repr {
+            Repr::Packed(pack) => {
+                Iter::of_pack(pack.iter_to(pack.seek(index).unwrap_or(pack.end())))
+            }
+            Repr::Nodes(nodes) => nodes.iter_to(index),
+        }
+    }
+
+    /// Shows the index of each element equal to `wanted`, until told to stop. A negative `rank` starts
+    /// at the back; -2 and 2 leave out the first match, and so on. Compares at most `compared_max`.
+    pub fn positions(
+        &self,
+        wanted: &[u8],
+        rank: i64,
+        compared_max: usize,
+        mut visit: impl FnMut(usize) -> ControlFlow<()>,
+    ) {
+        let wanted = Element::of(wanted);
+        let mut to_skip = rank.unsigned_abs().saturating_sub(1);
+        let mut check = |(index, element): (usize, Element<'_>)| {
+            if element != wanted {
+                return ControlFlow::Continue(());
+            }
+            if to_skip > 0 {
+                to_skip -= 1;
+                return ControlFlow::Continue(());
+            }
+            visit(index)
+        };
+        // Either way the search is over when the iterator is.
+        let _ = if rank < 0 {
+            let indices = (0..self.len()).rev();
+            indices
+                .zip(self.iter().rev())
+                .take(compared_max)
+                .try_for_each(&mut check)
+        } else {
+            (0..)
+                .zip(self.iter())
+                .take(compared_max)
+                .try_for_each(&mut check)
+        };
+    }
+
+    fn index(&self, index: i64) -> Option<usize> {
+        let len = self.len();
+        let from_back = usize::try_from(index.unsigned_abs()).ok()?;
+        let index = if index < 0 {
+            len.checked_sub(from_back)?
+        } else {
+            from_back
+        };
+        (index < len).then_some(index)
+    }
+
+    // Encodings.
+
+    /// Before a command adds these elements: a pack that might get too large becomes a quicklist. The
+    /// elements' own bytes are counted, as Redis does, not what they will take.
+    fn make_room<'a>(&mut self, added: impl Iterator<Item = &'a [u8]>, limits: &Limits) {
+        if let Repr::Packed(pack) = &mut self.repr {
+            let limits = NodeLimits::of(limits);
+            let (mut bytes, mut count) = (pack.listpack_bytes(), pack.len());
+            for element in added {
+                bytes = bytes.saturating_add(element.len());
+                count += 1;
+            }
+            if !limits.allow(bytes, count) {
+                self.repr = Repr::Nodes(Quicklist::from_pack(std::mem::take(pack)));
+            }
+        }
+    }
+
+    fn convert_if_shrunk(&mut self, limits: &Limits) {
+        if let Repr::Nodes(nodes) = &mut self.repr
+            && let Some(pack) = nodes.take_only_pack(|pack| NodeLimits::of(limits).allow_half(pack))
+        {
+            self.repr = Repr::Packed(pack);
+        }
+    }
+
+    /// Changes to the encoding that the size asks for, whatever the way it got there.
+    pub fn convert_by_size(&mut self, limits: &Limits) {
+        self.make_room(std::iter::empty(), limits);
+        if let Repr::Nodes(nodes) = &mut self.repr
+            && let Some(pack) = nodes.take_only_pack(|pack| {
+                NodeLimits::of(limits).allow(pack.listpack_bytes(), pack.len())
+            })
+        {
+            self.repr = Repr::Packed(pack);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
