@@ -1,1 +1,15 @@
-//! The Lua host. Calls commands back through a trait; knows nothing of the keyspace or of sockets.
+//! The Lua host: runs the scripts of EVAL and EVALSHA in a sandbox of their own, one interpreter per worker.
+//! Calls commands back through [`ScriptEnv`]; knows nothing of the keyspace or of sockets.
+
+#![deny(unsafe_code)]
+
+mod env;
+mod host;
+mod reply_reader;
+mod script;
+#[allow(unsafe_code)]
+mod vm;
+
+pub use env::{ScriptEnv, Tick};
+pub use host::{Host, Limits, LoadError};
+pub use script::{Origin, Script, ScriptFlags, Scripts, Sha, ShebangError, sha1_hex};

@@ -1,0 +1,34 @@
+//! What a running script may ask of the server. Knows nothing of Lua.
+
+use std::borrow::Cow;
+
+use redline_resp::{Args, Proto, ReplyBuffer};
+
+/// The server, as one running script sees it.
+pub trait ScriptEnv {
+    /// Runs one command as `redis.call` does and appends its reply, in the version `proto`, to `reply`. A refusal is
+    /// an error reply. `reply` is empty before.
+    fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer);
+
+    /// Called about every millisecond while a script runs. The server counts the script's time here, serves its event
+    /// loop once that is over the threshold, and may end the script.
+    fn tick(&mut self) -> Tick;
+
+    /// `redis.log`: level 0 (debug) to 3 (warning).
+    fn log(&mut self, level: i64, text: &[u8]);
+
+    /// `redis.acl_check_cmd`: whether the script's user may run this command, or `None` if there is no such command.
+    fn acl_check(&mut self, args: Args<'_>) -> Option<bool>;
+
+    /// `redis.set_repl`: where later effects go. Bit 0 is the AOF, bit 1 the replicas.
+    fn set_repl(&mut self, targets: u8);
+}
+
+/// What is to become of the script that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// It goes on.
+    Continue,
+    /// It ends here with this error, whose code `ERR` is put in front. Nothing in the script can catch it.
+    Kill(Cow<'static, str>),
+}

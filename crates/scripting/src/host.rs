@@ -1,0 +1,95 @@
+//! One worker's interpreter, as the server sees it: load a script, run a script. Knows nothing of the interpreter's API.
+
+use std::fmt;
+use std::sync::Arc;
+
+use redline_resp::{Args, Reply};
+
+use crate::env::ScriptEnv;
+use crate::script::{Origin, Script, Scripts, ShebangError};
+use crate::vm::Vm;
+
+/// What an interpreter may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes that the interpreter's heap may hold. A script that needs more ends in an error.
+    pub memory_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// Why a text did not become a script. `Display` is the error line, code included.
+#[derive(Debug)]
+pub enum LoadError {
+    /// Its first line is wrong.
+    Shebang(ShebangError),
+    /// It is not Lua: the compiler's words.
+    Syntax(String),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Shebang(error) => error.fmt(f),
+            LoadError::Syntax(text) => {
+                write!(f, "ERR Error compiling script (new function): {text}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// An interpreter with its sandbox and the code it has compiled. A worker owns one, and takes it out of its state while
+/// a script runs, so that [`ScriptEnv::tick`] may use the rest of the worker.
+pub struct Host {
+    vm: Vm,
+}
+
+impl Host {
+    /// A new interpreter. `seed` starts its `math.random`. `None` if the memory limit has no room for the sandbox.
+    pub fn new(limits: Limits, seed: u64) -> Option<Host> {
+        Vm::new(limits.memory_bytes_max, seed).map(|vm| Host { vm })
+    }
+
+    /// The script with this text, out of the cache or compiled for the first time.
+    pub fn load(
+        &mut self,
+        scripts: &Scripts,
+        source: &[u8],
+        origin: Origin,
+    ) -> Result<Arc<Script>, LoadError> {
+        if let Some(script) = scripts.find(source) {
+            if origin == Origin::Load {
+                scripts.keep(script.sha());
+            }
+            return Ok(script);
+        }
+        let script = scripts.parse(source).map_err(LoadError::Shebang)?;
+        self.vm.compile(&script).map_err(LoadError::Syntax)?;
+        Ok(scripts.insert(script, origin))
+    }
+
+    /// Runs a script and writes its reply, or the error that ended it.
+    pub fn eval(
+        &mut self,
+        script: &Script,
+        keys: Args<'_>,
+        argv: Args<'_>,
+        env: &mut dyn ScriptEnv,
+        reply: &mut Reply<'_>,
+    ) {
+        self.vm.eval(script, keys, argv, env, reply);
+    }
+
+    /// Bytes that the interpreter's heap holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.vm.memory_bytes()
+    }
+}
