@@ -16,7 +16,7 @@ pub struct Batch {
     keyspace: u64,
     /// How many of the four groups of three digits can differ from 000.
     groups: usize,
-    requests: usize,
+    requests: u64,
 }
 
 /// Why a batch cannot be made.
@@ -58,12 +58,12 @@ impl Batch {
             patches,
             keyspace,
             groups: groups.min(4),
-            requests: depth,
+            requests: depth as u64,
         })
     }
 
     /// How many requests, and so how many replies, a batch is.
-    pub fn requests(&self) -> usize {
+    pub fn requests(&self) -> u64 {
         self.requests
     }
 

@@ -1,11 +1,96 @@
 //! Workloads, load engine, measurement, reports: `redline bench`, with redis-benchmark's command line.
 //!
 //! Must not know the keyspace or the server: what `--embedded` starts comes in from outside.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `options`, `usage` | the command line |
+//! | `compat`, `suite` | what each release of redis-benchmark runs and prints |
+//! | `session` | one invocation from its first connection to its exit code |
+//! | `probe` | the first connection, which asks the server about itself |
+//! | `load` | one test: its threads, its start and its end |
+//! | `worker` | one load thread: the hot path |
+//! | `batch` | the bytes that a worker sends |
+//! | `report` | the text of results |
+//! | `idle` | `-I` |
+//! | `control` | the main thread's wait: signals, finished workers, deadlines |
 #![forbid(unsafe_code)]
 
-pub mod batch;
-pub mod compat;
-pub mod options;
-pub mod report;
-pub mod suite;
+mod batch;
+mod compat;
+mod control;
+mod failure;
+mod idle;
+mod load;
+mod options;
+mod probe;
+mod report;
+mod session;
+mod suite;
 mod usage;
+mod worker;
+
+use std::any::Any;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+
+use redline_net::Address;
+
+/// A server that runs in this process for `--embedded`, and stops when this is dropped.
+pub struct EmbeddedServer {
+    /// Where it listens.
+    pub address: Address,
+    /// How it calls itself in reports, such as "2 workers".
+    pub description: String,
+    /// Whatever keeps it running.
+    pub guard: Box<dyn Any>,
+}
+
+/// Starts the server of `--embedded`, or says why it cannot.
+pub type StartEmbedded<'a> = &'a dyn Fn() -> Result<EmbeddedServer, String>;
+
+/// The streams of the process, or what a test puts in their place.
+pub struct Streams<'a> {
+    /// Read with `-x`.
+    pub stdin: &'a mut dyn Read,
+    /// Reports, live lines, usage.
+    pub stdout: &'a mut dyn Write,
+    /// Warnings and errors.
+    pub stderr: &'a mut dyn Write,
+}
+
+/// Runs the load generator. `program` is what the user called, for the usage text; `args` are the arguments after it.
+pub fn main(
+    program: &str,
+    args: impl IntoIterator<Item = OsString>,
+    embedded: Option<StartEmbedded<'_>>,
+) -> ExitCode {
+    let args: Vec<Vec<u8>> = args.into_iter().map(OsString::into_vec).collect();
+    let streams = Streams {
+        stdin: &mut io::stdin().lock(),
+        stdout: &mut io::stdout().lock(),
+        stderr: &mut io::stderr().lock(),
+    };
+    ExitCode::from(run(program, &args, streams, embedded))
+}
+
+/// As [`main`], on streams of the caller's choice; returns the exit code.
+pub fn run(
+    program: &str,
+    args: &[Vec<u8>],
+    streams: Streams<'_>,
+    embedded: Option<StartEmbedded<'_>>,
+) -> u8 {
+    match options::parse(program, args) {
+        Ok(options) => session::run(options, streams, embedded),
+        Err(stop) => {
+            // A closed stream cannot be told about itself.
+            let _ = streams.stdout.write_all(stop.stdout.as_bytes());
+            let _ = streams.stdout.flush();
+            let _ = streams.stderr.write_all(stop.stderr.as_bytes());
+            stop.code
+        }
+    }
+}

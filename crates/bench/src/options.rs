@@ -1,37 +1,16 @@
 //! The command line: redis-benchmark's options, parsed as redis-benchmark parses them.
 //!
-//! Knows no socket and prints nothing: what has to be said comes back as text with an exit code.
+//! Opens no socket and prints nothing: what has to be said comes back as text with an exit code.
 //!
 //! The rules that differ from what a modern parser would do are deliberate, because scripts rely on
 //! them: options match exactly (no `--opt=value`, no grouped short flags), `-h` is the host, numbers
 //! are read as C's `atoi` reads them, and the first argument that does not start with a dash begins
 //! a custom command that takes all the rest, dashes included.
 
+use redline_net::Address;
+
 use crate::compat::Compat;
 use crate::usage;
-
-/// Where the server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Host (name, IPv4 or IPv6 address) and port.
-    Tcp {
-        /// As given with `-h`.
-        host: String,
-        /// As given with `-p`.
-        port: u16,
-    },
-    /// Path of a unix socket.
-    Unix(std::path::PathBuf),
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Target::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Target::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
 
 /// How a report is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +27,7 @@ pub enum Output {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server to load, unless `embedded`.
-    pub target: Target,
+    pub server: Address,
     /// `--embedded`: start the built-in server and load that.
     pub embedded: bool,
     /// `-a`, or the password of `-u`.
@@ -137,10 +116,7 @@ const TLS_WITH_ARGUMENT: [&str; 7] = [
 impl Default for Options {
     fn default() -> Options {
         Options {
-            target: Target::Tcp {
-                host: "127.0.0.1".into(),
-                port: 6379,
-            },
+            server: Address::tcp("127.0.0.1", 6379),
             embedded: false,
             password: None,
             user: None,
@@ -367,12 +343,9 @@ impl Parser {
         }
         let port = u16::try_from(self.port.unwrap_or(6379))
             .map_err(|_| Stop::failure("Invalid server port."))?;
-        o.target = match self.socket {
-            Some(path) => Target::Unix(path),
-            None => Target::Tcp {
-                host: self.host.unwrap_or_else(|| "127.0.0.1".into()),
-                port,
-            },
+        o.server = match self.socket {
+            Some(path) => Address::unix(path),
+            None => Address::tcp(self.host.as_deref().unwrap_or("127.0.0.1"), port),
         };
         o.output = match (self.csv, self.quiet) {
             (true, _) => Output::Csv,
@@ -511,13 +484,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_redis_benchmark() {
         let o = options(&[]);
-        assert_eq!(
-            o.target,
-            Target::Tcp {
-                host: "127.0.0.1".into(),
-                port: 6379
-            }
-        );
+        assert_eq!(o.server, Address::tcp("127.0.0.1", 6379));
         assert_eq!(
             (
                 o.clients,
@@ -658,26 +625,14 @@ mod tests {
     #[test]
     fn a_uri_sets_what_it_names_and_no_more() {
         let o = options(&["-p", "7", "-u", "REDIS://al%69ce:p%40ss@example.org/3"]);
-        assert_eq!(
-            o.target,
-            Target::Tcp {
-                host: "example.org".into(),
-                port: 7
-            }
-        );
+        assert_eq!(o.server, Address::tcp("example.org", 7));
         assert_eq!(
             (o.user.as_deref(), o.password.as_deref()),
             (Some(&b"alice"[..]), Some(&b"p@ss"[..]))
         );
         assert_eq!(o.db, 3);
         let o = options(&["-u", "redis://secret@[::1]:7000"]);
-        assert_eq!(
-            o.target,
-            Target::Tcp {
-                host: "::1".into(),
-                port: 7000
-            }
-        );
+        assert_eq!(o.server, Address::tcp("::1", 7000));
         assert_eq!(
             (o.user, o.password.as_deref()),
             (None, Some(&b"secret"[..]))
@@ -692,7 +647,7 @@ mod tests {
     #[test]
     fn the_socket_overrides_host_and_port() {
         let o = options(&["-h", "x", "-p", "1", "-s", "/tmp/s"]);
-        assert_eq!(o.target, Target::Unix("/tmp/s".into()));
+        assert_eq!(o.server, Address::unix("/tmp/s"));
     }
 
     #[test]

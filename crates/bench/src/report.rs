@@ -138,6 +138,15 @@ impl LiveLine {
         }
     }
 
+    /// What takes the line away when no report follows it.
+    pub fn ended(&self) -> String {
+        if self.width == 0 {
+            String::new()
+        } else {
+            self.blanked().to_string()
+        }
+    }
+
     /// Blanks the line and returns to its start.
     fn blanked(&self) -> Blank {
         Blank(self.width)

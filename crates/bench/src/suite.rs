@@ -2,6 +2,8 @@
 //!
 //! Knows no socket; a test is an argument list (or inline text) that `batch` renders.
 
+use redline_resp::encode_request;
+
 use crate::compat::Compat;
 
 /// One test of a suite.
@@ -50,22 +52,12 @@ impl Test {
                         Score => b"0",
                     })
                     .collect();
-                encode(&arguments)
+                let mut out = Vec::new();
+                encode_request(&arguments, &mut out);
+                out
             }
         }
     }
-}
-
-/// A request as an array of bulk strings.
-pub fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
-    let mut out = format!("*{}\r\n", arguments.len()).into_bytes();
-    for argument in arguments {
-        let argument = argument.as_ref();
-        out.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-        out.extend_from_slice(argument);
-        out.extend_from_slice(b"\r\n");
-    }
-    out
 }
 
 /// The tests of `compat` that `-t` selects, in their order. Unknown names select nothing.

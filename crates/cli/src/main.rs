@@ -1,3 +1,57 @@
 //! The `redline` binary: picks the part to run. Everything else lives in the rooms.
 
-fn main() {}
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const USAGE: &str = "\
+Usage: redline <part> [arguments]
+
+ redline server     A data store for Redis clients; takes redis-server's arguments.
+ redline bench      A load generator; takes redis-benchmark's arguments.
+ redline --version  Version.
+ redline --help     This text.
+
+Called through a link named redis-server or redis-benchmark, it is that part.
+";
+
+fn main() -> ExitCode {
+    let mut args = env::args_os();
+    let called = args.next().unwrap_or_default();
+    let called = Path::new(&called).file_name().unwrap_or_default();
+    match called.to_str() {
+        Some("redis-benchmark") => return redline_bench::main("redis-benchmark", args, None),
+        Some("redis-server") => return server(args),
+        _ => {}
+    }
+    let part = args.next();
+    match part.as_ref().and_then(|part| part.to_str()) {
+        Some("bench") => redline_bench::main("redline bench", args, None),
+        Some("server") => server(args),
+        Some("--version" | "-v") => {
+            println!("redline {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Some("--help" | "-h" | "help") => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            match part {
+                Some(part) => eprintln!("redline: there is no part \"{}\".\n", part.display()),
+                None => eprintln!("redline: which part?\n"),
+            }
+            eprint!("{USAGE}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn server(_args: impl Iterator<Item = OsString>) -> ExitCode {
+    eprintln!("redline: the server is not wired in yet.");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,70 @@
+//! The main thread's wait: for a deadline, for Ctrl-C, for workers that call, for a socket of its own.
+//!
+//! Must not know what is waited for.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use redline_net::{Interest, Poller, Signal, Signals, Waker};
+
+/// The main thread's event loop.
+pub struct Control {
+    poller: Poller,
+    waker: Waker,
+    /// Missing when the program around us receives signals itself.
+    signals: Option<Signals>,
+    interrupted: bool,
+}
+
+const WAKE_TOKEN: usize = usize::MAX - 1;
+const SIGNAL_TOKEN: usize = usize::MAX - 2;
+/// Tokens of sockets are below this.
+const EVENTS_MAX: usize = 256;
+
+impl Control {
+    /// Receives signals from now on.
+    pub fn new() -> io::Result<Control> {
+        let mut poller = Poller::new(EVENTS_MAX)?;
+        let waker = poller.waker(WAKE_TOKEN)?;
+        // A hang-up of the terminal does not end a run that `nohup` or a remote shell left behind.
+        let signals = Signals::install(&[Signal::Interrupt, Signal::Hangup]).ok();
+        if let Some(signals) = &signals {
+            poller.register(signals, SIGNAL_TOKEN, Interest::Read)?;
+        }
+        Ok(Control {
+            poller,
+            waker,
+            signals,
+            interrupted: false,
+        })
+    }
+
+    /// What ends the current or next [`Control::wait`].
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Whether Ctrl-C was pressed since the start.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Watches a socket, whose events then end waits.
+    pub fn watch(&self, socket: &impl AsFd, token: usize, interest: Interest) -> io::Result<()> {
+        self.poller.register(socket, token, interest)
+    }
+
+    /// Waits for anything at all, at most `timeout`. Returns the tokens of watched sockets that something happened to.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<usize>> {
+        self.poller.poll(timeout)?;
+        let signals = &mut self.signals;
+        while let Some(signal) = signals.as_mut().and_then(Signals::next) {
+            self.interrupted |= signal == Signal::Interrupt;
+        }
+        let sockets = self.poller.events().map(|event| event.token);
+        Ok(sockets
+            .filter(|&token| token != WAKE_TOKEN && token != SIGNAL_TOKEN)
+            .collect())
+    }
+}

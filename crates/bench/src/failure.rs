@@ -1,0 +1,95 @@
+//! What ends a run early, in the words that redis-benchmark uses for it.
+
+use std::fmt;
+use std::io;
+
+use redline_net::{Address, NetError, error_text};
+use redline_resp::ReplyError;
+
+/// Why a run ended before its time.
+#[derive(Debug)]
+pub enum Failure {
+    /// A connection could not be made.
+    Connect {
+        /// To where, as the user wrote it.
+        address: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The server answered with an error.
+    Reply(String),
+    /// The server refused to say anything before a password.
+    Refused {
+        /// Which server, as the user wrote it.
+        address: String,
+        /// Its error.
+        text: String,
+    },
+    /// The server ended a connection that waited for replies.
+    Closed,
+    /// A read or a write failed.
+    Io(io::Error),
+    /// What the server sent is no reply.
+    Protocol(ReplyError),
+    /// Something on our side: a poller, standard input, standard output, a request that is too large.
+    Local(String),
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Failure {
+    /// That `address` cannot be reached.
+    pub fn connect(address: &Address, error: &io::Error) -> Failure {
+        let text = error_text(error);
+        let reason = text
+            .strip_prefix("failed to lookup address information: ")
+            .unwrap_or(&text);
+        Failure::Connect {
+            address: address.to_string(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// The same, of an attempt that named the endpoint.
+    pub fn connect_endpoint(address: &Address, error: &NetError) -> Failure {
+        Failure::connect(address, &error.error)
+    }
+
+    /// An error of the poller or of a thread: nothing that the server did.
+    pub fn local(what: &str, error: &io::Error) -> Failure {
+        Failure::Local(format!("{what}: {}", error_text(error)))
+    }
+
+    /// The exit code that it leads to.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Interrupted => 130,
+            _ => 1,
+        }
+    }
+}
+
+impl From<ReplyError> for Failure {
+    fn from(error: ReplyError) -> Failure {
+        Failure::Protocol(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Connect { address, reason } => {
+                write!(f, "Could not connect to Redis at {address}: {reason}")
+            }
+            Failure::Reply(text) => write!(f, "Error from server: {text}"),
+            Failure::Refused { address, text } => {
+                write!(f, "Node {address} replied with error:\n{text}")
+            }
+            Failure::Closed => f.write_str("Error: Server closed the connection"),
+            Failure::Io(error) => write!(f, "Error: {}", error_text(error)),
+            Failure::Protocol(error) => write!(f, "Error: Protocol error, {error}"),
+            Failure::Local(text) => f.write_str(text),
+            Failure::Interrupted => f.write_str("Interrupted."),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `-I`: opens connections, sends nothing, and holds them until a server or Ctrl-C ends it.
+//!
+//! Must not know workloads. People use it to see how many clients a server takes.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use redline_net::{Address, Endpoint, Interest, Read, Stream, connect_endpoint};
+
+use crate::control::Control;
+use crate::failure::Failure;
+
+const REFRESH: Duration = Duration::from_millis(250);
+/// Connections opened between two looks at what happened to the others.
+const OPENED_AT_ONCE: usize = 64;
+
+/// Holds `clients` connections until something fails.
+pub fn run(
+    control: &mut Control,
+    address: &Address,
+    endpoint: &Endpoint,
+    clients: usize,
+    stdout: &mut dyn Write,
+) -> Failure {
+    let mut idle = Idle {
+        address,
+        endpoint,
+        connections: Vec::new(),
+    };
+    match idle.hold(control, clients, stdout) {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    }
+}
+
+struct Idle<'a> {
+    address: &'a Address,
+    endpoint: &'a Endpoint,
+    connections: Vec<Stream>,
+}
+
+impl Idle<'_> {
+    fn hold(
+        &mut self,
+        control: &mut Control,
+        clients: usize,
+        stdout: &mut dyn Write,
+    ) -> Result<std::convert::Infallible, Failure> {
+        let mut refresh = Instant::now();
+        loop {
+            for _ in 0..OPENED_AT_ONCE.min(clients - self.connections.len()) {
+                self.open(control)?;
+            }
+            let now = Instant::now();
+            if now >= refresh {
+                let shown = write!(stdout, "clients: {}\r", self.connections.len())
+                    .and_then(|()| stdout.flush());
+                shown.map_err(|error| Failure::local("standard output", &error))?;
+                refresh = now + REFRESH;
+            }
+            let pause = if self.connections.len() < clients {
+                Duration::ZERO
+            } else {
+                refresh - now
+            };
+            for token in control
+                .wait(Some(pause))
+                .map_err(|error| Failure::local("epoll", &error))?
+            {
+                self.check(token)?;
+            }
+            if control.interrupted() {
+                return Err(Failure::Interrupted);
+            }
+        }
+    }
+
+    fn open(&mut self, control: &mut Control) -> Result<(), Failure> {
+        let stream = match connect_endpoint(self.endpoint) {
+            Ok(stream) => stream,
+            // The backlog of a unix socket is full: the next turn tries again.
+            Err(error) if error.error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(Failure::connect_endpoint(self.address, &error)),
+        };
+        control
+            .watch(&stream, self.connections.len(), Interest::ReadWrite)
+            .map_err(|error| Failure::local("epoll", &error))?;
+        self.connections.push(stream);
+        Ok(())
+    }
+
+    /// A server that says something to an idle client tells it to go.
+    fn check(&mut self, token: usize) -> Result<(), Failure> {
+        let stream = &mut self.connections[token];
+        if let Some(error) = stream.take_error().map_err(Failure::Io)? {
+            return Err(Failure::connect(self.address, &error));
+        }
+        let mut said = [0; 1024];
+        match stream.read(&mut said) {
+            Ok(Read::WouldBlock) => Ok(()),
+            Ok(Read::Data { bytes, .. }) => match said[..bytes].strip_prefix(b"-") {
+                Some(text) => Err(Failure::Reply(
+                    String::from_utf8_lossy(text).trim_end().to_owned(),
+                )),
+                None => Ok(()),
+            },
+            Ok(Read::Eof) => Err(Failure::Closed),
+            Err(error) => Err(Failure::Io(error)),
+        }
+    }
+}

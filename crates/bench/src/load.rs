@@ -1,0 +1,307 @@
+//! One test: starts its threads, watches them, adds up what they measured.
+//!
+//! Must not know how results are printed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use redline_net::{Address, Endpoint, Waker, clock};
+
+use crate::batch::Batch;
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::worker::{Gate, Prefix, Progress, Quota, Shared, Tally, Worker};
+
+/// How one test is to be run.
+pub struct Plan {
+    /// The server as the user wrote it.
+    pub address: Address,
+    /// The server.
+    pub endpoint: Endpoint,
+    /// Sent once on each connection.
+    pub prefix: Prefix,
+    /// What is sent again and again.
+    pub batch: Batch,
+    /// Requests; the last batch may bring more.
+    pub requests: u64,
+    /// Connections over all threads, at least 1.
+    pub clients: usize,
+    /// Threads, at least 1.
+    pub threads: usize,
+    /// Reconnect after each batch if false.
+    pub keep_alive: bool,
+    /// Significant digits of the histogram.
+    pub digits: u8,
+}
+
+/// What a test came to.
+pub struct Outcome {
+    /// Requests answered.
+    pub finished: u64,
+    /// Requests that were to be answered: those asked for, filled up to whole batches.
+    pub wanted: u64,
+    /// From the first write to the last reply, or to the early end.
+    pub elapsed: Duration,
+    /// Latencies in microseconds.
+    pub latency: Histogram<u64>,
+    /// Why the test ended early, if it did.
+    pub failure: Option<Failure>,
+}
+
+/// What was counted so far, while a test runs.
+#[derive(Clone, Copy, Default)]
+pub struct Totals {
+    /// Requests answered.
+    pub finished: u64,
+    /// Sum of their latencies.
+    pub latency_us: u64,
+    /// Since the first write.
+    pub elapsed: Duration,
+}
+
+/// Latencies beyond are recorded as this.
+const LATENCY_US_MAX: u64 = 3_600_000_000;
+
+/// An empty histogram: 1 us to 1 h.
+pub fn histogram(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_US_MAX, digits)
+        .expect("bounds and digits are within what the histogram takes")
+}
+
+/// Looks on while a test runs.
+pub trait Observer {
+    /// When it wants to look next, if it does.
+    fn next(&self) -> Option<Instant>;
+    /// Called at that time, or a little later.
+    fn observe(&mut self, totals: &Totals) -> Result<(), Failure>;
+}
+
+/// Runs one test to its end, or to its failure, which the outcome names.
+pub fn run(
+    control: &mut Control,
+    plan: Plan,
+    random: &mut fastrand::Rng,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, Failure> {
+    let threads = plan.threads.min(plan.clients);
+    let batches = plan.requests.div_ceil(plan.batch.requests());
+    let wanted = batches.saturating_mul(plan.batch.requests());
+    let shared = Shared {
+        address: plan.address,
+        endpoint: plan.endpoint,
+        prefix: plan.prefix,
+        keep_alive: plan.keep_alive,
+        quota: Quota::new(batches, threads),
+        stop: AtomicBool::new(false),
+        gate: Gate::default(),
+    };
+    let progress: Vec<Progress> = (0..threads).map(|_| Progress::default()).collect();
+    let mut workers = Vec::with_capacity(threads);
+    let mut wakers = Vec::with_capacity(threads);
+    for progress in &progress {
+        let latency = histogram(plan.digits);
+        let worker = Worker::new(
+            &shared,
+            progress,
+            plan.batch.clone(),
+            random.fork(),
+            latency,
+        );
+        let mut worker = worker.map_err(|error| Failure::local("epoll", &error))?;
+        wakers.push(
+            worker
+                .waker()
+                .map_err(|error| Failure::local("eventfd", &error))?,
+        );
+        workers.push(worker);
+    }
+
+    thread::scope(|scope| {
+        let (sender, messages) = mpsc::channel();
+        let mut overseer = Overseer {
+            shared: &shared,
+            progress: &progress,
+            wakers: &wakers,
+            messages,
+            running: 0,
+            connecting: threads,
+            tallies: Vec::with_capacity(threads),
+            failure: None,
+        };
+        for (index, worker) in workers.into_iter().enumerate() {
+            let line = Line {
+                messages: sender.clone(),
+                main: control.waker(),
+            };
+            // Connections are dealt out in turn, the first ones to the first threads.
+            let clients = plan.clients / threads + usize::from(index < plan.clients % threads);
+            let spawned = thread::Builder::new()
+                .name(format!("load-{index}"))
+                .spawn_scoped(scope, move || {
+                    let tally = worker.run(clients, || line.send(Message::Connected));
+                    line.send(Message::Done(Box::new(tally)));
+                });
+            match spawned {
+                Ok(_) => overseer.running += 1,
+                Err(error) => {
+                    overseer.end(Failure::local("Could not start a thread", &error));
+                    break;
+                }
+            }
+        }
+        overseer.oversee(control, observer);
+        Ok(overseer.outcome(wanted, plan.digits))
+    })
+}
+
+/// What a worker tells the main thread.
+enum Message {
+    Connected,
+    Done(Box<Tally>),
+    /// The thread panicked: the scope will pass the panic on when all threads have ended.
+    Panicked,
+}
+
+/// A worker's line to the main thread.
+struct Line {
+    messages: mpsc::Sender<Message>,
+    main: Waker,
+}
+
+impl Line {
+    fn send(&self, message: Message) {
+        // The main thread listens until the last worker has hung up.
+        let _ = self.messages.send(message);
+        self.main.wake();
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.send(Message::Panicked);
+        }
+    }
+}
+
+/// The main thread's view of a running test.
+struct Overseer<'a> {
+    shared: &'a Shared,
+    progress: &'a [Progress],
+    wakers: &'a [Waker],
+    messages: mpsc::Receiver<Message>,
+    /// Threads that have not ended.
+    running: usize,
+    /// Threads whose connections do not stand yet.
+    connecting: usize,
+    tallies: Vec<Tally>,
+    failure: Option<Failure>,
+}
+
+impl Overseer<'_> {
+    fn oversee(&mut self, control: &mut Control, observer: &mut dyn Observer) {
+        loop {
+            while let Ok(message) = self.messages.try_recv() {
+                self.take(message);
+            }
+            if self.running == 0 {
+                return;
+            }
+            if control.interrupted() {
+                self.end(Failure::Interrupted);
+            }
+            let now = Instant::now();
+            let ending = self.shared.stop.load(Ordering::Relaxed);
+            let next = if ending { None } else { observer.next() };
+            if next.is_some_and(|next| next <= now)
+                && let Err(failure) = observer.observe(&self.totals())
+            {
+                self.end(failure);
+                continue;
+            }
+            let timeout = next.map(|_| {
+                observer
+                    .next()
+                    .map_or(Duration::ZERO, |next| next - now.min(next))
+            });
+            if let Err(error) = control.wait(timeout) {
+                self.end(Failure::local("epoll", &error));
+                // Without a poller there is still the channel, whose next message is the end of a worker.
+                if let Ok(message) = self.messages.recv() {
+                    self.take(message);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Connected => {
+                self.connecting -= 1;
+                if self.connecting == 0 {
+                    self.shared.gate.open();
+                }
+            }
+            Message::Done(mut tally) => {
+                self.running -= 1;
+                if let Some(failure) = tally.failure.take() {
+                    self.end(failure);
+                }
+                self.tallies.push(*tally);
+            }
+            Message::Panicked => {
+                self.running -= 1;
+                self.end(Failure::Local("A load thread panicked.".into()));
+            }
+        }
+    }
+
+    /// Ends the test early. The first reason is kept, but for Ctrl-C, which may have hit the server as well.
+    fn end(&mut self, failure: Failure) {
+        if self.failure.is_none() || matches!(failure, Failure::Interrupted) {
+            self.failure = Some(failure);
+        }
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.gate.open();
+        for waker in self.wakers {
+            waker.wake();
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        let mut started_ns = u64::MAX;
+        for progress in self.progress {
+            totals.finished += progress.finished.load(Ordering::Relaxed);
+            totals.latency_us += progress.latency_us.load(Ordering::Relaxed);
+            let started = progress.started_ns.load(Ordering::Relaxed);
+            if started > 0 {
+                started_ns = started_ns.min(started);
+            }
+        }
+        totals.elapsed = Duration::from_nanos(clock::monotonic_ns().saturating_sub(started_ns));
+        totals
+    }
+
+    fn outcome(self, wanted: u64, digits: u8) -> Outcome {
+        let mut latency = histogram(digits);
+        for tally in &self.tallies {
+            latency
+                .add(&tally.latency)
+                .expect("all histograms have the same bounds");
+        }
+        let started = || self.tallies.iter().filter(|tally| tally.started_ns > 0);
+        let from = started().map(|tally| tally.started_ns).min().unwrap_or(0);
+        let to = started().map(|tally| tally.ended_ns).max().unwrap_or(0);
+        Outcome {
+            finished: self.tallies.iter().map(|tally| tally.finished).sum(),
+            wanted,
+            elapsed: Duration::from_nanos(to.saturating_sub(from)),
+            latency,
+            failure: self.failure,
+        }
+    }
+}

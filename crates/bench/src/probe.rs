@@ -1,0 +1,173 @@
+//! The first connection: finds the endpoint that answers, and asks the server for two of its directives.
+//!
+//! Must not know what is measured later.
+
+use std::time::Duration;
+
+use redline_net::{Address, Endpoint, Interest, NetError, Read, Stream, connect_endpoint};
+use redline_resp::{ReplyDecoder, Value, encode_request};
+
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::report::ServerConfig;
+
+/// What the first connection found out.
+pub struct Probed {
+    /// The endpoint of the address that accepted: all others connect to it.
+    pub endpoint: Endpoint,
+    /// Missing if the server (or a proxy in front of it) does not tell.
+    pub config: Option<ServerConfig>,
+}
+
+/// Connects to `address` and asks, after AUTH with `auth` as its arguments if there are any.
+pub fn probe(
+    control: &mut Control,
+    address: &Address,
+    auth: &[Vec<u8>],
+) -> Result<Probed, Failure> {
+    let (endpoint, mut stream) = connect_any(control, address)?;
+    match ask(control, &mut stream, auth) {
+        Ok(config) => Ok(Probed { endpoint, config }),
+        Err(Failure::Reply(text)) => Err(Failure::Refused {
+            address: address.to_string(),
+            text,
+        }),
+        Err(Failure::Interrupted) => Err(Failure::Interrupted),
+        // A proxy may close the connection on CONFIG: then there is just nothing to print about it.
+        Err(_) => Ok(Probed {
+            endpoint,
+            config: None,
+        }),
+    }
+}
+
+/// Tries each endpoint of the address; the error is that of the last.
+fn connect_any(control: &mut Control, address: &Address) -> Result<(Endpoint, Stream), Failure> {
+    let endpoints = address
+        .resolve()
+        .map_err(|error| Failure::connect_endpoint(address, &error))?;
+    let mut last = Failure::Local(format!("{address} has no endpoint"));
+    for (token, endpoint) in endpoints.into_iter().enumerate() {
+        match connect_one(control, &endpoint, token)? {
+            Ok(stream) => return Ok((endpoint, stream)),
+            Err(error) => last = Failure::connect_endpoint(address, &error),
+        }
+    }
+    Err(last)
+}
+
+fn connect_one(
+    control: &mut Control,
+    endpoint: &Endpoint,
+    token: usize,
+) -> Result<Result<Stream, NetError>, Failure> {
+    let stream = match connect_endpoint(endpoint) {
+        Ok(stream) => stream,
+        Err(error) => return Ok(Err(error)),
+    };
+    control
+        .watch(&stream, token, Interest::ReadWrite)
+        .map_err(|error| Failure::local("epoll", &error))?;
+    wait(control, token)?;
+    match stream.take_error() {
+        Ok(None) => Ok(Ok(stream)),
+        Ok(Some(error)) | Err(error) => Ok(Err(NetError::new(endpoint, error))),
+    }
+}
+
+/// Sends everything in one write and takes the replies in their order.
+fn ask(
+    control: &mut Control,
+    stream: &mut Stream,
+    auth: &[Vec<u8>],
+) -> Result<Option<ServerConfig>, Failure> {
+    let mut request = Vec::new();
+    if !auth.is_empty() {
+        encode_request(auth, &mut request);
+    }
+    encode_request(&["CONFIG", "GET", "save"], &mut request);
+    encode_request(&["CONFIG", "GET", "appendonly"], &mut request);
+    // A fresh socket takes a few hundred bytes at once, or it is none to measure.
+    if stream.write(&request).map_err(Failure::Io)? != Some(request.len()) {
+        return Err(Failure::Closed);
+    }
+    let mut replies = replies(control, stream, 2 + usize::from(!auth.is_empty()))?.into_iter();
+    if !auth.is_empty() {
+        fail_on_error(replies.next())?;
+    }
+    let (save, appendonly) = (directive(replies.next())?, directive(replies.next())?);
+    Ok(save
+        .zip(appendonly)
+        .map(|(save, appendonly)| ServerConfig { save, appendonly }))
+}
+
+fn replies(
+    control: &mut Control,
+    stream: &mut Stream,
+    count: usize,
+) -> Result<Vec<Value>, Failure> {
+    let mut decoder = ReplyDecoder::new();
+    let (mut buffer, mut values) = (Vec::new(), Vec::new());
+    loop {
+        match stream.read_into(&mut buffer, 4096).map_err(Failure::Io)? {
+            Read::Data { .. } => {}
+            Read::WouldBlock => {
+                wait(control, usize::MAX)?;
+                continue;
+            }
+            Read::Eof => return Err(Failure::Closed),
+        }
+        loop {
+            let decoded = decoder.decode(&buffer)?;
+            buffer.drain(..decoded.consumed);
+            let Some(value) = decoded.value else { break };
+            values.push(value);
+            if values.len() == count {
+                return Ok(values);
+            }
+        }
+    }
+}
+
+/// Waits until something happens to the watched socket, or to any if `token` names none.
+fn wait(control: &mut Control, token: usize) -> Result<(), Failure> {
+    loop {
+        let happened = control
+            .wait(Some(PATIENCE))
+            .map_err(|error| Failure::local("epoll", &error))?;
+        if control.interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        if happened.contains(&token) || (token == usize::MAX && !happened.is_empty()) {
+            return Ok(());
+        }
+    }
+}
+
+/// How long one wait lasts; then it is begun again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The second element of `CONFIG GET`'s reply. An error is no reason to stop, unless it asks for a password.
+fn directive(reply: Option<Value>) -> Result<Option<String>, Failure> {
+    match reply {
+        Some(Value::Error(text)) if text.starts_with(b"NOAUTH") => {
+            Err(Failure::Reply(lossy(&text)))
+        }
+        Some(Value::Array(elements)) => match elements.as_slice() {
+            [_, Value::Bulk(value)] => Ok(Some(lossy(value))),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn fail_on_error(reply: Option<Value>) -> Result<(), Failure> {
+    match reply {
+        Some(Value::Error(text)) => Err(Failure::Reply(lossy(&text))),
+        _ => Ok(()),
+    }
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}

@@ -1,0 +1,337 @@
+//! One invocation: connects, announces, runs the tests in turn, reports each, and decides the exit code.
+//!
+//! Must not know how a test is carried out.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use redline_net::{Endpoint, limits};
+use redline_resp::encode_request;
+
+use crate::batch::Batch;
+use crate::compat::Form;
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::load::{self, Observer, Outcome, Plan, Totals};
+use crate::options::{Options, Output};
+use crate::report::{self, LiveLine, Measured, Sample, Setting};
+use crate::suite::{self, PayloadSource};
+use crate::worker::Prefix;
+use crate::{EmbeddedServer, StartEmbedded, Streams, idle, probe};
+
+/// Runs what `options` ask for; returns the exit code.
+pub fn run(options: Options, streams: Streams<'_>, start: Option<StartEmbedded<'_>>) -> u8 {
+    let Streams {
+        stdin,
+        stdout,
+        stderr,
+    } = streams;
+    let result = read_command(&options, stdin).and_then(|command| {
+        let mut session = Session::prepare(options, command, stdout, stderr, start)?;
+        session.run()
+    });
+    match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            // What cannot be said on a closed stream is left to the exit code.
+            let _ = writeln!(stderr, "{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// The custom command, with what `-x` adds to it.
+fn read_command(options: &Options, stdin: &mut dyn io::Read) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut command = options.command.clone();
+    if options.stdin_argument && !command.is_empty() {
+        let mut argument = Vec::new();
+        stdin
+            .read_to_end(&mut argument)
+            .map_err(|error| Failure::local("standard input", &error))?;
+        command.push(argument);
+    }
+    Ok(command)
+}
+
+struct Session<'a> {
+    options: Options,
+    command: Vec<Vec<u8>>,
+    stdout: &'a mut dyn Write,
+    control: Control,
+    endpoint: Endpoint,
+    setting: Setting,
+    random: fastrand::Rng,
+    /// When the live line is due.
+    next_sample: Instant,
+    _server: Option<EmbeddedServer>,
+}
+
+/// How often the live line changes, and how soon it appears.
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+const FIRST_SAMPLE: Duration = Duration::from_millis(1);
+/// Descriptors beside those of connections.
+const OTHER_FILES: u64 = 1100;
+
+impl<'a> Session<'a> {
+    fn prepare(
+        mut options: Options,
+        command: Vec<Vec<u8>>,
+        stdout: &'a mut dyn Write,
+        stderr: &mut dyn Write,
+        start: Option<StartEmbedded<'_>>,
+    ) -> Result<Session<'a>, Failure> {
+        let server = match (options.embedded, start) {
+            (false, _) => None,
+            (true, Some(start)) => Some(start().map_err(Failure::Local)?),
+            (true, None) => {
+                return Err(Failure::Local(
+                    "This program has no server built in (--embedded).".into(),
+                ));
+            }
+        };
+        if let Some(server) = &server {
+            options.server = server.address.clone();
+        }
+        // As many as allowed; if they are too few, the connection that fails says so.
+        let _ = limits::raise_open_files(options.clients as u64 + OTHER_FILES);
+        let mut control = Control::new().map_err(|error| Failure::local("epoll", &error))?;
+        let probed = probe::probe(&mut control, &options.server, &auth(&options))?;
+        if probed.config.is_none() {
+            let _ = writeln!(stderr, "WARNING: Could not fetch server CONFIG");
+        }
+        for warning in &options.warnings {
+            let _ = writeln!(stderr, "{warning}");
+        }
+        let embedded = server
+            .as_ref()
+            .map(|server| format!("{}, {}", server.address, server.description));
+        let setting = Setting {
+            form: options.compat.form(),
+            output: options.output,
+            clients: options.clients,
+            payload_bytes: options.payload_bytes,
+            keep_alive: options.keep_alive,
+            server: probed.config,
+            threads: options.threads,
+            embedded,
+            classic_decimals: options.precision.unwrap_or(0),
+        };
+        let random = options
+            .seed
+            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        Ok(Session {
+            options,
+            command,
+            stdout,
+            control,
+            endpoint: probed.endpoint,
+            setting,
+            random,
+            next_sample: Instant::now() + FIRST_SAMPLE,
+            _server: server,
+        })
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        if self.options.idle {
+            return Err(self.hold_idle());
+        }
+        match self.options.output {
+            Output::Csv => self.print(report::csv_header(self.setting.form))?,
+            Output::Quiet => {
+                // The long form has it in every report.
+                if let Some(server) = &self.setting.embedded {
+                    let line = format!("Embedded server: {server}\n");
+                    self.print(&line)?;
+                }
+            }
+            Output::Normal => {}
+        }
+        let mut payloads = PayloadSource::new();
+        loop {
+            if self.command.is_empty() {
+                self.run_suite(&mut payloads)?;
+            } else {
+                self.run_command()?;
+            }
+            if !self.options.forever {
+                return Ok(());
+            }
+        }
+    }
+
+    fn hold_idle(&mut self) -> Failure {
+        let clients = self.options.clients;
+        let line =
+            format!("Creating {clients} idle connections and waiting forever (Ctrl+C when done)\n");
+        match self.print(&line) {
+            Ok(()) => idle::run(
+                &mut self.control,
+                &self.options.server,
+                &self.endpoint,
+                clients,
+                self.stdout,
+            ),
+            Err(failure) => failure,
+        }
+    }
+
+    fn run_suite(&mut self, payloads: &mut PayloadSource) -> Result<(), Failure> {
+        let payload = payloads.next(self.options.payload_bytes);
+        let wanted = self.options.tests.clone();
+        for test in suite::select(self.options.compat, wanted.as_deref()) {
+            let request = test.render(&payload, self.options.keyspace.is_some());
+            self.run_test(test.title, &request)?;
+        }
+        match self.options.output {
+            Output::Csv => Ok(()),
+            Output::Normal | Output::Quiet => self.print("\n"),
+        }
+    }
+
+    fn run_command(&mut self) -> Result<(), Failure> {
+        let title: Vec<_> = self
+            .options
+            .command
+            .iter()
+            .map(|word| String::from_utf8_lossy(word))
+            .collect();
+        let title = title.join(" ");
+        let mut request = Vec::new();
+        encode_request(&self.command, &mut request);
+        if self.setting.form == Form::Histogram {
+            self.setting.payload_bytes = request.len();
+        }
+        self.run_test(&title, &request)
+    }
+
+    fn run_test(&mut self, title: &str, request: &[u8]) -> Result<(), Failure> {
+        let options = &self.options;
+        let batch = Batch::new(request, options.pipeline, options.keyspace).map_err(|_| {
+            Failure::Local(format!(
+                "{title}: a batch of {} requests is too large.",
+                options.pipeline
+            ))
+        })?;
+        let plan = Plan {
+            address: options.server.clone(),
+            endpoint: self.endpoint.clone(),
+            prefix: prefix(options),
+            batch,
+            requests: options.requests,
+            clients: options.clients,
+            threads: options.threads.max(1),
+            keep_alive: options.keep_alive,
+            digits: options.precision.unwrap_or(0).max(DIGITS_MIN),
+        };
+        let mut live = Live {
+            form: self.setting.form,
+            title,
+            stdout: self.stdout,
+            line: LiveLine::default(),
+            next: (options.output != Output::Csv).then_some(self.next_sample),
+            last: Totals::default(),
+        };
+        let outcome = load::run(&mut self.control, plan, &mut self.random, &mut live)?;
+        let Live { line, next, .. } = live;
+        self.next_sample = next.unwrap_or(self.next_sample);
+        self.report(title, &outcome, &line)?;
+        match outcome.failure {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    fn report(&mut self, title: &str, outcome: &Outcome, line: &LiveLine) -> Result<(), Failure> {
+        if outcome.failure.is_some() && outcome.finished == 0 {
+            return self.print(&line.ended());
+        }
+        let measured = Measured {
+            title,
+            finished: outcome.finished,
+            wanted: outcome.wanted,
+            elapsed: outcome.elapsed,
+            latency: &outcome.latency,
+        };
+        let text = report::report(&self.setting, &measured, line);
+        self.print(&text)
+    }
+
+    fn print(&mut self, text: &str) -> Result<(), Failure> {
+        print(self.stdout, text)
+    }
+}
+
+/// The fewest digits that a latency is kept with.
+const DIGITS_MIN: u8 = 3;
+
+fn print(stdout: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::local("standard output", &error))
+}
+
+/// The line that changes while a test runs.
+struct Live<'a> {
+    form: Form,
+    title: &'a str,
+    stdout: &'a mut dyn Write,
+    line: LiveLine,
+    next: Option<Instant>,
+    last: Totals,
+}
+
+impl Observer for Live<'_> {
+    fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
+        self.next = Some(Instant::now() + SAMPLE_EVERY);
+        let requests = totals.finished - self.last.finished;
+        let mean_ms = |latency_us: u64, requests: u64| latency_us as f64 / requests as f64 / 1000.0;
+        let sample = Sample {
+            rate: report::per_second(requests, totals.elapsed.saturating_sub(self.last.elapsed)),
+            overall_rate: report::per_second(totals.finished, totals.elapsed),
+            latency_ms: mean_ms(totals.latency_us - self.last.latency_us, requests),
+            overall_latency_ms: mean_ms(totals.latency_us, totals.finished),
+        };
+        self.last = *totals;
+        print(
+            self.stdout,
+            &self.line.update(self.form, self.title, &sample),
+        )
+    }
+}
+
+fn auth(options: &Options) -> Vec<Vec<u8>> {
+    match (&options.user, &options.password) {
+        (_, None) => Vec::new(),
+        (None, Some(password)) => vec![b"AUTH".to_vec(), password.clone()],
+        (Some(user), Some(password)) => vec![b"AUTH".to_vec(), user.clone(), password.clone()],
+    }
+}
+
+/// What each connection sends first, in redis-benchmark's order: HELLO comes last, so tracking is asked for in RESP2.
+fn prefix(options: &Options) -> Prefix {
+    let mut prefix = Prefix::default();
+    let mut add = |request: &[Vec<u8>]| {
+        encode_request(request, &mut prefix.bytes);
+        prefix.replies += 1;
+    };
+    let auth = auth(options);
+    if !auth.is_empty() {
+        add(&auth);
+    }
+    if options.tracking {
+        add(&[b"CLIENT".to_vec(), b"TRACKING".to_vec(), b"on".to_vec()]);
+    }
+    if options.db != 0 {
+        add(&[b"SELECT".to_vec(), options.db.to_string().into_bytes()]);
+    }
+    if options.resp3 {
+        add(&[b"HELLO".to_vec(), b"3".to_vec()]);
+    }
+    prefix
+}
