@@ -1,26 +1,776 @@
-//! Members ordered by score, then by bytes.
+//! The sorted set: members ordered by score, then by bytes. Must not know which command asks, nor
+//! what the replies look like.
+//!
+//! Positions are *ranks*, counted from the lowest score. Every range (by index, score or member) is
+//! first turned into a range of ranks, which is then counted, walked in either direction, cut by an
+//! offset and a limit, or removed. So what is known about ranges is in three functions.
+
+mod members;
+mod order;
+mod ordered;
+mod packed;
+mod range;
+
+pub use members::Full;
+pub use range::{InvalidBound, LexBound, LexRange, ScoreBound, ScoreRange, index_range};
+
+use crate::limits::Limits;
+use crate::number::IntBuf;
+use crate::pack::Element;
 use crate::value::DataType;
+use ordered::Ordered;
+use packed::Packed;
+use std::ops::Range;
 
 /// Members ordered by score, then by bytes.
-#[derive(Clone, Default)]
-pub struct Zset {}
+#[derive(Clone)]
+pub struct Zset {
+    form: Form,
+}
+
+#[derive(Clone)]
+enum Form {
+    Packed(Packed),
+    Ordered(Box<Ordered>),
+}
+
+/// Under which conditions [`Zset::add`] adds or changes, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddFlags {
+    /// Only add, never change.
+    pub nx: bool,
+    /// Only change, never add.
+    pub xx: bool,
+    /// Only change to a greater score; adds too.
+    pub gt: bool,
+    /// Only change to a lower score; adds too.
+    pub lt: bool,
+    /// The score is added to the one that is there.
+    pub incr: bool,
+}
+
+/// What [`Zset::add`] did, and the score that the member has now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Added {
+    /// The member is new.
+    New(f64),
+    /// The member has another score now.
+    Changed(f64),
+    /// The member had this score already.
+    Same(f64),
+    /// The flags forbade it.
+    Refused,
+}
+
+/// Why [`Zset::add`] could not do it. Nothing is changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddError {
+    /// The score is not a number, or adding it to the present one is not.
+    NotANumber,
+    /// There is no room for one more member.
+    Full,
+}
+
+impl From<Full> for AddError {
+    fn from(_: Full) -> AddError {
+        AddError::Full
+    }
+}
+
+impl Default for Zset {
+    fn default() -> Zset {
+        Zset::new()
+    }
+}
+
+impl Zset {
+    /// An empty, packed set.
+    pub fn new() -> Zset {
+        Zset {
+            form: Form::Packed(Packed::default()),
+        }
+    }
+
+    /// An empty set in the form for this many members of up to this many bytes.
+    pub fn with_expected(members: usize, member_bytes_max: usize, limits: &Limits) -> Zset {
+        let mut set = Zset::new();
+        if members > limits.zset_max_listpack_entries
+            || member_bytes_max > limits.zset_max_listpack_value
+        {
+            set.form = Form::Ordered(Box::default());
+        }
+        set
+    }
+
+    /// Takes the form for large sets if this many members are about to be added.
+    pub fn expect(&mut self, members: usize, limits: &Limits) -> Result<(), Full> {
+        if members > limits.zset_max_listpack_entries {
+            self.unpack()?;
+        }
+        Ok(())
+    }
+
+    // Single members.
+
+    /// Adds a member, or changes its score.
+    pub fn add(
+        &mut self,
+        member: &[u8],
+        score: f64,
+        flags: AddFlags,
+        limits: &Limits,
+    ) -> Result<Added, AddError> {
+        if score.is_nan() {
+            return Err(AddError::NotANumber);
+        }
+        match &mut self.form {
+            Form::Packed(packed) => {
+                if let Some((at, present)) = packed.find(member) {
+                    let verdict = decide(present, score, flags)?;
+                    if let Added::Changed(score) = verdict {
+                        packed.remove(at);
+                        packed.insert(member, score);
+                    }
+                    return Ok(verdict);
+                }
+                if flags.xx {
+                    return Ok(Added::Refused);
+                }
+                if packed.len() < limits.zset_max_listpack_entries
+                    && member.len() <= limits.zset_max_listpack_value
+                    && packed.is_safe_to_add(member)
+                {
+                    packed.insert(member, score);
+                    return Ok(Added::New(score));
+                }
+                self.unpack()?.insert_new(member, score)?;
+                Ok(Added::New(score))
+            }
+            Form::Ordered(ordered) => {
+                let (hash, found) = ordered.find(member);
+                let Some(handle) = found else {
+                    if flags.xx {
+                        return Ok(Added::Refused);
+                    }
+                    ordered.insert(hash, member, score)?;
+                    return Ok(Added::New(score));
+                };
+                let verdict = decide(ordered.score(handle), score, flags)?;
+                if let Added::Changed(score) = verdict {
+                    ordered.change_score(member, handle, score);
+                }
+                Ok(verdict)
+            }
+        }
+    }
+
+    /// Takes a member out: its score if it was there.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        match &mut self.form {
+            Form::Packed(packed) => {
+                let (at, score) = packed.find(member)?;
+                packed.remove(at);
+                Some(score)
+            }
+            Form::Ordered(ordered) => {
+                let handle = ordered.find(member).1?;
+                let score = ordered.score(handle);
+                ordered.remove(member, handle);
+                Some(score)
+            }
+        }
+    }
+
+    /// The score of a member.
+    pub fn score(&self, member: &[u8]) -> Option<f64> {
+        match &self.form {
+            Form::Packed(packed) => Some(packed.find(member)?.1),
+            Form::Ordered(ordered) => Some(ordered.score(ordered.find(member).1?)),
+        }
+    }
+
+    /// The rank and the score of a member.
+    pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
+        match &self.form {
+            Form::Packed(packed) => {
+                let (at, score) = packed.find(member)?;
+                Some((packed.rank(at), score))
+            }
+            Form::Ordered(ordered) => {
+                let score = ordered.score(ordered.find(member).1?);
+                Some((ordered.rank(member, score), score))
+            }
+        }
+    }
+
+    /// The member with this rank.
+    pub fn get(&self, rank: usize) -> Option<(Element<'_>, f64)> {
+        match &self.form {
+            Form::Packed(packed) => packed.get(rank),
+            Form::Ordered(ordered) => {
+                let (member, score) = ordered.get(rank)?;
+                Some((Element::Bytes(member), score))
+            }
+        }
+    }
+
+    /// A member, each equally likely.
+    pub fn random(&self, rng: &mut impl FnMut() -> u64) -> Option<(Element<'_>, f64)> {
+        let rank = rng().checked_rem(self.len() as u64)?;
+        self.get(rank as usize)
+    }
+
+    /// Takes out the member with the lowest score.
+    pub fn pop_min(&mut self) -> Option<(Vec<u8>, f64)> {
+        self.pop(0)
+    }
+
+    /// Takes out the member with the highest score.
+    pub fn pop_max(&mut self) -> Option<(Vec<u8>, f64)> {
+        self.pop(self.len().checked_sub(1)?)
+    }
+
+    fn pop(&mut self, rank: usize) -> Option<(Vec<u8>, f64)> {
+        let (member, score) = self.get(rank)?;
+        let member = member.to_vec();
+        self.remove_range(rank..rank + 1);
+        Some((member, score))
+    }
+
+    // Ranges of ranks.
+
+    /// The ranks of the members in a range of scores.
+    pub fn score_range(&self, range: &ScoreRange) -> Range<usize> {
+        match &self.form {
+            Form::Packed(packed) => packed.score_range(range),
+            Form::Ordered(ordered) => ordered.score_range(range),
+        }
+    }
+
+    /// The ranks of the members in a range of members, if all scores are equal. If not, it is some
+    /// range, which may depend on the end that it is looked for from.
+    pub fn lex_range(&self, range: &LexRange<'_>, from_back: bool) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        match &self.form {
+            Form::Packed(packed) => packed.lex_range(range, from_back),
+            Form::Ordered(ordered) => ordered.lex_range(range),
+        }
+    }
+
+    /// The members of a range of ranks, from either end.
+    pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
+        let end = ranks.end.min(self.len());
+        let ranks = ranks.start.min(end)..end;
+        match &self.form {
+            Form::Packed(packed) => Iter(IterForm::Packed(packed.iter(ranks))),
+            Form::Ordered(ordered) => Iter(IterForm::Ordered(ordered.iter(ranks))),
+        }
+    }
+
+    /// All members in order.
+    pub fn iter(&self) -> Iter<'_> {
+        self.range(0..self.len())
+    }
+
+    /// Takes out a range of ranks, and says how many there were.
+    pub fn remove_range(&mut self, ranks: Range<usize>) -> usize {
+        let end = ranks.end.min(self.len());
+        if ranks.start >= end {
+            return 0;
+        }
+        match &mut self.form {
+            Form::Packed(packed) => packed.remove_range(ranks.start..end),
+            Form::Ordered(ordered) => ordered.remove_range(ranks.start..end),
+        }
+    }
+
+    // The whole set.
+
+    /// Visits members from a cursor on, about `count` of them, and returns the next cursor, 0 at the
+    /// end. A packed set is visited whole. Members that are there all the time from cursor 0 to
+    /// cursor 0 are visited at least once, whatever else comes and goes.
+    pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'_>, f64)) -> u64 {
+        match &self.form {
+            Form::Packed(packed) => {
+                packed
+                    .iter(0..packed.len())
+                    .for_each(|(member, score)| visit(member, score));
+                0
+            }
+            Form::Ordered(ordered) => ordered.scan(cursor, count, &mut |member, score| {
+                visit(Element::Bytes(member), score);
+            }),
+        }
+    }
+
+    /// Takes the packed form if the set is small enough for it. Sets that only change keep the form
+    /// for large ones; this is for sets that were just made.
+    pub fn pack_if_small(&mut self, limits: &Limits) {
+        let Form::Ordered(ordered) = &self.form else {
+            return;
+        };
+        let fits = ordered.len() <= limits.zset_max_listpack_entries
+            && self
+                .iter()
+                .all(|(member, _)| member_bytes(member) <= limits.zset_max_listpack_value);
+        if !fits {
+            return;
+        }
+        let mut packed = Packed::default();
+        for (member, score) in ordered.iter(0..ordered.len()) {
+            if !packed.is_safe_to_add(member) {
+                return;
+            }
+            packed.push_back(member, score);
+        }
+        self.form = Form::Packed(packed);
+    }
+
+    /// Takes the form for large sets.
+    fn unpack(&mut self) -> Result<&mut Ordered, Full> {
+        if let Form::Packed(packed) = &self.form {
+            let mut ordered = Box::<Ordered>::default();
+            let mut buf = IntBuf::new();
+            for (member, score) in packed.iter(0..packed.len()) {
+                ordered.insert_new(member.bytes(&mut buf), score)?;
+            }
+            self.form = Form::Ordered(ordered);
+        }
+        match &mut self.form {
+            Form::Ordered(ordered) => Ok(ordered),
+            Form::Packed(_) => unreachable!("unpacked just now"),
+        }
+    }
+}
+
+fn member_bytes(member: Element<'_>) -> usize {
+    member.bytes(&mut IntBuf::new()).len()
+}
+
+/// What becomes of a member that is there.
+fn decide(present: f64, score: f64, flags: AddFlags) -> Result<Added, AddError> {
+    if flags.nx {
+        return Ok(Added::Refused);
+    }
+    let score = if flags.incr { present + score } else { score };
+    if score.is_nan() {
+        return Err(AddError::NotANumber);
+    }
+    if (flags.lt && score >= present) || (flags.gt && score <= present) {
+        return Ok(Added::Refused);
+    }
+    Ok(if score == present {
+        Added::Same(present)
+    } else {
+        Added::Changed(score)
+    })
+}
 
 impl DataType for Zset {
     const NAME: &'static str = "zset";
 
     fn encoding(&self) -> &'static str {
-        "listpack"
+        match &self.form {
+            Form::Packed(_) => "listpack",
+            Form::Ordered(_) => "skiplist",
+        }
     }
 
     fn len(&self) -> usize {
-        0
+        match &self.form {
+            Form::Packed(packed) => packed.len(),
+            Form::Ordered(ordered) => ordered.len(),
+        }
     }
 
     fn heap_bytes(&self) -> usize {
         size_of::<Self>()
+            + match &self.form {
+                Form::Packed(packed) => packed.heap_bytes(),
+                Form::Ordered(ordered) => ordered.heap_bytes(),
+            }
     }
 
     fn free_effort(&self) -> usize {
-        1
+        match &self.form {
+            Form::Packed(_) => 1,
+            Form::Ordered(ordered) => ordered.allocation_count(),
+        }
+    }
+}
+
+/// Members with their scores, from either end.
+///
+/// A member is [`Element::Int`] only where the set is packed: compare members by their bytes.
+#[derive(Clone)]
+pub struct Iter<'a>(IterForm<'a>);
+
+#[derive(Clone)]
+enum IterForm<'a> {
+    Packed(packed::Iter<'a>),
+    Ordered(ordered::Iter<'a>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (Element<'a>, f64);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            IterForm::Packed(iter) => iter.next(),
+            IterForm::Ordered(iter) => {
+                let (member, score) = iter.next()?;
+                Some((Element::Bytes(member), score))
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            IterForm::Packed(iter) => iter.size_hint(),
+            IterForm::Ordered(iter) => iter.size_hint(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            IterForm::Packed(iter) => iter.next_back(),
+            IterForm::Ordered(iter) => {
+                let (member, score) = iter.next_back()?;
+                Some((Element::Bytes(member), score))
+            }
+        }
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// A score that sorts, with -0 and 0 the same.
+    #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+    struct Score(f64);
+
+    impl Eq for Score {}
+
+    impl Ord for Score {
+        fn cmp(&self, other: &Score) -> std::cmp::Ordering {
+            self.partial_cmp(other).unwrap()
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Model {
+        scores: BTreeMap<Vec<u8>, f64>,
+        order: BTreeSet<(Score, Vec<u8>)>,
+    }
+
+    impl Model {
+        fn set(&mut self, member: &[u8], score: f64) {
+            self.remove(member);
+            self.scores.insert(member.to_vec(), score);
+            self.order.insert((Score(score), member.to_vec()));
+        }
+
+        fn remove(&mut self, member: &[u8]) -> Option<f64> {
+            let score = self.scores.remove(member)?;
+            self.order.remove(&(Score(score), member.to_vec()));
+            Some(score)
+        }
+
+        fn items(&self) -> Vec<(Vec<u8>, f64)> {
+            let items = self.order.iter();
+            items.map(|(score, m)| (m.clone(), score.0)).collect()
+        }
+    }
+
+    fn items<'a>(iter: impl Iterator<Item = (Element<'a>, f64)>) -> Vec<(Vec<u8>, f64)> {
+        iter.map(|(member, score)| (member.to_vec(), score))
+            .collect()
+    }
+
+    fn limits(entries: usize, value: usize) -> Limits {
+        Limits {
+            zset_max_listpack_entries: entries,
+            zset_max_listpack_value: value,
+            ..Limits::default()
+        }
+    }
+
+    fn random_score(random: &mut fastrand::Rng) -> f64 {
+        match random.u8(..12) {
+            0 => f64::INFINITY,
+            1 => f64::NEG_INFINITY,
+            2 => -0.0,
+            3 => 1e300,
+            4 => random.f64() * 20.0 - 10.0,
+            5 => 9.3e18,
+            _ => f64::from(random.i32(-10..10)),
+        }
+    }
+
+    fn random_member(random: &mut fastrand::Rng) -> Vec<u8> {
+        match random.u8(..12) {
+            0 => Vec::new(),
+            1 => random.u32(..50).to_string().into_bytes(),
+            2 => vec![b'x'; random.usize(250..258)],
+            _ => format!("member:{}", random.u32(..400)).into_bytes(),
+        }
+    }
+
+    fn check_ranges(set: &Zset, model: &Model, random: &mut fastrand::Rng) {
+        let all = model.items();
+        assert_eq!(set.len(), all.len());
+        assert_eq!(items(set.iter()), all);
+        let (a, b) = (random.usize(..all.len() + 2), random.usize(..all.len() + 2));
+        let expected = all.get(a..b.min(all.len())).unwrap_or(&[]);
+        assert_eq!(items(set.range(a..b)), expected);
+        assert_eq!(set.range(a..b).len(), expected.len());
+        let mut backwards = items(set.range(a..b).rev());
+        backwards.reverse();
+        assert_eq!(backwards, expected);
+        let mut both_ends = set.range(a..b);
+        for i in 0..expected.len() {
+            let item = if i % 3 == 0 {
+                both_ends.next_back()
+            } else {
+                both_ends.next()
+            };
+            assert!(item.is_some());
+        }
+        assert!(both_ends.next().is_none() && both_ends.next_back().is_none());
+
+        let bound = |random: &mut fastrand::Rng| ScoreBound {
+            score: random_score(random),
+            exclusive: random.bool(),
+        };
+        let range = ScoreRange {
+            min: bound(random),
+            max: bound(random),
+        };
+        let inside = |score: f64| {
+            let (min, max) = (range.min, range.max);
+            (score > min.score || (!min.exclusive && score == min.score))
+                && (score < max.score || (!max.exclusive && score == max.score))
+        };
+        let expected: Vec<_> = all.iter().filter(|item| inside(item.1)).cloned().collect();
+        assert_eq!(items(set.range(set.score_range(&range))), expected);
+    }
+
+    #[test]
+    fn random_changes_agree_with_a_map_and_an_ordered_set() {
+        let mut random = fastrand::Rng::with_seed(21);
+        for round in 0..40 {
+            let limits = limits([0, 8, 100, 100_000][round % 4], 64);
+            let mut set = Zset::new();
+            let mut model = Model::default();
+            for step in 0..1500 {
+                let member = random_member(&mut random);
+                let present = model.scores.get(&member).copied();
+                let growing = step % 1000 < 600;
+                match random.u8(..if growing { 10 } else { 20 }) {
+                    0..=8 => {
+                        let flags = AddFlags {
+                            nx: random.u8(..8) == 0,
+                            xx: random.u8(..8) == 0,
+                            gt: random.u8(..8) == 0,
+                            lt: random.u8(..8) == 0,
+                            incr: random.u8(..4) == 0,
+                        };
+                        let score = random_score(&mut random);
+                        let wanted =
+                            present.map_or(
+                                score,
+                                |present| {
+                                    if flags.incr { present + score } else { score }
+                                },
+                            );
+                        let allowed = present.map_or(!flags.xx, |present| {
+                            !(flags.nx
+                                || (flags.gt && wanted <= present)
+                                || (flags.lt && wanted >= present))
+                        });
+                        let expected = if wanted.is_nan() && !flags.nx {
+                            Err(AddError::NotANumber)
+                        } else if !allowed {
+                            Ok(Added::Refused)
+                        } else if present == Some(wanted) {
+                            Ok(Added::Same(wanted))
+                        } else {
+                            model.set(&member, wanted);
+                            Ok(present.map_or(Added::New(wanted), |_| Added::Changed(wanted)))
+                        };
+                        assert_eq!(set.add(&member, score, flags, &limits), expected);
+                    }
+                    9..=16 => assert_eq!(set.remove(&member), model.remove(&member)),
+                    17 => {
+                        let expected = model.items().first().cloned();
+                        assert_eq!(set.pop_min(), expected);
+                        expected.map(|(member, _)| model.remove(&member));
+                    }
+                    18 => {
+                        let expected = model.items().last().cloned();
+                        assert_eq!(set.pop_max(), expected);
+                        expected.map(|(member, _)| model.remove(&member));
+                    }
+                    _ => {
+                        let start = random.usize(..model.scores.len() + 1);
+                        let end = start + random.usize(..70);
+                        let all = model.items();
+                        let gone = &all[start..end.min(all.len())];
+                        assert_eq!(set.remove_range(start..end), gone.len());
+                        for (member, _) in gone {
+                            model.remove(member);
+                        }
+                    }
+                }
+                let member = random_member(&mut random);
+                assert_eq!(set.score(&member), model.scores.get(&member).copied());
+                let all = model.items();
+                let rank = all.iter().position(|item| item.0 == member);
+                assert_eq!(set.rank(&member), rank.map(|rank| (rank, all[rank].1)));
+                if step % 50 == 0 {
+                    check_ranges(&set, &model, &mut random);
+                }
+            }
+            check_ranges(&set.clone(), &model, &mut random);
+            let mut seen = BTreeMap::new();
+            let mut cursor = 0;
+            loop {
+                cursor = set.scan(cursor, 10, |member, score| {
+                    assert_eq!(seen.insert(member.to_vec(), score), None);
+                });
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert_eq!(seen, model.scores);
+            set.pack_if_small(&limits);
+            check_ranges(&set, &model, &mut random);
+        }
+    }
+
+    #[test]
+    fn lexical_ranges_agree_with_filtering() {
+        let mut random = fastrand::Rng::with_seed(22);
+        for entries in [0, 1000] {
+            let limits = limits(entries, 64);
+            let mut set = Zset::new();
+            let mut members = BTreeSet::new();
+            for _ in 0..300 {
+                let member = random_member(&mut random);
+                if member.len() < 64 {
+                    set.add(&member, 5.0, AddFlags::default(), &limits).unwrap();
+                    members.insert(member);
+                }
+            }
+            for _ in 0..2000 {
+                let (low, high) = (random_member(&mut random), random_member(&mut random));
+                let bound = |kind: u8, member| match kind {
+                    0 => LexBound::Lowest,
+                    1 => LexBound::Highest,
+                    2..5 => LexBound::Exclusive(member),
+                    _ => LexBound::Inclusive(member),
+                };
+                let range = LexRange {
+                    min: bound(random.u8(..8), &low),
+                    max: bound(random.u8(..8), &high),
+                };
+                let expected: Vec<_> = members
+                    .iter()
+                    .filter(|member| !range.is_below(member) && !range.is_above(member))
+                    .cloned()
+                    .collect();
+                for from_back in [false, true] {
+                    let ranks = set.lex_range(&range, from_back);
+                    let found: Vec<_> = set.range(ranks).map(|item| item.0.to_vec()).collect();
+                    assert_eq!(found, expected, "{range:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_form_changes_at_the_thresholds() {
+        let limits = limits(3, 5);
+        let add = |set: &mut Zset, member: &[u8]| {
+            set.add(member, 1.0, AddFlags::default(), &limits).unwrap()
+        };
+        let mut set = Zset::new();
+        for member in [b"a", b"b", b"c", b"c"] {
+            add(&mut set, member);
+        }
+        assert_eq!(set.encoding(), "listpack");
+        add(&mut set, b"d");
+        assert_eq!(set.encoding(), "skiplist");
+        set.remove(b"d");
+        assert_eq!(set.encoding(), "skiplist");
+        set.pack_if_small(&limits);
+        assert_eq!(set.encoding(), "listpack");
+        let xx = AddFlags {
+            xx: true,
+            ..AddFlags::default()
+        };
+        assert_eq!(set.add(b"longer", 1.0, xx, &limits), Ok(Added::Refused));
+        assert_eq!(set.encoding(), "listpack");
+        set.remove(b"a");
+        add(&mut set, b"longer");
+        assert_eq!(set.encoding(), "skiplist");
+        set.pack_if_small(&limits);
+        assert_eq!(set.encoding(), "skiplist");
+        assert_eq!(Zset::with_expected(3, 5, &limits).encoding(), "listpack");
+        assert_eq!(Zset::with_expected(4, 5, &limits).encoding(), "skiplist");
+        assert_eq!(Zset::with_expected(3, 6, &limits).encoding(), "skiplist");
+        let mut set = Zset::new();
+        set.expect(3, &limits).unwrap();
+        assert_eq!(set.encoding(), "listpack");
+        set.expect(4, &limits).unwrap();
+        assert_eq!(set.encoding(), "skiplist");
+    }
+
+    #[test]
+    fn memory_follows_the_content_down() {
+        let limits = Limits::default();
+        let mut random = fastrand::Rng::with_seed(23);
+        let mut set = Zset::new();
+        let mut members: Vec<Vec<u8>> = (0..50_000)
+            .map(|i| format!("member:{i:09}").into_bytes())
+            .collect();
+        for member in &members {
+            set.add(member, random.f64(), AddFlags::default(), &limits)
+                .unwrap();
+        }
+        let full = set.heap_bytes();
+        assert!(full < 50_000 * 64, "{full}");
+        random.shuffle(&mut members);
+        for member in &members[5_000..] {
+            assert!(set.remove(member).is_some());
+        }
+        let rest = set.heap_bytes();
+        assert!(rest < full / 4, "{rest} of {full}");
+        for member in &members[..5_000] {
+            let (rank, score) = set.rank(member).unwrap();
+            assert_eq!(set.get(rank).unwrap().0.to_vec(), *member);
+            assert_eq!(set.remove(member), Some(score));
+        }
+        assert!(set.is_empty() && set.heap_bytes() < 10_000);
+    }
+
+    #[test]
+    fn a_score_of_negative_zero_is_zero_when_packed() {
+        let limits = limits(1, 64);
+        let mut set = Zset::new();
+        set.add(b"a", -0.0, AddFlags::default(), &limits).unwrap();
+        assert!(set.score(b"a").unwrap().is_sign_positive());
+        set.add(b"b", -0.0, AddFlags::default(), &limits).unwrap();
+        assert!(set.score(b"b").unwrap().is_sign_negative());
     }
 }
