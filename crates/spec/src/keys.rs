@@ -89,35 +89,27 @@ impl KeySpec {
     /// The keys of this spec in a call; `None` if the call cannot be right.
     fn locate<'a>(&self, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Option<KeyRange> {
         let begin = usize::from(self.begin);
-        let (first, last, step) = match self.find {
+        let (first, step, count) = match self.find {
             Find::Range { last, step } => {
                 let last = if last >= 0 {
                     begin + usize::from(last.unsigned_abs())
                 } else {
                     argc.checked_sub(usize::from(last.unsigned_abs()))?
                 };
-                (begin, last, usize::from(step))
+                let step = usize::from(step);
+                (begin, step, last.checked_sub(begin)? / step + 1)
             }
-            Find::KeyNum => {
-                if begin >= argc {
-                    return None;
-                }
-                let first = begin + 1;
-                (
-                    first,
-                    first.checked_add(key_count(arg(begin))?)?.checked_sub(1)?,
-                    1,
-                )
-            }
+            Find::KeyNum if begin < argc => (begin + 1, 1, key_count(arg(begin))?),
+            Find::KeyNum => return None,
         };
-        if first >= argc || last >= argc || last < first {
+        let end = step.checked_mul(count)?.checked_add(first)?;
+        if count > 0 && end - step >= argc {
             return None;
         }
         let access = match &self.variable {
             Some(variable) => variable.decide(argc, arg),
             None => self.access,
         };
-        let count = (last - first) / step + 1;
         Some(KeyRange {
             first: u32::try_from(first).ok()?,
             count: u32::try_from(count).ok()?,
@@ -135,7 +127,8 @@ impl VariableAccess {
     }
 }
 
-/// The number of keys that an argument announces. Larger counts than an argument vector can hold are not told apart.
+/// The number of keys that an argument announces, read as strictly as the handlers read it. What has more than ten
+/// digits is more than an argument vector can hold.
 fn key_count(text: &[u8]) -> Option<usize> {
     if text.is_empty() || text.len() > 10 || (text[0] == b'0' && text.len() > 1) {
         return None;
@@ -146,8 +139,8 @@ fn key_count(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The most key specs that a row has; held by a test.
-const SPECS_MAX: usize = 2;
+/// The most key specs that a row has.
+pub(crate) const SPECS_MAX: usize = 2;
 
 /// The keys of one spec in a given call: positions `first`, `first + step`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,20 +237,15 @@ pub struct InvalidKeys;
 
 /// The keys of a call of `argc` words, the command's name included.
 ///
-/// A call whose arity is right but whose key count is nonsense gives [`InvalidKeys`]; a command without keys none.
+/// A call that cannot be right because its keys are cut short, or their number is no number, gives [`InvalidKeys`].
 pub fn keys<'a>(
     id: CommandId,
     argc: usize,
     arg: impl Fn(usize) -> &'a [u8],
 ) -> Result<Keys, InvalidKeys> {
     let mut found = Keys::NONE;
-    match gate(id).keys {
-        KeyShape::None => {}
-        KeyShape::One | KeyShape::Range | KeyShape::Specs => {
-            for spec in row(id).keys {
-                found.push(spec.locate(argc, &arg).ok_or(InvalidKeys)?);
-            }
-        }
+    for spec in row(id).keys {
+        found.push(spec.locate(argc, &arg).ok_or(InvalidKeys)?);
     }
     Ok(found)
 }
@@ -301,9 +289,147 @@ pub fn getkeys<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Result<Keys,
     if !gate.arity_allows(argc) {
         return Err(GetKeysError::WrongArity);
     }
-    match keys(id, argc, arg) {
-        Ok(keys) => Ok(keys),
-        Err(InvalidKeys) if gate.flags.has(Flags::NO_MANDATORY_KEYS) => Ok(Keys::NONE),
-        Err(InvalidKeys) => Err(GetKeysError::InvalidArguments),
+    let keys = keys(id, argc, arg);
+    if gate.flags.has(Flags::NO_MANDATORY_KEYS) {
+        return Ok(keys.unwrap_or(Keys::NONE));
+    }
+    match keys {
+        Ok(keys) if keys.ranges().iter().all(|range| range.count > 0) => Ok(keys),
+        _ => Err(GetKeysError::InvalidArguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Access = Access::RO.with(Access::ACCESS);
+    const READ_UPDATE: Access = Access::RW.with(Access::ACCESS).with(Access::UPDATE);
+    const OVERWRITE: Access = Access::OW.with(Access::UPDATE);
+
+    fn positions(call: &str) -> Result<Vec<usize>, InvalidKeys> {
+        let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+        let id = resolve(words[0], words.get(1).copied()).unwrap();
+        Ok(keys(id, words.len(), |i| words[i])?
+            .map(|key| key.position)
+            .collect())
+    }
+
+    fn uses(call: &str) -> Vec<Access> {
+        let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+        getkeys(words.len(), |i| words[i])
+            .unwrap()
+            .map(|key| key.access)
+            .collect()
+    }
+
+    fn getkeys_error(call: &str) -> &'static str {
+        let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+        getkeys(words.len(), |i| words[i]).unwrap_err().message()
+    }
+
+    #[test]
+    fn fixed_keys() {
+        assert_eq!(positions("get k"), Ok(vec![1]));
+        assert_eq!(positions("object encoding k"), Ok(vec![2]));
+        assert_eq!(positions("rename a b"), Ok(vec![1, 2]));
+        assert_eq!(positions("ping"), Ok(vec![]));
+        assert_eq!(positions("get"), Err(InvalidKeys));
+    }
+
+    #[test]
+    fn ranges_of_keys() {
+        assert_eq!(positions("del a b c"), Ok(vec![1, 2, 3]));
+        assert_eq!(positions("mset a 1 b 2"), Ok(vec![1, 3]));
+        assert_eq!(positions("mset a 1 b"), Ok(vec![1, 3]));
+        assert_eq!(positions("lcs a b IDX"), Ok(vec![1, 2]));
+        assert_eq!(positions("sdiffstore d a b"), Ok(vec![1, 2, 3]));
+        assert_eq!(positions("del"), Err(InvalidKeys));
+    }
+
+    #[test]
+    fn counted_keys() {
+        assert_eq!(positions("lmpop 2 a b LEFT"), Ok(vec![2, 3]));
+        assert_eq!(positions("eval s 1 k arg"), Ok(vec![3]));
+        assert_eq!(positions("eval s 0 arg"), Ok(vec![]));
+        assert_eq!(positions("zunionstore d 2 a b"), Ok(vec![1, 3, 4]));
+        for wrong in [
+            "lmpop 3 a b",
+            "lmpop -1 a b",
+            "lmpop x a b",
+            "lmpop 01 a b",
+            "lmpop  a b",
+            "lmpop",
+            "eval s",
+        ] {
+            assert_eq!(positions(wrong), Err(InvalidKeys), "{wrong}");
+        }
+        for huge in [
+            "4294967296",
+            "4294967297",
+            "9999999999",
+            "18446744073709551617",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                positions(&format!("lmpop {huge} a b")),
+                Err(InvalidKeys),
+                "{huge}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_get_of_set_makes_it_a_read() {
+        assert_eq!(uses("set k v"), [OVERWRITE]);
+        assert_eq!(uses("set k v ex 10 gEt"), [READ_UPDATE]);
+        assert_eq!(uses("set get get"), [OVERWRITE]);
+        assert_eq!(uses("zunionstore d 1 a"), [OVERWRITE, READ]);
+    }
+
+    #[test]
+    fn getkeys_errors() {
+        assert_eq!(getkeys_error("nosuch k"), "ERR Invalid command specified");
+        assert_eq!(
+            getkeys_error("config nosuch"),
+            "ERR Invalid command specified"
+        );
+        assert_eq!(
+            getkeys_error("config"),
+            "ERR The command has no key arguments"
+        );
+        assert_eq!(
+            getkeys_error("ping"),
+            "ERR The command has no key arguments"
+        );
+        assert_eq!(
+            getkeys_error("get a b"),
+            "ERR Invalid number of arguments specified for command"
+        );
+        assert_eq!(
+            getkeys_error("lmpop 0 a LEFT"),
+            "ERR Invalid arguments specified for command"
+        );
+        assert_eq!(
+            getkeys_error("lmpop x a LEFT"),
+            "ERR Invalid arguments specified for command"
+        );
+        assert_eq!(uses("eval s x a"), []);
+        assert_eq!(uses("eval s 0 a"), []);
+        assert_eq!(
+            getkeys(0, |_| b"").unwrap_err(),
+            GetKeysError::UnknownCommand
+        );
+    }
+
+    #[test]
+    fn the_iterator_knows_how_many_keys_are_left() {
+        let words = ["zunionstore", "d", "2", "a", "b"];
+        let mut keys = keys(CommandId::Zunionstore, words.len(), |i| words[i].as_bytes()).unwrap();
+        for left in (0..=3).rev() {
+            assert_eq!(keys.len(), left);
+            assert_eq!(keys.next().is_some(), left > 0);
+        }
+        assert_eq!(keys.next(), None);
     }
 }

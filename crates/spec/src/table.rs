@@ -5,6 +5,7 @@
 //! The table has exactly one row for every [`CommandId`], or it does not compile.
 
 use crate::gate::LegacyRange;
+use crate::keys::SPECS_MAX;
 use crate::{
     Access, Categories, CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope,
 };
@@ -25,18 +26,17 @@ mod transactions;
 /// The row of a command.
 #[inline]
 pub fn row(id: CommandId) -> &'static Row {
-    &TABLE[id as usize]
+    &ROWS[id as usize]
 }
 
 /// Every row, in the order of [`CommandId`].
 pub fn all() -> &'static [Row] {
-    &TABLE
+    &ROWS
 }
 
 /// The subcommands of a container.
 pub fn subcommands(container: CommandId) -> impl Iterator<Item = &'static Row> {
-    TABLE
-        .iter()
+    ROWS.iter()
         .filter(move |row| row.container == Some(container))
 }
 
@@ -56,9 +56,7 @@ pub fn help_lines(container: CommandId) -> Vec<String> {
     lines
 }
 
-static TABLE: [Row; CommandId::COUNT] = ROWS;
-
-pub(crate) const ROWS: [Row; CommandId::COUNT] = assemble(&[
+pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     connection::ROWS,
     generic::ROWS,
     hash::ROWS,
@@ -195,6 +193,10 @@ const fn assemble(groups: &[&[Source]]) -> [Row; CommandId::COUNT] {
 
 const fn derived(source: &Source) -> Row {
     let mut row = source.row;
+    assert!(
+        row.keys.len() <= SPECS_MAX,
+        "a row has more key specs than Keys holds: raise SPECS_MAX"
+    );
     row.name = row.full_name;
     row.plane = row.id.plane();
     if !LegacyRange::of(row.keys).complete {
