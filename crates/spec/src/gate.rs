@@ -25,6 +25,8 @@ pub struct Gate {
     pub propagate: Propagate,
     /// How a proxy or a cluster routes it.
     pub routing: Routing,
+    /// Whether a second word names a subcommand: so with every container, and with COMMAND.
+    pub has_subcommands: bool,
 }
 
 const _: () = assert!(size_of::<Gate>() <= 16, "four gates fit in a cache line");
@@ -79,6 +81,7 @@ impl Gate {
             scope: row.scope,
             propagate: row.propagate,
             routing: row.routing,
+            has_subcommands: false,
         }
     }
 }
@@ -133,9 +136,16 @@ impl LegacyRange {
 
 static GATES: [Gate; CommandId::COUNT] = {
     let mut gates = [Gate::of(&table::ROWS[0]); CommandId::COUNT];
-    let mut i = 1;
+    let mut i = 0;
     while i < CommandId::COUNT {
-        gates[i] = Gate::of(&table::ROWS[i]);
+        let has_subcommands = gates[i].has_subcommands;
+        gates[i] = Gate {
+            has_subcommands,
+            ..Gate::of(&table::ROWS[i])
+        };
+        if let Some(container) = table::ROWS[i].container {
+            gates[container as usize].has_subcommands = true;
+        }
         i += 1;
     }
     gates

@@ -1,12 +1,15 @@
 //! From a name on the wire to a [`CommandId`], whatever its case: one probe of a perfect hash that the compiler builds.
 //!
-//! A name of up to 24 bytes is read as three little-endian words and folded to lower case eight bytes at a time. The
-//! words are hashed together with the container (subcommands live in the same table as commands). The hash's top bits
-//! pick one of 256 displacements, and the next ones, displaced, pick the only slot where that name can be. So a lookup
-//! is a multiplication, two loads and one comparison. The scheme is "hash and displace" (Belazzougui, Botelho and
-//! Dietzfelbinger, 2009), with xor for the displacement. The compiler tries seeds until every name has a slot of its own.
+//! A name of up to 24 bytes is read as three little-endian words. The words are hashed without bit 5 of each byte, which
+//! tells upper case from lower case, and together with the container, since subcommands live in the same table as
+//! commands. The hash's top bits pick one of 256 displacements, and the next ones, displaced, pick the only slot where
+//! the name can be. The slot holds the name in lower case and says which of its bytes are letters: in these, and in no
+//! others, bit 5 of the name is set before the comparison. So a lookup is a multiplication, two loads and a comparison.
+//!
+//! The scheme is "hash and displace" (Belazzougui, Botelho and Dietzfelbinger, 2009) with xor for the displacement. The
+//! compiler tries seeds until every name has a slot of its own.
 
-use crate::{CommandId, Plane, gate, table};
+use crate::{CommandId, Row, gate, table};
 
 /// The longest name that a command or a subcommand may have.
 pub const NAME_BYTES_MAX: usize = 24;
@@ -17,13 +20,13 @@ const SLOTS: usize = 512;
 /// The command of that name; a container's name gives the container.
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<CommandId> {
-    MAP.probe(&Key::of(TOP_LEVEL, name)?)
+    find(TOP_LEVEL, name)
 }
 
 /// The subcommand of that name.
 #[inline]
 pub fn lookup_subcommand(container: CommandId, name: &[u8]) -> Option<CommandId> {
-    MAP.probe(&Key::of(container as u16, name)?)
+    find(container as u16, name)
 }
 
 /// Why a call names no command.
@@ -42,72 +45,84 @@ pub enum Unresolved {
 pub fn resolve(first: &[u8], second: Option<&[u8]>) -> Result<CommandId, Unresolved> {
     let id = lookup(first).ok_or(Unresolved::Command)?;
     match second {
-        Some(second) if has_subcommands(id) => {
+        Some(second) if gate(id).has_subcommands => {
             lookup_subcommand(id, second).ok_or(Unresolved::Subcommand(id))
         }
         _ => Ok(id),
     }
 }
 
-/// Whether a second word names a subcommand. COMMAND alone has subcommands as well as a handler.
-#[inline]
-fn has_subcommands(id: CommandId) -> bool {
-    gate(id).plane == Plane::Container || id == CommandId::Command
-}
-
 /// The container number of names that are not subcommands.
 const TOP_LEVEL: u16 = u16::MAX;
 
-/// A folded name and where it is valid.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
-    words: [u64; 3],
-    container: u16,
-    len: u8,
+#[inline]
+fn find(container: u16, name: &[u8]) -> Option<CommandId> {
+    let scope = NameScope::new(container, name.len());
+    match name.len() {
+        1..=8 => MAP.probe(words::<1>(name), scope),
+        9..=16 => MAP.probe(words::<2>(name), scope),
+        17..=NAME_BYTES_MAX => MAP.probe(words::<3>(name), scope),
+        _ => None,
+    }
 }
 
-impl Key {
-    const NONE: Key = Key {
-        words: [0; 3],
-        container: 0,
-        len: 0,
-    };
+/// What tells names apart that have the same words: their container, and their length (a name may end in zeros).
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NameScope(u32);
 
-    #[inline]
-    const fn of(container: u16, name: &[u8]) -> Option<Key> {
-        let words = match name.len() {
-            1..=8 => [folded(word(name)), 0, 0],
-            9..=16 => {
-                let (head, tail) = name.split_at(8);
-                [folded(word(head)), folded(word(tail)), 0]
-            }
-            17..=NAME_BYTES_MAX => {
-                let (head, rest) = name.split_at(8);
-                let (middle, tail) = rest.split_at(8);
-                [folded(word(head)), folded(word(middle)), folded(word(tail))]
-            }
-            _ => return None,
+impl NameScope {
+    const fn new(container: u16, len: usize) -> NameScope {
+        NameScope((container as u32) << 8 | len as u32 & 0xff)
+    }
+}
+
+/// The first `N` words of a name, zeros above its end. Zero words do not change the hash.
+#[inline]
+const fn words<const N: usize>(mut name: &[u8]) -> [u64; N] {
+    let mut words = [0; N];
+    let mut at = 0;
+    while at < N {
+        words[at] = word(name);
+        name = if name.len() > 8 {
+            name.split_at(8).1
+        } else {
+            &[]
         };
-        Some(Key {
-            words,
-            container,
-            len: name.len() as u8,
-        })
+        at += 1;
     }
+    words
+}
 
-    #[inline]
-    const fn hash(&self, seed: u64) -> u64 {
-        let words = self.words[0] ^ self.words[1].rotate_left(29) ^ self.words[2].rotate_left(47);
-        (words ^ ((self.container as u64) << 48) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+#[inline]
+const fn hash<const N: usize>(words: &[u64; N], scope: NameScope, seed: u64) -> u64 {
+    let mut mixed = 0;
+    let mut at = 0;
+    while at < N {
+        mixed ^= words[at].rotate_left(24 * at as u32);
+        at += 1;
     }
+    ((mixed & !BIT_5) ^ (scope.0 as u64) << 40 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
 
-    const fn same(&self, other: &Key) -> bool {
-        self.len == other.len
-            && self.container == other.container
-            && self.words[0] == other.words[0]
-            && self.words[1] == other.words[1]
-            && self.words[2] == other.words[2]
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// The bit by which upper-case letters differ from lower-case letters, in each byte.
+const BIT_5: u64 = ONES * 0x20;
+
+/// [`BIT_5`] of those bytes that are lower-case letters.
+const fn letters(word: u64) -> u64 {
+    let bytes = word.to_le_bytes();
+    let mut letters = [0; 8];
+    let mut i = 0;
+    while i < bytes.len() {
+        letters[i] = if bytes[i].is_ascii_lowercase() {
+            0x20
+        } else {
+            0
+        };
+        i += 1;
     }
+    u64::from_le_bytes(letters)
 }
 
 /// Up to eight bytes as a little-endian word, zeros above. Overlapping reads spare a loop.
@@ -116,35 +131,62 @@ const fn word(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk::<8>() {
         return u64::from_le_bytes(*eight);
     }
-    let len = bytes.len();
     if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         let first = u32::from_le_bytes(*first) as u64;
         let last = u32::from_le_bytes(*last) as u64;
-        return first | last << ((len - 4) * 8);
+        return first | last << ((bytes.len() - 4) * 8);
     }
-    if len == 0 {
-        return 0;
+    match *bytes {
+        [a, b, c] => u32::from_le_bytes([a, b, c, 0]) as u64,
+        [a, b] => u16::from_le_bytes([a, b]) as u64,
+        [a] => a as u64,
+        _ => 0,
     }
-    let middle = len / 2;
-    bytes[0] as u64
-        | (bytes[middle] as u64) << (middle * 8)
-        | (bytes[len - 1] as u64) << ((len - 1) * 8)
 }
 
-/// Upper-case ASCII letters turned to lower case, all eight bytes at once; every other byte stays as it is.
-#[inline]
-const fn folded(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let low = word & (ONES * 0x7f);
-    let from_a = low + ONES * (0x80 - b'A' as u64);
-    let above_z = low + ONES * (0x7f - b'Z' as u64);
-    let upper = (from_a & !above_z) & !word & (ONES * 0x80);
-    word | upper >> 2
-}
-
+/// One name of the table, in a cache line of its own.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
 struct Slot {
-    key: Key,
+    words: [u64; 3],
+    letters: [u64; 3],
+    scope: NameScope,
     id: Option<CommandId>,
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot {
+        words: [0; 3],
+        letters: [0; 3],
+        scope: NameScope(0),
+        id: None,
+    };
+
+    const fn of(row: &Row) -> Slot {
+        let container = match row.container {
+            Some(container) => container as u16,
+            None => TOP_LEVEL,
+        };
+        assert!(
+            row.name.len() <= NAME_BYTES_MAX,
+            "a command's name is too long"
+        );
+        let words = words(row.name.as_bytes());
+        let letters = [letters(words[0]), letters(words[1]), letters(words[2])];
+        let scope = NameScope::new(container, row.name.len());
+        Slot {
+            words,
+            letters,
+            scope,
+            id: Some(row.id),
+        }
+    }
+
+    /// Whether the slot is that name's. The words that are not given are zero, since the length is the same.
+    #[inline]
+    fn holds<const N: usize>(&self, words: [u64; N], scope: NameScope) -> bool {
+        self.scope == scope && (0..N).all(|at| words[at] | self.letters[at] == self.words[at])
+    }
 }
 
 struct Map {
@@ -157,32 +199,37 @@ static MAP: Map = Map::build();
 
 impl Map {
     #[inline]
-    fn probe(&self, key: &Key) -> Option<CommandId> {
-        let hash = key.hash(self.seed);
+    fn probe<const N: usize>(&self, words: [u64; N], scope: NameScope) -> Option<CommandId> {
+        let hash = hash(&words, scope, self.seed);
         let slot = &self.slots[slot_of(hash, self.displacements[bucket_of(hash)])];
-        if slot.key.same(key) { slot.id } else { None }
+        if slot.holds(words, scope) {
+            slot.id
+        } else {
+            None
+        }
     }
 
     const fn build() -> Map {
-        let keys = all_keys();
+        let mut names = [Slot::EMPTY; CommandId::COUNT];
+        let mut i = 0;
+        while i < names.len() {
+            names[i] = Slot::of(&table::ROWS[i]);
+            i += 1;
+        }
         let mut seed = 0;
         while seed < 64 {
-            if let Some((displacements, ids)) = displace(&keys, seed) {
-                let mut slots = [const {
-                    Slot {
-                        key: Key::NONE,
-                        id: None,
-                    }
-                }; SLOTS];
-                let mut at = 0;
-                while at < SLOTS {
-                    if let Some(id) = ids[at] {
-                        slots[at] = Slot {
-                            key: keys[id as usize],
-                            id: Some(id),
-                        };
-                    }
-                    at += 1;
+            let mut hashes = [0; CommandId::COUNT];
+            let mut i = 0;
+            while i < hashes.len() {
+                hashes[i] = hash(&names[i].words, names[i].scope, seed);
+                i += 1;
+            }
+            if let Some(displacements) = displace(&hashes) {
+                let mut slots = [Slot::EMPTY; SLOTS];
+                let mut i = 0;
+                while i < hashes.len() {
+                    slots[slot_of(hashes[i], displacements[bucket_of(hashes[i])])] = names[i];
+                    i += 1;
                 }
                 return Map {
                     seed,
@@ -207,95 +254,65 @@ const fn slot_of(hash: u64, displacement: u16) -> usize {
         & (SLOTS - 1)
 }
 
-const fn all_keys() -> [Key; CommandId::COUNT] {
-    let mut keys = [Key::NONE; CommandId::COUNT];
-    let mut i = 0;
-    while i < CommandId::COUNT {
-        let row = &table::ROWS[i];
-        let container = match row.container {
-            Some(container) => container as u16,
-            None => TOP_LEVEL,
-        };
-        keys[i] = match Key::of(container, row.name.as_bytes()) {
-            Some(key) => key,
-            None => panic!("a command's name is empty or too long"),
-        };
-        i += 1;
-    }
-    keys
-}
-
-type Slots = [Option<CommandId>; SLOTS];
-
-/// Finds a displacement for every bucket, the fullest first; `None` if a bucket has none that suits all its keys.
-const fn displace(keys: &[Key; CommandId::COUNT], seed: u64) -> Option<([u16; BUCKETS], Slots)> {
-    let mut members = [Members {
-        ids: [None; BUCKET_KEYS_MAX],
+/// Finds a displacement for every bucket, the fullest first; `None` if a bucket has none that suits all its hashes.
+const fn displace(hashes: &[u64; CommandId::COUNT]) -> Option<[u16; BUCKETS]> {
+    let mut buckets = [Bucket {
+        hashes: [0; BUCKET_HASHES_MAX],
         len: 0,
     }; BUCKETS];
     let mut i = 0;
-    while i < keys.len() {
-        let bucket = &mut members[bucket_of(keys[i].hash(seed))];
-        if bucket.len == BUCKET_KEYS_MAX {
+    while i < hashes.len() {
+        let bucket = &mut buckets[bucket_of(hashes[i])];
+        if bucket.len == BUCKET_HASHES_MAX {
             return None;
         }
-        bucket.ids[bucket.len] = Some(CommandId::ALL[i]);
+        bucket.hashes[bucket.len] = hashes[i];
         bucket.len += 1;
         i += 1;
     }
     let mut displacements = [0u16; BUCKETS];
-    let mut slots = [None; SLOTS];
-    let mut size = BUCKET_KEYS_MAX;
-    while size > 0 {
-        let mut bucket = 0;
-        while bucket < BUCKETS {
-            if members[bucket].len == size {
-                let mut displacement = 0;
-                while !members[bucket].place(keys, seed, displacement, &mut slots) {
-                    displacement += 1;
-                    if displacement as usize == SLOTS {
+    let mut taken = [false; SLOTS];
+    let mut len = BUCKET_HASHES_MAX;
+    while len > 0 {
+        let mut at = 0;
+        while at < BUCKETS {
+            if buckets[at].len == len {
+                while !buckets[at].place(displacements[at], &mut taken) {
+                    displacements[at] += 1;
+                    if displacements[at] as usize == SLOTS {
                         return None;
                     }
                 }
-                displacements[bucket] = displacement;
             }
-            bucket += 1;
+            at += 1;
         }
-        size -= 1;
+        len -= 1;
     }
-    Some((displacements, slots))
+    Some(displacements)
 }
 
-const BUCKET_KEYS_MAX: usize = 8;
+const BUCKET_HASHES_MAX: usize = 8;
 
-/// The commands whose names fall into one bucket.
 #[derive(Clone, Copy)]
-struct Members {
-    ids: [Option<CommandId>; BUCKET_KEYS_MAX],
+struct Bucket {
+    hashes: [u64; BUCKET_HASHES_MAX],
     len: usize,
 }
 
-impl Members {
-    /// Takes a slot for each member under this displacement, if all of these slots are free; otherwise takes none.
-    const fn place(
-        &self,
-        keys: &[Key; CommandId::COUNT],
-        seed: u64,
-        displacement: u16,
-        slots: &mut Slots,
-    ) -> bool {
-        let mut taken = [0; BUCKET_KEYS_MAX];
+impl Bucket {
+    /// Takes the slot of each hash under this displacement, if all of these slots are free; otherwise takes none.
+    const fn place(&self, displacement: u16, taken: &mut [bool; SLOTS]) -> bool {
         let mut i = 0;
-        while let Some(id) = if i < self.len { self.ids[i] } else { None } {
-            taken[i] = slot_of(keys[id as usize].hash(seed), displacement);
-            if slots[taken[i]].is_some() {
+        while i < self.len {
+            let slot = slot_of(self.hashes[i], displacement);
+            if taken[slot] {
                 while i > 0 {
                     i -= 1;
-                    slots[taken[i]] = None;
+                    taken[slot_of(self.hashes[i], displacement)] = false;
                 }
                 return false;
             }
-            slots[taken[i]] = Some(id);
+            taken[slot] = true;
             i += 1;
         }
         true
@@ -355,21 +372,6 @@ mod tests {
             let name = row.name.as_bytes();
             for tail in [&b"\0"[..], b" ", b"\0\0\0\0\0\0\0\0"] {
                 assert_eq!(lookup(&[name, tail].concat()), None);
-            }
-        }
-    }
-
-    #[test]
-    fn folding_changes_upper_case_letters_only() {
-        for byte in 0..=255u8 {
-            for neighbour in [0, b'A', 0x7f, 0x80, 0xff] {
-                let bytes = [
-                    neighbour, byte, neighbour, neighbour, neighbour, neighbour, neighbour, byte,
-                ];
-                assert_eq!(
-                    folded(u64::from_le_bytes(bytes)).to_le_bytes(),
-                    bytes.map(|b| b.to_ascii_lowercase())
-                );
             }
         }
     }

@@ -71,6 +71,7 @@ fn containers_have_help_and_nothing_of_their_own() {
     }
     for row in all() {
         if let Some(container) = row.container {
+            assert!(gate(container).has_subcommands);
             assert!(redline_spec::row(container).container.is_none());
             assert!(
                 redline_spec::row(container).plane == Plane::Container
