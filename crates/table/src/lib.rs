@@ -5,10 +5,12 @@
 //! - [`Index`]: one slot's hash table: pointers to entries that it never reads.
 //! - [`Dict`], [`BytesDict`]: safe maps from bytes for large collections.
 
+mod arena;
 pub mod dict;
 pub mod hash;
 pub mod heap;
 pub mod index;
+mod os;
 
 pub use dict::{BytesDict, Dict};
 pub use hash::hash;
