@@ -233,11 +233,14 @@ impl Keyspace {
 impl Db {
     fn new() -> Db {
         Db {
-            slots: Index::slots(SLOTS),
+            // SAFETY: views use a slot only while they hold its stripe (prefetches and lengths apart), and a
+            // flushed database has one owner.
+            slots: unsafe { Index::slots(SLOTS) },
             stripes: (0..STRIPES)
                 .map(|_| DbStripe {
                     keys: AtomicU32::new(0),
-                    ttl: Index::new(),
+                    // SAFETY: as the slots.
+                    ttl: unsafe { Index::new() },
                     next_expire_ms: AtomicI64::new(i64::MAX),
                 })
                 .collect(),
