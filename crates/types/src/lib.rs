@@ -13,6 +13,7 @@ pub mod limits;
 pub mod list;
 pub mod number;
 pub mod pack;
+pub mod sample;
 pub mod set;
 pub mod stream;
 pub mod value;

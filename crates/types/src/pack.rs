@@ -28,17 +28,35 @@ const SAFE_BYTES_MAX: usize = 1 << 30;
 /// Capacity below which giving memory back is not worth a copy.
 const SHRINK_BYTES_MIN: usize = 64;
 
-/// One element, as it is stored: a byte string, or an integer that stands for its decimal text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One element: a byte string, or an integer that stands for its canonical decimal text. Two are equal
+/// if their texts are.
+///
+/// What comes out of a pack is canonical: an integer wherever the text is that of one. What goes into
+/// one has to be, too: [`Element::of`] sees to it.
+#[derive(Clone, Copy, Debug)]
 pub enum Element<'a> {
-    /// Bytes that are not the text of an integer. Made by [`Element::of`] only.
+    /// Any bytes.
     Bytes(&'a [u8]),
-    /// An integer, equal to its canonical decimal text.
+    /// An integer.
     Int(i64),
 }
 
+impl PartialEq for Element<'_> {
+    #[inline]
+    fn eq(&self, other: &Element<'_>) -> bool {
+        match (*self, *other) {
+            (Element::Bytes(a), Element::Bytes(b)) => a == b,
+            (Element::Int(a), Element::Int(b)) => a == b,
+            (Element::Bytes(text), Element::Int(value))
+            | (Element::Int(value), Element::Bytes(text)) => parse_i64(text) == Some(value),
+        }
+    }
+}
+
+impl Eq for Element<'_> {}
+
 impl<'a> Element<'a> {
-    /// The element for these bytes: an integer if they are the canonical text of one.
+    /// The canonical element for these bytes: an integer if they are the canonical text of one.
     #[inline]
     pub fn of(bytes: &'a [u8]) -> Element<'a> {
         if bytes.len() <= I64_TEXT_MAX
@@ -47,6 +65,15 @@ impl<'a> Element<'a> {
             return Element::Int(value);
         }
         Element::Bytes(bytes)
+    }
+
+    /// The same element in canonical form.
+    #[inline]
+    pub fn canonical(self) -> Element<'a> {
+        match self {
+            Element::Bytes(bytes) => Element::of(bytes),
+            Element::Int(_) => self,
+        }
     }
 
     /// The element as bytes; an integer is written into `buf`.
@@ -64,6 +91,29 @@ impl<'a> Element<'a> {
     /// The element as owned bytes.
     pub fn to_vec(self) -> Vec<u8> {
         self.bytes(&mut IntBuf::new()).to_vec()
+    }
+
+    /// The integer whose canonical text this is.
+    #[inline]
+    pub fn to_i64(self) -> Option<i64> {
+        match self {
+            Element::Bytes(bytes) => parse_i64(bytes),
+            Element::Int(value) => Some(value),
+        }
+    }
+
+    fn is_canonical(self) -> bool {
+        matches!(self.canonical(), Element::Int(_)) == matches!(self, Element::Int(_))
+    }
+
+    /// Bytes of the text.
+    pub fn len(self) -> usize {
+        self.bytes(&mut IntBuf::new()).len()
+    }
+
+    /// Whether the text is empty.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
     }
 
     /// Bytes that this element takes in a pack.
@@ -84,6 +134,10 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     #[inline]
     fn new(element: Element<'a>) -> Entry<'a> {
+        debug_assert!(
+            element.is_canonical(),
+            "only canonical elements can be found again"
+        );
         let mut head = [0; 9];
         let (head_len, payload) = match element {
             Element::Bytes(bytes) => (write_string_head(&mut head, bytes.len()), bytes),
@@ -668,11 +722,8 @@ impl Pack {
             if read_tail(rest.get(..end)?)? != len {
                 return None;
             }
-            // Another writer's entry need not be in canonical form.
-            pack.push_back(match element {
-                Element::Bytes(bytes) => Element::of(bytes),
-                int @ Element::Int(_) => int,
-            });
+            // Another writer's need not be.
+            pack.push_back(element.canonical());
             rest = &rest[end..];
         }
         let count = u16::from_le_bytes(count);
