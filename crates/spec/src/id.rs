@@ -5,10 +5,6 @@
 //! ```
 //! use redline_spec::CommandId;
 //!
-//! mod string {
-//!     // one function for every command of the module
-//! }
-//!
 //! macro_rules! names {
 //!     ($(($id:ident, $module:ident :: $handler:ident),)*) => {
 //!         [$((CommandId::$id, concat!(stringify!($module), "::", stringify!($handler)))),*]

@@ -23,9 +23,9 @@ pub struct KeySpec {
 /// How the keys of a spec follow its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
-    /// Every `step`-th argument up to `last`, which counts from the beginning, or if negative from the end of the call.
+    /// Every `step`-th argument from the beginning on.
     Range {
-        /// The last key's position.
+        /// The last key: 0 is the beginning itself, -1 the last argument of the call.
         last: i8,
         /// From one key to the next.
         step: u8,
@@ -53,7 +53,7 @@ impl KeySpec {
         KeySpec::range(position, 0, 1, access)
     }
 
-    /// Keys from a position to another, `last` as in [`Find::Range`].
+    /// Keys from a position on, `last` as in [`Find::Range`].
     pub(crate) const fn range(begin: u8, last: i8, step: u8, access: Access) -> KeySpec {
         KeySpec {
             begin,
