@@ -23,8 +23,6 @@ const ENVELOPE_BYTES: usize = 7;
 /// The longest byte string whose length is in the first byte, and the bits beside the length.
 const SHORT_BYTES_MAX: usize = 63;
 const SHORT_HEAD: u8 = 0x80;
-/// Bytes above which no listpack may grow; callers convert before.
-const SAFE_BYTES_MAX: usize = 1 << 30;
 /// Capacity below which giving memory back is not worth a copy.
 const SHRINK_BYTES_MIN: usize = 64;
 
@@ -205,7 +203,7 @@ fn write_string_head(head: &mut [u8; 9], len: usize) -> usize {
         2
     } else {
         assert!(
-            len <= SAFE_BYTES_MAX,
+            len <= Pack::SAFE_BYTES_MAX,
             "callers convert before an element gets this long"
         );
         head[0] = 0xf0;
@@ -361,6 +359,9 @@ impl Clone for Pack {
 }
 
 impl Pack {
+    /// Bytes above which no pack may grow, for any reader's sake; callers convert before.
+    pub const SAFE_BYTES_MAX: usize = 1 << 30;
+
     /// An empty pack; allocates nothing.
     pub const fn new() -> Pack {
         Pack {
@@ -407,7 +408,7 @@ impl Pack {
     /// Whether this many more bytes keep the pack within the size that is safe for any reader.
     #[inline]
     pub fn is_safe_to_add(&self, bytes: usize) -> bool {
-        self.listpack_bytes().saturating_add(bytes) <= SAFE_BYTES_MAX
+        self.listpack_bytes().saturating_add(bytes) <= Pack::SAFE_BYTES_MAX
     }
 
     /// Bytes allocated.
@@ -712,7 +713,9 @@ impl Pack {
         let (&bytes, rest) = listpack.split_first_chunk::<4>()?;
         let (&count, rest) = rest.split_first_chunk::<2>()?;
         let mut rest = rest.strip_suffix(&[0xff])?;
-        if u32::from_le_bytes(bytes) as usize != listpack.len() || listpack.len() > SAFE_BYTES_MAX {
+        if u32::from_le_bytes(bytes) as usize != listpack.len()
+            || listpack.len() > Pack::SAFE_BYTES_MAX
+        {
             return None;
         }
         let mut pack = Pack::with_room(rest.len(), End::Back);
