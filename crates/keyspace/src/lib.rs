@@ -13,6 +13,7 @@ pub mod upkeep;
 mod view;
 mod watch;
 
+pub use redline_table::hash;
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
 pub use notify::{Classes, Event};
 pub use policy::{Clock, Policy};

@@ -1,0 +1,67 @@
+//! Error replies that do not belong to one command: refusals before a command runs. Clients match on
+//! these texts, so they are Redis 8.2.3's. Must not know: sessions.
+
+use redline_commands::Error;
+use redline_resp::Args;
+use redline_spec::{self as spec, CommandId};
+
+/// Authentication is required and missing.
+pub const NO_AUTH: Error = Error::line("NOAUTH Authentication required.");
+/// The memory limit is reached and nothing may be evicted.
+pub const OOM: Error = Error::line("OOM command not allowed when used memory > 'maxmemory'.");
+/// A script is over its threshold.
+pub const BUSY: Error =
+    Error::line("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
+
+/// Bytes of an argument, and of all arguments, that the unknown-command error repeats.
+const PREVIEW_BYTES_MAX: usize = 128;
+
+/// There is no such command.
+pub fn unknown_command(args: Args<'_>) -> Error {
+    let name = preview(&args[0]);
+    let mut rest = String::new();
+    for arg in args.iter().skip(1) {
+        if rest.len() >= PREVIEW_BYTES_MAX {
+            break;
+        }
+        let shown: String = preview(arg).chars().take(PREVIEW_BYTES_MAX - rest.len()).collect();
+        rest.push_str(&format!("'{shown}' "));
+    }
+    Error::Line(format!("ERR unknown command '{name}', with args beginning with: {rest}").into())
+}
+
+/// The container has no such subcommand.
+pub fn unknown_subcommand(container: CommandId, args: Args<'_>) -> Error {
+    let name = spec::row(container).name.to_ascii_uppercase();
+    let sub = preview(args.get(1).unwrap_or_default());
+    Error::Line(format!("ERR unknown subcommand '{sub}'. Try {name} HELP.").into())
+}
+
+/// Too few arguments, or too many.
+pub fn wrong_arity(id: CommandId) -> Error {
+    Error::Line(
+        format!("ERR wrong number of arguments for '{}' command", spec::row(id).full_name()).into(),
+    )
+}
+
+/// Subscribed clients that speak RESP2 may call few commands.
+pub fn subscribed(id: CommandId) -> Error {
+    Error::Line(
+        format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            spec::row(id).full_name()
+        )
+        .into(),
+    )
+}
+
+/// EXEC gives the transaction up, for this reason.
+pub fn exec_aborted(reason: &str) -> Error {
+    Error::Line(format!("EXECABORT Transaction discarded because of: {reason}").into())
+}
+
+/// An argument as part of an error: cut, and without what would break the reply's line.
+fn preview(arg: &[u8]) -> String {
+    let shown = &arg[..arg.len().min(PREVIEW_BYTES_MAX)];
+    String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
+}

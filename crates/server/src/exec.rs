@@ -1,0 +1,597 @@
+//! From a decoded request to its reply: the batch, the gate, the locks, the handler.
+//!
+//! # Three passes
+//!
+//! A GET on a large keyspace is three dependent cache misses: the bucket, the entry, the entry's value (mostly
+//! the same line). One after the other they cost more than everything else together, so a batch is walked
+//! three times: decode and hash every request, asking for its bucket; ask for the entries that the buckets' tags
+//! point to; execute. The first two take no lock and may be wrong without harm.
+//!
+//! # A unit
+//!
+//! A command that stands alone locks what its row's scope says, runs, publishes its keyspace events, and lets
+//! go. Inside EXEC or a script the stripes are held by the [`Unit`] of the session. Who fails to get a stripe
+//! is put aside and runs again from the start when the stripe is free: nothing has happened until then.
+//!
+//! Must not know: what any command does.
+
+use std::{ops::Range, sync::atomic::Ordering};
+
+use redline_commands::{Ctx, Error};
+use redline_keyspace::{
+    Held, Keyspace, View,
+    lock::{ROUNDS_BEFORE_TICKET, StripeSet, Wait},
+    stripe_of,
+};
+use redline_net::clock;
+use redline_resp::{Args, ProtocolError, Reply, Span};
+use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Scope};
+
+use crate::{
+    errors,
+    planes,
+    session::{Aside, ReplyMode, Session, Unit, flag, state},
+    worker::{Member, Worker},
+};
+
+/// Requests of one group, decoded and not yet run.
+#[derive(Default)]
+pub struct Batch {
+    /// In the order of arrival.
+    pub(crate) requests: Vec<Request>,
+    /// Their arguments, relative to the first byte of each.
+    pub(crate) spans: Vec<Span>,
+}
+
+/// One of them.
+pub(crate) struct Request {
+    /// Whose: the place in the group.
+    pub(crate) member: usize,
+    /// Where its bytes begin in the member's query buffer.
+    pub(crate) at: usize,
+    /// Its arguments.
+    pub(crate) spans: Range<usize>,
+    what: What,
+    db: u32,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    /// A command whose first word names a row, with the hash of its first key if that is at a fixed place.
+    Command(CommandId, Option<u64>),
+    Unknown,
+    Broken(ProtocolError),
+}
+
+/// Why a command did not run to its end.
+pub enum Halt {
+    /// It answers with this error.
+    Error(Error),
+    /// It is put aside and runs again later.
+    Aside(Aside),
+}
+
+impl<E: Into<Error>> From<E> for Halt {
+    fn from(error: E) -> Halt {
+        Halt::Error(error.into())
+    }
+}
+
+impl Batch {
+    /// Requests so far.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.requests.clear();
+        self.spans.clear();
+    }
+
+    /// First pass: takes a request in, looks its command up, hashes its key and asks for the bucket.
+    pub(crate) fn add(
+        &mut self,
+        space: &Keyspace,
+        member: usize,
+        db: u32,
+        query: &[u8],
+        at: usize,
+        args: usize,
+    ) {
+        let spans = self.spans.len() - args..self.spans.len();
+        let argv = Args::new(&query[at..], &self.spans[spans.clone()]);
+        let what = match spec::lookup(&argv[0]) {
+            None => What::Unknown,
+            Some(id) => {
+                let gate = spec::gate(id);
+                let first = usize::from(gate.first_key);
+                let key = if gate.plane == Plane::Data && first != 0 && first < argv.len() {
+                    argv.get(first).filter(|_| argv.blob(first).is_none())
+                } else {
+                    None
+                };
+                let hash = key.map(|key| {
+                    let hash = redline_keyspace::hash(key);
+                    space.prefetch_buckets(db, hash);
+                    hash
+                });
+                What::Command(id, hash)
+            }
+        };
+        self.requests.push(Request { member, at, spans, what, db });
+    }
+
+    /// Takes in that the peer broke the protocol: answered in its turn.
+    pub(crate) fn add_error(&mut self, member: usize, error: ProtocolError) {
+        let end = self.spans.len();
+        let what = What::Broken(error);
+        self.requests.push(Request { member, at: 0, spans: end..end, what, db: 0 });
+    }
+}
+
+impl Worker {
+    /// Second and third pass over a batch.
+    pub(crate) fn execute(&mut self, group: &mut [Member], batch: &mut Batch) {
+        if batch.requests.is_empty() {
+            return;
+        }
+        for request in &batch.requests {
+            if let What::Command(_, Some(hash)) = request.what {
+                self.shared.keyspace.prefetch_entries(request.db, hash);
+            }
+        }
+        let began_ns = clock::monotonic_ns();
+        for index in 0..batch.requests.len() {
+            let request = &batch.requests[index];
+            let (member, number) = (&mut group[request.member], request.member);
+            if member.session.closing || member.session.deferred.is_some() {
+                continue;
+            }
+            match request.what {
+                What::Broken(error) => {
+                    member.session.reply().error(&format!("ERR {error}"));
+                    member.session.closing = true;
+                }
+                _ => {
+                    let args = Args::with_big(
+                        &member.query[request.at..],
+                        &batch.spans[request.spans.clone()],
+                        &member.blobs,
+                    );
+                    let known = match request.what {
+                        What::Command(id, hash) => Some((id, hash)),
+                        _ => None,
+                    };
+                    self.run_request(&mut member.session, args, known);
+                }
+            }
+            if member.session.aside.is_some() {
+                self.defer(member, batch, index, number);
+            }
+        }
+        self.charge(batch, began_ns);
+        self.sweep();
+    }
+
+    /// Charges a run of commands with the time it took. Reading the clock at every command would cost a quarter
+    /// of a GET; commands that are not `fast` are timed one by one in `dispatch`.
+    fn charge(&mut self, batch: &Batch, began_ns: u64) {
+        let share = (clock::monotonic_ns() - began_ns) / batch.requests.len() as u64;
+        for request in &batch.requests {
+            if let What::Command(id, _) = request.what
+                && spec::gate(id).flags.has(Flags::FAST)
+            {
+                self.stats.commands[id as usize].ns.add(share);
+            }
+        }
+    }
+
+    /// Hands over what the commands left to be freed.
+    pub(crate) fn sweep(&mut self) {
+        use crate::shared::Chore;
+        for garbage in self.local.garbage.drain(..) {
+            self.shared.chore(Chore::Drop(garbage));
+        }
+        for flushed in self.local.flushed.drain(..) {
+            self.shared.chore(Chore::Free(flushed));
+        }
+    }
+
+    /// Runs one request. Afterwards either its reply is written, or the session is put aside.
+    pub(crate) fn run_request(
+        &mut self,
+        session: &mut Session,
+        args: Args<'_>,
+        known: Option<(CommandId, Option<u64>)>,
+    ) {
+        if self.shared.settings.epoch() != self.epoch {
+            self.refresh();
+        }
+        if session.card.killed.load(Ordering::Acquire) {
+            session.closing = true;
+            return;
+        }
+        if let Some((id, Some(hash))) = known
+            && session.state == 0
+            && self.run_plain(session, args, id, hash)
+        {
+            return;
+        }
+        self.run_any(session, args);
+    }
+
+    /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
+    #[inline]
+    fn run_plain(&mut self, session: &mut Session, args: Args<'_>, id: CommandId, hash: u64) -> bool {
+        let gate = spec::gate(id);
+        if gate.keys != KeyShape::One
+            || gate.scope != Scope::Keys
+            || !gate.arity_allows(args.len())
+            || !gate.flags.has(Flags::FAST)
+            || (gate.flags.has(Flags::DENYOOM) && self.settings.maxmemory_bytes != 0)
+        {
+            return false;
+        }
+        let Some(handler) = redline_commands::handler(id) else { return false };
+        let stripe = stripe_of(hash);
+        let shared = &*self.shared;
+        if !shared.keyspace.locks().try_one(stripe) {
+            return false;
+        }
+        let mark = session.out.mark();
+        let view = View::new(&shared.keyspace, Held::One(stripe), &mut self.local, session.db, self.now_ms);
+        let mut ctx = Ctx { keys: view, bulk_bytes_max: self.settings.bulk_bytes_max };
+        ctx.keys.hint(&args[usize::from(gate.first_key)], hash);
+        let result = handler(&mut ctx, args, &mut Reply::new(&mut session.out, session.proto));
+        ctx.keys.finish();
+        if !self.local.events.is_empty() {
+            planes::publish_events(shared, &mut self.local);
+        }
+        shared.keyspace.locks().unlock_one(stripe);
+        let stats = &self.stats.commands[id as usize];
+        stats.calls.add(1);
+        note_command(session, id);
+        if let Err(error) = result {
+            stats.failed.add(1);
+            self.stats.errors.add(1);
+            session.out.truncate(mark);
+            session.reply().error(&error.text());
+        }
+        true
+    }
+
+    /// Every other path.
+    fn run_any(&mut self, session: &mut Session, args: Args<'_>) {
+        if session.reply_mode == ReplyMode::SkipNext {
+            session.reply_mode = ReplyMode::Skipping;
+        }
+        let mark = session.out.mark();
+        let outcome = self.gate_and_run(session, args);
+        match outcome {
+            Ok(()) => {}
+            Err(Halt::Error(error)) => {
+                self.stats.errors.add(1);
+                session.out.truncate(mark);
+                session.reply().error(&error.text());
+            }
+            Err(Halt::Aside(reason)) => {
+                session.out.truncate(mark);
+                session.aside = Some(reason);
+                session.card.set_flag(flag::BLOCKED, true);
+                self.stats.put_aside.add(1);
+                return;
+            }
+        }
+        session.rounds = 0;
+        if session.is(state::REPLY) {
+            match session.reply_mode {
+                ReplyMode::Off => session.out.truncate(mark),
+                ReplyMode::Skipping => {
+                    session.out.truncate(mark);
+                    session.reply_mode = ReplyMode::On;
+                    session.set_state(state::REPLY, false);
+                }
+                ReplyMode::On | ReplyMode::SkipNext => {}
+            }
+        }
+    }
+
+    /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
+    fn gate_and_run(&mut self, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+        let id = match self.resolve(session, args) {
+            Ok(id) => id,
+            Err(error) => {
+                self.break_multi(session);
+                return Err(Halt::Error(error));
+            }
+        };
+        let gate = spec::gate(id);
+        if let Err(error) = self.check(session, id, gate, args) {
+            self.stats.commands[id as usize].rejected.add(1);
+            self.break_multi(session);
+            if id == CommandId::Exec && session.is(state::MULTI) {
+                let text = error.text();
+                let reason = text.strip_prefix("ERR ").unwrap_or(&text).to_string();
+                planes::transaction::abandon(self, session);
+                return Err(Halt::Error(errors::exec_aborted(&reason)));
+            }
+            return Err(Halt::Error(error));
+        }
+        if session.is(state::MULTI) && !planes::transaction::runs_at_once(id) {
+            planes::transaction::enqueue(session, id, args);
+            return Ok(());
+        }
+        note_command(session, id);
+        self.call(session, id, args)
+    }
+
+    /// Runs a command that may run: times it, counts it.
+    pub(crate) fn call(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+    ) -> Result<(), Halt> {
+        let gate = spec::gate(id);
+        let timed = !gate.flags.has(Flags::FAST);
+        let began_ns = if timed { clock::monotonic_ns() } else { 0 };
+        let result = match gate.plane {
+            Plane::Data => self.run_data(session, id, gate, args),
+            Plane::Session | Plane::Admin => planes::run(self, session, id, args),
+            Plane::Container => unreachable!("a container has no arity that lets a call through"),
+        };
+        if matches!(result, Err(Halt::Aside(_))) {
+            return result;
+        }
+        let stats = &self.stats.commands[id as usize];
+        stats.calls.add(1);
+        if timed {
+            stats.ns.add(clock::monotonic_ns() - began_ns);
+        }
+        if result.is_err() {
+            stats.failed.add(1);
+        }
+        result
+    }
+
+    fn resolve(&self, session: &Session, args: Args<'_>) -> Result<CommandId, Error> {
+        let id = spec::resolve(&args[0], args.get(1)).map_err(|unresolved| match unresolved {
+            spec::Unresolved::Command => errors::unknown_command(args),
+            spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
+        })?;
+        if !spec::gate(id).arity_allows(args.len()) {
+            // Who is not authenticated learns nothing about arguments; Redis orders it so as well.
+            let _ = session;
+            return Err(errors::wrong_arity(id));
+        }
+        Ok(id)
+    }
+
+    /// The checks between lookup and execution.
+    fn check(
+        &mut self,
+        session: &Session,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        if session.is(state::UNAUTHENTICATED) && !gate.flags.has(Flags::NO_AUTH) {
+            return Err(errors::NO_AUTH);
+        }
+        if session.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
+            return Err(Error::line("ERR Command not allowed inside a transaction"));
+        }
+        self.check_memory(session, id, gate)?;
+        if session.is(state::SUBSCRIBED) && !planes::allowed_while_subscribed(id) {
+            return Err(errors::subscribed(id));
+        }
+        let _ = args;
+        Ok(())
+    }
+
+    /// Makes room where a limit is set; refuses what needs memory when there is none.
+    pub(crate) fn check_memory(
+        &mut self,
+        session: &Session,
+        id: CommandId,
+        gate: Gate,
+    ) -> Result<(), Error> {
+        if self.settings.maxmemory_bytes == 0 || session.unit.is_some() {
+            return Ok(());
+        }
+        let enough = crate::cron::make_room(self);
+        let queued_needs = id == CommandId::Exec
+            && session.multi.queue.iter().any(|(id, _)| spec::gate(*id).flags.has(Flags::DENYOOM));
+        if !enough && (gate.flags.has(Flags::DENYOOM) || queued_needs) {
+            return Err(errors::OOM);
+        }
+        Ok(())
+    }
+
+    fn break_multi(&self, session: &mut Session) {
+        if session.is(state::MULTI) {
+            session.multi.broken = true;
+        }
+    }
+
+    // ---- the data plane -----------------------------------------------------------------------
+
+    fn run_data(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Result<(), Halt> {
+        if session.unit.is_some() {
+            return self.run_inside(session, id, gate, args);
+        }
+        match gate.scope {
+            Scope::None | Scope::Counters | Scope::OneStripe => loop {
+                match self.handle(session, id, args, Held::None) {
+                    Err(Error::Busy(busy)) => self.wait_for_stripe(session, busy.0)?,
+                    other => return Ok(other?),
+                }
+            },
+            Scope::All => self.run_locked(session, id, args, &StripeSet::all(), true),
+            Scope::Keys | Scope::KeysPlus if gate.keys == KeyShape::One => {
+                let key = &args[usize::from(gate.first_key)];
+                let stripe = stripe_of(redline_keyspace::hash(key));
+                while !self.shared.keyspace.locks().try_one(stripe) {
+                    self.wait_for_stripe(session, stripe)?;
+                }
+                let result = self.handle(session, id, args, Held::One(stripe));
+                self.shared.keyspace.locks().unlock_one(stripe);
+                Ok(result?)
+            }
+            Scope::Keys | Scope::KeysPlus => {
+                let mut set = StripeSet::EMPTY;
+                add_stripes(&mut set, id, args);
+                self.run_locked(session, id, args, &set, false)
+            }
+        }
+    }
+
+    fn run_locked(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+        set: &StripeSet,
+        all: bool,
+    ) -> Result<(), Halt> {
+        self.lock_set(session, set)?;
+        let held = if all { Held::All } else { Held::Set(set) };
+        let result = self.handle(session, id, args, held);
+        self.unlock_set(session, set);
+        Ok(result?)
+    }
+
+    /// Takes all stripes of a unit, or puts the session aside.
+    pub(crate) fn lock_set(&mut self, session: &mut Session, set: &StripeSet) -> Result<(), Halt> {
+        loop {
+            let ticket = session.ticket.is_some();
+            let Err(stripe) = self.shared.keyspace.locks().try_set(set, ticket) else { return Ok(()) };
+            self.refuse_if_busy()?;
+            session.rounds += 1;
+            let token = session.card.token.0;
+            if !ticket && session.rounds >= ROUNDS_BEFORE_TICKET {
+                if !self.shared.keyspace.locks().request_ticket(set, token) {
+                    return Err(Halt::Aside(Aside::Ticket));
+                }
+                session.ticket = Some(Box::new(set.clone()));
+                continue;
+            }
+            if self.shared.keyspace.locks().wait_for(stripe, token, ticket) == Wait::Registered {
+                return Err(Halt::Aside(Aside::Stripe(stripe)));
+            }
+        }
+    }
+
+    /// Lets go of a unit's stripes, and of the ticket if it took one.
+    pub(crate) fn unlock_set(&mut self, session: &mut Session, set: &StripeSet) {
+        self.shared.keyspace.locks().unlock_set(set);
+        if let Some(reserved) = session.ticket.take() {
+            self.shared.keyspace.locks().return_ticket(&reserved, session.card.token.0);
+        }
+    }
+
+    /// Registers a session with the stripe that is in its way and puts it aside. `Ok`: the stripe is free by
+    /// now, try again.
+    fn wait_for_stripe(&self, session: &Session, stripe: u16) -> Result<(), Halt> {
+        self.refuse_if_busy()?;
+        match self.shared.keyspace.locks().wait_for(stripe, session.card.token.0, false) {
+            Wait::Registered => Err(Halt::Aside(Aside::Stripe(stripe))),
+            Wait::TryAgain => Ok(()),
+        }
+    }
+
+    /// While a script is over its threshold nobody waits for what it holds: -BUSY.
+    pub(crate) fn refuse_if_busy(&self) -> Result<(), Halt> {
+        if self.shared.running_script.busy.load(Ordering::Acquire) {
+            return Err(Halt::Error(errors::BUSY));
+        }
+        Ok(())
+    }
+
+    /// Runs a command of the data plane inside EXEC or a script.
+    fn run_inside(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Result<(), Halt> {
+        let mut unit = session.unit.take().expect("checked by the caller");
+        self.extend_unit(&mut unit, id, gate, args);
+        let held = if unit.all { Held::All } else { Held::Set(&unit.stripes) };
+        let result = self.handle(session, id, args, held);
+        session.unit = Some(unit);
+        Ok(result?)
+    }
+
+    /// Takes what a script needs and does not hold yet. EXEC holds everything already.
+    fn extend_unit(&mut self, unit: &mut Unit, id: CommandId, gate: Gate, args: Args<'_>) {
+        if !unit.script || unit.all {
+            return;
+        }
+        let mut wanted = StripeSet::EMPTY;
+        let all = gate.scope.inside_unit() == Scope::All;
+        if all {
+            wanted = StripeSet::all();
+        } else {
+            add_stripes(&mut wanted, id, args);
+        }
+        for stripe in wanted.iter() {
+            if !unit.stripes.contains(stripe) {
+                self.shared.keyspace.locks().lock_for_script(stripe);
+                unit.stripes.insert(stripe);
+            }
+        }
+        unit.all |= all;
+    }
+
+    /// Calls the handler; its stripes are held.
+    fn handle(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+        held: Held<'_>,
+    ) -> Result<(), Error> {
+        let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
+        let shared = &*self.shared;
+        let view = View::new(&shared.keyspace, held, &mut self.local, session.db, self.now_ms);
+        let mut ctx = Ctx { keys: view, bulk_bytes_max: self.settings.bulk_bytes_max };
+        let result = handler(&mut ctx, args, &mut Reply::new(&mut session.out, session.proto));
+        let changes = ctx.keys.changes();
+        ctx.keys.finish();
+        if let Some(unit) = &mut session.unit {
+            unit.changes += changes;
+        }
+        if !self.local.events.is_empty() {
+            planes::publish_events(shared, &mut self.local);
+        }
+        result
+    }
+}
+
+#[inline]
+fn note_command(session: &Session, id: CommandId) {
+    let card = &session.card;
+    card.command.store(id as u16, Ordering::Relaxed);
+    card.commands.store(card.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Adds the stripes of a call's keys.
+pub(crate) fn add_stripes(set: &mut StripeSet, id: CommandId, args: Args<'_>) {
+    // Arguments from which no keys can be told make the handler answer with an error; it touches none.
+    if let Ok(keys) = spec::keys(id, args.len(), |index| args.get(index).unwrap_or_default()) {
+        for key in keys {
+            if let Some(key) = args.get(key.position) {
+                set.insert(stripe_of(redline_keyspace::hash(key)));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The session plane and the admin plane: handlers that need the worker or the session.
+//!
+//! One module per group; the command table decides which handler belongs to which command. Must not know:
+//! how a request reached it.
+
+pub mod client;
+pub mod command;
+pub mod config;
+pub mod connection;
+pub mod info;
+pub mod pubsub;
+pub mod scripting;
+pub mod server;
+pub mod transaction;
+
+use redline_keyspace::{Classes, Local};
+use redline_resp::Args;
+use redline_spec::CommandId;
+
+use crate::{exec::Halt, session::Session, shared::Shared, worker::Worker};
+
+/// Runs one command of the session or admin plane; it writes its reply to the session.
+pub type Handler = fn(&mut Worker, &mut Session, Args<'_>) -> Result<(), Halt>;
+
+macro_rules! table {
+    ($(($id:ident, $module:ident :: $handler:ident),)*) => {
+        [$((CommandId::$id, $module::$handler as Handler)),*]
+    };
+}
+
+static HANDLERS: [Option<Handler>; CommandId::COUNT] = {
+    let mut handlers: [Option<Handler>; CommandId::COUNT] = [None; CommandId::COUNT];
+    let session = redline_spec::for_each_session_command!(table);
+    let admin = redline_spec::for_each_admin_command!(table);
+    let mut i = 0;
+    while i < session.len() {
+        handlers[session[i].0 as usize] = Some(session[i].1);
+        i += 1;
+    }
+    let mut i = 0;
+    while i < admin.len() {
+        handlers[admin[i].0 as usize] = Some(admin[i].1);
+        i += 1;
+    }
+    handlers
+};
+
+/// Calls the handler of a command of these planes.
+pub fn run(
+    worker: &mut Worker,
+    session: &mut Session,
+    id: CommandId,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    HANDLERS[id as usize].expect("a row of these planes has a handler")(worker, session, args)
+}
+
+/// Commands that a subscribed client may call in RESP2.
+pub fn allowed_while_subscribed(id: CommandId) -> bool {
+    matches!(
+        id,
+        CommandId::Ping
+            | CommandId::Subscribe
+            | CommandId::Unsubscribe
+            | CommandId::Psubscribe
+            | CommandId::Punsubscribe
+            | CommandId::Quit
+            | CommandId::Reset
+    )
+}
+
+/// Publishes the keyspace events of a unit; its stripes are still held.
+pub fn publish_events(shared: &Shared, local: &mut Local) {
+    let wanted = local.notify;
+    for event in local.events.drain(..) {
+        if wanted.intersects(Classes::KEYSPACE) {
+            let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
+            channel.extend_from_slice(&event.key);
+            shared.pubsub.publish(shared.workers(), &channel, event.name.as_bytes());
+        }
+        if wanted.intersects(Classes::KEYEVENT) {
+            let channel = format!("__keyevent@{}__:{}", event.db, event.name);
+            shared.pubsub.publish(shared.workers(), channel.as_bytes(), &event.key);
+        }
+    }
+}

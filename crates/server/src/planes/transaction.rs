@@ -1,0 +1,243 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! EXEC is one unit: it takes the stripes of all queued commands and of all watched keys, looks at the
+//! watch flag under them, and runs the queue. With a script in the queue it takes the script mutex first.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use redline_commands::Error;
+use redline_keyspace::{Held, View, lock::StripeSet, stripe_of};
+use redline_resp::{Args, ArgsBuf};
+use redline_spec::{self as spec, CommandId, Scope};
+
+use crate::{
+    exec::{Halt, add_stripes},
+    session::{Aside, Multi, Session, Unit, Watched, flag, state},
+    worker::Worker,
+};
+
+/// Commands that are not queued inside MULTI.
+pub fn runs_at_once(id: CommandId) -> bool {
+    matches!(
+        id,
+        CommandId::Exec
+            | CommandId::Discard
+            | CommandId::Multi
+            | CommandId::Watch
+            | CommandId::Quit
+            | CommandId::Reset
+    )
+}
+
+/// Queues a command of an open transaction.
+pub fn enqueue(session: &mut Session, id: CommandId, args: Args<'_>) {
+    if !session.multi.broken {
+        session.multi.queue.push((id, ArgsBuf::from(args)));
+        let queued = session.multi.queue.len() as u32;
+        session.card.multi.store(queued + 1, Ordering::Relaxed);
+    }
+    session.reply().simple("QUEUED");
+}
+
+pub(crate) fn multi(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    if session.is(state::MULTI) {
+        return Err(Error::line("ERR MULTI calls can not be nested").into());
+    }
+    session.set_state(state::MULTI, true);
+    session.card.set_flag(flag::MULTI, true);
+    session.card.multi.store(1, Ordering::Relaxed);
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn discard(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    if !session.is(state::MULTI) {
+        return Err(Error::line("ERR DISCARD without MULTI").into());
+    }
+    abandon(worker, session);
+    session.reply().ok();
+    Ok(())
+}
+
+/// Ends the transaction without running it.
+pub fn abandon(worker: &mut Worker, session: &mut Session) {
+    close_multi(session);
+    worker.unwatch(session);
+}
+
+fn close_multi(session: &mut Session) -> Multi {
+    session.set_state(state::MULTI, false);
+    session.card.set_flag(flag::MULTI, false);
+    session.card.multi.store(0, Ordering::Relaxed);
+    std::mem::take(&mut session.multi)
+}
+
+pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    if !session.is(state::MULTI) {
+        return Err(Error::line("ERR EXEC without MULTI").into());
+    }
+    if session.multi.broken {
+        abandon(worker, session);
+        return Err(
+            Error::line("EXECABORT Transaction discarded because of previous errors.").into()
+        );
+    }
+    let unit = lock_unit(worker, session)?;
+    let aborted = session.watch_flag.is_raised() || watched_key_expired(worker, session, &unit);
+    let multi = close_multi(session);
+    session.unit = Some(Box::new(unit));
+    if aborted {
+        session.reply().null_array();
+    } else {
+        run_queue(worker, session, multi);
+    }
+    let unit = session.unit.take().expect("the queue leaves the unit in place");
+    if !session.watched.is_empty() {
+        unwatch_held(worker, session, &unit);
+    }
+    worker.unlock_set(session, &unit.stripes);
+    if unit.script {
+        worker.shared.keyspace.locks().unlock_script();
+    }
+    Ok(())
+}
+
+/// Takes everything that the transaction needs, or puts the session aside.
+fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
+    let mut stripes = StripeSet::EMPTY;
+    let mut all = false;
+    let mut script = false;
+    for (id, args) in &session.multi.queue {
+        all |= spec::gate(*id).scope.inside_unit() == Scope::All;
+        script |= matches!(id, CommandId::Eval | CommandId::Evalsha);
+        add_stripes(&mut stripes, *id, args.as_args());
+    }
+    for watched in &session.watched {
+        stripes.insert(stripe_of(redline_keyspace::hash(&watched.key)));
+    }
+    if all {
+        stripes = StripeSet::all();
+    }
+    if script && !worker.shared.keyspace.locks().try_script(session.card.token.0) {
+        worker.refuse_if_busy()?;
+        return Err(Halt::Aside(Aside::Script));
+    }
+    if let Err(halt) = worker.lock_set(session, &stripes) {
+        if script {
+            worker.shared.keyspace.locks().unlock_script();
+        }
+        return Err(halt);
+    }
+    Ok(Unit { stripes, all, script, in_script: false, read_only: false, changes: 0 })
+}
+
+/// A watched key that was there and has expired counts as changed.
+fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> bool {
+    let shared = worker.shared.clone();
+    session.watched.iter().filter(|watched| watched.existed).any(|watched| {
+        let held = if unit.all { Held::All } else { Held::Set(&unit.stripes) };
+        let mut view =
+            View::new(&shared.keyspace, held, &mut worker.local, watched.db, worker.now_ms);
+        let gone = !view.contains(&watched.key);
+        view.finish();
+        gone
+    })
+}
+
+fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
+    session.reply().array(multi.queue.len());
+    for (id, args) in multi.queue {
+        let mark = session.out.mark();
+        match worker.call(session, id, args.as_args()) {
+            Ok(()) => {}
+            Err(Halt::Error(error)) => {
+                session.out.truncate(mark);
+                session.reply().error(&error.text());
+            }
+            Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
+        }
+    }
+}
+
+pub(crate) fn watch(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    if session.is(state::MULTI) {
+        return Err(Error::line("ERR WATCH inside MULTI is not allowed").into());
+    }
+    let mut stripes = StripeSet::EMPTY;
+    for key in args.iter().skip(1) {
+        stripes.insert(stripe_of(redline_keyspace::hash(key)));
+    }
+    worker.lock_set(session, &stripes)?;
+    let shared = worker.shared.clone();
+    let held = Held::Set(&stripes);
+    let mut view = View::new(&shared.keyspace, held, &mut worker.local, session.db, worker.now_ms);
+    for key in args.iter().skip(1) {
+        let known = |w: &Watched| w.db == session.db && *w.key == *key;
+        if !session.watched.iter().any(known) {
+            view.watch(key, &session.watch_flag);
+            let existed = view.contains(key);
+            session.watched.push(Watched { db: session.db, key: key.into(), existed });
+        }
+    }
+    view.finish();
+    worker.unlock_set(session, &stripes);
+    session.card.watched.store(session.watched.len() as u32, Ordering::Relaxed);
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn unwatch(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    worker.unwatch(session);
+    session.reply().ok();
+    Ok(())
+}
+
+/// Takes the watches off while the unit holds their stripes.
+fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &Unit) {
+    let shared = worker.shared.clone();
+    let held = if unit.all { Held::All } else { Held::Set(&unit.stripes) };
+    for watched in session.watched.drain(..) {
+        View::new(&shared.keyspace, held, &mut worker.local, watched.db, worker.now_ms)
+            .unwatch(&watched.key, &session.watch_flag);
+    }
+    forget_watches(session);
+}
+
+fn forget_watches(session: &mut Session) {
+    session.watch_flag = Arc::default();
+    session.card.watched.store(0, Ordering::Relaxed);
+    session.card.set_flag(flag::DIRTY, false);
+}
+
+impl Worker {
+    /// Ends all watches of a session. A stripe that is in use is come back to: the flag that stays behind for
+    /// a moment belongs to nobody any more.
+    pub fn unwatch(&mut self, session: &mut Session) {
+        if session.watched.is_empty() {
+            return;
+        }
+        for watched in session.watched.drain(..) {
+            self.unwatching.push((watched.db, watched.key, session.watch_flag.clone()));
+        }
+        forget_watches(session);
+        if session.unit.is_none() {
+            self.unwatch_left();
+        }
+    }
+
+    /// Tries again to end watches whose stripe was in use.
+    pub fn unwatch_left(&mut self) {
+        let shared = self.shared.clone();
+        for (db, key, flag) in std::mem::take(&mut self.unwatching) {
+            let stripe = stripe_of(redline_keyspace::hash(&key));
+            if shared.keyspace.locks().try_one(stripe) {
+                let held = Held::One(stripe);
+                View::new(&shared.keyspace, held, &mut self.local, db, self.now_ms)
+                    .unwatch(&key, &flag);
+                shared.keyspace.locks().unlock_one(stripe);
+            } else {
+                self.unwatching.push((db, key, flag));
+            }
+        }
+    }
+}

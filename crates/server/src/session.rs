@@ -1,0 +1,287 @@
+//! A session: what the server knows of one connection.
+//!
+//! A session belongs to one worker. Its [`Card`] is what other workers may see and do: CLIENT LIST reads it,
+//! CLIENT KILL marks it. Must not know: how commands run.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
+
+use redline_keyspace::WatchFlag;
+use redline_net::{PeerAddr, Stream};
+use redline_resp::{ArgsBuf, Blob, Proto, ReplyBuffer, RequestDecoder, Span};
+use redline_spec::CommandId;
+
+/// Names a session on some worker: worker, place in its slab, generation of that place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+impl Token {
+    const INDEX_BITS: u32 = 24;
+    const GENERATION_BITS: u32 = 28;
+
+    /// Packs the three.
+    pub fn new(worker: usize, index: usize, generation: u32) -> Token {
+        debug_assert!(index < 1 << Self::INDEX_BITS);
+        let generation = u64::from(generation) & ((1 << Self::GENERATION_BITS) - 1);
+        Token(
+            (worker as u64) << (Self::INDEX_BITS + Self::GENERATION_BITS)
+                | generation << Self::INDEX_BITS
+                | index as u64,
+        )
+    }
+
+    /// The worker's number.
+    pub fn worker(self) -> usize {
+        (self.0 >> (Self::INDEX_BITS + Self::GENERATION_BITS)) as usize
+    }
+
+    /// The place in the worker's slab.
+    pub fn index(self) -> usize {
+        (self.0 & ((1 << Self::INDEX_BITS) - 1)) as usize
+    }
+}
+
+/// What everybody may know of a client. Counters are written by its worker only, with plain stores.
+pub struct Card {
+    /// The client's id: unique for the life of the process, ascending.
+    pub id: u64,
+    /// Where to reach its session.
+    pub token: Token,
+    /// The peer's address, as CLIENT LIST prints it.
+    pub addr: String,
+    /// Our own address.
+    pub laddr: String,
+    /// The socket's descriptor.
+    pub fd: i32,
+    /// Connected through a unix socket.
+    pub unix: bool,
+    /// When it connected: Unix time in milliseconds.
+    pub created_ms: u64,
+    /// Names that it gave itself: CLIENT SETNAME, and CLIENT SETINFO's library and version.
+    pub names: Mutex<Names>,
+    /// Last activity: Unix time in seconds.
+    pub active_s: AtomicU32,
+    /// Selected database.
+    pub db: AtomicU32,
+    /// Last command, as its number; `u16::MAX`: none yet.
+    pub command: AtomicU16,
+    /// 2 or 3.
+    pub resp: AtomicU16,
+    /// See [`flag`].
+    pub flags: AtomicU32,
+    /// Channels, patterns, watched keys.
+    pub channels: AtomicU32,
+    /// See `channels`.
+    pub patterns: AtomicU32,
+    /// See `channels`.
+    pub watched: AtomicU32,
+    /// Queued commands plus one; 0: not in MULTI.
+    pub multi: AtomicU32,
+    /// Bytes in the query buffer after the last batch, and its capacity.
+    pub query_bytes: AtomicU64,
+    /// See `query_bytes`.
+    pub query_capacity: AtomicU64,
+    /// Bytes of replies that wait for the peer.
+    pub output_bytes: AtomicU64,
+    /// Bytes read from and written to the peer, commands run.
+    pub net_in: AtomicU64,
+    /// See `net_in`.
+    pub net_out: AtomicU64,
+    /// See `net_in`.
+    pub commands: AtomicU64,
+    /// Set by CLIENT KILL: no command runs after this, the worker closes it.
+    pub killed: AtomicBool,
+}
+
+/// See [`Card::names`].
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: Vec<u8>,
+}
+
+/// Bits of [`Card::flags`].
+pub mod flag {
+    /// Subscribed to something (`P`).
+    pub const PUBSUB: u32 = 1;
+    /// In MULTI (`x`).
+    pub const MULTI: u32 = 2;
+    /// A watched key has changed (`d`).
+    pub const DIRTY: u32 = 4;
+    /// CLIENT NO-EVICT (`e`).
+    pub const NO_EVICT: u32 = 8;
+    /// CLIENT NO-TOUCH (`T`).
+    pub const NO_TOUCH: u32 = 16;
+    /// Put aside (`b`).
+    pub const BLOCKED: u32 = 32;
+    /// To be closed after its reply (`c`).
+    pub const CLOSING: u32 = 64;
+    /// Through a unix socket (`U`).
+    pub const UNIX: u32 = 128;
+}
+
+impl Card {
+    /// Sets or clears bits of `flags`.
+    pub fn set_flag(&self, bits: u32, on: bool) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        self.flags.store(if on { flags | bits } else { flags & !bits }, Ordering::Relaxed);
+    }
+}
+
+/// Why a session waits, holding nothing. Whoever clears the reason wakes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// This stripe is in use.
+    Stripe(u16),
+    /// Somebody else has the ticket.
+    Ticket,
+    /// A script is running.
+    Script,
+}
+
+/// What CLIENT REPLY says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Replies are sent.
+    #[default]
+    On,
+    /// No replies.
+    Off,
+    /// The reply of the next command is not sent; then on again.
+    SkipNext,
+    /// The running command's reply is not sent.
+    Skipping,
+}
+
+/// The stripes that EXEC or a script holds.
+pub struct Unit {
+    /// Which.
+    pub stripes: redline_keyspace::lock::StripeSet,
+    /// Every one; `stripes` is complete as well then.
+    pub all: bool,
+    /// The script mutex is held: further stripes may be taken on demand.
+    pub script: bool,
+    /// A script is running (as opposed to EXEC): `noscript` commands are refused.
+    pub in_script: bool,
+    /// The script has promised not to write.
+    pub read_only: bool,
+    /// Changes so far.
+    pub changes: u64,
+}
+
+/// A transaction being queued.
+#[derive(Default)]
+pub struct Multi {
+    /// The commands, in order.
+    pub queue: Vec<(CommandId, ArgsBuf)>,
+    /// A command was refused: EXEC will abort.
+    pub broken: bool,
+}
+
+/// A key that the session watches.
+pub struct Watched {
+    /// Its database.
+    pub db: u32,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// It existed when it was watched: then its expiry counts as a change.
+    pub existed: bool,
+}
+
+/// Requests that were decoded but not run, because the session was put aside.
+pub struct Deferred {
+    /// The bytes that the spans refer to.
+    pub buffer: Vec<u8>,
+    /// Spans of all of them.
+    pub spans: Vec<Span>,
+    /// Each request: where its bytes begin, and which spans are its arguments.
+    pub requests: std::collections::VecDeque<(usize, std::ops::Range<usize>)>,
+    /// Their large arguments.
+    pub blobs: Vec<Blob>,
+}
+
+/// One connection.
+pub struct Session {
+    /// Its public part.
+    pub card: Arc<Card>,
+    /// The socket.
+    pub stream: Stream,
+    /// Where from.
+    pub peer: PeerAddr,
+    /// What was read and not yet decoded; without capacity while idle.
+    pub query: Vec<u8>,
+    /// Turns `query` into requests.
+    pub decoder: RequestDecoder,
+    /// What waits to be written.
+    pub out: ReplyBuffer,
+    /// The protocol that it speaks.
+    pub proto: Proto,
+    /// The selected database.
+    pub db: u32,
+    /// Everything but ordinary request and reply (MULTI, subscriptions, missing authentication, CLIENT REPLY, …) sets
+    /// a bit here, so that an ordinary command checks one word.
+    pub state: u32,
+    /// The open transaction.
+    pub multi: Multi,
+    /// Watched keys, and the flag that says that one changed.
+    pub watched: Vec<Watched>,
+    /// See `watched`.
+    pub watch_flag: Arc<WatchFlag>,
+    /// Subscribed channels and patterns, in order of subscription.
+    pub channels: Vec<Arc<[u8]>>,
+    /// See `channels`.
+    pub patterns: Vec<Arc<[u8]>>,
+    /// What CLIENT REPLY says.
+    pub reply_mode: ReplyMode,
+    /// Put aside, and why.
+    pub aside: Option<Aside>,
+    /// Failed rounds of the command that was put aside; see the ticket.
+    pub rounds: u32,
+    /// Owns the ticket for these stripes.
+    pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
+    /// The unit that is running for this session (EXEC, a script): commands inside it take no locks of their own.
+    pub unit: Option<Box<Unit>>,
+    /// Decoded, not run yet.
+    pub deferred: Option<Box<Deferred>>,
+    /// Close once `out` has gone.
+    pub closing: bool,
+    /// Write readiness has been asked for.
+    pub writable_wanted: bool,
+    /// The event that announced data also announced the end.
+    pub eof_seen: bool,
+    /// The output exceeds its soft limit since this time (Unix, in seconds).
+    pub soft_limit_since_s: Option<u64>,
+}
+
+/// Bits of [`Session::state`].
+pub mod state {
+    /// A password is required and was not given.
+    pub const UNAUTHENTICATED: u32 = 1;
+    /// In MULTI.
+    pub const MULTI: u32 = 2;
+    /// Subscribed, and speaking RESP2: few commands are allowed.
+    pub const SUBSCRIBED: u32 = 4;
+    /// CLIENT REPLY OFF or SKIP.
+    pub const REPLY: u32 = 8;
+    /// CLIENT NO-TOUCH.
+    pub const NO_TOUCH: u32 = 16;
+}
+
+impl Session {
+    /// Sets or clears bits of `state`.
+    pub fn set_state(&mut self, bits: u32, on: bool) {
+        self.state = if on { self.state | bits } else { self.state & !bits };
+    }
+
+    /// Is it in this state?
+    #[inline]
+    pub fn is(&self, bits: u32) -> bool {
+        self.state & bits != 0
+    }
+}

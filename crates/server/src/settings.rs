@@ -1,0 +1,165 @@
+//! The configuration as the workers read it: one plain structure, published whole.
+//!
+//! CONFIG SET makes a changed copy and publishes it; a worker that sees the epoch move takes the new one
+//! before its next command. Must not know: how a parameter is written (that is the configuration table).
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use redline_keyspace::{Classes, Policy};
+use redline_types::Limits;
+
+/// Limits on what a client may leave unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Above this the client is closed at once; 0: no limit.
+    pub hard_bytes: u64,
+    /// Above this for longer than `soft_seconds` the client is closed; 0: no limit.
+    pub soft_bytes: u64,
+    /// See `soft_bytes`.
+    pub soft_seconds: u32,
+}
+
+/// Every parameter that has an effect. Defaults are those of Redis 8.2.3.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// TCP port; 0: no TCP listener.
+    pub port: u16,
+    /// Addresses to listen on, in the form of the `bind` directive.
+    pub bind: Vec<String>,
+    /// Path of the unix socket, if one is wanted.
+    pub unixsocket: Option<String>,
+    /// Its permission bits; 0: those of the umask.
+    pub unixsocketperm: u32,
+    /// Length of the accept queue.
+    pub tcp_backlog: u32,
+    /// Seconds between TCP keepalive probes; 0: none.
+    pub tcp_keepalive_s: u32,
+    /// Number of workers; 0: one per usable CPU.
+    pub threads: usize,
+    /// Number of databases.
+    pub databases: u32,
+    /// Clients are closed after so many idle seconds; 0: never.
+    pub timeout_s: u64,
+    /// Most clients at a time.
+    pub maxclients: usize,
+    /// Refuse clients from elsewhere while there is no password.
+    pub protected_mode: bool,
+    /// The default user's password.
+    pub requirepass: Option<Vec<u8>>,
+    /// Longest argument.
+    pub bulk_bytes_max: u64,
+    /// Most bytes of a client's query buffer.
+    pub query_buffer_bytes_max: u64,
+    /// Output limits of clients, replicas and subscribers.
+    pub output_limits: [OutputLimit; 3],
+    /// Memory limit; 0: none.
+    pub maxmemory_bytes: u64,
+    /// Who goes when it is reached.
+    pub maxmemory_policy: Policy,
+    /// Keys looked at for one victim.
+    pub maxmemory_samples: u32,
+    /// LFU: how slowly the counter grows.
+    pub lfu_log_factor: u32,
+    /// LFU: minutes until the counter is lowered.
+    pub lfu_decay_minutes: u32,
+    /// Timer ticks a second.
+    pub hz: u32,
+    /// How much of the CPU active expiry may take: 1 to 10.
+    pub active_expire_effort: u32,
+    /// Milliseconds after which a script is called busy; 0: never.
+    pub busy_reply_threshold_ms: u64,
+    /// Which keyspace events are published.
+    pub notify: Classes,
+    /// Thresholds of the compact encodings.
+    pub limits: Limits,
+    /// DEBUG may be called: `yes`, `local`, `no`.
+    pub enable_debug_command: Permission,
+}
+
+/// Who may use a dangerous command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Everybody.
+    Yes,
+    /// Clients on this machine.
+    Local,
+    /// Nobody.
+    No,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Settings {
+            port: 6379,
+            bind: vec!["*".into(), "-::*".into()],
+            unixsocket: None,
+            unixsocketperm: 0,
+            tcp_backlog: 511,
+            tcp_keepalive_s: 300,
+            threads: 0,
+            databases: 16,
+            timeout_s: 0,
+            maxclients: 10_000,
+            protected_mode: true,
+            requirepass: None,
+            bulk_bytes_max: 512 * MIB,
+            query_buffer_bytes_max: 1024 * MIB,
+            output_limits: [
+                OutputLimit { hard_bytes: 0, soft_bytes: 0, soft_seconds: 0 },
+                OutputLimit { hard_bytes: 256 * MIB, soft_bytes: 64 * MIB, soft_seconds: 60 },
+                OutputLimit { hard_bytes: 32 * MIB, soft_bytes: 8 * MIB, soft_seconds: 60 },
+            ],
+            maxmemory_bytes: 0,
+            maxmemory_policy: Policy::NoEviction,
+            maxmemory_samples: 5,
+            lfu_log_factor: 10,
+            lfu_decay_minutes: 1,
+            hz: 10,
+            active_expire_effort: 1,
+            busy_reply_threshold_ms: 5000,
+            notify: Classes::NONE,
+            limits: Limits::default(),
+            enable_debug_command: Permission::No,
+        }
+    }
+}
+
+/// The published settings and the epoch that says when they changed.
+pub struct Published {
+    current: Mutex<Arc<Settings>>,
+    epoch: AtomicU64,
+}
+
+impl Published {
+    /// The first settings, at epoch 1.
+    pub fn new(settings: Settings) -> Published {
+        Published { current: Mutex::new(Arc::new(settings)), epoch: AtomicU64::new(1) }
+    }
+
+    /// Moves with every change. Checked before every command: one load of a line that is shared by
+    /// all workers and seldom written.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The settings now.
+    pub fn current(&self) -> Arc<Settings> {
+        self.current.lock().expect("no panic under the settings").clone()
+    }
+
+    /// Publishes what `change` makes of a copy; on its error nothing changes. When this returns, every
+    /// command that begins later on any worker sees the new settings.
+    pub fn update<E>(&self, change: impl FnOnce(&mut Settings) -> Result<(), E>) -> Result<(), E> {
+        let mut current = self.current.lock().expect("no panic under the settings");
+        let mut settings = Settings::clone(&current);
+        change(&mut settings)?;
+        *current = Arc::new(settings);
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+}

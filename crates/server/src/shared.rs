@@ -1,0 +1,205 @@
+//! What all workers share: the keyspace, the settings, the registries, the mailboxes.
+//!
+//! Must not know: sockets, how a command runs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use redline_keyspace::{
+    Flushed, Garbage, Keyspace,
+    lock::{Wake, WakeToken},
+};
+use redline_net::{PeerAddr, Sender, Stream};
+use redline_scripting::Scripts;
+
+use crate::{
+    pubsub::{Delivery, PubSub},
+    session::{Card, Token},
+    settings::Published,
+    stats::WorkerStats,
+    worker::Worker,
+};
+
+/// What a worker finds in its mailbox.
+pub enum Message {
+    /// A connection to take over.
+    Connection(Stream, PeerAddr),
+    /// A put-aside session may try again.
+    Wake(Token),
+    /// Something was published to these sessions.
+    Deliver(Delivery),
+    /// CLIENT KILL and the like: close this session.
+    Kill(Token),
+    /// A script has passed the busy threshold: sessions put aside for it are answered.
+    ScriptBusy,
+    /// Something else that only the worker can do.
+    Run(Box<dyn FnOnce(&mut Worker) + Send>),
+    /// The end: close everything and return.
+    Stop,
+}
+
+/// Work that is done behind the commands, on a thread of its own.
+pub enum Chore {
+    /// Drop a large value.
+    Drop(Garbage),
+    /// Free a flushed database.
+    Free(Flushed),
+    /// Nothing more will come.
+    Stop,
+}
+
+/// The other end of a worker.
+pub struct WorkerHandle {
+    /// Its mailbox.
+    pub mailbox: Sender<Message>,
+    /// Its counters.
+    pub stats: Arc<WorkerStats>,
+    /// How many connections it has, those on their way included.
+    pub connections: AtomicUsize,
+}
+
+/// The running script that holds the script mutex, seen from outside.
+#[derive(Default)]
+pub struct RunningScript {
+    /// It has passed the busy threshold.
+    pub busy: AtomicBool,
+    /// SCRIPT KILL was called.
+    pub kill: AtomicBool,
+    /// It has written: it cannot be killed any more.
+    pub wrote: AtomicBool,
+}
+
+/// See the module's text.
+pub struct Shared {
+    /// The data.
+    pub keyspace: Keyspace,
+    /// The configuration.
+    pub settings: Published,
+    /// Who listens to which channel.
+    pub pubsub: PubSub,
+    /// Cached scripts.
+    pub scripts: Scripts,
+    /// The script that is running.
+    pub running_script: RunningScript,
+    /// All clients, by id.
+    pub clients: Mutex<BTreeMap<u64, Arc<Card>>>,
+    next_client_id: AtomicU64,
+    workers: OnceLock<Box<[WorkerHandle]>>,
+    /// Hands work to the reaper thread.
+    pub chores: Mutex<std::sync::mpsc::Sender<Chore>>,
+    /// 40 hexadecimal digits, new at every start.
+    pub run_id: String,
+    /// When the process started: Unix time in microseconds.
+    pub started_us: u64,
+    /// Path of the configuration file, if there is one.
+    pub config_file: Option<std::path::PathBuf>,
+    /// The words of the command line.
+    pub command_line: Vec<String>,
+    /// Ports and paths that are listened on, in words.
+    pub listening: OnceLock<Vec<String>>,
+    /// The TCP port that was bound (the configured one, or the one that the system chose for 0).
+    pub port: AtomicUsize,
+    /// Connections accepted and refused since the start.
+    pub connections_received: AtomicU64,
+    /// See `connections_received`.
+    pub connections_rejected: AtomicU64,
+    /// Set by SHUTDOWN and SIGTERM.
+    pub stopping: AtomicBool,
+}
+
+impl Shared {
+    /// Everything but the workers, which come with [`Shared::set_workers`].
+    #[allow(clippy::too_many_arguments)] // one caller, at the start
+    pub fn new(
+        keyspace: Keyspace,
+        settings: Published,
+        chores: std::sync::mpsc::Sender<Chore>,
+        run_id: String,
+        started_us: u64,
+        config_file: Option<std::path::PathBuf>,
+        command_line: Vec<String>,
+    ) -> Shared {
+        Shared {
+            keyspace,
+            settings,
+            pubsub: PubSub::default(),
+            scripts: Scripts::new(),
+            running_script: RunningScript::default(),
+            clients: Mutex::new(BTreeMap::new()),
+            next_client_id: AtomicU64::new(1),
+            workers: OnceLock::new(),
+            chores: Mutex::new(chores),
+            run_id,
+            started_us,
+            config_file,
+            command_line,
+            listening: OnceLock::new(),
+            port: AtomicUsize::new(0),
+            connections_received: AtomicU64::new(0),
+            connections_rejected: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// To be called once, before the first worker runs.
+    pub fn set_workers(&self, workers: Box<[WorkerHandle]>) {
+        assert!(self.workers.set(workers).is_ok(), "the workers are set once");
+    }
+
+    /// All workers, by number.
+    #[inline]
+    pub fn workers(&self) -> &[WorkerHandle] {
+        self.workers.get().expect("set before the first worker runs")
+    }
+
+    /// A new client id.
+    pub fn next_client_id(&self) -> u64 {
+        self.next_client_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The clients now, by ascending id.
+    pub fn client_cards(&self) -> Vec<Arc<Card>> {
+        self.clients.lock().expect("no panic under the clients").values().cloned().collect()
+    }
+
+    /// Number of connected clients.
+    pub fn client_count(&self) -> usize {
+        self.clients.lock().expect("no panic under the clients").len()
+    }
+
+    /// Marks a client as killed and tells its worker. When this returns, none of its commands begins.
+    pub fn kill(&self, card: &Card) {
+        card.killed.store(true, Ordering::Release);
+        self.workers()[card.token.worker()].mailbox.send(Message::Kill(card.token));
+    }
+
+    /// Hands work to the reaper.
+    pub fn chore(&self, chore: Chore) {
+        // A send fails only when the reaper has gone, at the very end: then the memory goes with the process.
+        let _ = self.chores.lock().expect("no panic under the chores").send(chore);
+    }
+}
+
+/// Wakes put-aside sessions through their workers' mailboxes. Made before the workers are.
+#[derive(Clone, Default)]
+pub struct Bell(Arc<OnceLock<Vec<Sender<Message>>>>);
+
+impl Bell {
+    /// To be called once, before the first worker runs.
+    pub fn set(&self, mailboxes: Vec<Sender<Message>>) {
+        assert!(self.0.set(mailboxes).is_ok(), "the mailboxes are set once");
+    }
+}
+
+impl Wake for Bell {
+    fn wake(&self, token: WakeToken) {
+        let token = Token(token);
+        let mailboxes = self.0.get().expect("set before the first worker runs");
+        mailboxes[token.worker()].send(Message::Wake(token));
+    }
+}

@@ -1,0 +1,858 @@
+//! A worker: one thread, its poller, its connections, its timers.
+//!
+//! One turn of the loop: wait for events, read the clock, fetch messages, serve the sessions that are
+//! ready, look after the timers. Sessions are served in *groups*: sockets are read until some dozens of
+//! requests are decoded, so that the three passes of `exec.rs` have something to overlap also where
+//! pipelines are short; then the group is executed, and each session written to once.
+//!
+//! A session that is being served is taken out of the slab. While a script turns the loop from inside
+//! (see `scripting.rs`), what arrives for such a session waits in its place.
+//!
+//! Must not know: what any command does.
+
+use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use redline_keyspace::{Local, WatchFlag, upkeep::ExpiryCursor};
+use redline_net::{
+    BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals, Stream,
+    clock, flush,
+};
+use redline_resp::{Blob, Decoded, Proto, Reply, ReplyBuffer, RequestLimits};
+use redline_scripting::Host;
+use redline_table::heap::Compaction;
+
+use crate::{
+    cron,
+    exec::Batch,
+    pubsub::Delivery,
+    session::{Aside, Card, Deferred, Names, ReplyMode, Session, Token, flag, state},
+    settings::Settings,
+    shared::{Message, Shared},
+    stats::WorkerStats,
+};
+
+/// Requests that are prefetched and executed together.
+const GROUP_REQUESTS_MAX: usize = 64;
+/// Sessions of one group.
+const GROUP_SESSIONS_MAX: usize = 64;
+/// Events that one wait reports.
+const EVENTS_MAX: usize = 1024;
+/// What one read of a socket takes at most.
+const READ_BYTES_MAX: usize = 16 * 1024;
+/// A reply buffer that has grown beyond this is given back when it is empty.
+const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
+/// Empty reply buffers that are kept for the next sessions.
+const REPLY_BUFFERS_MAX: usize = 256;
+/// What a client that has not authenticated may leave unread (CVE-2025-21605).
+const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
+/// Pieces of one vectored write.
+const SLICES_MAX: usize = 64;
+
+const WAKER: usize = 0;
+const SIGNALS: usize = 1;
+const FIRST_LISTENER: usize = 2;
+const FIRST_SESSION: usize = 64;
+
+/// What a worker is given at its start.
+pub struct Start {
+    /// Its number.
+    pub number: usize,
+    /// What it shares.
+    pub shared: Arc<Shared>,
+    /// Its poller, with the mailbox's waker registered.
+    pub poller: Poller,
+    /// Its mailbox.
+    pub mailbox: Mailbox<Message>,
+    /// Listeners; the first worker has them all.
+    pub listeners: Vec<Listener>,
+    /// Signals; the first worker has them, and not inside another program.
+    pub signals: Option<Signals>,
+}
+
+/// See the module's text.
+pub struct Worker {
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+    /// Its number.
+    pub number: usize,
+    /// The settings, as of `epoch`.
+    pub settings: Arc<Settings>,
+    /// The epoch of `settings`.
+    pub epoch: u64,
+    /// Its share of the keyspace's memory, randomness and counters.
+    pub local: Local,
+    /// Its counters.
+    pub stats: Arc<WorkerStats>,
+    /// Wall clock of this turn: Unix time in milliseconds.
+    pub now_ms: i64,
+    /// Its Lua interpreter; taken out while a script runs.
+    pub host: Option<Host>,
+    /// Depth of turns inside a script's hook.
+    pub depth: u32,
+    /// Limits on requests, for sessions that are authenticated.
+    pub request_limits: RequestLimits,
+    /// Watches whose stripe was in use when they ended.
+    pub unwatching: Vec<(u32, Box<[u8]>, Arc<WatchFlag>)>,
+    /// Active expiry.
+    pub expiry: ExpiryCursor,
+    /// A compaction that this worker carries out, and the next stripe.
+    pub compaction: Option<(Compaction, usize)>,
+    /// When the timer is due: milliseconds of the monotonic clock.
+    pub next_tick_ms: u64,
+    /// Ticks so far.
+    pub ticks: u64,
+    /// Set by SHUTDOWN and the signals.
+    pub stop: bool,
+    poller: Poller,
+    mailbox: Mailbox<Message>,
+    messages: Vec<Message>,
+    listeners: Vec<Listener>,
+    signals: Option<Signals>,
+    places: Vec<Place>,
+    free: Vec<usize>,
+    ready: VecDeque<usize>,
+    buffers: BufferPool,
+    replies: Vec<ReplyBuffer>,
+    batch: Batch,
+    group: Vec<Member>,
+}
+
+/// A place in the slab.
+#[derive(Default)]
+struct Place {
+    generation: u32,
+    used: bool,
+    /// `None` while the session is being served, and in unused places.
+    session: Option<Box<Session>>,
+    /// In `ready`.
+    queued: bool,
+    /// Bytes may be waiting in the socket.
+    readable: bool,
+    /// The peer has sent all that it will.
+    closed: bool,
+    /// Messages for a session that was being served.
+    mail: Vec<Message>,
+}
+
+/// A session of the group being served, with what its requests refer to.
+pub struct Member {
+    /// The session.
+    pub session: Box<Session>,
+    /// Its query buffer.
+    pub query: Vec<u8>,
+    /// The end of the last request that was decoded.
+    pub decoded: usize,
+    /// Large arguments of its requests.
+    pub blobs: Vec<Blob>,
+}
+
+impl Worker {
+    /// A worker that has not begun.
+    pub fn new(start: Start) -> Worker {
+        let Start { number, shared, poller, mailbox, listeners, signals } = start;
+        let settings = shared.settings.current();
+        let stats = shared.workers()[number].stats.clone();
+        let workers = shared.workers().len();
+        let mut worker = Worker {
+            local: Local::new(fastrand::Rng::new(), settings.limits.clone()),
+            epoch: 0,
+            stats,
+            now_ms: clock::wall_ms() as i64,
+            host: None,
+            depth: 0,
+            request_limits: RequestLimits::default(),
+            unwatching: Vec::new(),
+            expiry: ExpiryCursor::new(number, workers),
+            compaction: None,
+            next_tick_ms: clock::monotonic_ms(),
+            ticks: 0,
+            stop: false,
+            messages: Vec::new(),
+            places: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            buffers: BufferPool::default(),
+            replies: Vec::new(),
+            batch: Batch::default(),
+            group: Vec::new(),
+            shared,
+            number,
+            settings,
+            poller,
+            mailbox,
+            listeners,
+            signals,
+        };
+        worker.refresh();
+        worker
+    }
+
+    /// Runs until told to stop.
+    pub fn run(mut self) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.poller
+                .register(listener, FIRST_LISTENER + index, Interest::Read)
+                .expect("a fresh listener can be watched");
+        }
+        if let Some(signals) = &self.signals {
+            self.poller.register(signals, SIGNALS, Interest::Read).expect("signals can be watched");
+        }
+        while !self.stop {
+            self.turn(true);
+        }
+        self.close_all();
+        self.local.flush_account(&self.shared.keyspace);
+    }
+
+    /// One turn of the loop. `wait`: sleep until something happens; otherwise only look.
+    pub fn turn(&mut self, wait: bool) {
+        let sleep = self.mailbox.prepare_to_sleep() && wait && self.ready.is_empty();
+        let timeout = if sleep && self.unwatching.is_empty() {
+            Duration::from_millis(self.next_tick_ms.saturating_sub(clock::monotonic_ms()))
+        } else {
+            Duration::ZERO
+        };
+        if let Err(error) = self.poller.poll(Some(timeout)) {
+            panic!("the poller failed, nothing can be served any more: {error}");
+        }
+        self.read_clock();
+        for index in 0..self.poller.event_count() {
+            let event = self.poller.event(index);
+            match event.token {
+                WAKER => {}
+                SIGNALS => self.on_signal(),
+                token if token < FIRST_SESSION => self.accept(token - FIRST_LISTENER),
+                token => self.on_event(token - FIRST_SESSION, &event),
+            }
+        }
+        self.fetch_messages();
+        self.serve_ready();
+        if clock::monotonic_ms() >= self.next_tick_ms {
+            cron::tick(self);
+        }
+        self.local.heap.tick();
+        if !self.unwatching.is_empty() {
+            self.unwatch_left();
+        }
+    }
+
+    /// Reads the wall clock. It is read once per turn, and after whatever took long.
+    pub fn read_clock(&mut self) {
+        self.now_ms = clock::wall_ms() as i64;
+        self.local.clock.now_s = (self.now_ms / 1000) as u32;
+    }
+
+    /// Takes over settings that were published since.
+    pub fn refresh(&mut self) {
+        self.epoch = self.shared.settings.epoch();
+        self.settings = self.shared.settings.current();
+        let settings = &self.settings;
+        self.local.limits = settings.limits.clone();
+        self.local.notify = settings.notify;
+        self.local.clock.lfu = settings.maxmemory_policy.is_lfu();
+        self.local.clock.log_factor = settings.lfu_log_factor;
+        self.local.clock.decay_minutes = settings.lfu_decay_minutes;
+        self.request_limits.bulk_bytes_max = settings.bulk_bytes_max;
+        self.local.clock.now_s = (self.now_ms / 1000) as u32;
+    }
+
+    // ---- sessions -----------------------------------------------------------------------------
+
+    fn on_event(&mut self, index: usize, event: &redline_net::Event) {
+        let Some(place) = self.places.get_mut(index).filter(|place| place.used) else { return };
+        place.readable |= event.readable || event.error || event.closed;
+        place.closed |= event.closed || event.error;
+        self.enqueue(index);
+    }
+
+    fn enqueue(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        if place.used && !place.queued {
+            place.queued = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    fn fetch_messages(&mut self) {
+        let mut messages = mem::take(&mut self.messages);
+        self.mailbox.drain(&mut messages);
+        for message in messages.drain(..) {
+            self.on_message(message);
+        }
+        // A nested turn may have left a buffer here; keep the larger one.
+        if self.messages.capacity() < messages.capacity() {
+            self.messages = messages;
+        }
+    }
+
+    fn on_message(&mut self, message: Message) {
+        match message {
+            Message::Connection(stream, peer) => self.open(stream, peer),
+            Message::Wake(token) => self.with_session(token, Message::Wake(token), |worker, session| {
+                session.aside = None;
+                session.card.set_flag(flag::BLOCKED, false);
+                worker.enqueue(token.index());
+            }),
+            Message::Kill(token) => self.with_session(token, Message::Kill(token), |worker, session| {
+                session.closing = true;
+                session.out.clear();
+                worker.enqueue(token.index());
+            }),
+            Message::Deliver(delivery) => self.deliver(&delivery),
+            Message::ScriptBusy => self.answer_busy(),
+            Message::Run(run) => run(self),
+            Message::Stop => self.stop = true,
+        }
+    }
+
+    /// Does something with a session; if it is being served, the message waits for it.
+    fn with_session(
+        &mut self,
+        token: Token,
+        message: Message,
+        act: impl FnOnce(&mut Worker, &mut Session),
+    ) {
+        let Some(place) = self.places.get_mut(token.index()) else { return };
+        if !place.used || Token::new(self.number, token.index(), place.generation) != token {
+            return;
+        }
+        match place.session.take() {
+            None => place.mail.push(message),
+            Some(mut session) => {
+                act(self, &mut session);
+                self.places[token.index()].session = Some(session);
+            }
+        }
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) {
+        for token in &delivery.to {
+            let one = Message::Deliver(Delivery { to: vec![*token], ..delivery.clone() });
+            self.with_session(*token, one, |worker, session| {
+                crate::subscribe::write_message(session, delivery);
+                worker.enqueue(token.index());
+            });
+        }
+    }
+
+    fn open(&mut self, stream: Stream, peer: PeerAddr) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            self.places.len() - 1
+        });
+        let place = &mut self.places[index];
+        let token = Token::new(self.number, index, place.generation);
+        if self.poller.register(&stream, FIRST_SESSION + index, Interest::Read).is_err() {
+            // The descriptor is of no use: the peer sees its connection closed.
+            self.free.push(index);
+            self.shared.workers()[self.number].connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let session = Session::open(&self.shared, token, stream, peer, self.now_ms);
+        let mut session = Box::new(session);
+        if self.settings.requirepass.is_some() {
+            session.set_state(state::UNAUTHENTICATED, true);
+        }
+        let card = session.card.clone();
+        self.shared.clients.lock().expect("no panic under the clients").insert(card.id, card);
+        place.used = true;
+        place.session = Some(session);
+    }
+
+    /// Closes a session for good; it is out of the slab.
+    fn close(&mut self, mut session: Box<Session>) {
+        let index = session.card.token.index();
+        // The socket closes with the session; a failure to deregister is of no consequence then.
+        let _ = self.poller.deregister(&session.stream);
+        crate::subscribe::forget(self, &mut session);
+        self.unwatch(&mut session);
+        if let Some(set) = session.ticket.take() {
+            self.shared.keyspace.locks().return_ticket(&set, session.card.token.0);
+        }
+        self.shared.clients.lock().expect("no panic under the clients").remove(&session.card.id);
+        self.shared.workers()[self.number].connections.fetch_sub(1, Ordering::Relaxed);
+        self.keep_query(mem::take(&mut session.query));
+        let place = &mut self.places[index];
+        *place = Place { generation: place.generation.wrapping_add(1), ..Place::default() };
+        self.free.push(index);
+    }
+
+    fn close_all(&mut self) {
+        for index in 0..self.places.len() {
+            if let Some(mut session) = self.places[index].session.take() {
+                self.write_out(&mut session);
+                self.close(session);
+            }
+        }
+    }
+
+    /// Visits every session that is not being served.
+    pub fn for_each_session(&mut self, mut visit: impl FnMut(&mut Worker, &mut Session)) {
+        for index in 0..self.places.len() {
+            if let Some(mut session) = self.places[index].session.take() {
+                visit(self, &mut session);
+                self.places[index].session = Some(session);
+            }
+        }
+    }
+
+    /// Has `session`, which waits for its turn, looked at again soon.
+    pub fn look_again(&mut self, session: &Session) {
+        self.enqueue(session.card.token.index());
+    }
+
+    // ---- serving ------------------------------------------------------------------------------
+
+    fn serve_ready(&mut self) {
+        while !self.ready.is_empty() {
+            let mut group = mem::take(&mut self.group);
+            let mut batch = mem::take(&mut self.batch);
+            while batch.len() < GROUP_REQUESTS_MAX && group.len() < GROUP_SESSIONS_MAX {
+                let Some(index) = self.ready.pop_front() else { break };
+                self.places[index].queued = false;
+                let Some(session) = self.places[index].session.take() else { continue };
+                self.join(session, &mut group, &mut batch);
+            }
+            self.execute(&mut group, &mut batch);
+            batch.clear();
+            for member in group.drain(..) {
+                self.leave(member);
+            }
+            self.group = group;
+            self.batch = batch;
+            if self.depth > 0 && self.stop {
+                break;
+            }
+        }
+    }
+
+    /// Reads and decodes what a ready session has sent, as far as the group has room.
+    fn join(&mut self, mut session: Box<Session>, group: &mut Vec<Member>, batch: &mut Batch) {
+        let index = session.card.token.index();
+        if session.out.heap_bytes() == 0
+            && let Some(buffer) = self.replies.pop()
+        {
+            session.out = buffer;
+        }
+        let mut member =
+            Member { query: mem::take(&mut session.query), session, decoded: 0, blobs: Vec::new() };
+        if member.session.deferred.is_some() && member.session.aside.is_none() {
+            self.run_deferred(&mut member.session);
+        }
+        if member.session.aside.is_none() && !member.session.closing {
+            if self.places[index].readable {
+                self.read(&mut member);
+            }
+            self.decode(&mut member, group.len(), batch);
+        }
+        group.push(member);
+    }
+
+    fn read(&mut self, member: &mut Member) {
+        let session = &mut member.session;
+        let place = &mut self.places[session.card.token.index()];
+        if member.query.capacity() == 0 {
+            member.query = self.buffers.take();
+        }
+        let read = match session.decoder.big_bulk() {
+            // A large argument is read straight into the allocation that becomes the value.
+            Some(bulk) => session.stream.read_into(bulk.reserved(), usize::MAX),
+            None => session.stream.read_into(&mut member.query, READ_BYTES_MAX),
+        };
+        self.stats.reads.add(1);
+        match read {
+            Ok(Read::Data { bytes, drained }) => {
+                place.readable = !drained || place.closed;
+                self.stats.net_in.add(bytes as u64);
+                let card = &session.card;
+                card.net_in.store(card.net_in.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
+                card.active_s.store((self.now_ms / 1000) as u32, Ordering::Relaxed);
+                if member.query.len() as u64 > self.settings.query_buffer_bytes_max {
+                    self.stats.query_limit_closed.add(1);
+                    session.closing = true;
+                    session.out.clear();
+                }
+            }
+            Ok(Read::WouldBlock) => place.readable = false,
+            Ok(Read::Eof) | Err(_) => {
+                place.readable = false;
+                session.eof_seen = true;
+            }
+        }
+    }
+
+    fn decode(&mut self, member: &mut Member, number: usize, batch: &mut Batch) {
+        let session = &mut member.session;
+        self.request_limits.unauthenticated = session.is(state::UNAUTHENTICATED);
+        while batch.len() < GROUP_REQUESTS_MAX && member.decoded < member.query.len() {
+            let bytes = &mut member.query[member.decoded..];
+            match session.decoder.decode(bytes, &self.request_limits, &mut batch.spans) {
+                Ok(Decoded::Request { consumed, args, .. }) => {
+                    let at = member.decoded;
+                    member.decoded += consumed;
+                    batch.add(&self.shared.keyspace, number, session.db, &member.query, at, args);
+                }
+                Ok(Decoded::Empty { consumed }) => member.decoded += consumed,
+                Ok(Decoded::Incomplete { need }) => {
+                    let wanted = member.query.len() - member.decoded + need;
+                    // Room for what is known to come, within reason: the rest grows with what arrives.
+                    member.query.reserve(need.min(wanted).min(READ_BYTES_MAX));
+                    break;
+                }
+                Ok(Decoded::Big { keep, taken }) => {
+                    let from = member.decoded + keep;
+                    member.query.drain(from..from + taken);
+                }
+                Err(error) => {
+                    batch.add_error(number, error);
+                    member.decoded = member.query.len();
+                    break;
+                }
+            }
+        }
+        if !session.decoder.blobs().is_empty() {
+            member.blobs = session.decoder.blobs().to_vec();
+            session.decoder.release_blobs();
+        }
+    }
+
+    /// After its requests: writes the replies, keeps what is left of the query, puts the session back.
+    fn leave(&mut self, member: Member) {
+        let Member { mut session, mut query, decoded, .. } = member;
+        let index = session.card.token.index();
+        if decoded >= query.len() {
+            self.keep_query(query);
+        } else {
+            query.drain(..decoded);
+            session.query = query;
+        }
+        self.write_out(&mut session);
+        let more = session.aside.is_none()
+            && !session.closing
+            && (session.deferred.is_some()
+                || self.places[index].readable
+                || has_whole_request(&session, decoded));
+        let done = session.closing && session.out.is_empty();
+        if done || (session.eof_seen && !more) || session.card.killed.load(Ordering::Relaxed) {
+            return self.close(session);
+        }
+        if session.out.is_empty() && session.out.heap_bytes() > 0 {
+            session.out.shrink(REPLY_BYTES_KEPT_MAX);
+            if self.replies.len() < REPLY_BUFFERS_MAX {
+                self.replies.push(mem::take(&mut session.out));
+            } else {
+                session.out = ReplyBuffer::new();
+            }
+        }
+        self.update_card(&session);
+        self.places[index].session = Some(session);
+        if more {
+            self.enqueue(index);
+        }
+        if !self.places[index].mail.is_empty() {
+            for message in mem::take(&mut self.places[index].mail) {
+                self.on_message(message);
+            }
+        }
+    }
+
+    fn update_card(&self, session: &Session) {
+        let card = &session.card;
+        card.query_bytes.store(session.query.len() as u64, Ordering::Relaxed);
+        card.query_capacity.store(session.query.capacity() as u64, Ordering::Relaxed);
+        card.output_bytes.store(session.out.len_bytes() as u64, Ordering::Relaxed);
+    }
+
+    /// Writes as much of the replies as the peer takes.
+    fn write_out(&mut self, session: &mut Session) {
+        if session.out.is_empty() {
+            return;
+        }
+        let token = FIRST_SESSION + session.card.token.index();
+        let before = session.out.len_bytes();
+        loop {
+            let outcome = if session.out.has_blobs() {
+                let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
+                let count = session.out.io_slices(&mut slices);
+                self.stats.writes.add(1);
+                flush(&mut session.stream, &mut slices[..count])
+            } else {
+                self.stats.writes.add(1);
+                let bytes = session.out.bytes();
+                match session.stream.write(bytes) {
+                    Ok(Some(written)) if written == bytes.len() => Flush::Done,
+                    Ok(Some(written)) => Flush::Partial(written),
+                    Ok(None) => Flush::Partial(0),
+                    Err(_) => Flush::Closed,
+                }
+            };
+            match outcome {
+                Flush::Done if session.out.has_blobs() => {
+                    let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
+                    let count = session.out.io_slices(&mut slices);
+                    let written = slices[..count].iter().map(|slice| slice.len()).sum();
+                    session.out.advance(written);
+                    if !session.out.is_empty() {
+                        continue;
+                    }
+                }
+                Flush::Done => session.out.clear(),
+                Flush::Partial(written) => {
+                    session.out.advance(written);
+                    if !session.writable_wanted {
+                        session.writable_wanted = true;
+                        // It worked for reading; should it fail now, the next read or write will tell.
+                        let _ = self.poller.reregister(&session.stream, token, Interest::ReadWrite);
+                    }
+                }
+                Flush::Closed => {
+                    session.closing = true;
+                    session.out.clear();
+                }
+            }
+            break;
+        }
+        let written = (before - session.out.len_bytes()) as u64;
+        self.stats.net_out.add(written);
+        let sent = &session.card.net_out;
+        sent.store(sent.load(Ordering::Relaxed) + written, Ordering::Relaxed);
+        if session.out.is_empty() && session.writable_wanted {
+            session.writable_wanted = false;
+            let _ = self.poller.reregister(&session.stream, token, Interest::Read);
+        }
+        self.enforce_output_limit(session);
+    }
+
+    fn enforce_output_limit(&mut self, session: &mut Session) {
+        let bytes = session.out.len_bytes() as u64;
+        if bytes == 0 {
+            session.soft_limit_since_s = None;
+            return;
+        }
+        let class = usize::from(!session.channels.is_empty() || !session.patterns.is_empty()) * 2;
+        let limit = self.settings.output_limits[class];
+        let now_s = (self.now_ms / 1000) as u64;
+        let mut over = limit.hard_bytes != 0 && bytes > limit.hard_bytes;
+        if limit.soft_bytes != 0 && bytes > limit.soft_bytes {
+            let since = *session.soft_limit_since_s.get_or_insert(now_s);
+            over |= now_s - since > u64::from(limit.soft_seconds);
+        } else {
+            session.soft_limit_since_s = None;
+        }
+        if session.is(state::UNAUTHENTICATED) {
+            over |= bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX as u64;
+        }
+        if over {
+            self.stats.output_limit_closed.add(1);
+            session.closing = true;
+            session.out.clear();
+        }
+    }
+
+    fn keep_query(&mut self, query: Vec<u8>) {
+        if query.capacity() > 0 {
+            self.buffers.give(query);
+        }
+    }
+
+    /// Gives memory back that a peak left behind; once a second.
+    pub fn trim(&mut self) {
+        self.buffers.trim();
+        self.replies.truncate(self.replies.len() / 2 + 1);
+    }
+
+    // ---- putting aside ------------------------------------------------------------------------
+
+    /// Moves the requests of a session that have not run, from `first` on, out of the batch.
+    pub(crate) fn defer(&self, member: &mut Member, batch: &Batch, first: usize, number: usize) {
+        let mut deferred = Deferred {
+            buffer: Vec::new(),
+            spans: Vec::new(),
+            requests: VecDeque::new(),
+            blobs: member.blobs.clone(),
+        };
+        let base = batch.requests[first].at;
+        deferred.buffer.extend_from_slice(&member.query[base..member.decoded]);
+        for request in batch.requests[first..].iter().filter(|request| request.member == number) {
+            let from = deferred.spans.len();
+            deferred.spans.extend_from_slice(&batch.spans[request.spans.clone()]);
+            deferred.requests.push_back((request.at - base, from..deferred.spans.len()));
+        }
+        member.session.deferred = Some(Box::new(deferred));
+    }
+
+    fn run_deferred(&mut self, session: &mut Session) {
+        let Some(mut deferred) = session.deferred.take() else { return };
+        while let Some((at, spans)) = deferred.requests.front().cloned() {
+            if session.closing {
+                return;
+            }
+            let args = redline_resp::Args::with_big(
+                &deferred.buffer[at..],
+                &deferred.spans[spans],
+                &deferred.blobs,
+            );
+            self.run_request(session, args, None);
+            if session.aside.is_some() {
+                session.deferred = Some(deferred);
+                return;
+            }
+            deferred.requests.pop_front();
+        }
+    }
+
+    /// A script has become busy: whoever was put aside because of it is answered.
+    fn answer_busy(&mut self) {
+        self.for_each_session(|worker, session| {
+            if !matches!(session.aside, Some(Aside::Stripe(_) | Aside::Script | Aside::Ticket)) {
+                return;
+            }
+            session.aside = None;
+            session.card.set_flag(flag::BLOCKED, false);
+            worker.look_again(session);
+        });
+    }
+
+    // ---- listeners and signals ----------------------------------------------------------------
+
+    fn accept(&mut self, index: usize) {
+        loop {
+            match self.listeners[index].accept() {
+                Ok(Some((stream, peer))) => self.admit(stream, peer),
+                Ok(None) => return,
+                Err(error) => {
+                    crate::log::warning(&format!("Accepting client connection: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets a connection in, to the worker with the fewest, or turns it away with a reason.
+    fn admit(&mut self, mut stream: Stream, peer: PeerAddr) {
+        self.shared.connections_received.fetch_add(1, Ordering::Relaxed);
+        let open: usize =
+            self.shared.workers().iter().map(|worker| worker.connections.load(Ordering::Relaxed)).sum();
+        let refusal = if open >= self.settings.maxclients {
+            Some("-ERR max number of clients reached\r\n")
+        } else if self.settings.protected_mode
+            && self.settings.requirepass.is_none()
+            && !peer.is_local()
+        {
+            Some(PROTECTED)
+        } else {
+            None
+        };
+        if let Some(text) = refusal {
+            // Best effort: the connection closes in any case.
+            let _ = stream.write(text.as_bytes());
+            self.shared.connections_rejected.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if !stream.is_unix() {
+            // A socket that refuses these options works all the same.
+            let _ = stream.set_nodelay(true);
+            if self.settings.tcp_keepalive_s > 0 {
+                let _ = stream.set_keepalive(self.settings.tcp_keepalive_s);
+            }
+        }
+        let fewest = self
+            .shared
+            .workers()
+            .iter()
+            .min_by_key(|worker| worker.connections.load(Ordering::Relaxed))
+            .expect("there is a worker");
+        fewest.connections.fetch_add(1, Ordering::Relaxed);
+        fewest.mailbox.send(Message::Connection(stream, peer));
+    }
+
+    fn on_signal(&mut self) {
+        let mut signals = self.signals.take();
+        while let Some(signal) = signals.as_mut().and_then(Signals::next) {
+            match signal {
+                Signal::Terminate | Signal::Interrupt => crate::shutdown(&self.shared),
+                _ => {}
+            }
+        }
+        self.signals = signals;
+    }
+}
+
+/// What a client from elsewhere is told in protected mode.
+const PROTECTED: &str = "-DENIED Redline is running in protected mode because no password is set \
+for the default user. In this mode connections are accepted from this machine only (loopback and \
+unix sockets). To accept others, either set a password (CONFIG SET requirepass <password>, or \
+requirepass in the configuration file), or switch the protection off (CONFIG SET protected-mode no, \
+or --protected-mode no at the start) if nobody untrusted can reach this port.\r\n";
+
+fn has_whole_request(session: &Session, decoded: usize) -> bool {
+    // Bytes are left because the group was full, not because a request is incomplete: only if something
+    // of this session was decoded can the rest be more than the beginning of a request.
+    decoded > 0 && !session.query.is_empty()
+}
+
+impl Session {
+    fn open(shared: &Shared, token: Token, stream: Stream, peer: PeerAddr, now_ms: i64) -> Session {
+        let unix = stream.is_unix();
+        let laddr = stream.local_address().map_or_else(|_| String::new(), |a| a.to_string());
+        let card = Arc::new(Card {
+            id: shared.next_client_id(),
+            token,
+            addr: peer.to_string(),
+            laddr,
+            fd: stream.fd(),
+            unix,
+            created_ms: now_ms as u64,
+            names: std::sync::Mutex::new(Names::default()),
+            active_s: ((now_ms / 1000) as u32).into(),
+            db: 0.into(),
+            command: u16::MAX.into(),
+            resp: 2.into(),
+            flags: if unix { flag::UNIX } else { 0 }.into(),
+            channels: 0.into(),
+            patterns: 0.into(),
+            watched: 0.into(),
+            multi: 0.into(),
+            query_bytes: 0.into(),
+            query_capacity: 0.into(),
+            output_bytes: 0.into(),
+            net_in: 0.into(),
+            net_out: 0.into(),
+            commands: 0.into(),
+            killed: false.into(),
+        });
+        Session {
+            card,
+            stream,
+            peer,
+            query: Vec::new(),
+            decoder: Default::default(),
+            out: ReplyBuffer::new(),
+            proto: Proto::Resp2,
+            db: 0,
+            state: 0,
+            multi: Default::default(),
+            watched: Vec::new(),
+            watch_flag: Arc::default(),
+            channels: Vec::new(),
+            patterns: Vec::new(),
+            reply_mode: ReplyMode::On,
+            aside: None,
+            rounds: 0,
+            ticket: None,
+            unit: None,
+            deferred: None,
+            closing: false,
+            writable_wanted: false,
+            eof_seen: false,
+            soft_limit_since_s: None,
+        }
+    }
+
+    /// Writes replies in the session's protocol.
+    #[inline]
+    pub fn reply(&mut self) -> Reply<'_> {
+        Reply::new(&mut self.out, self.proto)
+    }
+}
+
