@@ -1,7 +1,6 @@
 //! The `redline` binary: picks the part to run. Everything else lives in the rooms.
 
 use std::env;
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,13 +24,13 @@ fn main() -> ExitCode {
     let called = Path::new(&called).file_name().unwrap_or_default();
     match called.to_str() {
         Some("redis-benchmark") => return redline_bench::main("redis-benchmark", args, None),
-        Some("redis-server") => return server(args),
+        Some("redis-server") => return redline_server::command_line::main(args),
         _ => {}
     }
     let part = args.next();
     match part.as_ref().and_then(|part| part.to_str()) {
         Some("bench") => redline_bench::main("redline bench", args, None),
-        Some("server") => server(args),
+        Some("server") => redline_server::command_line::main(args),
         Some("--version" | "-v") => {
             println!("redline {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
@@ -49,9 +48,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn server(_args: impl Iterator<Item = OsString>) -> ExitCode {
-    eprintln!("redline: the server is not wired in yet.");
-    ExitCode::FAILURE
 }

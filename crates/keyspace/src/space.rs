@@ -158,7 +158,8 @@ impl Keyspace {
     /// Bytes that keys and values take, tables included: what `maxmemory` limits. Each worker may
     /// hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed).max(0) as u64
+        let own = self.bytes.load(Ordering::Relaxed).max(0) as u64;
+        own + redline_table::heap::table_stats().live_bytes as u64
     }
 
     /// First of the three passes over a batch: asks for the bucket of a key. Takes no lock.

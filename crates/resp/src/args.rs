@@ -93,6 +93,15 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// The first `n` arguments; all if there are not that many.
+    #[inline]
+    pub fn first(&self, n: usize) -> Args<'a> {
+        Args {
+            spans: &self.spans[..n.min(self.spans.len())],
+            ..*self
+        }
+    }
+
     /// Argument `i` if it was received into its own allocation, which a handler may then keep instead of copying.
     #[inline]
     pub fn blob(&self, i: usize) -> Option<&'a Blob> {

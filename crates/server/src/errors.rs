@@ -40,7 +40,7 @@ pub fn unknown_subcommand(container: CommandId, args: Args<'_>) -> Error {
 /// Too few arguments, or too many.
 pub fn wrong_arity(id: CommandId) -> Error {
     Error::Line(
-        format!("ERR wrong number of arguments for '{}' command", spec::row(id).full_name()).into(),
+        format!("ERR wrong number of arguments for '{}' command", spec::row(id).full_name).into(),
     )
 }
 
@@ -49,7 +49,7 @@ pub fn subscribed(id: CommandId) -> Error {
     Error::Line(
         format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-            spec::row(id).full_name()
+            spec::row(id).full_name
         )
         .into(),
     )

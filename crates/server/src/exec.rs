@@ -24,7 +24,7 @@ use redline_keyspace::{
     stripe_of,
 };
 use redline_net::clock;
-use redline_resp::{Args, ProtocolError, Reply, Span};
+use redline_resp::{Args, Blob, ProtocolError, Reply, Span};
 use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Scope};
 
 use crate::{
@@ -89,28 +89,26 @@ impl Batch {
         self.spans.clear();
     }
 
+    #[allow(clippy::too_many_arguments)] // the hottest call of the product; a struct would be made and taken apart
     /// First pass: takes a request in, looks its command up, hashes its key and asks for the bucket.
     pub(crate) fn add(
         &mut self,
         space: &Keyspace,
         member: usize,
         db: u32,
-        query: &[u8],
+        bytes: &[u8],
+        blobs: &[Blob],
         at: usize,
         args: usize,
     ) {
         let spans = self.spans.len() - args..self.spans.len();
-        let argv = Args::new(&query[at..], &self.spans[spans.clone()]);
+        let argv = Args::with_big(bytes, &self.spans[spans.clone()], blobs);
         let what = match spec::lookup(&argv[0]) {
             None => What::Unknown,
             Some(id) => {
                 let gate = spec::gate(id);
                 let first = usize::from(gate.first_key);
-                let key = if gate.plane == Plane::Data && first != 0 && first < argv.len() {
-                    argv.get(first).filter(|_| argv.blob(first).is_none())
-                } else {
-                    None
-                };
+                let key = (gate.plane == Plane::Data && first != 0).then(|| argv.get(first)).flatten();
                 let hash = key.map(|key| {
                     let hash = redline_keyspace::hash(key);
                     space.prefetch_buckets(db, hash);

@@ -1,1 +1,38 @@
-//! Sessions, workers, configuration, the session and admin planes, wiring.
+//! `redline server`: sessions, workers, configuration, the session and admin planes, wiring.
+//!
+//! Start with [`Server::start`] (what is made), then `worker.rs` (the loop), then `exec.rs` (the way of a
+//! request). Must not know: the proxy, the bench.
+
+pub mod command_line;
+mod cron;
+mod errors;
+mod exec;
+mod log;
+mod planes;
+mod pubsub;
+mod session;
+mod settings;
+mod shared;
+mod start;
+mod stats;
+mod subscribe;
+mod worker;
+
+pub use settings::{OutputLimit, Permission, Settings};
+pub use start::{Origin, Server, StartError};
+
+use shared::{Message, Shared};
+use std::sync::atomic::Ordering;
+
+/// The Redis whose behaviour decides: what INFO and HELLO report as `redis_version`.
+pub const REDIS_VERSION: &str = "8.2.3";
+/// Our own version.
+pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Ends all workers; returns at once.
+pub(crate) fn shutdown(shared: &Shared) {
+    if !shared.stopping.swap(true, Ordering::AcqRel) {
+        log::warning("User requested shutdown...");
+        shared.workers().iter().for_each(|worker| worker.mailbox.send(Message::Stop));
+    }
+}

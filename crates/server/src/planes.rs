@@ -7,7 +7,6 @@ pub mod client;
 pub mod command;
 pub mod config;
 pub mod connection;
-pub mod info;
 pub mod pubsub;
 pub mod scripting;
 pub mod server;

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use redline_types::glob;
+use redline_types::glob::{self, Case};
 
 use crate::{
     session::Token,
@@ -95,7 +95,7 @@ impl PubSub {
         }
         let patterns = self.patterns.read().expect("no panic under the patterns");
         for (pattern, tokens) in patterns.iter() {
-            if glob::matches(pattern, &channel) {
+            if glob::matches(pattern, &channel, Case::Sensitive) {
                 receivers += tokens.len();
                 deliver(workers, tokens, Some(pattern), &channel, &payload);
             }
@@ -108,7 +108,7 @@ impl PubSub {
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().expect("no panic under a shard of channels");
-            let wanted = |channel: &&Arc<[u8]>| pattern.is_none_or(|p| glob::matches(p, channel));
+            let wanted = |channel: &&Arc<[u8]>| pattern.is_none_or(|p| glob::matches(p, channel, Case::Sensitive));
             found.extend(shard.keys().filter(wanted).cloned());
         }
         found

@@ -108,6 +108,8 @@ pub struct Shared {
     pub connections_received: AtomicU64,
     /// See `connections_received`.
     pub connections_rejected: AtomicU64,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub active_expire: AtomicBool,
     /// Set by SHUTDOWN and SIGTERM.
     pub stopping: AtomicBool,
 }
@@ -142,6 +144,7 @@ impl Shared {
             port: AtomicUsize::new(0),
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
+            active_expire: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
         }
     }

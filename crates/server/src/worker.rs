@@ -490,7 +490,8 @@ impl Worker {
                 Ok(Decoded::Request { consumed, args, .. }) => {
                     let at = member.decoded;
                     member.decoded += consumed;
-                    batch.add(&self.shared.keyspace, number, session.db, &member.query, at, args);
+                    let (space, blobs) = (&self.shared.keyspace, session.decoder.blobs());
+                    batch.add(space, number, session.db, &member.query[at..], blobs, at, args);
                 }
                 Ok(Decoded::Empty { consumed }) => member.decoded += consumed,
                 Ok(Decoded::Incomplete { need }) => {
@@ -583,7 +584,7 @@ impl Worker {
                     Ok(Some(written)) if written == bytes.len() => Flush::Done,
                     Ok(Some(written)) => Flush::Partial(written),
                     Ok(None) => Flush::Partial(0),
-                    Err(_) => Flush::Closed,
+                    Err(error) => Flush::Closed(error),
                 }
             };
             match outcome {
@@ -605,7 +606,7 @@ impl Worker {
                         let _ = self.poller.reregister(&session.stream, token, Interest::ReadWrite);
                     }
                 }
-                Flush::Closed => {
+                Flush::Closed(_) => {
                     session.closing = true;
                     session.out.clear();
                 }

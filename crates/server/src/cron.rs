@@ -1,0 +1,125 @@
+//! The timer of a worker: expiry, eviction, compaction, idle clients, memory that a peak left behind.
+//!
+//! Must not know: how keys are stored (the steps are the keyspace's).
+
+use std::sync::atomic::Ordering;
+
+use redline_keyspace::lock::STRIPES;
+use redline_net::clock;
+use redline_table::heap::{self, Compaction};
+
+use crate::{planes::publish_events, session::flag, worker::Worker};
+
+/// Active expiry may take this share of the time between two ticks, per step of `active-expire-effort`, in percent.
+const EXPIRY_PERCENT: u64 = 10;
+/// A compaction may take this share of the time between two ticks, in percent.
+const COMPACTION_PERCENT: u64 = 20;
+/// Segments of memory that one tick may turn into huge pages.
+const SEGMENTS_PER_TICK: usize = 1;
+/// Most keys that are evicted before one command.
+const EVICTIONS_MAX: usize = 64;
+
+/// One tick; sets when the next is due.
+pub fn tick(worker: &mut Worker) {
+    let period_ms = 1000 / u64::from(worker.settings.hz.clamp(1, 500));
+    worker.next_tick_ms = clock::monotonic_ms() + period_ms;
+    worker.ticks += 1;
+    if worker.shared.settings.epoch() != worker.epoch {
+        worker.refresh();
+    }
+    expire(worker, period_ms);
+    compact(worker, period_ms);
+    let every_second = worker.ticks.is_multiple_of(u64::from(worker.settings.hz.max(1)));
+    if every_second {
+        worker.trim();
+        close_idle(worker);
+    }
+    copy_counts(worker);
+    worker.local.flush_account(&worker.shared.keyspace);
+    worker.sweep();
+}
+
+fn expire(worker: &mut Worker, period_ms: u64) {
+    let effort = u64::from(worker.settings.active_expire_effort.clamp(1, 10));
+    let budget_us = period_ms * 10 * (EXPIRY_PERCENT + 2 * (effort - 1));
+    let deadline_us = clock::monotonic_us() + budget_us;
+    let shared = worker.shared.clone();
+    if !shared.active_expire.load(Ordering::Relaxed) {
+        return;
+    }
+    loop {
+        let step = shared.keyspace.expire_step(
+            &mut worker.local,
+            worker.now_ms,
+            &mut worker.expiry,
+            &mut |local| publish_events(&shared, local),
+        );
+        if step.round || (step.checked > 0 && clock::monotonic_us() > deadline_us) {
+            return;
+        }
+    }
+}
+
+/// The first worker looks whether memory lies scattered, and moves entries together.
+fn compact(worker: &mut Worker, period_ms: u64) {
+    if worker.number != 0 {
+        return;
+    }
+    heap::maintain(SEGMENTS_PER_TICK);
+    if worker.compaction.is_none() {
+        worker.compaction = Compaction::begin().map(|compaction| (compaction, 0));
+    }
+    let Some((compaction, mut stripe)) = worker.compaction.take() else { return };
+    let deadline_us = clock::monotonic_us() + period_ms * 10 * COMPACTION_PERCENT;
+    let shared = worker.shared.clone();
+    while stripe < STRIPES && compaction.segments_left() > 0 && clock::monotonic_us() < deadline_us {
+        worker.local.heap.tick();
+        shared.keyspace.compact_step(&mut worker.local, &mut stripe);
+    }
+    if stripe < STRIPES && compaction.segments_left() > 0 {
+        worker.compaction = Some((compaction, stripe));
+    }
+}
+
+/// Evicts until the limit is kept. `false`: it is not, and nothing more can go now.
+pub fn make_room(worker: &mut Worker) -> bool {
+    let shared = worker.shared.clone();
+    worker.local.flush_account(&shared.keyspace);
+    for _ in 0..EVICTIONS_MAX {
+        if !shared.keyspace.over_limit() {
+            return true;
+        }
+        let evicted = shared.keyspace.evict_one(&mut worker.local, worker.now_ms, &mut |local| {
+            publish_events(&shared, local);
+        });
+        if !evicted {
+            return false;
+        }
+        worker.local.flush_account(&shared.keyspace);
+    }
+    // The rest goes before the next commands.
+    true
+}
+
+fn close_idle(worker: &mut Worker) {
+    let timeout_s = worker.settings.timeout_s;
+    if timeout_s == 0 {
+        return;
+    }
+    let now_s = (worker.now_ms / 1000) as u64;
+    worker.for_each_session(|worker, session| {
+        let idle_s = now_s.saturating_sub(u64::from(session.card.active_s.load(Ordering::Relaxed)));
+        let subscribed = session.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
+        if idle_s > timeout_s && !subscribed && session.aside.is_none() {
+            session.closing = true;
+            worker.look_again(session);
+        }
+    });
+}
+
+fn copy_counts(worker: &Worker) {
+    worker.stats.hits.set(worker.local.hits.get());
+    worker.stats.misses.set(worker.local.misses.get());
+    worker.stats.expired.set(worker.local.expired.get());
+    worker.stats.evicted.set(worker.local.evicted);
+}

@@ -1,0 +1,185 @@
+//! AUTH, HELLO, PING, ECHO, SELECT, QUIT, RESET.
+
+use std::sync::atomic::Ordering;
+
+use redline_commands::Error;
+use redline_resp::{Args, Proto};
+use redline_types::number;
+
+use crate::{
+    exec::Halt,
+    planes::transaction,
+    session::{ReplyMode, Session, flag, state},
+    subscribe,
+    worker::Worker,
+};
+
+const WRONG_PASSWORD: Error =
+    Error::line("WRONGPASS invalid username-password pair or user is disabled.");
+
+pub(crate) fn auth(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    if args.len() > 3 {
+        return Err(Error::Syntax.into());
+    }
+    if args.len() == 2 && worker.settings.requirepass.is_none() {
+        return Err(Error::line(
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+        )
+        .into());
+    }
+    let (user, password) = if args.len() == 3 { (&args[1], &args[2]) } else { (&b"default"[..], &args[1]) };
+    authenticate(worker, session, user, password)?;
+    session.reply().ok();
+    Ok(())
+}
+
+fn authenticate(
+    worker: &Worker,
+    session: &mut Session,
+    user: &[u8],
+    password: &[u8],
+) -> Result<(), Error> {
+    let right = match &worker.settings.requirepass {
+        // Without a password the default user takes any.
+        None => true,
+        Some(required) => equal_in_constant_time(required, password),
+    };
+    if user != b"default" || !right {
+        return Err(WRONG_PASSWORD);
+    }
+    session.set_state(state::UNAUTHENTICATED, false);
+    Ok(())
+}
+
+/// Compares without telling by its time where the first difference is.
+fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
+    let mut difference = a.len() ^ b.len();
+    for (index, byte) in b.iter().enumerate() {
+        difference |= usize::from(byte ^ a.get(index).copied().unwrap_or(0));
+    }
+    std::hint::black_box(difference) == 0
+}
+
+pub(crate) fn hello(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    const NO_PROTO: Error = Error::line("NOPROTO unsupported protocol version");
+    let mut proto = session.proto;
+    if let Some(version) = args.get(1) {
+        proto = match number::parse_i64(version) {
+            None => {
+                return Err(Error::line("ERR Protocol version is not an integer or out of range").into());
+            }
+            Some(2) => Proto::Resp2,
+            Some(3) => Proto::Resp3,
+            Some(_) => return Err(NO_PROTO.into()),
+        };
+    }
+    let mut name = None;
+    let mut credentials = None;
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        if option.eq_ignore_ascii_case(b"auth") && at + 2 < args.len() {
+            credentials = Some((&args[at + 1], &args[at + 2]));
+            at += 3;
+        } else if option.eq_ignore_ascii_case(b"setname") && at + 1 < args.len() {
+            name = Some(&args[at + 1]);
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(option).replace(['\r', '\n'], " ");
+            return Err(Error::Line(format!("ERR Syntax error in HELLO option '{option}'").into()).into());
+        }
+    }
+    if let Some((user, password)) = credentials {
+        authenticate(worker, session, user, password)?;
+    }
+    if session.is(state::UNAUTHENTICATED) {
+        return Err(Error::line(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        )
+        .into());
+    }
+    if let Some(name) = name {
+        super::client::set_name(session, name)?;
+    }
+    set_proto(session, proto);
+    let id = session.card.id;
+    let mut reply = session.reply();
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(crate::REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if proto == Proto::Resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}
+
+fn set_proto(session: &mut Session, proto: Proto) {
+    session.proto = proto;
+    session.card.resp.store(if proto == Proto::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
+    let subscribed = !session.channels.is_empty() || !session.patterns.is_empty();
+    session.set_state(state::SUBSCRIBED, subscribed && proto == Proto::Resp2);
+}
+
+pub(crate) fn ping(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    if args.len() > 2 {
+        return Err(crate::errors::wrong_arity(redline_spec::CommandId::Ping).into());
+    }
+    let subscribed = session.is(state::SUBSCRIBED);
+    let mut reply = session.reply();
+    if subscribed {
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(args.get(1).unwrap_or_default());
+    } else if let Some(message) = args.get(1) {
+        reply.bulk(message);
+    } else {
+        reply.simple("PONG");
+    }
+    Ok(())
+}
+
+pub(crate) fn echo(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    session.reply().bulk(&args[1]);
+    Ok(())
+}
+
+pub(crate) fn select(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let db = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
+    let databases = i64::from(worker.shared.keyspace.databases());
+    if !(0..databases).contains(&db) {
+        return Err(Error::line("ERR DB index is out of range").into());
+    }
+    session.db = db as u32;
+    session.card.db.store(session.db, Ordering::Relaxed);
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn quit(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    session.reply().ok();
+    session.closing = true;
+    Ok(())
+}
+
+pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    transaction::abandon(worker, session);
+    subscribe::forget(worker, session);
+    set_proto(session, Proto::Resp2);
+    session.db = 0;
+    session.card.db.store(0, Ordering::Relaxed);
+    session.reply_mode = ReplyMode::On;
+    session.set_state(state::REPLY | state::NO_TOUCH, false);
+    session.card.set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
+    session.card.names.lock().expect("no panic under the names").name.clear();
+    session.set_state(state::UNAUTHENTICATED, worker.settings.requirepass.is_some());
+    session.reply().simple("RESET");
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! EVAL, EVALSHA, SCRIPT: the server's side of a running script.
+//!
+//! A script holds the script mutex and takes stripes on demand, so undeclared keys work and no other worker sees
+//! it half done. Past `busy-reply-threshold` its worker turns its own loop from the interpreter's hook: other
+//! sessions are served, those that need what the script holds get -BUSY, and SCRIPT KILL reaches it.
+
+use std::{borrow::Cow, sync::atomic::Ordering};
+
+use redline_commands::Error;
+use redline_keyspace::lock::StripeSet;
+use redline_net::clock;
+use redline_resp::{Args, Proto, Reply, ReplyBuffer};
+use redline_scripting::{Host, Limits, LoadError, Origin, Script, ScriptEnv, ScriptFlags, Tick};
+use redline_spec::{self as spec, CommandId, Flags};
+use redline_types::number;
+
+use crate::{
+    errors,
+    exec::Halt,
+    session::{Aside, Session, Unit},
+    shared::Message,
+    worker::Worker,
+};
+
+const NO_SCRIPT: Error = Error::line("NOSCRIPT No matching script. Please use EVAL.");
+const KILLED: &str = "Error running script: script killed by user with SCRIPT KILL.";
+
+pub(crate) fn eval(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let key_count = key_count(args)?;
+    let mut host = take_host(worker)?;
+    let loaded = host.load(&worker.shared.scripts, &args[1], Origin::Eval);
+    let result = match loaded {
+        Ok(script) => run(worker, session, &mut host, &script, args, key_count),
+        Err(error) => Err(load_error(&error).into()),
+    };
+    worker.host = Some(host);
+    result
+}
+
+pub(crate) fn evalsha(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let key_count = key_count(args)?;
+    let script = worker.shared.scripts.get(&args[1]).ok_or(NO_SCRIPT)?;
+    let mut host = take_host(worker)?;
+    let result = run(worker, session, &mut host, &script, args, key_count);
+    worker.host = Some(host);
+    result
+}
+
+fn load_error(error: &LoadError) -> Error {
+    Error::Line(Cow::Owned(error.to_string()))
+}
+
+fn key_count(args: Args<'_>) -> Result<usize, Error> {
+    let count = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
+    if count > args.len() as i64 - 3 {
+        return Err(Error::line("ERR Number of keys can't be greater than number of args"));
+    }
+    usize::try_from(count).map_err(|_| Error::line("ERR Number of keys can't be negative"))
+}
+
+/// The worker's interpreter, made when it is first needed. While a script of this worker runs there is none:
+/// but then the script mutex keeps every other script out, so nobody comes here.
+fn take_host(worker: &mut Worker) -> Result<Host, Halt> {
+    if let Some(host) = worker.host.take() {
+        return Ok(host);
+    }
+    worker.refuse_if_busy()?;
+    let seed = worker.local.rng.u64(..);
+    Host::new(Limits::default(), seed)
+        .ok_or_else(|| Error::line("ERR the script interpreter could not be started").into())
+}
+
+fn run(
+    worker: &mut Worker,
+    session: &mut Session,
+    host: &mut Host,
+    script: &Script,
+    args: Args<'_>,
+    key_count: usize,
+) -> Result<(), Halt> {
+    if session.unit.as_ref().is_some_and(|unit| unit.in_script) {
+        return Err(Error::line("ERR This Redis command is not allowed from script").into());
+    }
+    let flags = script.flags();
+    let read_only = flags.contains(ScriptFlags::NO_WRITES);
+    let inside_exec = session.unit.is_some();
+    if !inside_exec {
+        if !worker.shared.keyspace.locks().try_script(session.card.token.0) {
+            worker.refuse_if_busy()?;
+            return Err(Halt::Aside(Aside::Script));
+        }
+        session.unit = Some(Box::new(Unit {
+            stripes: StripeSet::EMPTY,
+            all: false,
+            script: true,
+            in_script: false,
+            read_only: false,
+            changes: 0,
+        }));
+    }
+    let unit = session.unit.as_mut().expect("made above, or by EXEC");
+    unit.in_script = true;
+    unit.read_only = read_only;
+    let changes_before = unit.changes;
+    let running = &worker.shared.running_script;
+    running.kill.store(false, Ordering::Release);
+    running.wrote.store(changes_before > 0, Ordering::Release);
+
+    let keys = args.from(3);
+    let (db, proto) = (session.db, session.proto);
+    let mut out = std::mem::take(&mut session.out);
+    let began_ms = clock::monotonic_ms();
+    let mut env = Env { worker, session, began_ms, changes_before, db };
+    host.eval(
+        script,
+        keys.first(key_count),
+        keys.from(key_count),
+        &mut env,
+        &mut Reply::new(&mut out, proto),
+    );
+    // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
+    out.append(&mut session.out);
+    session.out = out;
+    session.db = db;
+    let unit = session.unit.as_mut().expect("the environment leaves it in place");
+    unit.in_script = false;
+    unit.read_only = false;
+    if !inside_exec {
+        let unit = session.unit.take().expect("just looked at");
+        worker.shared.keyspace.locks().unlock_set(&unit.stripes);
+        worker.shared.keyspace.locks().unlock_script();
+    }
+    worker.shared.running_script.busy.store(false, Ordering::Release);
+    Ok(())
+}
+
+/// The server, as the running script sees it.
+struct Env<'a> {
+    worker: &'a mut Worker,
+    session: &'a mut Session,
+    began_ms: u64,
+    changes_before: u64,
+    /// The caller's database: SELECT inside a script ends with it.
+    db: u32,
+}
+
+impl Env<'_> {
+    fn refusal(&mut self, id: CommandId, args: Args<'_>) -> Option<Error> {
+        let gate = spec::gate(id);
+        if !gate.arity_allows(args.len()) {
+            return Some(Error::line("ERR Wrong number of args calling Redis command from script"));
+        }
+        if gate.flags.has(Flags::NOSCRIPT) {
+            return Some(Error::line("ERR This Redis command is not allowed from script"));
+        }
+        let unit = self.session.unit.as_ref().expect("a script runs inside a unit");
+        if unit.read_only && gate.flags.has(Flags::WRITE) {
+            return Some(Error::line("ERR Write commands are not allowed from read-only scripts."));
+        }
+        if gate.flags.has(Flags::DENYOOM)
+            && unit.changes == self.changes_before
+            && self.worker.shared.keyspace.over_limit()
+        {
+            return Some(errors::OOM);
+        }
+        None
+    }
+}
+
+impl ScriptEnv for Env<'_> {
+    fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer) {
+        let refusal = match spec::resolve(&args[0], args.get(1)) {
+            Err(_) => Err(Error::line("ERR Unknown Redis command called from script")),
+            Ok(id) => self.refusal(id, args).map_or(Ok(id), Err),
+        };
+        std::mem::swap(&mut self.session.out, reply);
+        let own_proto = std::mem::replace(&mut self.session.proto, proto);
+        let outcome = match refusal {
+            Ok(id) => self.worker.call(self.session, id, args),
+            Err(error) => Err(Halt::Error(error)),
+        };
+        if let Err(Halt::Error(error)) = outcome {
+            self.session.out.clear();
+            self.session.reply().error(&error.text());
+        }
+        self.session.proto = own_proto;
+        std::mem::swap(&mut self.session.out, reply);
+        let unit = self.session.unit.as_ref().expect("a script runs inside a unit");
+        if unit.changes > self.changes_before {
+            self.worker.shared.running_script.wrote.store(true, Ordering::Release);
+        }
+    }
+
+    fn tick(&mut self) -> Tick {
+        let threshold_ms = self.worker.settings.busy_reply_threshold_ms;
+        let running = &self.worker.shared.running_script;
+        if threshold_ms == 0 || clock::monotonic_ms() - self.began_ms < threshold_ms {
+            return Tick::Continue;
+        }
+        if !running.busy.swap(true, Ordering::AcqRel) {
+            crate::log::warning(&format!(
+                "Slow script detected: still in execution after {threshold_ms} milliseconds. SCRIPT KILL ends it."
+            ));
+            for other in self.worker.shared.workers() {
+                other.mailbox.send(Message::ScriptBusy);
+            }
+        }
+        self.worker.depth += 1;
+        self.worker.turn(false);
+        self.worker.depth -= 1;
+        let running = &self.worker.shared.running_script;
+        if running.kill.load(Ordering::Acquire) || self.worker.stop {
+            return Tick::Kill(KILLED.into());
+        }
+        Tick::Continue
+    }
+
+    fn log(&mut self, level: i64, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        match level {
+            ..=1 => crate::log::debug(&text),
+            2 => crate::log::notice(&text),
+            _ => crate::log::warning(&text),
+        }
+    }
+
+    fn acl_check(&mut self, args: Args<'_>) -> Option<bool> {
+        spec::resolve(&args[0], args.get(1)).ok().map(|_| true)
+    }
+
+    fn set_repl(&mut self, _targets: u8) {
+        let _ = self.db; // effects have one destination, the journal, which keeps them in any case
+    }
+}
+
+pub(crate) fn script_load(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let mut host = take_host(worker)?;
+    let loaded = host.load(&worker.shared.scripts, &args[2], Origin::Load);
+    worker.host = Some(host);
+    let script = loaded.map_err(|error| load_error(&error))?;
+    session.reply().bulk(script.sha());
+    Ok(())
+}
+
+pub(crate) fn script_exists(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let shas = args.from(2);
+    session.reply().array(shas.len());
+    for sha in shas.iter() {
+        let exists = worker.shared.scripts.exists(sha);
+        session.reply().integer(i64::from(exists));
+    }
+    Ok(())
+}
+
+pub(crate) fn script_flush(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let known = args.get(2).is_none_or(|mode| {
+        mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
+    });
+    if !known || args.len() > 3 {
+        return Err(Error::line("ERR SCRIPT FLUSH only support SYNC|ASYNC option").into());
+    }
+    worker.shared.scripts.flush();
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn script_kill(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    let running = &worker.shared.running_script;
+    if !worker.shared.keyspace.locks().script_running() {
+        return Err(Error::line("NOTBUSY No scripts in execution right now.").into());
+    }
+    if running.wrote.load(Ordering::Acquire) {
+        return Err(Error::line(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+        )
+        .into());
+    }
+    running.kill.store(true, Ordering::Release);
+    session.reply().ok();
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Making a server: listeners, workers, the reaper thread; and its end.
+//!
+//! Must not know: how its settings were written.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering, mpsc},
+    thread::JoinHandle,
+};
+
+use redline_keyspace::Keyspace;
+use redline_net::{Listener, Mailbox, NetError, Poller, Signal, Signals, clock, cpu, limits};
+use redline_table::Heap;
+
+use crate::{
+    log,
+    settings::{Published, Settings},
+    shared::{Bell, Chore, Message, Shared, WorkerHandle},
+    worker::{Start, Worker},
+};
+
+/// Descriptors that the server needs beside its clients.
+const RESERVED_DESCRIPTORS: u64 = 32;
+/// Events that one wait of a worker reports.
+const EVENTS_MAX: usize = 1024;
+
+/// A running server. Dropping it stops it.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    reaper: Option<JoinHandle<()>>,
+    unixsocket: Option<String>,
+}
+
+/// Why a server did not start. One line, which names what was in the way.
+#[derive(Debug)]
+pub enum StartError {
+    /// A listener.
+    Listen(NetError),
+    /// Something else of the operating system's.
+    System(&'static str, std::io::Error),
+    /// No address at all to listen on.
+    NoListener,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Listen(error) => write!(f, "Could not listen on {error}"),
+            StartError::System(what, error) => write!(f, "{what}: {error}"),
+            StartError::NoListener => {
+                f.write_str("nothing to listen on: port is 0 and there is no unixsocket")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Where the settings came from; INFO shows it.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The configuration file.
+    pub config_file: Option<PathBuf>,
+    /// The words of the command line.
+    pub command_line: Vec<String>,
+}
+
+impl Server {
+    /// Starts the workers. `signals`: SIGTERM and SIGINT stop the server (not inside another program).
+    pub fn start(
+        mut settings: Settings,
+        origin: Origin,
+        signals: bool,
+    ) -> Result<Server, StartError> {
+        let signals = signals.then(|| Signals::install(&[Signal::Terminate, Signal::Interrupt]));
+        let signals = signals.transpose().map_err(|e| StartError::System("signals", e))?;
+        raise_descriptor_limit(&mut settings);
+        let listeners = listen(&settings)?;
+        let workers = if settings.threads == 0 { cpu::usable_count() } else { settings.threads };
+        let bell = Bell::default();
+        let (chores, todo) = mpsc::channel();
+        let keyspace = Keyspace::new(settings.databases as usize, Box::new(bell.clone()));
+        apply_to_keyspace(&keyspace, &settings);
+        let unixsocket = settings.unixsocket.clone();
+        let shared = Arc::new(Shared::new(
+            keyspace,
+            Published::new(settings),
+            chores,
+            random_id(),
+            clock::wall_us(),
+            origin.config_file,
+            origin.command_line,
+        ));
+        let port = listeners.iter().find_map(Listener::port).unwrap_or(0);
+        shared.port.store(usize::from(port), Ordering::Release);
+        let names = listeners.iter().filter_map(|listener| listener.local_address().ok());
+        let _ = shared.listening.set(names.map(|address| address.to_string()).collect());
+
+        let mut starts = Vec::new();
+        let mut handles = Vec::new();
+        let (mut listeners, mut signals) = (Some(listeners), Some(signals));
+        for number in 0..workers {
+            let system = |error| StartError::System("worker", error);
+            let mut poller = Poller::new(EVENTS_MAX).map_err(system)?;
+            let mailbox: Mailbox<Message> = Mailbox::new(poller.waker(0).map_err(system)?);
+            handles.push(WorkerHandle {
+                mailbox: mailbox.sender(),
+                stats: Arc::default(),
+                connections: 0.into(),
+            });
+            starts.push(Start {
+                number,
+                shared: shared.clone(),
+                poller,
+                mailbox,
+                listeners: listeners.take().unwrap_or_default(),
+                signals: signals.take().flatten(),
+            });
+        }
+        bell.set(handles.iter().map(|handle| handle.mailbox.clone()).collect());
+        shared.set_workers(handles.into_boxed_slice());
+        let reaper = spawn("reaper", {
+            let shared = shared.clone();
+            move || reap(&shared, &todo)
+        })?;
+        let threads = starts
+            .into_iter()
+            .map(|start| {
+                spawn(&format!("worker-{}", start.number), move || Worker::new(start).run())
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Server { shared, threads, reaper: Some(reaper), unixsocket })
+    }
+
+    /// The TCP port that it listens on; 0: none.
+    pub fn port(&self) -> u16 {
+        self.shared.port.load(Ordering::Acquire) as u16
+    }
+
+    /// The addresses that it listens on, in words.
+    pub fn listening(&self) -> &[String] {
+        self.shared.listening.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
+        self.shared.workers().len()
+    }
+
+    /// Asks it to stop; [`Server::join`] waits for it.
+    pub fn stop(&self) {
+        crate::shutdown(&self.shared);
+    }
+
+    /// Waits until it has stopped, by [`Server::stop`], a signal or SHUTDOWN.
+    pub fn join(mut self) {
+        self.wait();
+    }
+
+    fn wait(&mut self) {
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                // Data may be torn: nothing of it may be served.
+                log::warning("a worker has panicked, the process ends");
+                std::process::abort();
+            }
+        }
+        if let Some(reaper) = self.reaper.take() {
+            self.shared.chore(Chore::Stop);
+            let _ = reaper.join();
+        }
+        if let Some(path) = self.unixsocket.take() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        self.wait();
+    }
+}
+
+/// Hands the keyspace what it reads by itself.
+pub(crate) fn apply_to_keyspace(keyspace: &Keyspace, settings: &Settings) {
+    let own = &keyspace.settings;
+    own.maxmemory_bytes.store(settings.maxmemory_bytes, Ordering::Relaxed);
+    own.policy.store(settings.maxmemory_policy as u32, Ordering::Relaxed);
+    own.samples.store(settings.maxmemory_samples, Ordering::Relaxed);
+    own.lfu_log_factor.store(settings.lfu_log_factor, Ordering::Relaxed);
+    own.lfu_decay_minutes.store(settings.lfu_decay_minutes, Ordering::Relaxed);
+    own.notify.store(settings.notify.0, Ordering::Relaxed);
+}
+
+fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    if settings.port != 0 {
+        let bound = Listener::bind_tcp(&settings.bind, settings.port, settings.tcp_backlog);
+        listeners.extend(bound.map_err(StartError::Listen)?);
+    }
+    if let Some(path) = &settings.unixsocket {
+        let mode = (settings.unixsocketperm != 0).then_some(settings.unixsocketperm);
+        let bound = Listener::bind_unix(path, mode, settings.tcp_backlog);
+        listeners.push(bound.map_err(StartError::Listen)?);
+    }
+    if listeners.is_empty() {
+        return Err(StartError::NoListener);
+    }
+    Ok(listeners)
+}
+
+/// Asks for as many descriptors as `maxclients` needs; with fewer, serves fewer clients and says so.
+fn raise_descriptor_limit(settings: &mut Settings) {
+    let wanted = settings.maxclients as u64 + RESERVED_DESCRIPTORS;
+    let granted = match limits::raise_open_files(wanted) {
+        Ok(granted) => granted,
+        Err(error) => {
+            log::warning(&format!("Unable to raise the open files limit: {error}"));
+            return;
+        }
+    };
+    if granted < wanted {
+        let possible = granted.saturating_sub(RESERVED_DESCRIPTORS).max(1) as usize;
+        log::warning(&format!(
+            "You requested maxclients of {} requiring at least {wanted} max file descriptors. Current maximum open files is {granted}. maxclients has been reduced to {possible} to compensate for low ulimit.",
+            settings.maxclients
+        ));
+        settings.maxclients = possible;
+    }
+}
+
+/// Frees what commands left behind.
+fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
+    let mut heap = Heap::new();
+    while let Ok(chore) = todo.recv() {
+        match chore {
+            Chore::Drop(garbage) => drop(garbage),
+            Chore::Free(flushed) => flushed.free(&shared.keyspace, &mut heap),
+            Chore::Stop => return,
+        }
+        heap.flush();
+    }
+}
+
+fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
+    let builder = std::thread::Builder::new().name(name.to_string());
+    builder.spawn(body).map_err(|error| StartError::System("thread", error))
+}
+
+/// 40 random hexadecimal digits.
+fn random_id() -> String {
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes).expect("the operating system gives randomness");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
