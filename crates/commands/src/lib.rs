@@ -15,6 +15,8 @@ mod parse;
 mod set;
 mod stream;
 mod string;
+#[cfg(test)]
+mod testing;
 mod zset;
 
 use redline_keyspace::View;

@@ -191,7 +191,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The value of a key, without any trace of the look (TYPE, OBJECT, writers' checks).
+    /// The value of a key. Counts as a hit or a miss, but not as an access (EXISTS, TTL, TYPE).
+    pub fn probe(&self, key: &[u8]) -> Option<ValueRef<'_>> {
+        let found = self.peek(key);
+        let counter = if found.is_some() { &self.local.hits } else { &self.local.misses };
+        counter.set(counter.get() + 1);
+        found
+    }
+
+    /// The value of a key, without any trace of the look (writers' checks).
     pub fn peek(&self, key: &[u8]) -> Option<ValueRef<'_>> {
         // SAFETY: the stripe is held, and writers need `&mut self`.
         self.find(key).map(|entry| unsafe { entry.value() })
@@ -251,8 +259,13 @@ impl<'a> View<'a> {
     /// Makes the key a string of this value, whatever it was.
     #[inline]
     pub fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
-        let keep = expiry == Expiry::Keep;
         let old = self.find_mut(key);
+        self.store_string(key, old, value, expiry);
+    }
+
+    #[inline]
+    fn store_string(&mut self, key: &[u8], old: Option<Entry>, value: &[u8], expiry: Expiry) {
+        let keep = expiry == Expiry::Keep;
         if let Some(entry) = old
             && !matches!(expiry, Expiry::AtMs(_))
             // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
@@ -307,6 +320,25 @@ impl<'a> View<'a> {
             }
             Ok(result)
         }
+    }
+
+    /// Replaces a string by what `map` makes of it, with one lookup; its expiry stays. `map` gets the
+    /// value, or `None` without the key, and gives the new one and a result, or refuses.
+    #[inline]
+    pub fn map_string<B: AsRef<[u8]>, R, E: From<WrongType>>(
+        &mut self,
+        key: &[u8],
+        map: impl FnOnce(Option<&[u8]>) -> Result<(B, R), E>,
+    ) -> Result<R, E> {
+        let old = self.find_mut(key);
+        // SAFETY: the stripe is held; the reference ends with the call of `map`.
+        let (value, result) = match old.map(|entry| unsafe { entry.value() }) {
+            None => map(None)?,
+            Some(ValueRef::String(string)) => map(Some(string.as_bytes()))?,
+            Some(ValueRef::Object(_)) => return Err(WrongType.into()),
+        };
+        self.store_string(key, old, value.as_ref(), Expiry::Keep);
+        Ok(result)
     }
 
     // ---- collections --------------------------------------------------------------------------

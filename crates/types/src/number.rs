@@ -29,6 +29,32 @@ impl Default for IntBuf {
     }
 }
 
+/// The decimal text of an integer, by value: for those who cannot lend an [`IntBuf`].
+#[derive(Clone, Copy)]
+pub struct IntText {
+    bytes: [u8; I64_TEXT_MAX],
+    len: u8,
+}
+
+impl IntText {
+    /// The text of `value`.
+    #[inline]
+    pub fn new(value: i64) -> IntText {
+        let mut buffer = itoa::Buffer::new();
+        let text = buffer.format(value).as_bytes();
+        let mut bytes = [0; I64_TEXT_MAX];
+        bytes[..text.len()].copy_from_slice(text);
+        IntText { bytes, len: text.len() as u8 }
+    }
+}
+
+impl AsRef<[u8]> for IntText {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
 /// The longest text of an `i64`, "-9223372036854775808".
 pub const I64_TEXT_MAX: usize = 20;
 
