@@ -1,23 +1,71 @@
-//! Safe maps from bytes for large collections. Knows no types of the product, no clock, no locks.
+//! Safe maps from bytes for large collections: [`Dict`] and [`BytesDict`]. Know no types of the product, no clock.
+//!
+//! An element is one allocation, `[header][value][key]`; pointers to elements stand in [`Index`]es, the tables that the
+//! keyspace uses for its slots. One index would be rebuilt as a whole whenever it grows, so a map has many, by
+//! extendible hashing: the first bits of the hash choose one, and one with more than `SPLIT_LEN` elements is split in
+//! two by the next bit. Each index orders its elements by the 16 hash bits after those, so the whole map is in hash
+//! order, whatever was split or merged: a scan's cursor is simply the hash up to which everything was given.
+//!
+//! The header holds the key's length and the first 34 bits of its hash, so that splitting and merging hash nothing.
+
+use std::alloc::Layout;
+use std::marker::PhantomData;
+use std::mem::{offset_of, size_of};
+use std::ptr::NonNull;
 
 use crate::hash::hash;
-use std::collections::BTreeMap;
+use crate::index::Index;
 
-/// A cursor is a prefix of the hash: this many bits of it, always below 2^53.
-const CURSOR_BITS: u32 = 48;
+/// Hash bits in an element's header, and in a cursor.
+const HASH_BITS: u32 = 34;
+/// The rest of the header's word is the key's length: no key reaches 1 GiB.
+const LEN_BITS: u32 = 64 - HASH_BITS;
+const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
+/// Order bits of an index. What is left of `HASH_BITS` may choose an index.
+const ORDER_BITS: u32 = 16;
+const DEPTH_MAX: u32 = HASH_BITS - ORDER_BITS;
+/// An index with more elements is split: its rebuilding takes a few microseconds.
+const SPLIT_LEN: usize = 1_000;
+/// Two halves with fewer elements together are merged.
+const MERGE_LEN: usize = 400;
 
-/// A map from bytes to `V`, in the order of the keys' hashes, with cursors that survive growing and shrinking.
-pub struct Dict<V> {
-    map: BTreeMap<(u64, Box<[u8]>), V>,
-    bytes: usize,
+/// A map from bytes to `V`. `V`'s alignment is at most 8.
+pub struct Dict<V>(Core<Alone<V>>);
+
+/// A map from bytes to bytes: key and value of an element are one allocation.
+#[derive(Default)]
+pub struct BytesDict(Core<ValueLen>);
+
+/// What stands between an element's header and its key, and may say that bytes follow the key.
+trait Payload {
+    fn bytes_behind_key(&self) -> usize;
+}
+
+/// A value that is all there is.
+#[repr(transparent)]
+struct Alone<V>(V);
+
+/// Length of a value behind the key.
+#[repr(transparent)]
+struct ValueLen(u32);
+
+impl<V> Payload for Alone<V> {
+    #[inline]
+    fn bytes_behind_key(&self) -> usize {
+        0
+    }
+}
+
+impl Payload for ValueLen {
+    #[inline]
+    fn bytes_behind_key(&self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl<V> Default for Dict<V> {
     fn default() -> Self {
-        Dict {
-            map: BTreeMap::new(),
-            bytes: 0,
-        }
+        Dict(Core::default())
     }
 }
 
@@ -28,102 +76,102 @@ impl<V> Dict<V> {
     }
 
     /// Number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.0.len
     }
 
     /// True if there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.0.len == 0
     }
 
     /// The value of a key.
+    #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&V> {
-        self.map.get(&(hash(key), key.into()))
+        self.get_key_value(key).map(|(_, value)| value)
     }
 
     /// The value of a key, to be changed.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.map.get_mut(&(hash(key), key.into()))
+        let element = self.0.find(hash(key), key)?;
+        Some(&mut self.0.payload_mut(element).0)
     }
 
     /// The key as it is stored, and its value.
+    #[inline]
     pub fn get_key_value(&self, key: &[u8]) -> Option<(&[u8], &V)> {
-        self.map
-            .get_key_value(&(hash(key), key.into()))
-            .map(|(k, v)| (&*k.1, v))
+        self.0
+            .find(hash(key), key)
+            .map(|element| self.view(element))
     }
 
     /// True if the key is there.
+    #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.get(key).is_some()
+        self.0.find(hash(key), key).is_some()
     }
 
     /// Sets the value of a key and gives back the one that it had.
     pub fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
-        let old = self.map.insert((hash(key), key.into()), value);
-        self.bytes += if old.is_none() {
-            key.len() + size_of::<V>() + 16
-        } else {
-            0
-        };
-        old
+        let hash = hash(key);
+        match self.0.find(hash, key) {
+            Some(element) => Some(std::mem::replace(&mut self.0.payload_mut(element).0, value)),
+            None => {
+                self.0.add(hash, key, Alone(value), &[]);
+                None
+            }
+        }
     }
 
     /// The value of a key, put there by `make` if it was missing; the second is true if it was made now.
     pub fn get_or_insert_with(&mut self, key: &[u8], make: impl FnOnce() -> V) -> (&mut V, bool) {
-        let is_new = !self.contains(key);
-        if is_new {
-            self.insert(key, make());
-        }
-        (self.get_mut(key).expect("just inserted"), is_new)
+        let hash = hash(key);
+        let found = self.0.find(hash, key);
+        let element = found.unwrap_or_else(|| self.0.add(hash, key, Alone(make()), &[]));
+        (&mut self.0.payload_mut(element).0, found.is_none())
     }
 
     /// Takes a key out.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
-        let old = self.map.remove(&(hash(key), key.into()))?;
-        self.bytes -= key.len() + size_of::<V>() + 16;
-        Some(old)
+        let hash = hash(key);
+        let element = self.0.find(hash, key)?;
+        Some(self.0.take(hash, element).0)
     }
 
-    /// All elements, in hash order.
+    /// All elements, in hash order but for neighbours.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> + '_ {
-        self.map.iter().map(|(k, v)| (&*k.1, v))
+        self.0.elements().map(|element| self.view(element))
     }
 
-    /// One step of a scan: visits at least the elements of one bucket from `cursor` (0 at first) on and returns the
-    /// next cursor, 0 at the end. Cursors are below 2^53, hold no state, and give every element that is there during
-    /// the whole scan at least once, whatever comes and goes meanwhile. Any number is a valid cursor.
+    /// One step of a scan: visits the elements of one bucket from `cursor` (0 at first) on and returns the next cursor,
+    /// 0 at the end. Cursors are below 2^53, hold no state, and give every element that is there during the whole scan
+    /// at least once, whatever comes and goes meanwhile. Any number is a valid cursor.
     pub fn scan(&self, cursor: u64, visit: &mut impl FnMut(&[u8], &V)) -> u64 {
-        let from = cursor.checked_shl(64 - CURSOR_BITS).unwrap_or(0);
-        let mut bucket = None;
-        for ((h, key), value) in self.map.range((from, Box::default())..) {
-            let prefix = h >> (64 - CURSOR_BITS);
-            match bucket {
-                Some(first) if first != prefix => return prefix,
-                _ => bucket = Some(prefix),
-            }
+        self.0.scan(cursor, |element| {
+            let (key, value) = self.view(element);
             visit(key, value);
-        }
-        0
+        })
     }
 
     /// An element, each about equally likely.
     pub fn random(&self, rng: &mut impl FnMut() -> u64) -> Option<(&[u8], &V)> {
-        let n = rng().checked_rem(self.len() as u64)?;
-        self.iter().nth(n as usize)
+        self.0.random(rng).map(|element| self.view(element))
     }
 
     /// Takes out an element, each about equally likely.
     pub fn pop_random(&mut self, rng: &mut impl FnMut() -> u64) -> Option<(Box<[u8]>, V)> {
-        let key: Box<[u8]> = self.random(rng)?.0.into();
-        let value = self.remove(&key)?;
+        let element = self.0.random(rng)?;
+        let key: Box<[u8]> = self.0.key(element).into();
+        let value = self.0.take(hash(&key), element).0;
         Some((key, value))
     }
 
     /// Bytes on the heap, without what the values own elsewhere.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
-        self.bytes
+        self.0.heap_bytes()
     }
 
     /// Takes everything out.
@@ -133,17 +181,17 @@ impl<V> Dict<V> {
 
     /// Takes everything out, giving each element to `visit`.
     pub fn drain(&mut self, mut visit: impl FnMut(&[u8], V)) {
-        for ((_, key), value) in std::mem::take(self).map {
-            visit(&key, value);
-        }
+        self.0.drain(|key, payload, _| visit(key, payload.0));
     }
-}
 
-/// A map from bytes to bytes: key and value of an element are one allocation.
-#[derive(Default)]
-pub struct BytesDict {
-    dict: Dict<Box<[u8]>>,
-    value_bytes: usize,
+    /// Moves the tables out of memory that a running [`crate::heap::Compaction`] gives back.
+    pub fn compact(&mut self) {
+        self.0.compact();
+    }
+
+    fn view(&self, element: Element<Alone<V>>) -> (&[u8], &V) {
+        (self.0.key(element), &self.0.payload(element).0)
+    }
 }
 
 impl BytesDict {
@@ -153,65 +201,83 @@ impl BytesDict {
     }
 
     /// Number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.dict.len()
+        self.0.len
     }
 
     /// True if there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.dict.is_empty()
+        self.0.len == 0
     }
 
     /// The value of a key.
+    #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.dict.get(key).map(|v| &**v)
+        self.0
+            .find(hash(key), key)
+            .map(|element| self.view(element).1)
     }
 
     /// True if the key is there.
+    #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.dict.contains(key)
+        self.0.find(hash(key), key).is_some()
     }
 
-    /// Sets the value of a key. True if the key is new.
+    /// Sets the value of a key. True if the key is new. A value is below 4 GiB.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> bool {
-        let old = self.dict.insert(key, value.into());
-        self.value_bytes += value.len();
-        self.value_bytes -= old.as_ref().map_or(0, |v| v.len());
-        old.is_none()
+        let hash = hash(key);
+        let len = ValueLen(u32::try_from(value.len()).expect("a value is below 4 GiB"));
+        match self.0.find(hash, key) {
+            Some(element) => self.0.overwrite(hash, element, len, value),
+            None => {
+                self.0.add(hash, key, len, value);
+                return true;
+            }
+        }
+        false
     }
 
     /// Takes a key out. False if it was not there.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        let old = self.dict.remove(key);
-        self.value_bytes -= old.as_ref().map_or(0, |v| v.len());
-        old.is_some()
+        let hash = hash(key);
+        let element = self.0.find(hash, key);
+        element.map(|element| self.0.take(hash, element)).is_some()
     }
 
-    /// All elements, in hash order.
+    /// All elements, in hash order but for neighbours.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + '_ {
-        self.dict.iter().map(|(k, v)| (k, &**v))
+        self.0.elements().map(|element| self.view(element))
     }
 
     /// One step of a scan, as [`Dict::scan`].
     pub fn scan(&self, cursor: u64, visit: &mut impl FnMut(&[u8], &[u8])) -> u64 {
-        self.dict.scan(cursor, &mut |k, v| visit(k, v))
+        self.0.scan(cursor, |element| {
+            let (key, value) = self.view(element);
+            visit(key, value);
+        })
     }
 
     /// An element, each about equally likely.
     pub fn random(&self, rng: &mut impl FnMut() -> u64) -> Option<(&[u8], &[u8])> {
-        self.dict.random(rng).map(|(k, v)| (k, &**v))
+        self.0.random(rng).map(|element| self.view(element))
     }
 
     /// Takes out an element, each about equally likely.
     pub fn pop_random(&mut self, rng: &mut impl FnMut() -> u64) -> Option<(Box<[u8]>, Box<[u8]>)> {
-        let (key, value) = self.dict.pop_random(rng)?;
-        self.value_bytes -= value.len();
+        let element = self.0.random(rng)?;
+        let (key, value) = self.view(element);
+        let (key, value): (Box<[u8]>, Box<[u8]>) = (key.into(), value.into());
+        self.0.take(hash(&key), element);
         Some((key, value))
     }
 
     /// Bytes on the heap.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
-        self.dict.heap_bytes() + self.value_bytes
+        self.0.heap_bytes()
     }
 
     /// Takes everything out.
@@ -221,6 +287,476 @@ impl BytesDict {
 
     /// Takes everything out, giving each element to `visit`.
     pub fn drain(&mut self, mut visit: impl FnMut(&[u8], &[u8])) {
-        std::mem::take(self).dict.drain(|k, v| visit(k, &v));
+        self.0.drain(|key, _, value| visit(key, value));
+    }
+
+    /// Moves the tables out of memory that a running [`crate::heap::Compaction`] gives back.
+    pub fn compact(&mut self) {
+        self.0.compact();
+    }
+
+    fn view(&self, element: Element<ValueLen>) -> (&[u8], &[u8]) {
+        (self.0.key(element), self.0.behind_key(element))
     }
 }
+
+/// Both maps. It owns its elements: pointers in its indexes are alive, and nobody else has them.
+struct Core<P: Payload> {
+    /// `2^depth` positions. An index that is split less often than `depth` times owns several, and lies in the first.
+    subs: Box<[Index]>,
+    /// How often the index of each position was split.
+    depths: Box<[u8]>,
+    depth: u32,
+    len: usize,
+    /// Bytes of elements and tables, without `subs` and `depths`.
+    bytes: usize,
+    _owns: PhantomData<P>,
+}
+
+/// A pointer to an element of a `Core`.
+struct Element<P>(NonNull<Header<P>>);
+
+impl<P> Clone for Element<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Element<P> {}
+
+/// An element begins so; the key follows right behind the payload, and what the payload says behind the key.
+#[repr(C)]
+struct Header<P> {
+    /// `first bits of the hash << LEN_BITS | length of the key`.
+    word: u64,
+    payload: P,
+}
+
+impl<P: Payload> Default for Core<P> {
+    fn default() -> Self {
+        Core {
+            subs: Box::default(),
+            depths: Box::default(),
+            depth: 0,
+            len: 0,
+            bytes: 0,
+            _owns: PhantomData,
+        }
+    }
+}
+
+impl<P: Payload> Core<P> {
+    const KEY_AT: usize = offset_of!(Header<P>, payload) + size_of::<P>();
+
+    fn heap_bytes(&self) -> usize {
+        self.bytes + self.subs.len() * (size_of::<Index>() + 1)
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, key: &[u8]) -> Option<Element<P>> {
+        if self.len == 0 {
+            return None;
+        }
+        let (sub, depth) = self.sub_of(hash);
+        let found = self.subs[sub].find(order_hash(hash, depth), |at| {
+            self.key(Element(at.cast())) == key
+        });
+        found.map(|at| Element(at.cast()))
+    }
+
+    /// Where the index for a hash lies, and how often it was split.
+    #[inline]
+    fn sub_of(&self, hash: u64) -> (usize, u32) {
+        // Two steps: a shift by 64 is none.
+        let position = (hash >> 1 >> (63 - self.depth)) as usize;
+        let depth = u32::from(self.depths[position]);
+        (position & !((1 << (self.depth - depth)) - 1), depth)
+    }
+
+    #[inline]
+    fn key(&self, element: Element<P>) -> &[u8] {
+        // SAFETY: the element is one of this map's, which are alive and change only under `&mut self`; its key has the
+        // length that the header says.
+        unsafe {
+            let len = (element.0.as_ref().word & LEN_MASK) as usize;
+            std::slice::from_raw_parts(element.0.as_ptr().cast::<u8>().add(Self::KEY_AT), len)
+        }
+    }
+
+    fn behind_key(&self, element: Element<P>) -> &[u8] {
+        let key = self.key(element);
+        // SAFETY: as in `key`; so many bytes follow the key.
+        unsafe {
+            let len = element.0.as_ref().payload.bytes_behind_key();
+            std::slice::from_raw_parts(
+                element
+                    .0
+                    .as_ptr()
+                    .cast::<u8>()
+                    .add(Self::KEY_AT + key.len()),
+                len,
+            )
+        }
+    }
+
+    #[inline]
+    fn payload(&self, element: Element<P>) -> &P {
+        // SAFETY: as in `key`.
+        unsafe { &(*element.0.as_ptr()).payload }
+    }
+
+    #[inline]
+    fn payload_mut(&mut self, mut element: Element<P>) -> &mut P {
+        // SAFETY: as in `key`, and `&mut self` makes this the only reference into the element.
+        unsafe { &mut element.0.as_mut().payload }
+    }
+
+    /// Adds an element for a key that is not there.
+    fn add(&mut self, hash: u64, key: &[u8], payload: P, behind_key: &[u8]) -> Element<P> {
+        if self.subs.is_empty() {
+            // SAFETY: indexes of a map are only used through it: changed under `&mut self`, read under `&self`.
+            self.subs = unsafe { Index::slots(1) };
+            self.depths = Box::new([0]);
+        }
+        let element = create(hash, key, payload, behind_key);
+        self.bytes += element_bytes::<P>(key.len(), behind_key.len());
+        self.len += 1;
+        let (sub, depth) = self.sub_of(hash);
+        self.change(sub, |index| {
+            index.insert(order_hash(hash, depth), element.0.cast())
+        });
+        if self.subs[sub].len() > SPLIT_LEN && depth < DEPTH_MAX {
+            self.split(sub, depth);
+        }
+        element
+    }
+
+    /// Takes an element out and frees it.
+    fn take(&mut self, hash: u64, element: Element<P>) -> P {
+        let (sub, depth) = self.sub_of(hash);
+        let was_there = self.change(sub, |index| {
+            index.remove(order_hash(hash, depth), element.0.cast())
+        });
+        assert!(was_there, "an element of this map");
+        self.len -= 1;
+        // SAFETY: the element was in the map, which owned it, and is not in it any more.
+        let payload = unsafe { self.destroy(element) };
+        if self.len == 0 {
+            *self = Self::default();
+        } else {
+            self.merge_around(sub, depth);
+        }
+        payload
+    }
+
+    /// Gives an element another payload and other bytes behind the key.
+    fn overwrite(&mut self, hash: u64, element: Element<P>, payload: P, behind_key: &[u8]) {
+        let key_len = self.key(element).len();
+        let old = layout::<P>(key_len, self.payload(element).bytes_behind_key());
+        if layout::<P>(key_len, behind_key.len()) == old {
+            *self.payload_mut(element) = payload;
+            // SAFETY: the element has as many bytes as it needs now, and `&mut self` makes this the only access.
+            unsafe {
+                let at = element.0.as_ptr().cast::<u8>().add(Self::KEY_AT + key_len);
+                at.copy_from_nonoverlapping(behind_key.as_ptr(), behind_key.len());
+            }
+            return;
+        }
+        let new = create(hash, self.key(element), payload, behind_key);
+        self.bytes += element_bytes::<P>(key_len, behind_key.len());
+        let (sub, depth) = self.sub_of(hash);
+        let was_there =
+            self.subs[sub].replace(order_hash(hash, depth), element.0.cast(), new.0.cast());
+        assert!(was_there, "an element of this map");
+        // SAFETY: the element was in the map, which owned it, and is not in it any more.
+        unsafe { self.destroy(element) };
+    }
+
+    /// Frees an element, and takes it off the account.
+    ///
+    /// # Safety
+    /// The element is alive, and nobody uses it afterwards.
+    unsafe fn destroy(&mut self, element: Element<P>) -> P {
+        let (key_len, behind_len) = (
+            self.key(element).len(),
+            self.payload(element).bytes_behind_key(),
+        );
+        self.bytes -= element_bytes::<P>(key_len, behind_len);
+        // SAFETY: the caller gives the element up; `create` allocated it with this layout.
+        unsafe {
+            let payload = (&raw const (*element.0.as_ptr()).payload).read();
+            std::alloc::dealloc(element.0.as_ptr().cast(), layout::<P>(key_len, behind_len));
+            payload
+        }
+    }
+
+    /// Does something to an index and keeps the account of its table's size.
+    #[inline]
+    fn change<R>(&mut self, sub: usize, change: impl FnOnce(&Index) -> R) -> R {
+        let index = &self.subs[sub];
+        let before = index.table_bytes();
+        let result = change(index);
+        self.bytes = self.bytes + index.table_bytes() - before;
+        result
+    }
+
+    /// Splits the index at a position by the next hash bit.
+    #[cold]
+    #[inline(never)]
+    fn split(&mut self, mut sub: usize, depth: u32) {
+        if depth == self.depth {
+            self.deepen();
+            sub *= 2;
+        }
+        let width = 1 << (self.depth - depth);
+        let other = sub + width / 2;
+        let mut halves: [Vec<(Element<P>, u8)>; 2] = [Vec::new(), Vec::new()];
+        self.subs[sub].for_each_tagged(|at, tag| {
+            let element = Element::<P>(at.cast());
+            let bit = (stored_hash(element) >> (63 - depth)) & 1;
+            halves[bit as usize].push((element, tag));
+        });
+        self.change(sub, |index| index.clear(|_| ()));
+        self.depths[sub..sub + width].fill(depth as u8 + 1);
+        let [low, high] = halves;
+        self.fill(sub, depth + 1, &low);
+        self.fill(other, depth + 1, &high);
+    }
+
+    /// After a removal: merges the index with its other half as long as both are small.
+    #[inline]
+    fn merge_around(&mut self, sub: usize, depth: u32) {
+        if depth > 0 && self.subs[sub].len() < MERGE_LEN {
+            self.merge(sub, depth);
+        }
+    }
+
+    #[inline(never)]
+    fn merge(&mut self, mut sub: usize, mut depth: u32) {
+        let mut merged = false;
+        while depth > 0 {
+            let width = 1 << (self.depth - depth);
+            let (low, high) = (sub & !width, sub | width);
+            let both = self.subs[low].len() + self.subs[high].len();
+            if self.depths[low] != self.depths[high] || both >= MERGE_LEN {
+                break;
+            }
+            let mut elements = Vec::with_capacity(both);
+            for half in [low, high] {
+                self.subs[half]
+                    .for_each_tagged(|at, tag| elements.push((Element::<P>(at.cast()), tag)));
+                self.change(half, |index| index.clear(|_| ()));
+            }
+            depth -= 1;
+            sub = low;
+            self.depths[low..low + 2 * width].fill(depth as u8);
+            self.fill(low, depth, &elements);
+            merged = true;
+        }
+        while merged
+            && self.depth > 0
+            && self
+                .depths
+                .iter()
+                .all(|&depth| u32::from(depth) < self.depth)
+        {
+            self.flatten();
+        }
+    }
+
+    /// Fills an empty index.
+    fn fill(&mut self, sub: usize, depth: u32, elements: &[(Element<P>, u8)]) {
+        self.change(sub, |index| {
+            index.reserve(elements.len());
+            for &(element, tag) in elements {
+                index.insert(
+                    order_hash(stored_hash(element) | u64::from(tag), depth),
+                    element.0.cast(),
+                );
+            }
+        });
+    }
+
+    /// Doubles the number of positions.
+    fn deepen(&mut self) {
+        // SAFETY: as in `add`.
+        let mut subs = unsafe { Index::slots(self.subs.len() * 2) };
+        for (position, index) in self.subs.iter_mut().enumerate() {
+            std::mem::swap(&mut subs[position * 2], index);
+        }
+        self.subs = subs;
+        self.depths = self
+            .depths
+            .iter()
+            .flat_map(|&depth| [depth, depth])
+            .collect();
+        self.depth += 1;
+    }
+
+    /// Halves the number of positions, of which no index needs the second of each pair.
+    fn flatten(&mut self) {
+        // SAFETY: as in `add`.
+        let mut subs = unsafe { Index::slots(self.subs.len() / 2) };
+        for (position, index) in subs.iter_mut().enumerate() {
+            std::mem::swap(&mut self.subs[position * 2], index);
+        }
+        self.subs = subs;
+        self.depths = self.depths.iter().step_by(2).copied().collect();
+        self.depth -= 1;
+    }
+
+    fn scan(&self, cursor: u64, mut visit: impl FnMut(Element<P>)) -> u64 {
+        if cursor >> HASH_BITS != 0 || self.len == 0 {
+            return 0;
+        }
+        let mut hash = cursor << LEN_BITS;
+        loop {
+            let (sub, depth) = self.sub_of(hash);
+            let from = u32::from(crate::hash::h16(order_hash(hash, depth)));
+            let mut given = false;
+            let next = self.subs[sub].scan(from, |at| {
+                given = true;
+                visit(Element(at.cast()));
+            });
+            // The next cursor: where the next bucket begins, or the next index.
+            let above = 64 - depth - ORDER_BITS;
+            let start = if depth == 0 {
+                0
+            } else {
+                hash >> (64 - depth) << (64 - depth)
+            };
+            let step = u64::from(next.unwrap_or(1 << ORDER_BITS));
+            match start.checked_add(step.checked_mul(1 << above).unwrap_or(0)) {
+                Some(following) if following > hash => hash = following,
+                _ => return 0,
+            }
+            if given {
+                return hash >> LEN_BITS;
+            }
+        }
+    }
+
+    fn random(&self, rng: &mut impl FnMut() -> u64) -> Option<Element<P>> {
+        const DRAWS_MAX: usize = 1_000;
+        if self.len == 0 {
+            return None;
+        }
+        for _ in 0..DRAWS_MAX {
+            let draw = rng();
+            let (sub, depth) = self.sub_of(draw);
+            let len = self.subs[sub].len() as u64;
+            // An index was drawn by the number of its positions; that is made good by how full it is.
+            let fullest = SPLIT_LEN.max(self.subs[sub].len()) as u64;
+            let chance = len << depth;
+            if self.depth == 0 || rng() % (fullest << self.depth) < chance {
+                return self.subs[sub].random(rng()).map(|at| Element(at.cast()));
+            }
+        }
+        self.elements().next()
+    }
+
+    fn elements(&self) -> impl Iterator<Item = Element<P>> + '_ {
+        let entries = |index: &'_ Index| index.entries();
+        self.subs
+            .iter()
+            .flat_map(entries)
+            .map(|at| Element(at.cast()))
+    }
+
+    /// Takes everything out, giving key, payload and what is behind the key.
+    fn drain(&mut self, mut visit: impl FnMut(&[u8], P, &[u8])) {
+        let mut all = std::mem::take(self);
+        for index in std::mem::take(&mut all.subs) {
+            index.clear(|at| {
+                let element = Element::<P>(at.cast());
+                let (key_len, behind_len) = (
+                    all.key(element).len(),
+                    all.payload(element).bytes_behind_key(),
+                );
+                // SAFETY: the element is in no map any more, so the payload may be moved out and the memory freed,
+                // which `create` allocated with this layout.
+                unsafe {
+                    let payload = (&raw const (*element.0.as_ptr()).payload).read();
+                    visit(all.key(element), payload, {
+                        let at = element.0.as_ptr().cast::<u8>().add(Self::KEY_AT + key_len);
+                        std::slice::from_raw_parts(at, behind_len)
+                    });
+                    std::alloc::dealloc(
+                        element.0.as_ptr().cast(),
+                        layout::<P>(key_len, behind_len),
+                    );
+                }
+            });
+        }
+    }
+
+    fn compact(&mut self) {
+        self.subs.iter().for_each(Index::compact);
+    }
+}
+
+impl<P: Payload> Drop for Core<P> {
+    fn drop(&mut self) {
+        if !self.subs.is_empty() {
+            self.drain(|_, payload, _| drop(payload));
+        }
+    }
+}
+
+/// The hash that an index of this depth is given: its order bits follow the bits that chose the index, and the tag is
+/// the hash's last byte, which no splitting changes.
+#[inline]
+fn order_hash(hash: u64, depth: u32) -> u64 {
+    let order = hash << depth >> (64 - ORDER_BITS);
+    order << 34 | (hash & 0xff) << 26
+}
+
+/// The first bits of an element's hash, where they are in the hash; the others are 0.
+#[inline]
+fn stored_hash<P>(element: Element<P>) -> u64 {
+    // SAFETY: called for elements of a map, which are alive.
+    unsafe { element.0.as_ref().word & !LEN_MASK }
+}
+
+fn create<P: Payload>(hash: u64, key: &[u8], payload: P, behind_key: &[u8]) -> Element<P> {
+    const {
+        assert!(
+            align_of::<Header<P>>() == 8,
+            "values are aligned to at most 8 bytes"
+        )
+    };
+    assert!(key.len() as u64 <= LEN_MASK, "a key is below 1 GiB");
+    let layout = layout::<P>(key.len(), behind_key.len());
+    // SAFETY: the layout holds at least a header; it is as large as what is written: header word, payload, key, bytes.
+    unsafe {
+        let Some(at) = NonNull::new(std::alloc::alloc(layout)) else {
+            std::alloc::handle_alloc_error(layout)
+        };
+        let element = at.cast::<Header<P>>();
+        (&raw mut (*element.as_ptr()).word).write(hash & !LEN_MASK | key.len() as u64);
+        (&raw mut (*element.as_ptr()).payload).write(payload);
+        let key_at = at.add(Core::<P>::KEY_AT);
+        key_at
+            .as_ptr()
+            .copy_from_nonoverlapping(key.as_ptr(), key.len());
+        key_at
+            .add(key.len())
+            .as_ptr()
+            .copy_from_nonoverlapping(behind_key.as_ptr(), behind_key.len());
+        Element(element)
+    }
+}
+
+/// What an element's allocation needs; rounded up so that a value may grow a little in place.
+fn layout<P: Payload>(key_len: usize, behind_len: usize) -> Layout {
+    let bytes = (Core::<P>::KEY_AT + key_len + behind_len).next_multiple_of(8);
+    Layout::from_size_align(bytes, 8).expect("an allocation below isize::MAX bytes")
+}
+
+/// What an element counts as: the allocator rounds to 16.
+fn element_bytes<P: Payload>(key_len: usize, behind_len: usize) -> usize {
+    layout::<P>(key_len, behind_len).size().next_multiple_of(16)
+}
+
+#[cfg(test)]
+mod tests;

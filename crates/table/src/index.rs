@@ -416,15 +416,12 @@ impl Index {
         }
     }
 
-    /// Number of places for entries, those that are empty included.
-    pub(crate) fn places(&self) -> usize {
-        self.layout().buckets() as usize * ENTRIES
-    }
-
-    /// The entry at a place below [`Index::places`]. The order of places is that of the order bits, by bucket.
-    pub(crate) fn at_place(&self, place: usize) -> Option<NonNull<u8>> {
-        let word = self.layout().bucket((place / ENTRIES) as u32).0[place % ENTRIES].load(Relaxed);
-        (word != 0).then(|| pointer(word))
+    /// The entries, by bucket. Nobody may change the index meanwhile.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = NonNull<u8>> + use<> {
+        let layout = self.layout();
+        (0..layout.buckets())
+            .flat_map(move |at| layout.bucket(at).entries())
+            .map(pointer)
     }
 
     #[inline]
