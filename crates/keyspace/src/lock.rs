@@ -130,7 +130,7 @@ impl StripeSet {
     }
 }
 
-#[repr(align(128))] // two lines: the prefetcher pulls pairs
+#[repr(align(64))] // a cache line of its own
 struct Stripe {
     word: AtomicU32,
     waiters: Mutex<Vec<WakeToken>>,

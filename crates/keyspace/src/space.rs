@@ -162,7 +162,23 @@ impl Keyspace {
         own + redline_table::heap::table_stats().live_bytes as u64
     }
 
-    /// First of the three passes over a batch: asks for the bucket of a key. Takes no lock.
+    /// First of the passes over a batch (see `server::exec`): asks for the key's slot. Takes no lock, as the others.
+    #[inline]
+    pub fn prefetch_slot(&self, db: u32, hash: u64) {
+        if let Some(db) = self.db(db) {
+            db.slots[slot_of(hash)].prefetch_place();
+        }
+    }
+
+    /// Second pass: asks for the slot's directory.
+    #[inline]
+    pub fn prefetch_directory(&self, db: u32, hash: u64) {
+        if let Some(db) = self.db(db) {
+            db.slots[slot_of(hash)].prefetch_directory(hash);
+        }
+    }
+
+    /// Third pass: asks for the bucket.
     #[inline]
     pub fn prefetch_buckets(&self, db: u32, hash: u64) {
         if let Some(db) = self.db(db) {
@@ -170,7 +186,7 @@ impl Keyspace {
         }
     }
 
-    /// Second pass: asks for the entries that the bucket's tags point to. Takes no lock.
+    /// Fourth pass: asks for the entries that the bucket's tags point to.
     #[inline]
     pub fn prefetch_entries(&self, db: u32, hash: u64) {
         if let Some(db) = self.db(db) {

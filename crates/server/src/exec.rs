@@ -1,11 +1,11 @@
 //! From a decoded request to its reply: the batch, the gate, the locks, the handler.
 //!
-//! # Three passes
+//! # Five passes
 //!
-//! A GET on a large keyspace is three dependent cache misses: the bucket, the entry, the entry's value (mostly
-//! the same line). One after the other they cost more than everything else together, so a batch is walked
-//! three times: decode and hash every request, asking for its bucket; ask for the entries that the buckets' tags
-//! point to; execute. The first two take no lock and may be wrong without harm.
+//! A GET on a large keyspace is four dependent cache misses: the slot, its directory, the bucket, the entry. One
+//! after the other they cost more than everything else together, so a batch is walked once for each: decode and
+//! hash every request, asking for its slot; then for the directories; then for the buckets; then for the entries
+//! that the buckets' tags point to; then execute. All but the last take no lock and may be wrong without harm.
 //!
 //! # A unit
 //!
@@ -90,7 +90,7 @@ impl Batch {
     }
 
     #[allow(clippy::too_many_arguments)] // the hottest call of the product; a struct would be made and taken apart
-    /// First pass: takes a request in, looks its command up, hashes its key and asks for the bucket.
+    /// First pass: takes a request in, looks its command up, hashes its key and asks for the slot.
     pub(crate) fn add(
         &mut self,
         space: &Keyspace,
@@ -111,13 +111,22 @@ impl Batch {
                 let key = (gate.plane == Plane::Data && first != 0).then(|| argv.get(first)).flatten();
                 let hash = key.map(|key| {
                     let hash = redline_keyspace::hash(key);
-                    space.prefetch_buckets(db, hash);
+                    space.prefetch_slot(db, hash);
                     hash
                 });
                 What::Command(id, hash)
             }
         };
         self.requests.push(Request { member, at, spans, what, db });
+    }
+
+    #[inline]
+    fn for_each_key(&self, mut prefetch: impl FnMut(u32, u64)) {
+        for request in &self.requests {
+            if let What::Command(_, Some(hash)) = request.what {
+                prefetch(request.db, hash);
+            }
+        }
     }
 
     /// Takes in that the peer broke the protocol: answered in its turn.
@@ -129,16 +138,15 @@ impl Batch {
 }
 
 impl Worker {
-    /// Second and third pass over a batch.
+    /// The other passes over a batch.
     pub(crate) fn execute(&mut self, group: &mut [Member], batch: &mut Batch) {
         if batch.requests.is_empty() {
             return;
         }
-        for request in &batch.requests {
-            if let What::Command(_, Some(hash)) = request.what {
-                self.shared.keyspace.prefetch_entries(request.db, hash);
-            }
-        }
+        let space = &self.shared.keyspace;
+        batch.for_each_key(|db, hash| space.prefetch_directory(db, hash));
+        batch.for_each_key(|db, hash| space.prefetch_buckets(db, hash));
+        batch.for_each_key(|db, hash| space.prefetch_entries(db, hash));
         let began_ns = clock::monotonic_ns();
         for index in 0..batch.requests.len() {
             let request = &batch.requests[index];

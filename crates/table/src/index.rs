@@ -299,6 +299,23 @@ impl Index {
         }
     }
 
+    /// Starts to load the place word itself. **Needs no lock.**
+    #[inline]
+    pub fn prefetch_place(&self) {
+        prefetch(std::ptr::from_ref(self) as usize);
+    }
+
+    /// Starts to load the directory's word that leads to the bucket; wants [`Index::prefetch_place`] some time before it.
+    /// **Needs no lock.**
+    #[inline]
+    pub fn prefetch_directory(&self, hash: u64) {
+        let layout = self.layout();
+        if layout.chunks > 1 && layout.base != 0 {
+            let chunk = home(h16(hash), layout.buckets()) / CHUNK_BUCKETS;
+            prefetch(layout.address + chunk as usize * size_of::<u32>());
+        }
+    }
+
     /// Starts to load the entries that may have this hash; wants [`Index::prefetch_buckets`] some time before it.
     /// **Needs no lock.**
     #[inline]
