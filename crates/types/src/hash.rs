@@ -262,7 +262,7 @@ impl Hash {
         let (mut count, mut bytes, mut longest) = (0, 0usize, 0);
         for text in texts {
             count += 1;
-            bytes = bytes.saturating_add(text.len());
+            bytes = bytes.saturating_add(text.len() + Pack::ENTRY_OVERHEAD_MAX);
             longest = longest.max(text.len());
         }
         if count / 2 > limits.hash_max_listpack_entries

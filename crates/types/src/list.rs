@@ -329,7 +329,8 @@ impl List {
                 bytes = bytes.saturating_add(element.len());
                 count += 1;
             }
-            if !limits.allow(bytes, count) {
+            let room = bytes.saturating_add(count.saturating_mul(Pack::ENTRY_OVERHEAD_MAX));
+            if !limits.allow(bytes, count) || room > Pack::SAFE_BYTES_MAX {
                 self.repr = Repr::Nodes(Quicklist::from_pack(std::mem::take(pack)));
             }
         }

@@ -44,7 +44,10 @@ impl IntText {
         let text = buffer.format(value).as_bytes();
         let mut bytes = [0; I64_TEXT_MAX];
         bytes[..text.len()].copy_from_slice(text);
-        IntText { bytes, len: text.len() as u8 }
+        IntText {
+            bytes,
+            len: text.len() as u8,
+        }
     }
 }
 

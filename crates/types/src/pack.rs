@@ -362,6 +362,9 @@ impl Pack {
     /// Bytes above which no pack may grow, for any reader's sake; callers convert before.
     pub const SAFE_BYTES_MAX: usize = 1 << 30;
 
+    /// What an entry may take besides its text, at most.
+    pub const ENTRY_OVERHEAD_MAX: usize = 10;
+
     /// An empty pack; allocates nothing.
     pub const fn new() -> Pack {
         Pack {

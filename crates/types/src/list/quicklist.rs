@@ -340,17 +340,25 @@ impl Quicklist {
     /// Puts another element in the place of the one at an index, which must exist.
     pub(super) fn replace(&mut self, index: usize, element: &[u8], limits: NodeLimits) {
         let (at, inner) = self.locate(index);
-        if let Node::Packed(pack) = &self.nodes[at]
-            && !limits.is_large(element)
-            && pack.is_safe_to_add(element.len() + ENTRY_OVERHEAD)
-        {
-            return self.edit(at, |pack| {
-                let place = pack.seek(inner).unwrap_or(pack.end());
-                pack.replace(place, Element::of(element));
-            });
-        }
+        let was_packed = match &self.nodes[at] {
+            Node::Packed(pack)
+                if !limits.is_large(element)
+                    && pack.is_safe_to_add(element.len() + ENTRY_OVERHEAD) =>
+            {
+                return self.edit(at, |pack| {
+                    let place = pack.seek(inner).unwrap_or(pack.end());
+                    pack.replace(place, Element::of(element));
+                });
+            }
+            Node::Packed(_) => true,
+            Node::Plain(_) => false,
+        };
         self.insert(at, inner, Place::After, element, limits);
         self.remove_range(index..index + 1);
+        if was_packed {
+            let (at, _) = self.locate(index);
+            self.merge_around(at, limits);
+        }
     }
 
     pub(super) fn insert_beside(

@@ -304,3 +304,25 @@ fn memory_stays_near_the_payload() {
         assert!(list.heap_bytes() < 2000, "{}", list.heap_bytes());
     }
 }
+
+#[test]
+fn a_large_element_set_inside_a_node_splits_it_and_what_fits_is_merged() {
+    // Node counts captured from Redis 8.2.3.
+    let limits = limits(20);
+    for (len, popped, index, nodes) in [
+        (40, 0, 25, 4),
+        (40, 0, 20, 3),
+        (40, 0, 39, 3),
+        (40, 10, 20, 3),
+        (24, 0, 10, 3),
+        (24, 0, 2, 4),
+        (24, 3, 18, 3),
+        (24, 3, 20, 2),
+    ] {
+        let mut list = List::new();
+        (0..len).for_each(|i: i32| list.push_back(format!("e{i}").as_bytes(), &limits));
+        list.pop(End::Front, popped, &limits, |_| {});
+        assert!(list.set(index, &[b'z'; 8193], &limits));
+        assert_eq!(list.free_effort(), nodes, "{len} - {popped} at {index}");
+    }
+}

@@ -108,10 +108,15 @@ pub fn difference(first: &Set, others: &[&Set], limits: &Limits) -> Set {
 }
 
 /// Looking up each member of the first set in all others, or taking the others' members out of a copy?
-/// The former ends early for members in common, and so counts half.
+/// The former ends early for members in common, and so counts half. Empty sets cost nothing.
 fn is_probing_cheaper(first: &Set, others: &[&Set]) -> bool {
-    let probes = first.len().saturating_mul(others.len() + 1) / 2;
-    let members = first.len() + others.iter().map(|other| other.len()).sum::<usize>();
+    let sets = || {
+        std::iter::once(&first)
+            .chain(others)
+            .filter(|set| !set.is_empty())
+    };
+    let probes = sets().count().saturating_mul(first.len()) / 2;
+    let members = sets().map(|set| set.len()).sum();
     probes <= members
 }
 
