@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// An address as a person writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -94,12 +94,6 @@ impl fmt::Display for Endpoint {
 impl From<SocketAddr> for Endpoint {
     fn from(address: SocketAddr) -> Self {
         Endpoint::Tcp(address)
-    }
-}
-
-impl From<&Path> for Endpoint {
-    fn from(path: &Path) -> Self {
-        Endpoint::Unix(path.to_owned())
     }
 }
 

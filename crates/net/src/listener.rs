@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::{NetError, PeerAddr, Stream};
+use crate::{Address, NetError, PeerAddr, Stream};
 
 /// A listening socket.
 pub struct Listener {
@@ -44,7 +44,7 @@ impl Listener {
                 }
                 Err(error) if is_unsupported(&error) => {}
                 Err(error) if optional && error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => {}
-                Err(error) => return Err(NetError::new(&format!("{host}:{port}"), error)),
+                Err(error) => return Err(NetError::new(&Address::tcp(host, port), error)),
             }
         }
         Ok(listeners)

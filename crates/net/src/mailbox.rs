@@ -169,3 +169,217 @@ impl<T> Shared<T> {
         self.queue.lock().expect("no holder of the lock panics")
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn counting() -> (Mailbox<u32>, Arc<AtomicUsize>) {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&wakes);
+        let mailbox = Mailbox::with_wake(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        (mailbox, wakes)
+    }
+
+    #[test]
+    fn a_receiver_that_is_awake_is_not_woken() {
+        let (mut mailbox, wakes) = counting();
+        let sender = mailbox.sender();
+        (0..100).for_each(|message| sender.send(message));
+        assert!(
+            !mailbox.prepare_to_sleep(),
+            "with mail in the box nobody goes to sleep"
+        );
+        let mut messages = Vec::new();
+        mailbox.drain(&mut messages);
+        assert_eq!(messages, (0..100).collect::<Vec<_>>());
+        assert_eq!(wakes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_sleeping_receiver_is_woken_once_for_a_batch() {
+        let (mut mailbox, wakes) = counting();
+        let (a, b) = (mailbox.sender(), mailbox.sender());
+        for round in 1..=3 {
+            assert!(mailbox.prepare_to_sleep());
+            a.send(1);
+            b.send(2);
+            a.send(3);
+            assert_eq!(a.queued(), 3);
+            assert_eq!(wakes.load(Ordering::Relaxed), round);
+            let mut messages = vec![0];
+            mailbox.drain(&mut messages);
+            assert_eq!(messages, [0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn waking_for_another_reason_and_sleeping_again_loses_nothing() {
+        let (mut mailbox, wakes) = counting();
+        let sender = mailbox.sender();
+        let mut messages = Vec::new();
+        assert!(mailbox.prepare_to_sleep());
+        mailbox.drain(&mut messages); // a socket became readable
+        sender.send(1);
+        assert_eq!(wakes.load(Ordering::Relaxed), 0, "it was awake");
+        mailbox.drain(&mut messages);
+        assert!(mailbox.prepare_to_sleep());
+        assert!(mailbox.prepare_to_sleep(), "a turn without draining");
+        sender.send(2);
+        assert_eq!(wakes.load(Ordering::Relaxed), 1);
+        mailbox.drain(&mut messages);
+        assert_eq!(messages, [1, 2]);
+    }
+
+    #[test]
+    fn messages_to_a_closed_mailbox_are_dropped_at_once() {
+        let dropped = Arc::new(());
+        let mailbox = Mailbox::with_wake(|| {});
+        let sender = mailbox.sender();
+        sender.send(Arc::clone(&dropped));
+        drop(mailbox);
+        assert_eq!(Arc::strong_count(&dropped), 1, "those that waited");
+        sender.send(Arc::clone(&dropped));
+        assert_eq!(Arc::strong_count(&dropped), 1, "those that come later");
+    }
+}
+
+/// Every interleaving of senders and receiver, within loom's bounds:
+/// `RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo test -p redline-net --release --lib interleavings`
+#[cfg(all(test, loom))]
+mod interleavings {
+    use std::sync::atomic::AtomicUsize; // outside the model: it only counts
+
+    use loom::sync::{Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// Stands for the poller and its eventfd: remembers a wake-up until a wait takes it. A wait that nobody ends is a
+    /// deadlock, which loom reports.
+    #[derive(Default)]
+    struct Eventfd {
+        set: Mutex<bool>,
+        changed: Condvar,
+        writes: AtomicUsize,
+    }
+
+    impl Eventfd {
+        fn wake(&self) {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+            *self.set.lock().unwrap() = true;
+            self.changed.notify_one();
+        }
+
+        fn wait(&self) {
+            let mut set = self.set.lock().unwrap();
+            while !*set {
+                set = self.changed.wait(set).unwrap();
+            }
+            *set = false;
+        }
+
+        /// A wait that something else than a message may have ended.
+        fn poll(&self) {
+            *self.set.lock().unwrap() = false;
+        }
+    }
+
+    fn mailbox() -> (Mailbox<usize>, Arc<Eventfd>) {
+        let eventfd = Arc::new(Eventfd::default());
+        let woken = Arc::clone(&eventfd);
+        (Mailbox::with_wake(move || woken.wake()), eventfd)
+    }
+
+    fn send_from_thread(
+        mailbox: &Mailbox<usize>,
+        messages: std::ops::Range<usize>,
+    ) -> thread::JoinHandle<()> {
+        let sender = mailbox.sender();
+        thread::spawn(move || messages.for_each(|message| sender.send(message)))
+    }
+
+    /// Runs the receiver's loop until `count` messages have come; returns how often it went to sleep.
+    fn receive(
+        mailbox: &mut Mailbox<usize>,
+        eventfd: &Eventfd,
+        count: usize,
+    ) -> (Vec<usize>, usize) {
+        let (mut messages, mut sleeps) = (Vec::new(), 0);
+        loop {
+            mailbox.drain(&mut messages);
+            if messages.len() >= count {
+                return (messages, sleeps);
+            }
+            if mailbox.prepare_to_sleep() {
+                sleeps += 1;
+                eventfd.wait();
+            }
+        }
+    }
+
+    #[test]
+    fn no_message_is_lost_or_left_lying() {
+        // With three threads every order would take hours; faults in such protocols show with two or three switches.
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let (mut mailbox, eventfd) = mailbox();
+            let senders = [
+                send_from_thread(&mailbox, 0..2),
+                send_from_thread(&mailbox, 2..3),
+            ];
+            let (messages, sleeps) = receive(&mut mailbox, &eventfd, 3);
+            senders
+                .into_iter()
+                .for_each(|sender| sender.join().unwrap());
+            let mut sorted = messages.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2]);
+            let place = |wanted| messages.iter().position(|message| *message == wanted);
+            assert!(place(0) < place(1), "a sender's messages keep their order");
+            // Each write of the eventfd answers a sleep: never more than one for a batch.
+            assert!(eventfd.writes.load(Ordering::Relaxed) <= sleeps);
+        });
+    }
+
+    #[test]
+    fn a_loop_that_also_wakes_for_sockets_loses_nothing() {
+        loom::model(|| {
+            let (mut mailbox, eventfd) = mailbox();
+            let sender = send_from_thread(&mailbox, 0..2);
+            let mut messages = Vec::new();
+            // Two turns that a socket ends at once, one of them without draining.
+            let _ = mailbox.prepare_to_sleep();
+            eventfd.poll();
+            if mailbox.prepare_to_sleep() {
+                eventfd.poll();
+            }
+            mailbox.drain(&mut messages);
+            let (rest, _) = receive(&mut mailbox, &eventfd, 2 - messages.len());
+            messages.extend(rest);
+            sender.join().unwrap();
+            assert_eq!(messages, [0, 1]);
+        });
+    }
+
+    #[test]
+    fn closing_while_messages_come_frees_them_all() {
+        loom::model(|| {
+            let mailbox: Mailbox<Arc<()>> = Mailbox::with_wake(|| {});
+            let sender = mailbox.sender();
+            // loom reports every Arc that is never dropped.
+            let thread = thread::spawn(move || {
+                sender.send(Arc::new(()));
+                sender.send(Arc::new(()));
+            });
+            drop(mailbox);
+            thread.join().unwrap();
+        });
+    }
+}

@@ -1,6 +1,24 @@
 //! Readiness of sockets: an edge-triggered epoll behind a small interface.
 //!
 //! It must not know what is read or written; it hands out tokens that its owner chose.
+//!
+//! # Why edges, and why mio
+//!
+//! Measured with an echo server on one of two CPUs, 50 connections with one request in flight each, CPU per request
+//! (user + system, medians of seven runs of a million requests on a shared machine; in brackets the best run):
+//!
+//! | | us |
+//! |---|---|
+//! | epoll called directly, edges | 1.57 (1.51) |
+//! | **mio, edges** | **1.63 (1.53)** |
+//! | `polling`, edges | 1.63 (1.56) |
+//! | mio, edges, reading until "would block" | 1.77 (1.69) |
+//! | `polling`, levels | 2.08 (1.62) |
+//! | epoll called directly, levels | 2.13 (1.59) |
+//!
+//! With levels the kernel puts every socket that it reports back on its list and asks it again in the next wait. With
+//! edges it does not, and a short read stands for the "would block" (see [`crate::Stream`]). What is between mio and
+//! bare epoll is below what can be told apart here, so the unsafe calls stay in mio.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 pub use std::net::Shutdown;
 
-use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::address::write_host_port;
 use crate::{Address, Endpoint, NetError};
@@ -393,16 +393,5 @@ fn unconnected(endpoint: &Endpoint) -> io::Result<(Stream, SockAddr)> {
             let target = SockAddr::unix(path)?;
             Ok((Stream::unix(Socket::new(Domain::UNIX, kind, None)?), target))
         }
-    }
-}
-
-impl From<std::net::TcpStream> for Stream {
-    /// Takes over a stream of the standard library; it becomes non-blocking.
-    fn from(stream: std::net::TcpStream) -> Self {
-        // Fails only for a descriptor that is not open, which a TcpStream cannot hold.
-        SockRef::from(&stream)
-            .set_nonblocking(true)
-            .expect("an open socket can be made non-blocking");
-        Stream::tcp(stream.into())
     }
 }
