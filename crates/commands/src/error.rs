@@ -40,6 +40,11 @@ impl Error {
         Error::Line(Cow::Borrowed(text))
     }
 
+    /// Too few arguments, or too many: where only the handler can tell.
+    pub fn wrong_arity(command: &str) -> Error {
+        Error::Line(format!("ERR wrong number of arguments for '{command}' command").into())
+    }
+
     /// The line of the reply, without the leading `-`.
     pub fn text(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {

@@ -1,73 +1,478 @@
 //! Commands of the group `list`.
 
+use std::{ops::ControlFlow, ops::Range};
+
+use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
+use redline_types::{
+    DataType,
+    Element, IntBuf, List,
+    list::Place,
+    pack::End,
+};
 
-use crate::{Ctx, Error};
+use crate::{
+    Ctx, Error,
+    parse::{integer, is},
+};
 
-pub(crate) fn lindex(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LINDEX key index
+pub(crate) fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
+        reply.null();
+        return Ok(());
+    };
+    match list.get(integer(&args[2])?) {
+        Some(element) => bulk(reply, element),
+        None => reply.null(),
+    }
+    Ok(())
 }
 
-pub(crate) fn linsert(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LINSERT key BEFORE | AFTER pivot element
+pub(crate) fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let place = if is(&args[2], "AFTER") {
+        Place::After
+    } else if is(&args[2], "BEFORE") {
+        Place::Before
+    } else {
+        return Err(Error::Syntax);
+    };
+    let inserted = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
+        list.insert(place, &args[3], &args[4], limits).then(|| list.len())
+    })?;
+    match inserted {
+        None => reply.integer(0),
+        Some(None) => reply.integer(-1),
+        Some(Some(len)) => {
+            ctx.keys.changed(Classes::LIST, "linsert", &args[1]);
+            reply.integer(len as i64);
+        }
+    }
+    Ok(())
 }
 
-pub(crate) fn llen(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LLEN key
+pub(crate) fn llen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let list = ctx.keys.collection::<List>(&args[1])?;
+    reply.integer(list.map_or(0, |list| list.len() as i64));
+    Ok(())
 }
 
-pub(crate) fn lmove(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LMOVE source destination LEFT | RIGHT LEFT | RIGHT
+pub(crate) fn lmove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    move_element(ctx, &args[1], &args[2], end(&args[3])?, end(&args[4])?, reply)
 }
 
-pub(crate) fn lmpop(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// RPOPLPUSH source destination
+pub(crate) fn rpoplpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    move_element(ctx, &args[1], &args[2], End::Back, End::Front, reply)
 }
 
-pub(crate) fn lpop(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+fn move_element(
+    ctx: &mut Ctx<'_>,
+    source: &[u8],
+    destination: &[u8],
+    from: End,
+    to: End,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    if ctx.keys.collection::<List>(source)?.is_none() {
+        reply.null();
+        return Ok(());
+    }
+    // A destination of another type must be found before anything is taken.
+    ctx.keys.collection::<List>(destination)?;
+    let mut moved = Vec::new();
+    let rotates = source == destination;
+    ctx.keys.update::<List, _>(source, false, |list, limits| {
+        list.pop(from, 1, limits, |element| {
+            bulk(reply, element);
+            moved = element.to_vec();
+        });
+        if rotates {
+            list.push(to, std::iter::once(&moved[..]), limits);
+        }
+    })?;
+    let emptied = ctx.keys.take_emptied();
+    if !rotates {
+        ctx.keys.update::<List, _>(destination, true, |list, limits| {
+            list.push(to, std::iter::once(&moved[..]), limits);
+        })?;
+    }
+    ctx.keys.changed(Classes::LIST, push_event(to), destination);
+    ctx.keys.set_emptied(emptied);
+    ctx.keys.changed(Classes::LIST, pop_event(from), source);
+    Ok(())
 }
 
-pub(crate) fn lpos(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LMPOP numkeys key [key …] LEFT | RIGHT [COUNT count]
+pub(crate) fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
+    const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
+    let keys = integer(&args[1]).ok().filter(|keys| *keys > 0).ok_or(NO_KEYS)?;
+    let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
+    let at = keys.checked_add(2).filter(|at| *at < args.len()).ok_or(Error::Syntax)?;
+    let from = end(&args[at])?;
+    let mut count = None;
+    let mut options = args.from(at + 1).iter();
+    while let Some(option) = options.next() {
+        let value = options.next().filter(|_| count.is_none() && is(option, "COUNT"));
+        let value = integer(value.ok_or(Error::Syntax)?).ok().filter(|count| *count > 0);
+        count = Some(value.ok_or(NO_COUNT)?);
+    }
+    let count = count.unwrap_or(1) as usize;
+    for key in args.from(2).first(keys).iter() {
+        if ctx.keys.collection::<List>(key)?.is_some() {
+            reply.array(2);
+            reply.bulk(key);
+            return pop_many(ctx, key, from, count, reply);
+        }
+    }
+    reply.null_array();
+    Ok(())
 }
 
-pub(crate) fn lpush(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LPOP key [count]
+pub(crate) fn lpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    pop(ctx, args, End::Front, reply)
 }
 
-pub(crate) fn lpushx(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// RPOP key [count]
+pub(crate) fn rpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    pop(ctx, args, End::Back, reply)
 }
 
-pub(crate) fn lrange(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, from: End, reply: &mut Reply<'_>) -> Result<(), Error> {
+    const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
+    if args.len() > 3 {
+        let name = if from == End::Front { "lpop" } else { "rpop" };
+        return Err(Error::wrong_arity(name));
+    }
+    let count = match args.get(2) {
+        None => None,
+        Some(count) => {
+            let count = integer(count).map_err(|_| NOT_POSITIVE)?;
+            Some(usize::try_from(count).map_err(|_| NOT_POSITIVE)?)
+        }
+    };
+    let key = &args[1];
+    match count {
+        None => {
+            let popped = ctx.keys.update::<List, _>(key, false, |list, limits| {
+                list.pop(from, 1, limits, |element| bulk(reply, element))
+            })?;
+            match popped {
+                None => reply.null(),
+                Some(_) => ctx.keys.changed(Classes::LIST, pop_event(from), key),
+            }
+            Ok(())
+        }
+        Some(count) => match ctx.keys.collection::<List>(key)? {
+            None => {
+                reply.null_array();
+                Ok(())
+            }
+            Some(_) if count == 0 => {
+                reply.array(0);
+                Ok(())
+            }
+            Some(_) => pop_many(ctx, key, from, count, reply),
+        },
+    }
 }
 
-pub(crate) fn lrem(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// Pops up to `count` elements of a list that exists, as an array.
+fn pop_many(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    from: End,
+    count: usize,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    ctx.keys.update::<List, _>(key, false, |list, limits| {
+        reply.array(count.min(list.len()));
+        list.pop(from, count, limits, |element| bulk(reply, element))
+    })?;
+    ctx.keys.changed(Classes::LIST, pop_event(from), key);
+    Ok(())
 }
 
-pub(crate) fn lset(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LPOS key element [RANK rank] [COUNT count] [MAXLEN len]
+pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut rank = 1;
+    let mut count: Option<i64> = None;
+    let mut compared_max = 0;
+    let mut options = args.from(3).iter();
+    while let Some(option) = options.next() {
+        let value = options.next().ok_or(Error::Syntax)?;
+        if is(option, "RANK") {
+            rank = integer(value)?;
+            if rank == 0 {
+                return Err(Error::line(
+                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
+                ));
+            }
+            if rank == i64::MIN {
+                return Err(Error::line(
+                    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+                ));
+            }
+        } else if is(option, "COUNT") {
+            const NEGATIVE: Error = Error::line("ERR COUNT can't be negative");
+            count = Some(integer(value).ok().filter(|count| *count >= 0).ok_or(NEGATIVE)?);
+        } else if is(option, "MAXLEN") {
+            const NEGATIVE: Error = Error::line("ERR MAXLEN can't be negative");
+            compared_max = integer(value).ok().filter(|len| *len >= 0).ok_or(NEGATIVE)?;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
+        if count.is_some() {
+            reply.array(0);
+        } else {
+            reply.null();
+        }
+        return Ok(());
+    };
+    let compared_max = if compared_max == 0 { usize::MAX } else { compared_max as usize };
+    let wanted_max = match count {
+        None => 1,
+        Some(0) => usize::MAX,
+        Some(count) => count as usize,
+    };
+    let mark = reply.mark();
+    let mut found = 0;
+    list.positions(&args[2], rank, compared_max, |index| {
+        reply.integer(index as i64);
+        found += 1;
+        if found == wanted_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match count {
+        Some(_) => reply.insert_array_header(mark, found),
+        None if found == 0 => reply.null(),
+        None => {}
+    }
+    Ok(())
 }
 
-pub(crate) fn ltrim(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LPUSH key element [element …]
+pub(crate) fn lpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    push(ctx, args, End::Front, true, reply)
 }
 
-pub(crate) fn rpop(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LPUSHX key element [element …]
+pub(crate) fn lpushx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    push(ctx, args, End::Front, false, reply)
 }
 
-pub(crate) fn rpoplpush(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// RPUSH key element [element …]
+pub(crate) fn rpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    push(ctx, args, End::Back, true, reply)
 }
 
-pub(crate) fn rpush(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// RPUSHX key element [element …]
+pub(crate) fn rpushx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    push(ctx, args, End::Back, false, reply)
 }
 
-pub(crate) fn rpushx(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+fn push(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    to: End,
+    create: bool,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let elements = args.from(2);
+    let len = ctx.keys.update::<List, _>(&args[1], create, |list, limits| {
+        list.push(to, elements.iter(), limits);
+        list.len()
+    })?;
+    if len.is_some() {
+        ctx.keys.changed(Classes::LIST, push_event(to), &args[1]);
+        ctx.keys.count_changes(elements.len() as u64 - 1);
+    }
+    reply.integer(len.unwrap_or(0) as i64);
+    Ok(())
+}
+
+/// LRANGE key start stop
+pub(crate) fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
+    let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let range = clamp(start, stop, list.len());
+    reply.array(range.len());
+    list.iter_from(range.start).take(range.len()).for_each(|element| bulk(reply, element));
+    Ok(())
+}
+
+/// LREM key count element
+pub(crate) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let count = integer(&args[2])?;
+    if count == i64::MIN {
+        return Err(Error::line(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    let removed = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
+        list.remove(count, &args[3], limits)
+    })?;
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        ctx.keys.changed(Classes::LIST, "lrem", &args[1]);
+        ctx.keys.count_changes(removed as u64 - 1);
+    }
+    reply.integer(removed as i64);
+    Ok(())
+}
+
+/// LSET key index element
+pub(crate) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    if ctx.keys.collection::<List>(&args[1])?.is_none() {
+        return Err(Error::NoSuchKey);
+    }
+    let index = integer(&args[2])?;
+    let set = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
+        list.set(index, &args[3], limits)
+    })?;
+    if set != Some(true) {
+        return Err(Error::IndexOutOfRange);
+    }
+    ctx.keys.changed(Classes::LIST, "lset", &args[1]);
+    reply.ok();
+    Ok(())
+}
+
+/// LTRIM key start stop
+pub(crate) fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
+    let trimmed = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
+        let before = list.len();
+        list.trim(clamp(start, stop, before), limits);
+        before - list.len()
+    })?;
+    if let Some(trimmed) = trimmed {
+        ctx.keys.changed(Classes::LIST, "ltrim", &args[1]);
+        ctx.keys.count_changes((trimmed as u64).saturating_sub(1));
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn end(word: &[u8]) -> Result<End, Error> {
+    if is(word, "LEFT") {
+        Ok(End::Front)
+    } else if is(word, "RIGHT") {
+        Ok(End::Back)
+    } else {
+        Err(Error::Syntax)
+    }
+}
+
+fn push_event(end: End) -> &'static str {
+    if end == End::Front { "lpush" } else { "rpush" }
+}
+
+fn pop_event(end: End) -> &'static str {
+    if end == End::Front { "lpop" } else { "rpop" }
+}
+
+/// The indices that `start` and `stop` (inclusive; negative ones count from the back) mean in `len` elements.
+fn clamp(start: i64, stop: i64, len: usize) -> Range<usize> {
+    let len = len as i64;
+    let from_front = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
+    let start = from_front(start).max(0);
+    let stop = from_front(stop).min(len - 1);
+    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
+}
+
+#[inline]
+fn bulk(reply: &mut Reply<'_>, element: Element<'_>) {
+    match element {
+        Element::Bytes(bytes) => reply.bulk(bytes),
+        element => reply.bulk(element.bytes(&mut IntBuf::new())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn both_ends() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("RPUSH l a b c", ":3"),
+            ("LPUSH l 1 2", ":5"),
+            ("LRANGE l 0 -1", "*5|$1|2|$1|1|$1|a|$1|b|$1|c"),
+            ("LPOP l", "$1|2"),
+            ("RPOP l 2", "*2|$1|c|$1|b"),
+            ("LPOP l 0", "*0"),
+            ("LPOP none", "$-1"),
+            ("LPOP none 1", "*-1"),
+            ("LPOP l -1", "-ERR value is out of range, must be positive"),
+            ("LPOP l 9", "*2|$1|1|$1|a"),
+            ("LLEN l", ":0"),
+            ("LPUSHX l a", ":0"),
+        ]);
+        assert_eq!(db.events(), ["rpush l", "lpush l", "lpop l", "rpop l", "lpop l", "del l"]);
+    }
+
+    #[test]
+    fn moves_between_lists_and_within_one() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("RPUSH a 1 2 3", ":3"),
+            ("LMOVE a b LEFT RIGHT", "$1|1"),
+            ("RPOPLPUSH a a", "$1|3"),
+            ("LRANGE a 0 -1", "*2|$1|3|$1|2"),
+            ("LMOVE a b RIGHT UP", "-ERR syntax error"),
+            ("LMPOP 2 none a RIGHT COUNT 5", "*2|$1|a|*2|$1|2|$1|3"),
+            ("LMPOP 1 none LEFT", "*-1"),
+            ("LMPOP 0 none LEFT", "-ERR numkeys should be greater than 0"),
+            ("LMOVE none b LEFT LEFT", "$-1"),
+        ]);
+        assert_eq!(
+            db.events(),
+            ["rpush a", "rpush b", "lpop a", "lpush a", "rpop a", "rpop a", "del a"]
+        );
+    }
+
+    #[test]
+    fn positions() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("RPUSH l a b c 1 2 3 c c", ":8"),
+            ("LPOS l c", ":2"),
+            ("LPOS l c RANK -1", ":7"),
+            ("LPOS l c COUNT 0", "*3|:2|:6|:7"),
+            ("LPOS l c RANK -1 COUNT 2", "*2|:7|:6"),
+            ("LPOS l c MAXLEN 2", "$-1"),
+            ("LPOS l x COUNT 1", "*0"),
+            ("LPOS l c COUNT -1", "-ERR COUNT can't be negative"),
+        ]);
+    }
+
+    #[test]
+    fn edits_in_the_middle() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("RPUSH l a b c b", ":4"),
+            ("LINSERT l BEFORE c x", ":5"),
+            ("LINSERT l AFTER nowhere x", ":-1"),
+            ("LSET l -1 z", "+OK"),
+            ("LSET l 9 z", "-ERR index out of range"),
+            ("LSET none 0 z", "-ERR no such key"),
+            ("LINDEX l 2", "$1|x"),
+            ("LREM l 0 b", ":1"),
+            ("LTRIM l 1 1", "+OK"),
+            ("LRANGE l 0 -1", "*1|$1|x"),
+            ("LTRIM l 5 9", "+OK"),
+            ("LLEN l", ":0"),
+        ]);
+    }
 }

@@ -488,6 +488,17 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Takes the note that the last [`View::update`] emptied its key, for commands that update a second key before
+    /// they report the first; [`View::set_emptied`] puts it back.
+    pub fn take_emptied(&mut self) -> bool {
+        std::mem::take(&mut self.emptied)
+    }
+
+    /// See [`View::take_emptied`].
+    pub fn set_emptied(&mut self, emptied: bool) {
+        self.emptied = emptied;
+    }
+
     /// Adds to the number of changes without an event (a command that counts elements).
     pub fn count_changes(&mut self, more: u64) {
         self.changes += more;
