@@ -126,23 +126,32 @@ pub enum ProtocolError {
     TooBigRequest,
 }
 
+impl ProtocolError {
+    /// The line of the error reply, for [`crate::Reply::error_bytes`].
+    pub fn error_line(&self) -> Vec<u8> {
+        let mut line = b"ERR Protocol error: ".to_vec();
+        line.extend_from_slice(match self {
+            ProtocolError::TooBigInline => b"too big inline request",
+            ProtocolError::UnbalancedQuotes => b"unbalanced quotes in request",
+            ProtocolError::TooBigMultibulkCount => b"too big mbulk count string",
+            ProtocolError::TooBigBulkCount => b"too big bulk count string",
+            ProtocolError::InvalidMultibulkLength => b"invalid multibulk length",
+            ProtocolError::InvalidBulkLength => b"invalid bulk length",
+            ProtocolError::ExpectedDollar(_) => b"expected '$', got '",
+            ProtocolError::UnauthenticatedMultibulkLength => b"unauthenticated multibulk length",
+            ProtocolError::UnauthenticatedBulkLength => b"unauthenticated bulk length",
+            ProtocolError::TooBigRequest => b"too big request",
+        });
+        if let ProtocolError::ExpectedDollar(got) = self {
+            line.extend_from_slice(&[*got, b'\'']);
+        }
+        line
+    }
+}
+
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Protocol error: ")?;
-        f.write_str(match self {
-            ProtocolError::TooBigInline => "too big inline request",
-            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
-            ProtocolError::TooBigMultibulkCount => "too big mbulk count string",
-            ProtocolError::TooBigBulkCount => "too big bulk count string",
-            ProtocolError::InvalidMultibulkLength => "invalid multibulk length",
-            ProtocolError::InvalidBulkLength => "invalid bulk length",
-            ProtocolError::ExpectedDollar(got) => {
-                return write!(f, "expected '$', got '{}'", *got as char);
-            }
-            ProtocolError::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
-            ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
-            ProtocolError::TooBigRequest => "too big request",
-        })
+        write!(f, "{}", self.error_line()[4..].escape_ascii())
     }
 }
 
