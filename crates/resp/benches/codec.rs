@@ -1,6 +1,7 @@
 //! What the codec costs in nanoseconds per request or reply: `cargo bench -p redline-resp [-- FILTER]`.
 //! Best and median of many rounds, since a shared machine only ever makes things slower.
 
+use std::hash::Hasher;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -62,6 +63,13 @@ fn multibulk(args: &[&[u8]]) -> Vec<u8> {
     request
 }
 
+/// SipHash-1-3, as the keyspace hashes.
+fn hash_of(key: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish()
+}
+
 fn requests() {
     let key: &[u8] = b"key:000000000042";
     decode("PING", &multibulk(&[b"PING"]));
@@ -101,6 +109,34 @@ fn requests() {
         }
         black_box(&spans);
     });
+
+    let mut batch = multibulk(&[b"SET", key, b"xxx"]).repeat(BATCH);
+    let mut hashes = [0; BATCH];
+    for (name, decoding) in [
+        ("hash of the key alone", false),
+        ("decode SET 16 + 3 bytes, and hash", true),
+    ] {
+        measure(name, BATCH, || {
+            let mut at = 0;
+            spans.clear();
+            for hash in &mut hashes {
+                if decoding {
+                    match decoder.decode(&mut batch[at..], &limits, &mut spans) {
+                        Ok(Decoded::Request { consumed, args, .. }) => {
+                            let args = Args::new(&batch[at..], &spans[spans.len() - args..]);
+                            *hash = hash_of(&args[1]);
+                            at += consumed;
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                } else {
+                    *hash = hash_of(&batch[at + 18..at + 34]);
+                    at += 43;
+                }
+            }
+            black_box(&hashes);
+        });
+    }
 
     let request = multibulk(&[b"SET", key, b"xxx"]);
     let mut buf = request.clone();

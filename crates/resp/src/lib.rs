@@ -14,6 +14,7 @@ mod args;
 mod double;
 mod inline;
 mod number;
+mod protocol_error;
 mod reply;
 mod reply_buffer;
 pub mod reply_decoder;
@@ -22,11 +23,12 @@ mod skipper;
 
 pub use args::{Args, ArgsBuf, Blob, Span};
 pub use double::format_double;
+pub use protocol_error::ProtocolError;
 pub use reply::{Proto, Reply};
 pub use reply_buffer::{Mark, ReplyBuffer};
 pub use reply_decoder::{ReplyDecoder, ReplyError, Value};
 pub use request::{
-    BIG_BULK_BYTES_MIN, BigBulk, Decoded, ProtocolError, RequestDecoder, RequestKind,
-    RequestLimits, encode_request,
+    BIG_BULK_BYTES_MIN, BigBulk, Decoded, RequestDecoder, RequestKind, RequestLimits,
+    encode_request,
 };
 pub use skipper::{Skipped, Skipper};

@@ -26,6 +26,43 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     }
 }
 
+/// The line at `at` if it is a byte, a number of one to four digits and `\r\n`: the byte, the number, and where the next
+/// line starts. `None` for all other lines, and for one that is not followed by enough bytes to take eight at once.
+#[inline(always)]
+pub(crate) fn small_number(buf: &[u8], at: usize) -> Option<(u8, usize, usize)> {
+    let digit = |c: u8| usize::from(c - b'0');
+    match *buf.get(at..)?.first_chunk::<8>()? {
+        [kind, a @ b'0'..=b'9', b'\r', b'\n', ..] => Some((kind, digit(a), at + 4)),
+        [kind, a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            Some((kind, digit(a) * 10 + digit(b), at + 5))
+        }
+        [
+            kind,
+            a @ b'1'..=b'9',
+            b @ b'0'..=b'9',
+            c @ b'0'..=b'9',
+            b'\r',
+            b'\n',
+            ..,
+        ] => Some((kind, digit(a) * 100 + digit(b) * 10 + digit(c), at + 6)),
+        [
+            kind,
+            a @ b'1'..=b'9',
+            b @ b'0'..=b'9',
+            c @ b'0'..=b'9',
+            d @ b'0'..=b'9',
+            b'\r',
+            b'\n',
+            _,
+        ] => Some((
+            kind,
+            digit(a) * 1000 + digit(b) * 100 + digit(c) * 10 + digit(d),
+            at + 7,
+        )),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +106,27 @@ mod tests {
         for text in wrong {
             assert_eq!(parse_integer(text.as_bytes()), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_short_way_agrees_with_the_long_one() {
+        for n in 0..12_000 {
+            let line = format!("xx${n}\r\n....");
+            let expected = (n < 10_000).then_some((b'$', n, line.len() - 4));
+            assert_eq!(small_number(line.as_bytes(), 2), expected);
+        }
+        let others = [
+            "$01\r\n....",
+            "$-1\r\n....",
+            "$\r\n......",
+            "$1\rx.....",
+            "$1x\r\n...",
+            "$1\r\n...",
+            "$12345\r\n",
+        ];
+        for line in others {
+            assert_eq!(small_number(line.as_bytes(), 0), None, "{line:?}");
+        }
+        assert_eq!(small_number(b"$1\r\n....", 99), None);
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use memchr::memchr2;
 
 use crate::args::Blob;
-use crate::double::format_double;
-use crate::reply_buffer::{Mark, ReplyBuffer, push_header};
+use crate::double::DoubleText;
+use crate::reply_buffer::{Mark, ReplyBuffer, push_bulk, push_header};
 
 /// Values from this size on are attached by reference; smaller ones are copied.
 const BLOB_BYTES_MIN: usize = 16 * 1024;
@@ -78,10 +78,7 @@ impl<'a> Reply<'a> {
     /// A string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.header(b'$', bytes.len() as i64);
-        let tail = self.out.tail();
-        tail.extend_from_slice(bytes);
-        tail.extend_from_slice(b"\r\n");
+        push_bulk(self.out.tail(), bytes);
     }
 
     /// A string that is held by reference until it is sent, if it is large.
@@ -155,7 +152,7 @@ impl<'a> Reply<'a> {
             Proto::Resp3 => {
                 let tail = self.out.tail();
                 tail.push(b',');
-                format_double(value, tail);
+                tail.extend_from_slice(DoubleText::new(value).as_bytes());
                 tail.extend_from_slice(b"\r\n");
             }
         }
@@ -163,9 +160,7 @@ impl<'a> Reply<'a> {
 
     /// A double as a string, in both versions.
     pub fn bulk_double(&mut self, value: f64) {
-        let mut text = Vec::with_capacity(32);
-        format_double(value, &mut text);
-        self.bulk(&text);
+        self.bulk(DoubleText::new(value).as_bytes());
     }
 
     /// An integer as a string, in both versions.

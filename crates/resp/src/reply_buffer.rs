@@ -228,10 +228,29 @@ impl ReplyBuffer {
     }
 }
 
-/// Appends `<kind><n>\r\n`.
+/// Appends `<kind><n>\r\n`. The numbers of up to three digits that nearly all headers have cost one store.
 #[inline]
 pub(crate) fn push_header(out: &mut Vec<u8>, kind: u8, n: i64) {
-    out.push(kind);
-    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    let digit = |n: i64| b'0' + (n % 10) as u8;
+    match n {
+        0..10 => out.extend_from_slice(&[kind, digit(n), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, digit(n / 10), digit(n), b'\r', b'\n']),
+        100..1000 => {
+            out.extend_from_slice(&[kind, digit(n / 100), digit(n / 10), digit(n), b'\r', b'\n'])
+        }
+        _ => {
+            out.push(kind);
+            out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Appends `$<len>\r\n`, the bytes and `\r\n`.
+#[inline]
+pub(crate) fn push_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.reserve(bytes.len() + 32);
+    push_header(out, b'$', bytes.len() as i64);
+    out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
