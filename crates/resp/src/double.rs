@@ -184,22 +184,32 @@ impl Decimal {
     /// Writes digits of `upper` until what is left out is less than `width`, that is, until the digits lie inside the
     /// interval; then moves the last one towards the exact value, which lies `target` below `upper`.
     fn generate(&mut self, upper: Binary, mut target: u64, mut width: u64) {
+        const UNITS: [(i32, u32); 10] = [
+            (9, 1_000_000_000),
+            (8, 100_000_000),
+            (7, 10_000_000),
+            (6, 1_000_000),
+            (5, 100_000),
+            (4, 10_000),
+            (3, 1_000),
+            (2, 100),
+            (1, 10),
+            (0, 1),
+        ];
         // `upper` is a fixed-point number with 32 to 60 bits behind the point.
         let point = -upper.exponent as u32;
         let one = 1u64 << point;
-        let mut whole = upper.significand >> point;
+        let mut whole = (upper.significand >> point) as u32;
         let mut fraction = upper.significand & (one - 1);
 
-        let mut unit = 1_000_000_000;
-        for behind in (0..10).rev() {
+        for (behind, unit) in UNITS {
             self.push(whole / unit);
             whole %= unit;
-            let rest = (whole << point) + fraction;
+            let rest = (u64::from(whole) << point) + fraction;
             if rest <= width {
                 self.exponent += behind;
-                return self.round(target, width, rest, unit << point);
+                return self.round(target, width, rest, u64::from(unit) << point);
             }
-            unit /= 10;
         }
         let mut behind = 0;
         loop {
@@ -207,7 +217,7 @@ impl Decimal {
             width *= 10;
             target *= 10;
             behind -= 1;
-            self.push(fraction >> point);
+            self.push((fraction >> point) as u32);
             fraction &= one - 1;
             if fraction < width {
                 self.exponent += behind;
@@ -217,7 +227,7 @@ impl Decimal {
     }
 
     /// Appends a digit, but no leading zero.
-    fn push(&mut self, digit: u64) {
+    fn push(&mut self, digit: u32) {
         if digit > 0 || self.len > 0 {
             self.digits[self.len] = b'0' + digit as u8;
             self.len += 1;
@@ -293,3 +303,106 @@ const POWERS: [(u64, i16); 87] = [
     (0xbf21e44003acdd2d, 933), (0x8e679c2f5e44ff8f, 960), (0xd433179d9c8cb841, 986),
     (0x9e19db92b4e31ba9, 1013), (0xeb96bf6ebadf77d9, 1039), (0xaf87023b9bf0ee6b, 1066),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: f64) -> String {
+        DoubleText::new(value)
+            .as_bytes()
+            .iter()
+            .map(|&c| c as char)
+            .collect()
+    }
+
+    /// What Redis 8.2.3 printed (`tests/redis.rs` compares with a running one).
+    const REDIS: &[(f64, &str)] = &[
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (f64::INFINITY, "inf"),
+        (f64::NEG_INFINITY, "-inf"),
+        (f64::NAN, "nan"),
+        (1.0, "1"),
+        (-1e17, "-100000000000000000"),
+        (4.6e18, "4600000000000000000"),
+        (4.7e18, "4.7e+18"),
+        (1e19, "1e+19"),
+        (1e20, "1e+20"),
+        (1.2345678901234568e20, "123456789012345680000"),
+        (1.25e22, "12499999999999999000000"),
+        (1.23456789e19, "1.23456789e+19"),
+        (0.1, "0.1"),
+        (-0.0001, "-0.0001"),
+        (1e-6, "0.000001"),
+        (1.5e-5, "0.000015"),
+        (1e-7, "1e-7"),
+        (1.234e-5, "1.234e-5"),
+        (3.141592653589793, "3.141592653589793"),
+        (5e-324, "5e-324"),
+        (1.7e308, "1.7e+308"),
+        (f64::MAX, "1.7976931348623157e+308"),
+        (f64::MIN_POSITIVE, "2.2250738585072014e-308"),
+        (-1e-100, "-1e-100"),
+    ];
+
+    #[test]
+    fn the_digits_are_those_of_redis() {
+        for &(value, expected) in REDIS {
+            assert_eq!(text(value), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn every_text_reads_back_as_the_same_number() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let random = std::iter::repeat_with(|| f64::from_bits(rng.u64(..)))
+            .filter(|value| value.is_finite());
+        let powers = (-1074..1024).map(|exponent| 2f64.powi(exponent));
+        for value in random.take(200_000).chain(powers) {
+            assert_eq!(
+                text(value).parse::<f64>().map(f64::to_bits),
+                Ok(value.to_bits()),
+                "{value:e}"
+            );
+        }
+    }
+
+    /// The 64 highest bits, rounded, of a number in 32-bit limbs, lowest first; and the exponent that they need.
+    fn rounded(limbs: &[u32]) -> (u64, i32) {
+        let bit = |i: usize| u64::from(limbs[i / 32] >> (i % 32) & 1);
+        let top = (0..limbs.len() * 32).rev().find(|&i| bit(i) == 1).unwrap();
+        let significand = (top - 63..=top).rev().fold(0, |bits, i| bits << 1 | bit(i));
+        let round_up = if top > 63 { bit(top - 64) } else { 0 };
+        (significand + round_up, top as i32 - 63)
+    }
+
+    #[test]
+    fn the_powers_of_ten_are_rounded_right() {
+        // 2^1600 times 10^power, so that what a division by ten drops is never among the bits that count.
+        const SCALE: i32 = 1600;
+        let mut number = vec![0u32; 90];
+        number[SCALE as usize / 32] = 1;
+        for _ in 0..348 {
+            let mut remainder = 0;
+            for limb in number.iter_mut().rev() {
+                let part = remainder << 32 | u64::from(*limb);
+                *limb = (part / 10) as u32;
+                remainder = part % 10;
+            }
+        }
+        for (significand, exponent) in POWERS {
+            let (expected, scaled) = rounded(&number);
+            assert_eq!(
+                (significand, i32::from(exponent)),
+                (expected, scaled - SCALE)
+            );
+            let mut carry = 0;
+            for limb in &mut number {
+                let part = u64::from(*limb) * 100_000_000 + carry;
+                *limb = part as u32;
+                carry = part >> 32;
+            }
+        }
+    }
+}

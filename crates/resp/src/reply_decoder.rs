@@ -330,8 +330,10 @@ pub(crate) fn line<'b>(
     scanned: &mut usize,
 ) -> Result<Option<(u8, &'b [u8], usize)>, ReplyError> {
     let rest = &buf[at..];
-    let Some(&kind) = rest.first() else {
-        return Ok(None);
+    let kind = match rest.first() {
+        None => return Ok(None),
+        Some(&kind) if b"+-:$*_#,(!=%~>|".contains(&kind) => kind,
+        Some(&other) => return Err(ReplyError::UnknownType(other)),
     };
     let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
     let seen = (*scanned).min(window.len());
