@@ -282,3 +282,166 @@ fn map_head(proto: Proto, resp3: u8, pairs: usize) -> (u8, i64) {
         Proto::Resp3 => (resp3, pairs as i64),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(proto: Proto, write: impl FnOnce(&mut Reply<'_>)) -> String {
+        let mut out = ReplyBuffer::new();
+        write(&mut Reply::new(&mut out, proto));
+        String::from_utf8_lossy(&out.chunks().collect::<Vec<_>>().concat()).into_owned()
+    }
+
+    /// What both versions write.
+    fn both(write: fn(&mut Reply<'_>)) -> [String; 2] {
+        [Proto::Resp2, Proto::Resp3].map(|proto| written(proto, write))
+    }
+
+    #[test]
+    fn types_that_both_versions_have() {
+        assert_eq!(both(|reply| reply.ok()), ["+OK\r\n"; 2]);
+        assert_eq!(both(|reply| reply.simple("QUEUED")), ["+QUEUED\r\n"; 2]);
+        assert_eq!(both(|reply| reply.error("ERR no")), ["-ERR no\r\n"; 2]);
+        assert_eq!(both(|reply| reply.integer(-7)), [":-7\r\n"; 2]);
+        assert_eq!(both(|reply| reply.bulk(b"a\r\nb")), ["$4\r\na\r\nb\r\n"; 2]);
+        assert_eq!(both(|reply| reply.bulk(b"")), ["$0\r\n\r\n"; 2]);
+        assert_eq!(both(|reply| reply.array(3)), ["*3\r\n"; 2]);
+        assert_eq!(both(|reply| reply.bulk_integer(42)), ["$2\r\n42\r\n"; 2]);
+        assert_eq!(both(|reply| reply.bulk_double(0.5)), ["$3\r\n0.5\r\n"; 2]);
+        assert_eq!(both(|reply| reply.raw(b":1\r\n")), [":1\r\n"; 2]);
+    }
+
+    #[test]
+    fn types_that_resp2_writes_in_another_way() {
+        assert_eq!(both(|reply| reply.null()), ["$-1\r\n", "_\r\n"]);
+        assert_eq!(both(|reply| reply.null_array()), ["*-1\r\n", "_\r\n"]);
+        assert_eq!(both(|reply| reply.map(2)), ["*4\r\n", "%2\r\n"]);
+        assert_eq!(both(|reply| reply.set(2)), ["*2\r\n", "~2\r\n"]);
+        assert_eq!(both(|reply| reply.push(2)), ["*2\r\n", ">2\r\n"]);
+        assert_eq!(
+            both(|reply| reply.double(1.5)),
+            ["$3\r\n1.5\r\n", ",1.5\r\n"]
+        );
+        assert_eq!(
+            both(|reply| reply.double(f64::INFINITY)),
+            ["$3\r\ninf\r\n", ",inf\r\n"]
+        );
+        assert_eq!(both(|reply| reply.bool(true)), [":1\r\n", "#t\r\n"]);
+        assert_eq!(both(|reply| reply.bool(false)), [":0\r\n", "#f\r\n"]);
+        assert_eq!(
+            both(|reply| reply.big_number("-12")),
+            ["$3\r\n-12\r\n", "(-12\r\n"]
+        );
+        assert_eq!(
+            both(|reply| reply.verbatim("txt", b"hi")),
+            ["$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"]
+        );
+        assert_eq!(written(Proto::Resp3, |reply| reply.attribute(1)), "|1\r\n");
+    }
+
+    #[test]
+    fn headers_have_the_right_number_at_every_size() {
+        for n in [
+            0,
+            9,
+            10,
+            99,
+            100,
+            999,
+            1000,
+            9999,
+            10_000,
+            i64::MAX,
+            -1,
+            -10,
+            i64::MIN,
+        ] {
+            assert_eq!(
+                written(Proto::Resp2, |reply| reply.integer(n)),
+                format!(":{n}\r\n")
+            );
+        }
+        for len in (0..1100).chain([9999, 10_000, 123_456]) {
+            let text = "x".repeat(len);
+            let expected = format!("${len}\r\n{text}\r\n");
+            assert_eq!(
+                written(Proto::Resp2, |reply| reply.bulk(text.as_bytes())),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_stays_a_line() {
+        assert_eq!(
+            both(|reply| reply.error("ERR a\r\nb\nc\r")),
+            ["-ERR a  b c \r\n"; 2]
+        );
+        assert_eq!(both(|reply| reply.simple("a\nb")), ["+a b\r\n"; 2]);
+        let mut out = ReplyBuffer::new();
+        Reply::new(&mut out, Proto::Resp2).error_bytes(b"ERR \xff");
+        assert_eq!(out.bytes(), b"-ERR \xff\r\n");
+    }
+
+    #[test]
+    fn large_blobs_are_attached_and_small_ones_copied() {
+        let (small, large) = (
+            Blob::new(vec![b's'; 100]),
+            Blob::new(vec![b'l'; BLOB_BYTES_MIN]),
+        );
+        let mut out = ReplyBuffer::new();
+        let mut reply = Reply::new(&mut out, Proto::Resp2);
+        reply.blob(&small);
+        reply.blob(&large);
+        reply.blob_part(&large, 1..11);
+        assert_eq!(
+            (Blob::strong_count(&small), Blob::strong_count(&large)),
+            (1, 2)
+        );
+        let bytes = out.chunks().collect::<Vec<_>>().concat();
+        let header = format!("${BLOB_BYTES_MIN}\r\n");
+        let expected = [
+            &b"$100\r\n"[..],
+            &small,
+            b"\r\n",
+            header.as_bytes(),
+            &large,
+            b"\r\n$10\r\nllllllllll\r\n",
+        ];
+        assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn a_header_can_come_after_its_elements() {
+        let nested = |proto| {
+            written(proto, |reply| {
+                let outer = reply.mark();
+                for n in 0..2 {
+                    let inner = reply.mark();
+                    reply.integer(n);
+                    reply.integer(n);
+                    reply.insert_map_header(inner, 1);
+                }
+                let undone = reply.mark();
+                reply.bulk(b"undone");
+                reply.truncate(undone);
+                reply.insert_set_header(outer, 2);
+                reply.insert_array_header(outer, 1);
+            })
+        };
+        assert_eq!(
+            nested(Proto::Resp2),
+            "*1\r\n*2\r\n*2\r\n:0\r\n:0\r\n*2\r\n:1\r\n:1\r\n"
+        );
+        assert_eq!(
+            nested(Proto::Resp3),
+            "*1\r\n~2\r\n%1\r\n:0\r\n:0\r\n%1\r\n:1\r\n:1\r\n"
+        );
+        assert_eq!(
+            written(Proto::Resp2, |reply| reply
+                .insert_array_header(reply.mark(), 0)),
+            "*0\r\n"
+        );
+    }
+}

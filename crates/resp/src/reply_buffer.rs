@@ -254,3 +254,118 @@ pub(crate) fn push_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(buffer: &ReplyBuffer) -> Vec<u8> {
+        buffer.chunks().flatten().copied().collect()
+    }
+
+    /// Everything done to the buffer is done to a plain vector of bytes as well.
+    #[test]
+    fn it_behaves_like_one_row_of_bytes() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let blob = Blob::new((0..200).collect::<Vec<u8>>());
+        for _ in 0..3000 {
+            let (mut buffer, mut model) = (ReplyBuffer::new(), Vec::new());
+            for _ in 0..rng.usize(..30) {
+                match rng.u8(..8) {
+                    0 | 1 => {
+                        let bytes = vec![rng.u8(..); rng.usize(..20)];
+                        buffer.push_bytes(&bytes);
+                        model.extend(bytes);
+                    }
+                    2 | 3 => {
+                        let start = rng.usize(..=blob.len());
+                        let part = start..rng.usize(start..=blob.len());
+                        buffer.push_blob(&blob, part.clone());
+                        model.extend_from_slice(&blob[part]);
+                    }
+                    4 => {
+                        let written = rng.usize(..=model.len());
+                        buffer.advance(written);
+                        model.drain(..written);
+                    }
+                    5 => buffer.shrink(rng.usize(..100)),
+                    6 => {
+                        let (mark, at) = (buffer.mark(), model.len());
+                        buffer.push_bytes(b"abc");
+                        buffer.push_blob(&blob, 7..9);
+                        if rng.bool() {
+                            buffer.truncate(mark);
+                        } else {
+                            buffer.insert(mark, b"head");
+                            model.splice(at.., [&b"headabc"[..], &[7, 8]].concat());
+                        }
+                    }
+                    _ => {
+                        let mut other = ReplyBuffer::new();
+                        other.push_bytes(b"0123");
+                        other.push_blob(&blob, 1..5);
+                        other.push_bytes(b"45");
+                        other.advance(rng.usize(..10));
+                        model.extend(waiting(&other));
+                        buffer.append(&mut other);
+                        assert!(other.is_empty());
+                    }
+                }
+                assert_eq!(waiting(&buffer), model);
+                assert_eq!(buffer.len_bytes(), model.len());
+                assert_eq!(buffer.is_empty(), model.is_empty());
+                assert_eq!(&model[..buffer.bytes().len()], buffer.bytes());
+                assert!(buffer.has_blobs() || buffer.bytes() == model);
+            }
+        }
+    }
+
+    #[test]
+    fn slices_for_a_vectored_write_are_the_first_that_fit() {
+        let (mut buffer, blob) = (ReplyBuffer::new(), Blob::new(b"blob".to_vec()));
+        for _ in 0..3 {
+            buffer.push_bytes(b"ab");
+            buffer.push_blob(&blob, 0..4);
+        }
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(buffer.io_slices(&mut slices), 4);
+        assert_eq!(
+            slices.map(|slice| slice.to_vec()),
+            [&b"ab"[..], b"blob", b"ab", b"blob"]
+        );
+        buffer.advance(9);
+        let mut slices = [IoSlice::new(&[]); 9];
+        let used = buffer.io_slices(&mut slices);
+        assert_eq!(
+            slices[..used]
+                .iter()
+                .flat_map(|slice| slice.to_vec())
+                .collect::<Vec<_>>(),
+            b"lobabblob"
+        );
+    }
+
+    #[test]
+    fn blobs_are_let_go_when_they_are_sent() {
+        let (mut buffer, blob) = (ReplyBuffer::new(), Blob::new(vec![0; 10]));
+        buffer.push_blob(&blob, 0..10);
+        buffer.push_bytes(b"x");
+        buffer.advance(9);
+        assert_eq!(Blob::strong_count(&blob), 2);
+        buffer.advance(1);
+        assert_eq!(Blob::strong_count(&blob), 1);
+        assert_eq!(buffer.bytes(), b"x");
+    }
+
+    #[test]
+    fn memory_is_given_back() {
+        let mut buffer = ReplyBuffer::new();
+        buffer.push_bytes(&[0; 100_000]);
+        buffer.advance(99_990);
+        buffer.shrink(1000);
+        assert!(buffer.heap_bytes() < 2000);
+        assert_eq!(buffer.len_bytes(), 10);
+        buffer.advance(10);
+        assert!(buffer.is_empty());
+    }
+}

@@ -369,3 +369,128 @@ fn bulk(buf: &[u8], len: usize, start: usize) -> Result<Option<(&[u8], usize)>, 
         _ => Err(ReplyError::InvalidEnd),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(input: &[u8]) -> Result<Option<Value>, ReplyError> {
+        let decoded = ReplyDecoder::new().decode(input)?;
+        if decoded.value.is_some() {
+            assert_eq!(decoded.consumed, input.len(), "{}", input.escape_ascii());
+        }
+        Ok(decoded.value)
+    }
+
+    #[test]
+    fn every_type_is_decoded() {
+        let text = |text: &str| text.as_bytes().to_vec();
+        let pair = || vec![(Value::Simple(text("k")), Value::Integer(1))];
+        let cases: Vec<(&[u8], Value)> = vec![
+            (b"+OK\r\n", Value::Simple(text("OK"))),
+            (b"-ERR x\r\n", Value::Error(text("ERR x"))),
+            (b":-42\r\n", Value::Integer(-42)),
+            (b":+42\r\n", Value::Integer(42)),
+            (b"$2\r\n\r\n\r\n", Value::Bulk(text("\r\n"))),
+            (b"$-1\r\n", Value::NullBulk),
+            (b"*-1\r\n", Value::NullArray),
+            (b"_\r\n", Value::Null),
+            (b"#t\r\n", Value::Boolean(true)),
+            (b"#f\r\n", Value::Boolean(false)),
+            (b",-1.5e3\r\n", Value::Double("-1.5e3".to_owned())),
+            (b",inf\r\n", Value::Double("inf".to_owned())),
+            (b",nan\r\n", Value::Double("nan".to_owned())),
+            (b"(-123\r\n", Value::BigNumber("-123".to_owned())),
+            (b"!3\r\nERR\r\n", Value::BulkError(text("ERR"))),
+            (
+                b"=5\r\nmkd:x\r\n",
+                Value::Verbatim {
+                    format: *b"mkd",
+                    text: text("x"),
+                },
+            ),
+            (b"*0\r\n", Value::Array(vec![])),
+            (
+                b"*2\r\n*1\r\n:1\r\n_\r\n",
+                Value::Array(vec![Value::Array(vec![Value::Integer(1)]), Value::Null]),
+            ),
+            (b"%1\r\n+k\r\n:1\r\n", Value::Map(pair())),
+            (b"~1\r\n:1\r\n", Value::Set(vec![Value::Integer(1)])),
+            (b">1\r\n:1\r\n", Value::Push(vec![Value::Integer(1)])),
+            (
+                b"|1\r\n+k\r\n:1\r\n#t\r\n",
+                Value::Attributed {
+                    attributes: pair(),
+                    value: Box::new(Value::Boolean(true)),
+                },
+            ),
+        ];
+        for (input, value) in cases {
+            assert_eq!(decode(input), Ok(Some(value)), "{}", input.escape_ascii());
+            assert_eq!(
+                decode(&input[..input.len() - 1]),
+                Ok(None),
+                "{}",
+                input.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_an_error() {
+        let cases: &[(&[u8], ReplyError)] = &[
+            (b"hello", ReplyError::UnknownType(b'h')),
+            (b"\r\n", ReplyError::UnknownType(b'\r')),
+            (b":x\r\n", ReplyError::InvalidNumber),
+            (b":\r\n", ReplyError::InvalidNumber),
+            (b"$-2\r\n", ReplyError::InvalidNumber),
+            (b"$?\r\n", ReplyError::InvalidNumber),
+            (b"*9999999999999999999\r\n", ReplyError::InvalidNumber),
+            (
+                b"%9223372036854775807\r\n%9223372036854775807\r\n%9223372036854775808\r\n",
+                ReplyError::InvalidNumber,
+            ),
+            (b"+OK\n", ReplyError::InvalidEnd),
+            (b"$1\r\nxx", ReplyError::InvalidEnd),
+            (b"_x\r\n", ReplyError::InvalidValue),
+            (b"#x\r\n", ReplyError::InvalidValue),
+            (b",1x\r\n", ReplyError::InvalidValue),
+            (b"(1x\r\n", ReplyError::InvalidValue),
+            (b"=3\r\ntxt\r\n", ReplyError::InvalidValue),
+        ];
+        for (input, error) in cases {
+            assert_eq!(decode(input), Err(*error), "{}", input.escape_ascii());
+        }
+        assert_eq!(
+            decode(&[b'+'; LINE_BYTES_MAX + 1]),
+            Err(ReplyError::InvalidEnd)
+        );
+        assert_eq!(decode(&[b'+'; LINE_BYTES_MAX]), Ok(None));
+    }
+
+    #[test]
+    fn nesting_has_a_limit() {
+        let nested = |depth| [b"*1\r\n".repeat(depth), b":1\r\n".to_vec()].concat();
+        let mut decoder = ReplyDecoder::with_depth_max(3);
+        assert!(decoder.decode(&nested(3)).unwrap().value.is_some());
+        assert_eq!(decoder.decode(&nested(4)), Err(ReplyError::TooDeep));
+        assert!(decode(&nested(DEPTH_MAX)).is_ok());
+        assert_eq!(decode(&nested(100_000)), Err(ReplyError::TooDeep));
+    }
+
+    #[test]
+    fn a_header_alone_reserves_little() {
+        let mut decoder = ReplyDecoder::new();
+        decoder.decode(b"*2147483647\r\n").unwrap();
+        assert!(decoder.frames[0].elements.capacity() <= ELEMENTS_RESERVED_MAX);
+    }
+
+    #[test]
+    fn values_are_asked_for_what_they_hold() {
+        assert_eq!(Value::Double("1e3".to_owned()).as_f64(), Some(1000.0));
+        assert_eq!(Value::Integer(1).as_f64(), None);
+        assert_eq!(Value::Bulk(b"x".to_vec()).as_bytes(), Some(&b"x"[..]));
+        assert_eq!(Value::Null.as_bytes(), None);
+        assert!(Value::BulkError(vec![]).is_error() && !Value::Null.is_error());
+    }
+}
