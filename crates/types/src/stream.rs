@@ -366,7 +366,8 @@ impl DataType for Stream {
 mod tests {
     use super::*;
 
-    type Owned = (StreamId, Vec<(Vec<u8>, Vec<u8>)>);
+    type OwnedFields = Vec<(Vec<u8>, Vec<u8>)>;
+    type Owned = (StreamId, OwnedFields);
 
     fn owned(entry: Entry<'_>) -> Owned {
         let fields = entry.fields();
@@ -385,7 +386,7 @@ mod tests {
         StreamId::new(ms, seq)
     }
 
-    fn random_fields(random: &mut fastrand::Rng) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn random_fields(random: &mut fastrand::Rng) -> OwnedFields {
         let name = |i| format!("field-{i}").into_bytes();
         let value = |random: &mut fastrand::Rng| match random.u8(..4) {
             0 => random.i64(..).to_string().into_bytes(),
@@ -410,7 +411,7 @@ mod tests {
                 ..Limits::default()
             };
             let mut stream = Stream::new();
-            let mut model: BTreeMap<StreamId, Vec<(Vec<u8>, Vec<u8>)>> = BTreeMap::new();
+            let mut model: BTreeMap<StreamId, OwnedFields> = BTreeMap::new();
             let (mut last, mut added, mut deleted_max) = (StreamId::MIN, 0, StreamId::MIN);
             for _ in 0..1500 {
                 let near = id(last.ms.saturating_sub(random.u64(..400)), random.u64(..3));

@@ -5,6 +5,7 @@
 //! first turned into a range of ranks, which is then counted, walked in either direction, cut by an
 //! offset and a limit, or removed. So what is known about ranges is in three functions.
 
+pub mod algebra;
 mod members;
 mod order;
 mod ordered;
@@ -17,6 +18,7 @@ pub use range::{InvalidBound, LexBound, LexRange, ScoreBound, ScoreRange, index_
 use crate::limits::Limits;
 use crate::number::IntBuf;
 use crate::pack::Element;
+use crate::sample;
 use crate::value::DataType;
 use ordered::Ordered;
 use packed::Packed;
@@ -215,9 +217,54 @@ impl Zset {
     }
 
     /// A member, each equally likely.
-    pub fn random(&self, rng: &mut impl FnMut() -> u64) -> Option<(Element<'_>, f64)> {
-        let rank = rng().checked_rem(self.len() as u64)?;
-        self.get(rank as usize)
+    pub fn random_member(&self, random: &mut impl FnMut() -> u64) -> Option<(Element<'_>, f64)> {
+        self.get(sample::below(self.len(), random))
+    }
+
+    /// Shows `count` members, chosen one by one from all of them, so that they may repeat.
+    pub fn random_members<'a>(
+        &'a self,
+        count: usize,
+        random: &mut impl FnMut() -> u64,
+        mut visit: impl FnMut(Element<'a>, f64),
+    ) {
+        if let Form::Packed(packed) = &self.form {
+            let all: Vec<_> = packed.iter(0..packed.len()).collect();
+            let count = if all.is_empty() { 0 } else { count };
+            for _ in 0..count {
+                let (member, score) = all[sample::below(all.len(), random)];
+                visit(member, score);
+            }
+            return;
+        }
+        for _ in 0..count {
+            let Some((member, score)) = self.random_member(random) else {
+                return;
+            };
+            visit(member, score);
+        }
+    }
+
+    /// Shows `count` different members, or all if there are fewer.
+    pub fn random_distinct_members<'a>(
+        &'a self,
+        count: usize,
+        random: &mut impl FnMut() -> u64,
+        mut visit: impl FnMut(Element<'a>, f64),
+    ) {
+        match &self.form {
+            Form::Ordered(ordered) if sample::is_sparse(count, ordered.len()) => {
+                let draw = || ordered.get(sample::below(ordered.len(), random));
+                sample::visit_drawn(count, draw, |member, score| {
+                    visit(Element::Bytes(member), score);
+                });
+            }
+            _ => {
+                sample::visit_selected(self.iter(), self.len(), count, random, |(member, score)| {
+                    visit(member, score);
+                })
+            }
+        }
     }
 
     /// Takes out the member with the lowest score.
@@ -314,7 +361,7 @@ impl Zset {
         let fits = ordered.len() <= limits.zset_max_listpack_entries
             && self
                 .iter()
-                .all(|(member, _)| member_bytes(member) <= limits.zset_max_listpack_value);
+                .all(|(member, _)| member.len() <= limits.zset_max_listpack_value);
         if !fits {
             return;
         }
@@ -343,10 +390,6 @@ impl Zset {
             Form::Packed(_) => unreachable!("unpacked just now"),
         }
     }
-}
-
-fn member_bytes(member: Element<'_>) -> usize {
-    member.bytes(&mut IntBuf::new()).len()
 }
 
 /// What becomes of a member that is there.
@@ -456,14 +499,20 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     /// A score that sorts, with -0 and 0 the same.
-    #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+    #[derive(Clone, Copy, PartialEq, Debug)]
     struct Score(f64);
 
     impl Eq for Score {}
 
+    impl PartialOrd for Score {
+        fn partial_cmp(&self, other: &Score) -> Option<std::cmp::Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
     impl Ord for Score {
         fn cmp(&self, other: &Score) -> std::cmp::Ordering {
-            self.partial_cmp(other).unwrap()
+            self.0.partial_cmp(&other.0).unwrap()
         }
     }
 
@@ -762,6 +811,44 @@ mod tests {
             assert_eq!(set.remove(member), Some(score));
         }
         assert!(set.is_empty() && set.heap_bytes() < 10_000);
+    }
+
+    #[test]
+    fn random_members_are_members_and_distinct_where_asked() {
+        let mut rng = fastrand::Rng::with_seed(24);
+        let mut random = || rng.u64(..);
+        for entries in [0, 1000] {
+            let limits = limits(entries, 64);
+            let mut set = Zset::new();
+            assert!(set.random_member(&mut random).is_none());
+            set.random_members(5, &mut random, |_, _| unreachable!());
+            set.random_distinct_members(5, &mut random, |_, _| unreachable!());
+            for i in 0..100 {
+                let member = format!("m{i}");
+                set.add(
+                    member.as_bytes(),
+                    f64::from(i),
+                    AddFlags::default(),
+                    &limits,
+                )
+                .unwrap();
+            }
+            let mut seen = BTreeSet::new();
+            let mut shown = 0;
+            set.random_members(2000, &mut random, |member, score| {
+                assert_eq!(member.to_vec(), format!("m{score}").into_bytes());
+                seen.insert(score as u32);
+                shown += 1;
+            });
+            assert_eq!((seen.len(), shown), (100, 2000));
+            for count in [0, 1, 30, 90, 100, 200] {
+                let mut seen = BTreeSet::new();
+                set.random_distinct_members(count, &mut random, |_, score| {
+                    assert!(seen.insert(score as u32));
+                });
+                assert_eq!(seen.len(), count.min(100));
+            }
+        }
     }
 
     #[test]

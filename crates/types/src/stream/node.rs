@@ -23,7 +23,7 @@ const DELETED: u8 = 1;
 const SAME_NAMES: u8 = 2;
 
 /// Entries behind a first id, which whoever holds the node keeps.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Node {
     bytes: Vec<u8>,
     /// Where the entries start.
@@ -109,16 +109,20 @@ impl Node {
     pub(super) fn new<'a>(fields: impl Fields<'a>) -> Node {
         let names = fields.step_by(2);
         let count = names.clone().count();
-        let mut node = Node::default();
-        // Number of names, names, end of names.
-        node.listpack_bytes = LISTPACK_ENVELOPE_BYTES + packed_int(count as i64) + packed_int(0);
-        push_varint(&mut node.bytes, count as u64);
-        for name in names {
-            push_bytes(&mut node.bytes, name);
-            node.listpack_bytes += packed(name);
+        let mut bytes = Vec::new();
+        push_varint(&mut bytes, count as u64);
+        for name in names.clone() {
+            push_bytes(&mut bytes, name);
         }
-        node.entries_at = node.bytes.len();
-        node
+        // Number of names, names, end of names.
+        let head = packed_int(count as i64) + names.map(packed).sum::<usize>() + packed_int(0);
+        Node {
+            entries_at: bytes.len(),
+            bytes,
+            live: 0,
+            deleted: 0,
+            listpack_bytes: LISTPACK_ENVELOPE_BYTES + head,
+        }
     }
 
     /// Entries that are not deleted.

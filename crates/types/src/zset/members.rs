@@ -33,9 +33,9 @@ pub(super) fn hash(member: &[u8]) -> u32 {
 }
 
 impl Members {
-    /// Members.
-    pub(super) fn len(&self) -> usize {
-        self.index.len()
+    /// Whether there is no member.
+    pub(super) fn is_empty(&self) -> bool {
+        self.index.len() == 0
     }
 
     /// Allocations.

@@ -1,27 +1,31 @@
 //! The order of a large sorted set: a counted B+tree over (score, member). Must not know where a
 //! member's bytes are: whoever searches brings the comparison, the tree stores handles.
 //!
-//! Leaves hold up to [`LEAF_ITEMS`] items as two arrays, scores and handles, so that a search reads
-//! scores only and looks at a member just where scores are equal. Above them, each child is listed
-//! with its first item and its number of items: the first finds a place by score, the second finds
-//! a rank. All leaves are equally deep, and there are no links between them: an iterator that comes
-//! to the end of a leaf descends again by rank, which costs less than a nanosecond per item and
-//! leaves nothing to keep consistent.
+//! A leaf holds up to [`WIDTH`] items as two arrays, scores and handles. An inner node has the same
+//! two arrays for the first items of its children, and a third one for the numbers of items in them:
+//! first items find a place, numbers find a rank. All leaves are equally deep, and there are no links
+//! between them: an iterator that comes to the end of a leaf descends again by rank, which costs less
+//! than a nanosecond per item and leaves nothing to keep consistent.
 //!
-//! A search is a predicate `before(score, handle)`, true for all items before some place and false
-//! from there on. Score ranges, lexical ranges and exact items are all searched by it.
+//! What costs is waiting for memory. So a node is searched by comparing all its scores at once, in
+//! lines that are fetched side by side, not by halving, where each step waits for the one before.
+//! Members are looked at just where scores are equal.
 //!
 //! Memory: an item takes 12 bytes. A full leaf first fills up a neighbour, and splits off a nearly
 //! empty leaf where items arrive in order, so that leaves are 75 to 100 % full, not 50 to 100 %.
 
 use super::members::Handle;
+use std::ops::Range;
 
-/// Items of a leaf: 760 bytes, an allocation class of the usual allocators.
-const LEAF_ITEMS: usize = 63;
-/// Children of an inner node.
-const FANOUT: usize = 32;
-/// Nodes with fewer items or children than this part of their room look for a neighbour to merge with.
-const SPARSE_DIVISOR: usize = 4;
+/// Items of a leaf, and children of an inner node. Both make allocations that just fit into a class
+/// of the usual allocators (768 and 1,536 bytes).
+const WIDTH: usize = 63;
+/// A node below this looks for a neighbour to merge with.
+const SPARSE: usize = WIDTH / 4;
+/// Merging may fill a node up to this.
+const MERGED_MAX: usize = WIDTH * 3 / 4;
+/// A leaf up to this takes items from a full neighbour.
+const ROOMY: usize = WIDTH - WIDTH / 8;
 
 /// Items in their order.
 #[derive(Clone)]
@@ -33,30 +37,41 @@ pub(super) struct Order {
 
 #[derive(Clone)]
 enum Node {
-    Leaf(Box<Leaf>),
-    Inner(Vec<Child>),
+    Leaf(Box<Items>),
+    Inner(Box<Inner>),
 }
 
 #[derive(Clone)]
-struct Child {
-    /// Its first item.
-    first: Item,
-    /// Items in all leaves below.
-    count: u32,
-    node: Node,
+struct Inner {
+    /// The first item below each child.
+    firsts: Items,
+    /// The number of items below each child.
+    counts: [u32; WIDTH],
+    children: Children,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
+enum Children {
+    Leaves(Slots<Items>),
+    Inners(Slots<Inner>),
+}
+
+/// Boxes, as many in front as there are children.
+#[derive(Clone)]
+struct Slots<T>([Option<Box<T>>; WIDTH]);
+
+/// Items side by side: a leaf.
+#[derive(Clone)]
+pub(super) struct Items {
+    len: u32,
+    handles: [Handle; WIDTH],
+    scores: [f64; WIDTH],
+}
+
+#[derive(Clone, Copy, Default)]
 struct Item {
     score: f64,
     handle: Handle,
-}
-
-#[derive(Clone)]
-pub(super) struct Leaf {
-    len: u32,
-    handles: [Handle; LEAF_ITEMS],
-    scores: [f64; LEAF_ITEMS],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -65,10 +80,53 @@ struct NodeCount {
     inners: usize,
 }
 
+/// A place between items: all items before it, and none behind it, are told to be before it.
+pub(super) trait Place {
+    /// How many of these items are before the place.
+    fn count_before(&self, scores: &[f64], handles: &[Handle]) -> usize;
+}
+
+/// The place behind all lower scores and those items of the same score for which the function says so.
+pub(super) struct ByScore<F>(pub(super) f64, pub(super) F);
+
+/// The place behind all items for which the function says so.
+pub(super) struct ByHandle<F>(pub(super) F);
+
+impl<F: Fn(Handle) -> bool> Place for ByScore<F> {
+    #[inline]
+    fn count_before(&self, scores: &[f64], handles: &[Handle]) -> usize {
+        let ByScore(score, is_before) = self;
+        let lower = count(scores, |other| other < *score);
+        match scores.get(lower) {
+            Some(other) if other == score => {
+                let same = count(&scores[lower..], |other| other == *score);
+                let same = &handles[lower..lower + same];
+                lower + same.partition_point(|handle| is_before(*handle))
+            }
+            _ => lower,
+        }
+    }
+}
+
+impl<F: Fn(Handle) -> bool> Place for ByHandle<F> {
+    fn count_before(&self, _: &[f64], handles: &[Handle]) -> usize {
+        handles.partition_point(|handle| self.0(*handle))
+    }
+}
+
+/// Counts without branches, so that several scores are compared at once.
+#[inline]
+fn count(scores: &[f64], is_counted: impl Fn(f64) -> bool) -> usize {
+    scores
+        .iter()
+        .map(|score| u64::from(is_counted(*score)))
+        .sum::<u64>() as usize
+}
+
 impl Default for Order {
     fn default() -> Order {
         Order {
-            root: Node::Leaf(Leaf::empty()),
+            root: Node::Leaf(Box::new(Items::EMPTY)),
             len: 0,
             nodes: NodeCount {
                 leaves: 1,
@@ -82,35 +140,35 @@ impl Order {
     /// Builds the tree of items that come in order.
     pub(super) fn from_sorted(items: impl Iterator<Item = (f64, Handle)>) -> Order {
         let mut nodes = NodeCount::default();
-        let mut level: Vec<Child> = Vec::new();
-        let mut leaf = Leaf::empty();
+        let mut level = Vec::new();
+        let mut leaf = Box::new(Items::EMPTY);
         for (score, handle) in items {
             if leaf.is_full() {
-                let full = std::mem::replace(&mut leaf, Leaf::empty());
-                level.push(Child::of(Node::Leaf(full)));
+                let full = std::mem::replace(&mut leaf, Box::new(Items::EMPTY));
+                level.push(Node::Leaf(full));
             }
             leaf.insert(leaf.len(), Item { score, handle });
         }
-        level.push(Child::of(Node::Leaf(leaf)));
+        level.push(Node::Leaf(leaf));
         nodes.leaves = level.len();
         while level.len() > 1 {
-            let mut above = Vec::with_capacity(level.len().div_ceil(FANOUT));
-            let mut below = level.into_iter().peekable();
-            while below.peek().is_some() {
-                let mut children = new_children();
-                children.extend(below.by_ref().take(FANOUT));
-                above.push(Child::of(Node::Inner(children)));
+            let mut above = Vec::with_capacity(level.len().div_ceil(WIDTH));
+            let mut below = level.into_iter();
+            while let Some(first) = below.next() {
+                let mut inner = Inner::above(first);
+                below
+                    .by_ref()
+                    .take(WIDTH - 1)
+                    .for_each(|node| inner.push(node));
+                above.push(Node::Inner(inner));
             }
             nodes.inners += above.len();
             level = above;
         }
-        let root = level.pop().map(|child| (child.count, child.node));
-        let (len, root) = root.unwrap_or((0, Node::Leaf(Leaf::empty())));
-        Order {
-            root,
-            len: len as usize,
-            nodes,
-        }
+        let root = level.pop();
+        let root = root.unwrap_or_else(|| Node::Leaf(Box::new(Items::EMPTY)));
+        let len = root.count() as usize;
+        Order { root, len, nodes }
     }
 
     /// Items.
@@ -125,37 +183,34 @@ impl Order {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.nodes.leaves * size_of::<Leaf>() + self.nodes.inners * FANOUT * size_of::<Child>()
+        self.nodes.leaves * size_of::<Items>() + self.nodes.inners * size_of::<Inner>()
     }
 
-    /// The number of items for which `before` is true: the rank of the first for which it is not.
+    /// The number of items before a place: the rank of the first one behind it.
     #[inline]
-    pub(super) fn rank_where(&self, before: impl Fn(f64, Handle) -> bool) -> usize {
-        let mut node = &self.root;
+    pub(super) fn rank(&self, place: &impl Place) -> usize {
+        let mut node = self.root.as_ref();
         let mut rank = 0;
         loop {
             match node {
-                Node::Leaf(leaf) => return rank + leaf.search(&before),
-                Node::Inner(children) => {
-                    let i = search_children(children, &before);
-                    rank += count_items(&children[..i]);
-                    node = &children[i].node;
+                NodeRef::Leaf(leaf) => return rank + leaf.count_before(place),
+                NodeRef::Inner(inner) => {
+                    let i = inner.child_before(place);
+                    rank += sum(&inner.counts[..i]);
+                    node = inner.child(i);
                 }
             }
         }
     }
 
-    /// The leaf with the item of this rank, and the item's place in it. The rank must be below `len`.
+    /// The leaf with the item of this rank, and the item's index in it. The rank must be below `len`.
     #[inline]
-    pub(super) fn leaf_at(&self, mut rank: usize) -> (&Leaf, usize) {
-        let mut node = &self.root;
+    pub(super) fn leaf_at(&self, mut rank: usize) -> (&Items, usize) {
+        let mut node = self.root.as_ref();
         loop {
             match node {
-                Node::Leaf(leaf) => return (leaf, rank),
-                Node::Inner(children) => {
-                    let i = child_of_rank(children, &mut rank);
-                    node = &children[i].node;
-                }
+                NodeRef::Leaf(leaf) => return (leaf, rank),
+                NodeRef::Inner(inner) => node = inner.child(inner.child_of_rank(&mut rank)),
             }
         }
     }
@@ -166,50 +221,54 @@ impl Order {
         if rank >= self.len {
             return None;
         }
-        let (leaf, at) = self.leaf_at(rank);
-        leaf.get(at)
+        let (leaf, index) = self.leaf_at(rank);
+        leaf.get(index)
     }
 
-    /// Puts an item at the place that `before` says.
-    pub(super) fn insert(
-        &mut self,
-        score: f64,
-        handle: Handle,
-        before: impl Fn(f64, Handle) -> bool,
-    ) {
+    /// Puts an item at a place.
+    pub(super) fn insert(&mut self, score: f64, handle: Handle, place: &impl Place) {
         let item = Item { score, handle };
         self.len += 1;
         if self.root.is_full() {
-            let mut children = new_children();
-            let below = std::mem::replace(&mut self.root, Node::Inner(Vec::new()));
-            children.push(Child::of(below));
-            self.root = Node::Inner(children);
+            let old = std::mem::replace(&mut self.root, Node::Leaf(Box::new(Items::EMPTY)));
+            self.root = Node::Inner(Inner::above(old));
             self.nodes.inners += 1;
         }
+        let mut inner = match &mut self.root {
+            Node::Leaf(leaf) => return leaf.insert(leaf.count_before(place), item),
+            Node::Inner(inner) => inner.as_mut(),
+        };
         let mut edge = Edge {
             first: true,
             last: true,
         };
-        let mut node = &mut self.root;
         loop {
-            let children = match node {
-                Node::Leaf(leaf) => return leaf.insert(leaf.search(&before), item),
-                Node::Inner(children) => children,
-            };
-            let mut i = search_children(children, &before);
-            if children[i].node.is_full() {
-                make_room(children, i, edge, &before, &mut self.nodes);
-                i = search_children(children, &before);
+            let mut i = inner.child_before(place);
+            if inner.is_child_full(i) {
+                inner.make_room(i, edge, place, &mut self.nodes);
+                i = inner.child_before(place);
             }
             edge.first &= i == 0;
-            edge.last &= i + 1 == children.len();
-            let child = &mut children[i];
-            child.count += 1;
-            if !before(child.first.score, child.first.handle) {
-                child.first = item;
+            edge.last &= i + 1 == inner.len();
+            inner.counts[i] += 1;
+            if i == 0
+                && place.count_before(&inner.firsts.scores[..1], &inner.firsts.handles[..1]) == 0
+            {
+                inner.firsts.set(0, item);
             }
-            node = &mut child.node;
+            inner = match &mut inner.children {
+                Children::Leaves(leaves) => {
+                    let leaf = leaves.get_mut(i);
+                    return leaf.insert(leaf.count_before(place), item);
+                }
+                Children::Inners(inners) => inners.get_mut(i),
+            };
         }
+    }
+
+    /// Takes out the last item before a place.
+    pub(super) fn remove_before(&mut self, place: &impl Place) {
+        self.remove(&mut Before(place), &mut |_| {});
     }
 
     /// Takes out items from a rank on, as many as are in the same leaf and at most `count`, tells
@@ -223,22 +282,27 @@ impl Order {
         if rank >= self.len {
             return 0;
         }
-        let removed = self
-            .root
-            .remove_run(rank, count, &mut gone, &mut self.nodes);
-        self.len -= removed;
-        while let Node::Inner(children) = &mut self.root {
-            match children.pop() {
-                Some(only) if children.is_empty() => self.root = only.node,
-                Some(last) => {
-                    children.push(last);
-                    break;
-                }
-                None => {
-                    self.root = Node::Leaf(Leaf::empty());
-                    self.nodes.leaves += 1;
-                }
+        self.remove(&mut Run { rank, count }, &mut gone)
+    }
+
+    fn remove(&mut self, target: &mut impl Target, gone: &mut impl FnMut(Handle)) -> usize {
+        let removed = match &mut self.root {
+            Node::Leaf(leaf) => {
+                let range = target.items(leaf);
+                leaf.remove(range, gone)
             }
+            Node::Inner(inner) => inner.remove(target, gone, &mut self.nodes),
+        };
+        self.len -= removed;
+        while let Node::Inner(inner) = &mut self.root {
+            if inner.len() > 1 {
+                break;
+            }
+            let only = (inner.len() == 1).then(|| inner.remove_child(0));
+            if only.is_none() {
+                self.nodes.leaves += 1;
+            }
+            self.root = only.unwrap_or_else(|| Node::Leaf(Box::new(Items::EMPTY)));
             self.nodes.inners -= 1;
         }
         removed
@@ -246,19 +310,58 @@ impl Order {
 
     /// Gives the item of this rank another handle to the same member.
     pub(super) fn replace_handle(&mut self, mut rank: usize, handle: Handle) {
-        let mut node = &mut self.root;
+        let mut inner = match &mut self.root {
+            Node::Leaf(leaf) => return leaf.handles[rank] = handle,
+            Node::Inner(inner) => inner.as_mut(),
+        };
         loop {
-            match node {
-                Node::Leaf(leaf) => return leaf.handles[rank] = handle,
-                Node::Inner(children) => {
-                    let i = child_of_rank(children, &mut rank);
-                    if rank == 0 {
-                        children[i].first.handle = handle;
-                    }
-                    node = &mut children[i].node;
-                }
+            let i = inner.child_of_rank(&mut rank);
+            if rank == 0 {
+                inner.firsts.handles[i] = handle;
             }
+            inner = match &mut inner.children {
+                Children::Leaves(leaves) => return leaves.get_mut(i).handles[rank] = handle,
+                Children::Inners(inners) => inners.get_mut(i),
+            };
         }
+    }
+}
+
+/// Which items to remove.
+trait Target {
+    /// The child that they are in.
+    fn child(&mut self, inner: &Inner) -> usize;
+    /// Where they are in their leaf.
+    fn items(&mut self, leaf: &Items) -> Range<usize>;
+}
+
+/// The last item before a place.
+struct Before<'a, P>(&'a P);
+
+impl<P: Place> Target for Before<'_, P> {
+    fn child(&mut self, inner: &Inner) -> usize {
+        inner.child_before(self.0)
+    }
+
+    fn items(&mut self, leaf: &Items) -> Range<usize> {
+        let end = leaf.count_before(self.0);
+        end.saturating_sub(1)..end
+    }
+}
+
+/// Items from a rank on.
+struct Run {
+    rank: usize,
+    count: usize,
+}
+
+impl Target for Run {
+    fn child(&mut self, inner: &Inner) -> usize {
+        inner.child_of_rank(&mut self.rank)
+    }
+
+    fn items(&mut self, leaf: &Items) -> Range<usize> {
+        self.rank..leaf.len().min(self.rank.saturating_add(self.count))
     }
 }
 
@@ -269,52 +372,286 @@ struct Edge {
     last: bool,
 }
 
+enum NodeRef<'a> {
+    Leaf(&'a Items),
+    Inner(&'a Inner),
+}
+
 impl Node {
-    fn is_full(&self) -> bool {
+    #[inline]
+    fn as_ref(&self) -> NodeRef<'_> {
         match self {
-            Node::Leaf(leaf) => leaf.is_full(),
-            Node::Inner(children) => children.len() == FANOUT,
+            Node::Leaf(leaf) => NodeRef::Leaf(leaf),
+            Node::Inner(inner) => NodeRef::Inner(inner),
         }
     }
 
-    /// The first item; the node must not be empty.
+    fn is_full(&self) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.is_full(),
+            Node::Inner(inner) => inner.firsts.is_full(),
+        }
+    }
+
     fn first(&self) -> Item {
         match self {
             Node::Leaf(leaf) => leaf.item(0),
-            Node::Inner(children) => children[0].first,
+            Node::Inner(inner) => inner.firsts.item(0),
         }
     }
 
     fn count(&self) -> u32 {
         match self {
             Node::Leaf(leaf) => leaf.len,
-            Node::Inner(children) => count_items(children) as u32,
+            Node::Inner(inner) => sum(&inner.counts[..inner.len()]) as u32,
+        }
+    }
+}
+
+#[inline]
+fn sum(counts: &[u32]) -> usize {
+    // Handles are 32 bits wide, so the number of items is too.
+    counts.iter().sum::<u32>() as usize
+}
+
+impl Inner {
+    /// A node with one child.
+    fn above(child: Node) -> Box<Inner> {
+        let children = match child {
+            Node::Leaf(_) => Children::Leaves(Slots::empty()),
+            Node::Inner(_) => Children::Inners(Slots::empty()),
+        };
+        let mut inner = Box::new(Inner {
+            firsts: Items::EMPTY,
+            counts: [0; WIDTH],
+            children,
+        });
+        inner.push(child);
+        inner
+    }
+
+    fn len(&self) -> usize {
+        self.firsts.len()
+    }
+
+    #[inline]
+    fn child(&self, i: usize) -> NodeRef<'_> {
+        match &self.children {
+            Children::Leaves(leaves) => NodeRef::Leaf(leaves.get(i)),
+            Children::Inners(inners) => NodeRef::Inner(inners.get(i)),
         }
     }
 
-    fn remove_run(
+    fn is_child_full(&self, i: usize) -> bool {
+        match &self.children {
+            Children::Leaves(_) => self.counts[i] as usize == WIDTH,
+            Children::Inners(inners) => inners.get(i).firsts.is_full(),
+        }
+    }
+
+    /// The child in which a place is: the last one whose first item is before it.
+    #[inline]
+    fn child_before(&self, place: &impl Place) -> usize {
+        self.firsts.count_before(place).saturating_sub(1)
+    }
+
+    /// The child with the item of this rank; leaves the rank within the child.
+    #[inline]
+    fn child_of_rank(&self, rank: &mut usize) -> usize {
+        let last = self.len() - 1;
+        for (i, count) in self.counts[..last].iter().enumerate() {
+            if *rank < *count as usize {
+                return i;
+            }
+            *rank -= *count as usize;
+        }
+        last
+    }
+
+    fn push(&mut self, child: Node) {
+        self.insert_child(self.len(), child);
+    }
+
+    fn insert_child(&mut self, i: usize, child: Node) {
+        let len = self.len();
+        self.counts.copy_within(i..len, i + 1);
+        self.counts[i] = child.count();
+        // Only an empty tree's leaf has no first item, and it has no node above.
+        self.firsts.insert(i, child.first());
+        match (&mut self.children, child) {
+            (Children::Leaves(leaves), Node::Leaf(leaf)) => leaves.insert(i, len, leaf),
+            (Children::Inners(inners), Node::Inner(inner)) => inners.insert(i, len, inner),
+            _ => unreachable!("children are of one kind"),
+        }
+    }
+
+    fn remove_child(&mut self, i: usize) -> Node {
+        let len = self.len();
+        self.counts.copy_within(i + 1..len, i);
+        self.firsts.remove(i..i + 1, &mut |_| {});
+        match &mut self.children {
+            Children::Leaves(leaves) => Node::Leaf(leaves.remove(i, len)),
+            Children::Inners(inners) => Node::Inner(inners.remove(i, len)),
+        }
+    }
+
+    /// Sets first item and number of a child whose content has changed.
+    fn describe(&mut self, i: usize) {
+        let (first, count) = match self.child(i) {
+            NodeRef::Leaf(leaf) => (leaf.item(0), leaf.len),
+            NodeRef::Inner(inner) => {
+                let count = sum(&inner.counts[..inner.len()]) as u32;
+                (inner.firsts.item(0), count)
+            }
+        };
+        self.firsts.set(i, first);
+        self.counts[i] = count;
+    }
+
+    fn split_off(&mut self, at: usize) -> Box<Inner> {
+        let len = self.len();
+        let firsts = *self.firsts.split_off(at);
+        let mut counts = [0; WIDTH];
+        counts[..len - at].copy_from_slice(&self.counts[at..len]);
+        let children = match &mut self.children {
+            Children::Leaves(leaves) => Children::Leaves(leaves.split_off(at, len)),
+            Children::Inners(inners) => Children::Inners(inners.split_off(at, len)),
+        };
+        Box::new(Inner {
+            firsts,
+            counts,
+            children,
+        })
+    }
+
+    fn append(&mut self, mut other: Inner) {
+        let (len, count) = (self.len(), other.len());
+        self.firsts.append(&other.firsts);
+        self.counts[len..len + count].copy_from_slice(&other.counts[..count]);
+        match (&mut self.children, &mut other.children) {
+            (Children::Leaves(a), Children::Leaves(b)) => a.append(len, b, count),
+            (Children::Inners(a), Children::Inners(b)) => a.append(len, b, count),
+            _ => unreachable!("children are of one kind"),
+        }
+    }
+
+    /// Makes room for one more in child `i`, which is full, by moving items to a neighbour or splitting.
+    #[cold]
+    fn make_room(&mut self, i: usize, edge: Edge, place: &impl Place, nodes: &mut NodeCount) {
+        let is_first = edge.first && i == 0;
+        let is_last = edge.last && i + 1 == self.len();
+        let behind = match &mut self.children {
+            Children::Inners(inners) => {
+                // On the edges, expect more of what comes in order.
+                let at = match (is_first, is_last) {
+                    (_, true) => WIDTH - 2,
+                    (true, _) => 2,
+                    _ => WIDTH / 2,
+                };
+                nodes.inners += 1;
+                Node::Inner(inners.get_mut(i).split_off(at))
+            }
+            Children::Leaves(leaves) => {
+                let leaf = leaves.get_mut(i);
+                let before = leaf.count_before(place);
+                let at = if is_last && before == WIDTH {
+                    WIDTH - 1
+                } else if is_first && before == 0 {
+                    1
+                } else {
+                    WIDTH / 2
+                };
+                if at == WIDTH / 2 && self.balance_with_neighbour(i) {
+                    return;
+                }
+                let Children::Leaves(leaves) = &mut self.children else {
+                    return;
+                };
+                nodes.leaves += 1;
+                Node::Leaf(leaves.get_mut(i).split_off(at))
+            }
+        };
+        self.describe(i);
+        self.insert_child(i + 1, behind);
+    }
+
+    /// Evens out leaf `i` and a neighbour that has room worth it: whether there is one.
+    fn balance_with_neighbour(&mut self, i: usize) -> bool {
+        let counts = &self.counts[..self.len()];
+        let is_roomy = |i: usize| counts.get(i).is_some_and(|count| *count as usize <= ROOMY);
+        let left = if i > 0 && is_roomy(i - 1) {
+            i - 1
+        } else if is_roomy(i + 1) {
+            i
+        } else {
+            return false;
+        };
+        let Children::Leaves(leaves) = &mut self.children else {
+            return false;
+        };
+        let (a, b) = leaves.pair_mut(left);
+        a.balance(b);
+        self.describe(left);
+        self.describe(left + 1);
+        true
+    }
+
+    fn remove(
         &mut self,
-        mut rank: usize,
-        count: usize,
+        target: &mut impl Target,
         gone: &mut impl FnMut(Handle),
         nodes: &mut NodeCount,
     ) -> usize {
-        let children = match self {
-            Node::Leaf(leaf) => return leaf.remove_run(rank, count, gone),
-            Node::Inner(children) => children,
+        let i = target.child(self);
+        let removed = match &mut self.children {
+            Children::Leaves(leaves) => {
+                let leaf = leaves.get_mut(i);
+                let range = target.items(leaf);
+                leaf.remove(range, gone)
+            }
+            Children::Inners(inners) => inners.get_mut(i).remove(target, gone, nodes),
         };
-        let i = child_of_rank(children, &mut rank);
-        let child = &mut children[i];
-        let removed = child.node.remove_run(rank, count, gone, nodes);
-        child.count -= removed as u32;
-        if child.count == 0 {
-            nodes.forget(&child.node);
-            children.remove(i);
-        } else {
-            child.first = child.node.first();
-            merge_if_sparse(children, i, nodes);
+        self.counts[i] -= removed as u32;
+        if self.counts[i] == 0 {
+            nodes.forget(&self.remove_child(i));
+            return removed;
+        }
+        let (first, size) = match self.child(i) {
+            NodeRef::Leaf(leaf) => (leaf.item(0), leaf.len()),
+            NodeRef::Inner(inner) => (inner.firsts.item(0), inner.len()),
+        };
+        self.firsts.set(i, first);
+        if size < SPARSE {
+            self.merge(i, size, nodes);
         }
         removed
+    }
+
+    /// Merges child `i`, which is sparse, with a neighbour if the result leaves room to grow.
+    #[cold]
+    fn merge(&mut self, i: usize, size: usize, nodes: &mut NodeCount) {
+        let fits = |i: usize| {
+            let other = match self.child(i) {
+                NodeRef::Leaf(leaf) => leaf.len(),
+                NodeRef::Inner(inner) => inner.len(),
+            };
+            size + other <= MERGED_MAX
+        };
+        let left = if i > 0 && fits(i - 1) {
+            i - 1
+        } else if i + 1 < self.len() && fits(i + 1) {
+            i
+        } else {
+            return;
+        };
+        let right = self.remove_child(left + 1);
+        nodes.forget(&right);
+        match (&mut self.children, right) {
+            (Children::Leaves(leaves), Node::Leaf(leaf)) => leaves.get_mut(left).append(&leaf),
+            (Children::Inners(inners), Node::Inner(inner)) => inners.get_mut(left).append(*inner),
+            _ => unreachable!("children are of one kind"),
+        }
+        self.describe(left);
     }
 }
 
@@ -327,162 +664,61 @@ impl NodeCount {
     }
 }
 
-impl Child {
-    /// Describes a node. Only an empty tree's leaf has no first item.
-    fn of(node: Node) -> Child {
-        let count = node.count();
-        let first = if count > 0 {
-            node.first()
-        } else {
-            Item {
-                score: 0.0,
-                handle: Handle::default(),
-            }
-        };
-        Child { first, count, node }
+impl<T> Slots<T> {
+    fn empty() -> Slots<T> {
+        Slots([const { None }; WIDTH])
     }
 
-    fn describe(&mut self) {
-        self.count = self.node.count();
-        self.first = self.node.first();
+    #[inline]
+    fn get(&self, i: usize) -> &T {
+        self.0[i]
+            .as_deref()
+            .expect("a child at each index below len")
     }
-}
 
-fn new_children() -> Vec<Child> {
-    Vec::with_capacity(FANOUT)
-}
+    #[inline]
+    fn get_mut(&mut self, i: usize) -> &mut T {
+        self.0[i]
+            .as_deref_mut()
+            .expect("a child at each index below len")
+    }
 
-fn count_items(children: &[Child]) -> usize {
-    children.iter().map(|child| child.count as usize).sum()
-}
-
-/// The child in which the place is: the last one whose first item is before it.
-#[inline]
-fn search_children(children: &[Child], before: &impl Fn(f64, Handle) -> bool) -> usize {
-    let after = children.partition_point(|child| before(child.first.score, child.first.handle));
-    after.saturating_sub(1)
-}
-
-/// The child with the item of this rank; leaves the rank within the child.
-#[inline]
-fn child_of_rank(children: &[Child], rank: &mut usize) -> usize {
-    let last = children.len() - 1;
-    for (i, child) in children[..last].iter().enumerate() {
-        if *rank < child.count as usize {
-            return i;
+    fn pair_mut(&mut self, i: usize) -> (&mut T, &mut T) {
+        match &mut self.0[i..i + 2] {
+            [Some(a), Some(b)] => (a, b),
+            _ => unreachable!("a child at each index below len"),
         }
-        *rank -= child.count as usize;
     }
-    last
+
+    fn insert(&mut self, i: usize, len: usize, child: Box<T>) {
+        self.0[i..=len].rotate_right(1);
+        self.0[i] = Some(child);
+    }
+
+    fn remove(&mut self, i: usize, len: usize) -> Box<T> {
+        self.0[i..len].rotate_left(1);
+        self.0[len - 1]
+            .take()
+            .expect("a child at each index below len")
+    }
+
+    fn split_off(&mut self, at: usize, len: usize) -> Slots<T> {
+        let mut behind = Slots::empty();
+        behind.0[..len - at].swap_with_slice(&mut self.0[at..len]);
+        behind
+    }
+
+    fn append(&mut self, len: usize, other: &mut Slots<T>, count: usize) {
+        self.0[len..len + count].swap_with_slice(&mut other.0[..count]);
+    }
 }
 
-/// Makes room for one more in child `i`, which is full, by moving items to a neighbour or splitting.
-#[cold]
-fn make_room(
-    children: &mut Vec<Child>,
-    i: usize,
-    edge: Edge,
-    before: &impl Fn(f64, Handle) -> bool,
-    nodes: &mut NodeCount,
-) {
-    let is_first = edge.first && i == 0;
-    let is_last = edge.last && i + 1 == children.len();
-    let split = match &mut children[i].node {
-        Node::Inner(inner) => {
-            // On the edges, expect more of what comes in order.
-            let at = match (is_first, is_last) {
-                (_, true) => FANOUT - 2,
-                (true, _) => 2,
-                _ => FANOUT / 2,
-            };
-            let mut behind = new_children();
-            behind.extend(inner.drain(at..));
-            nodes.inners += 1;
-            Node::Inner(behind)
-        }
-        Node::Leaf(leaf) => {
-            let at = if is_last && leaf.search(before) == LEAF_ITEMS {
-                LEAF_ITEMS - 1
-            } else if is_first && leaf.search(before) == 0 {
-                1
-            } else if balance_with_neighbour(children, i) {
-                return;
-            } else {
-                LEAF_ITEMS / 2
-            };
-            let Node::Leaf(leaf) = &mut children[i].node else {
-                return;
-            };
-            nodes.leaves += 1;
-            Node::Leaf(leaf.split_off(at))
-        }
+impl Items {
+    const EMPTY: Items = Items {
+        len: 0,
+        handles: [Handle(0); WIDTH],
+        scores: [0.0; WIDTH],
     };
-    children[i].describe();
-    children.insert(i + 1, Child::of(split));
-}
-
-/// Evens out leaf `i` and a neighbour that has room worth it: whether there is one.
-fn balance_with_neighbour(children: &mut [Child], i: usize) -> bool {
-    let has_room = |child: Option<&Child>| {
-        child.is_some_and(|child| child.count as usize <= LEAF_ITEMS - LEAF_ITEMS / 8)
-    };
-    let left = if i > 0 && has_room(children.get(i - 1)) {
-        i - 1
-    } else if has_room(children.get(i + 1)) {
-        i
-    } else {
-        return false;
-    };
-    let [a, b] = &mut children[left..left + 2] else {
-        return false;
-    };
-    if let (Node::Leaf(leaf_a), Node::Leaf(leaf_b)) = (&mut a.node, &mut b.node) {
-        leaf_a.balance(leaf_b);
-    }
-    a.describe();
-    b.describe();
-    true
-}
-
-/// Merges child `i` with a neighbour if it is sparse and the result leaves room to grow.
-fn merge_if_sparse(children: &mut Vec<Child>, i: usize, nodes: &mut NodeCount) {
-    let fill = |child: &Child| match &child.node {
-        Node::Leaf(leaf) => (leaf.len(), LEAF_ITEMS),
-        Node::Inner(children) => (children.len(), FANOUT),
-    };
-    let (size, room) = fill(&children[i]);
-    if size >= room / SPARSE_DIVISOR {
-        return;
-    }
-    let fits = |other: Option<&Child>| {
-        other.is_some_and(|other| size + fill(other).0 <= room - room / SPARSE_DIVISOR)
-    };
-    let left = if i > 0 && fits(children.get(i - 1)) {
-        i - 1
-    } else if fits(children.get(i + 1)) {
-        i
-    } else {
-        return;
-    };
-    let right = children.remove(left + 1);
-    nodes.forget(&right.node);
-    match (&mut children[left].node, right.node) {
-        (Node::Leaf(leaf), Node::Leaf(other)) => leaf.append(&other),
-        (Node::Inner(inner), Node::Inner(mut other)) => inner.append(&mut other),
-        // All children of a node are of one kind.
-        _ => {}
-    }
-    children[left].describe();
-}
-
-impl Leaf {
-    fn empty() -> Box<Leaf> {
-        Box::new(Leaf {
-            len: 0,
-            handles: [Handle::default(); LEAF_ITEMS],
-            scores: [0.0; LEAF_ITEMS],
-        })
-    }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -490,87 +726,77 @@ impl Leaf {
     }
 
     #[inline]
-    pub(super) fn get(&self, at: usize) -> Option<(f64, Handle)> {
-        (at < self.len()).then(|| (self.scores[at], self.handles[at]))
+    pub(super) fn get(&self, i: usize) -> Option<(f64, Handle)> {
+        (i < self.len()).then(|| (self.scores[i], self.handles[i]))
     }
 
-    fn item(&self, at: usize) -> Item {
+    fn item(&self, i: usize) -> Item {
         Item {
-            score: self.scores[at],
-            handle: self.handles[at],
+            score: self.scores[i],
+            handle: self.handles[i],
         }
+    }
+
+    fn set(&mut self, i: usize, item: Item) {
+        self.scores[i] = item.score;
+        self.handles[i] = item.handle;
     }
 
     fn is_full(&self) -> bool {
-        self.len() == LEAF_ITEMS
+        self.len() == WIDTH
     }
 
-    /// The number of items for which `before` is true.
     #[inline]
-    fn search(&self, before: &impl Fn(f64, Handle) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = (low + high) / 2;
-            if before(self.scores[middle], self.handles[middle]) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+    fn count_before(&self, place: &impl Place) -> usize {
+        let len = self.len();
+        place.count_before(&self.scores[..len], &self.handles[..len])
     }
 
-    fn insert(&mut self, at: usize, item: Item) {
+    fn insert(&mut self, i: usize, item: Item) {
         let len = self.len();
-        self.scores.copy_within(at..len, at + 1);
-        self.handles.copy_within(at..len, at + 1);
-        self.scores[at] = item.score;
-        self.handles[at] = item.handle;
+        self.scores.copy_within(i..len, i + 1);
+        self.handles.copy_within(i..len, i + 1);
+        self.set(i, item);
         self.len += 1;
     }
 
-    fn remove_run(&mut self, at: usize, count: usize, gone: &mut impl FnMut(Handle)) -> usize {
-        let len = self.len();
-        let end = len.min(at.saturating_add(count));
-        self.handles[at..end]
+    fn remove(&mut self, range: Range<usize>, gone: &mut impl FnMut(Handle)) -> usize {
+        let (len, removed) = (self.len(), range.len());
+        self.handles[range.clone()]
             .iter()
-            .for_each(|&handle| gone(handle));
-        self.scores.copy_within(end..len, at);
-        self.handles.copy_within(end..len, at);
-        self.len -= (end - at) as u32;
-        end - at
+            .for_each(|handle| gone(*handle));
+        self.scores.copy_within(range.end..len, range.start);
+        self.handles.copy_within(range.end..len, range.start);
+        self.len -= removed as u32;
+        removed
     }
 
     /// Adds the items of a leaf behind this one. There must be room.
-    fn append(&mut self, other: &Leaf) {
+    fn append(&mut self, other: &Items) {
         let (start, count) = (self.len(), other.len());
         self.scores[start..start + count].copy_from_slice(&other.scores[..count]);
         self.handles[start..start + count].copy_from_slice(&other.handles[..count]);
         self.len += other.len;
     }
 
-    fn split_off(&mut self, at: usize) -> Box<Leaf> {
-        let mut behind = Leaf::empty();
-        let count = self.len() - at;
-        behind.scores[..count].copy_from_slice(&self.scores[at..at + count]);
-        behind.handles[..count].copy_from_slice(&self.handles[at..at + count]);
-        behind.len = count as u32;
+    fn split_off(&mut self, at: usize) -> Box<Items> {
+        let mut behind = Box::new(Items::EMPTY);
+        let len = self.len();
+        behind.scores[..len - at].copy_from_slice(&self.scores[at..len]);
+        behind.handles[..len - at].copy_from_slice(&self.handles[at..len]);
+        behind.len = (len - at) as u32;
         self.len = at as u32;
         behind
     }
 
     /// Evens out with the leaf behind this one.
-    fn balance(&mut self, behind: &mut Leaf) {
+    fn balance(&mut self, behind: &mut Items) {
         let (len, other) = (self.len(), behind.len());
         let half = (len + other) / 2;
         if half < len {
-            let tail = self.split_off(half);
-            let moved = tail.len();
-            behind.scores.copy_within(..other, moved);
-            behind.handles.copy_within(..other, moved);
-            behind.scores[..moved].copy_from_slice(&tail.scores[..moved]);
-            behind.handles[..moved].copy_from_slice(&tail.handles[..moved]);
-            behind.len += tail.len;
+            let mut tail = self.split_off(half);
+            tail.append(behind);
+            *behind = *tail;
         } else {
             let rest = behind.split_off(half - len);
             self.append(behind);
@@ -586,22 +812,22 @@ mod tests {
     impl Order {
         /// Checks every count, first item, depth and the order.
         fn check(&self) {
-            fn below(node: &Node, out: &mut Vec<(f64, u32)>, nodes: &mut NodeCount) -> usize {
+            fn below(node: NodeRef<'_>, out: &mut Vec<(f64, u32)>, nodes: &mut NodeCount) -> usize {
                 match node {
-                    Node::Leaf(leaf) => {
+                    NodeRef::Leaf(leaf) => {
                         nodes.leaves += 1;
                         out.extend((0..leaf.len()).map(|i| (leaf.scores[i], leaf.handles[i].0)));
                         0
                     }
-                    Node::Inner(children) => {
+                    NodeRef::Inner(inner) => {
                         nodes.inners += 1;
-                        assert_eq!(children.capacity(), FANOUT);
                         let mut depths = Vec::new();
-                        for child in children {
+                        for i in 0..inner.len() {
                             let start = out.len();
-                            depths.push(below(&child.node, out, nodes));
-                            assert_eq!(out.len() - start, child.count as usize);
-                            assert_eq!(out[start], (child.first.score, child.first.handle.0));
+                            depths.push(below(inner.child(i), out, nodes));
+                            assert_eq!(out.len() - start, inner.counts[i] as usize);
+                            let first = inner.firsts.item(i);
+                            assert_eq!(out[start], (first.score, first.handle.0));
                         }
                         assert!(depths.iter().all(|depth| *depth == depths[0]));
                         depths[0] + 1
@@ -609,7 +835,7 @@ mod tests {
                 }
             }
             let (mut all, mut nodes) = (Vec::new(), NodeCount::default());
-            below(&self.root, &mut all, &mut nodes);
+            below(self.root.as_ref(), &mut all, &mut nodes);
             assert_eq!(all.len(), self.len);
             assert!(all.is_sorted());
             assert_eq!(
@@ -619,11 +845,15 @@ mod tests {
         }
 
         fn fill(&self) -> f64 {
-            self.len as f64 / (self.nodes.leaves * LEAF_ITEMS) as f64
+            self.len as f64 / (self.nodes.leaves * WIDTH) as f64
         }
 
         fn add(&mut self, score: f64, handle: u32) {
-            self.insert(score, Handle(handle), |s, h| (s, h.0) < (score, handle));
+            self.insert(
+                score,
+                Handle(handle),
+                &ByScore(score, |h: Handle| h.0 < handle),
+            );
         }
     }
 
@@ -641,6 +871,9 @@ mod tests {
                     let at = model.partition_point(|item| *item < (score, step));
                     model.insert(at, (score, step));
                     order.add(score, step);
+                } else if random.bool() {
+                    let (score, handle) = model.remove(random.usize(..model.len()));
+                    order.remove_before(&ByScore(score, |h: Handle| h.0 <= handle));
                 } else {
                     let start = random.usize(..model.len());
                     let count = random.usize(..if growing { 3 } else { 60 });
@@ -654,7 +887,7 @@ mod tests {
                 assert_eq!(found, model.get(rank).copied());
                 let score = f64::from(random.u32(..distinct));
                 let expected = model.partition_point(|item| item.0 < score);
-                assert_eq!(order.rank_where(|s, _| s < score), expected);
+                assert_eq!(order.rank(&ByScore(score, |_| false)), expected);
             }
             order.check();
             let sorted = model.iter().map(|&(score, handle)| (score, Handle(handle)));
@@ -665,6 +898,11 @@ mod tests {
             assert_eq!(order.node_count(), 1);
             order.check();
         }
+    }
+
+    #[test]
+    fn nodes_just_fit_into_classes_of_allocators() {
+        assert_eq!((size_of::<Items>(), size_of::<Inner>()), (760, 1528));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! not know limits or when a set changes its form.
 
 use super::members::{self, Full, Handle, Members};
-use super::order::{Leaf, Order};
+use super::order::{ByHandle, ByScore, Items, Order, Place};
 use super::{LexRange, ScoreRange};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -57,11 +57,6 @@ impl Ordered {
         self.members.score(handle)
     }
 
-    #[inline]
-    pub(super) fn member(&self, handle: Handle) -> &[u8] {
-        self.members.member(handle)
-    }
-
     /// Adds a member that is not there.
     pub(super) fn insert_new(&mut self, member: &[u8], score: f64) -> Result<(), Full> {
         self.insert(members::hash(member), member, score)
@@ -70,27 +65,31 @@ impl Ordered {
     /// Adds a member that is not there, whose hash [`Ordered::find`] has told.
     pub(super) fn insert(&mut self, hash: u32, member: &[u8], score: f64) -> Result<(), Full> {
         let handle = self.members.insert(hash, member, score)?;
-        self.place(member, score, handle);
+        self.put_in_order(member, score, handle);
         Ok(())
     }
 
     /// Moves a member to the place of another score.
     pub(super) fn change_score(&mut self, member: &[u8], handle: Handle, score: f64) {
-        let rank = self.rank(member, self.members.score(handle));
-        self.order.remove_run(rank, 1, |_| {});
+        self.take_from_order(member, handle);
         self.members.set_score(handle, score);
-        self.place(member, score, handle);
+        self.put_in_order(member, score, handle);
     }
 
-    fn place(&mut self, member: &[u8], score: f64, handle: Handle) {
+    fn put_in_order(&mut self, member: &[u8], score: f64, handle: Handle) {
+        let place = before(&self.members, member, score);
+        self.order.insert(score, handle, &place);
+    }
+
+    fn take_from_order(&mut self, member: &[u8], handle: Handle) {
         let members = &self.members;
-        self.order
-            .insert(score, handle, is_before(members, member, score));
+        let is_up_to = |other| other == handle || members.member(other) < member;
+        let behind = ByScore(members.score(handle), is_up_to);
+        self.order.remove_before(&behind);
     }
 
     pub(super) fn remove(&mut self, member: &[u8], handle: Handle) {
-        let rank = self.rank(member, self.members.score(handle));
-        self.order.remove_run(rank, 1, |_| {});
+        self.take_from_order(member, handle);
         self.members.remove(handle);
         self.compact();
     }
@@ -115,20 +114,20 @@ impl Ordered {
 
     /// The rank of a member with its score.
     pub(super) fn rank(&self, member: &[u8], score: f64) -> usize {
-        self.order
-            .rank_where(is_before(&self.members, member, score))
+        self.order.rank(&before(&self.members, member, score))
     }
 
     pub(super) fn score_range(&self, range: &ScoreRange) -> Range<usize> {
-        let start = self.order.rank_where(|score, _| range.is_below(score));
-        let end = self.order.rank_where(|score, _| !range.is_above(score));
+        let (min, max) = (range.min, range.max);
+        let start = self.order.rank(&ByScore(min.score, |_| min.exclusive));
+        let end = self.order.rank(&ByScore(max.score, |_| !max.exclusive));
         start..end.max(start)
     }
 
     pub(super) fn lex_range(&self, range: &LexRange<'_>) -> Range<usize> {
         let member = |handle| self.members.member(handle);
-        let start = self.order.rank_where(|_, h| range.is_below(member(h)));
-        let end = self.order.rank_where(|_, h| !range.is_above(member(h)));
+        let start = self.order.rank(&ByHandle(|h| range.is_below(member(h))));
+        let end = self.order.rank(&ByHandle(|h| !range.is_above(member(h))));
         start..end.max(start)
     }
 
@@ -172,14 +171,10 @@ impl Ordered {
     }
 }
 
-/// Whether an item is before this member with this score.
+/// The place before a member with this score.
 #[inline]
-fn is_before<'a>(
-    members: &'a Members,
-    member: &'a [u8],
-    score: f64,
-) -> impl Fn(f64, Handle) -> bool + 'a {
-    move |other, handle| other < score || (other == score && members.member(handle) < member)
+fn before<'a>(members: &'a Members, member: &'a [u8], score: f64) -> impl Place + 'a {
+    ByScore(score, move |other| members.member(other) < member)
 }
 
 /// The items of a range of ranks, from either end.
@@ -188,14 +183,14 @@ pub(super) struct Iter<'a> {
     ordered: &'a Ordered,
     range: Range<usize>,
     /// A leaf, and the place in it of the next item.
-    front: Option<(&'a Leaf, usize)>,
+    front: Option<(&'a Items, usize)>,
     /// A leaf, and the number of items in it before and at the next one.
-    back: Option<(&'a Leaf, usize)>,
+    back: Option<(&'a Items, usize)>,
 }
 
 impl<'a> Iter<'a> {
     #[inline]
-    fn item(&self, leaf: &'a Leaf, at: usize) -> Option<(&'a [u8], f64)> {
+    fn item(&self, leaf: &'a Items, at: usize) -> Option<(&'a [u8], f64)> {
         let (score, handle) = leaf.get(at)?;
         Some((self.ordered.members.member(handle), score))
     }
