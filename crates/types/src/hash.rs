@@ -73,6 +73,12 @@ impl DataType for Hash {
             Repr::Table(table) => table.len(),
         }
     }
+
+    fn compact(&mut self) {
+        if let Repr::Table(table) = &mut self.repr {
+            table.compact();
+        }
+    }
 }
 
 impl Hash {

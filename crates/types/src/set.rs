@@ -89,6 +89,12 @@ impl DataType for Set {
             Repr::Table(table) => table.len(),
         }
     }
+
+    fn compact(&mut self) {
+        if let Repr::Table(table) = &mut self.repr {
+            table.compact();
+        }
+    }
 }
 
 impl Set {

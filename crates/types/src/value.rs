@@ -26,6 +26,9 @@ pub trait DataType: Clone {
     /// About how many allocations dropping it gives back: above some number the caller lets
     /// another thread do it.
     fn free_effort(&self) -> usize;
+
+    /// Moves its tables out of memory that a running compaction gives back.
+    fn compact(&mut self) {}
 }
 
 macro_rules! registry {
@@ -77,6 +80,11 @@ macro_rules! registry {
             /// About how many allocations dropping it gives back.
             pub fn free_effort(&self) -> usize {
                 match self { $(Value::$name(value) => value.free_effort(),)* }
+            }
+
+            /// Moves its tables out of memory that a running compaction gives back.
+            pub fn compact(&mut self) {
+                match self { $(Value::$name(value) => value.compact(),)* }
             }
         }
 

@@ -267,3 +267,19 @@ fn an_intersection_stops_when_told() {
     });
     assert_eq!(shown, 2);
 }
+
+#[test]
+fn a_missing_set_does_not_change_the_way_of_a_difference() {
+    let limits = Limits {
+        set_max_intset_entries: 10,
+        ..Limits::default()
+    };
+    let ints = |end: u32| {
+        let texts: Vec<String> = (0..end).map(|i| i.to_string()).collect();
+        set_of(texts.iter().map(String::as_str), &limits)
+    };
+    let (first, other, missing) = (ints(12), ints(9), Set::new());
+    // By way of a copy of the first, the result would keep the encoding of that.
+    let result = algebra::difference(&first, &[&other, &missing, &missing], &limits);
+    assert_eq!((result.encoding(), result.len()), ("intset", 3));
+}
