@@ -75,6 +75,11 @@ impl Extended {
         Some(Extended { negative, size })
     }
 
+    /// Whether this is not an infinity: HINCRBYFLOAT refuses one before it looks at the hash.
+    pub fn is_finite(self) -> bool {
+        self.size != Size::Infinite
+    }
+
     /// The sum; none if it is infinite or not a number.
     pub fn checked_add(self, other: Extended) -> Option<Extended> {
         let (
@@ -514,9 +519,11 @@ mod tests {
         assert!(parse("1e-4950").is_some());
         assert_eq!(parse(&"1".repeat(5120)), None);
         let (inf, minus_inf) = (parse("inf").unwrap(), parse("-INFINITY").unwrap());
+        assert!(!inf.is_finite() && !minus_inf.is_finite());
         assert_eq!(inf.checked_add(minus_inf), None);
         assert_eq!(inf.checked_add(parse("1").unwrap()), None);
         let max = parse("1.18973149535723176502e4932").unwrap();
+        assert!(max.is_finite());
         assert_eq!(max.checked_add(max), None);
         assert_eq!(max.checked_add(parse("1").unwrap()), Some(max));
     }
