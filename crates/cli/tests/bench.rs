@@ -1,0 +1,123 @@
+//! `redline bench` as a process: signals, exit codes, and the name it is called by.
+
+#[path = "../../bench/tests/fake_server/mod.rs"]
+mod fake_server;
+
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use fake_server::{Answer, FakeServer};
+
+const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
+
+/// Starts `redline bench`, presses Ctrl-C when `ready` says so, and returns what it left.
+fn interrupted(server: &FakeServer, args: &[&str], ready: impl Fn(&FakeServer) -> bool) -> Output {
+    let child = Command::new(REDLINE)
+        .args(["bench", "-p", &server.port()])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    while !ready(server) {
+        thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .expect("kill runs")
+            .success()
+    );
+    child.wait_with_output().expect("the binary ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn ctrl_c_reports_what_was_measured() {
+    let server = FakeServer::ok();
+    let busy = |server: &FakeServer| server.requests().len() > 100;
+    let output = interrupted(
+        &server,
+        &["-t", "get", "-n", "1000000000", "-q", "--threads", "2"],
+        busy,
+    );
+    assert_eq!(
+        (output.status.code(), output.status.signal()),
+        (Some(130), None)
+    );
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.contains("requests per second, p50=")
+            && stdout.contains(" of 1000000000 requests)\n"),
+        "{stdout}"
+    );
+    assert_eq!(text(&output.stderr), "Interrupted.\n");
+}
+
+#[test]
+fn ctrl_c_ends_a_run_whose_server_is_silent() {
+    let server = FakeServer::start(|_| Answer::Silence);
+    let loaded = |server: &FakeServer| server.lines().contains(&"GET key:__rand_int__".to_owned());
+    let output = interrupted(&server, &["-t", "get", "-q"], loaded);
+    assert_eq!(
+        (output.status.code(), output.status.signal()),
+        (Some(130), None)
+    );
+    assert!(!text(&output.stdout).contains("requests per second"));
+
+    let server = FakeServer::start_raw(|_| Answer::Silence);
+    let probed = |server: &FakeServer| !server.requests().is_empty();
+    let output = interrupted(&server, &[], probed);
+    assert_eq!(
+        (output.status.code(), output.status.signal()),
+        (Some(130), None)
+    );
+}
+
+#[test]
+fn ctrl_c_ends_idle_mode() {
+    let server = FakeServer::ok();
+    let probed = |server: &FakeServer| server.requests().len() == 2;
+    let output = interrupted(&server, &["-I", "-c", "5"], probed);
+    assert_eq!(
+        (output.status.code(), output.status.signal()),
+        (Some(130), None)
+    );
+}
+
+#[test]
+fn a_link_named_redis_benchmark_is_redis_benchmark() {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let link = folder.path().join("redis-benchmark");
+    symlink(REDLINE, &link).expect("a link");
+    let output = Command::new(&link)
+        .arg("--version")
+        .output()
+        .expect("the link runs");
+    assert!(text(&output.stdout).starts_with("redis-benchmark 7.0.15 "));
+    let output = Command::new(&link)
+        .arg("--nope")
+        .output()
+        .expect("the link runs");
+    assert_eq!(output.status.code(), Some(1));
+    let usage = "Invalid option \"--nope\" or option argument missing\n\nUsage: redis-benchmark [OPTIONS] [COMMAND ARGS...]\n";
+    assert!(text(&output.stdout).starts_with(usage));
+}
+
+#[test]
+fn unknown_parts_are_named() {
+    let output = Command::new(REDLINE)
+        .arg("sever")
+        .output()
+        .expect("the binary starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("redline: there is no part \"sever\".\n"));
+}
