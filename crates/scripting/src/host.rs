@@ -14,12 +14,16 @@ use crate::vm::Vm;
 pub struct Limits {
     /// Bytes that the interpreter's heap may hold. A script that needs more ends in an error.
     pub memory_bytes_max: usize,
+    /// Bytes that the arguments of one call, or the reply of a script, may have: a script can name one large string
+    /// many times.
+    pub message_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             memory_bytes_max: 256 << 20,
+            message_bytes_max: 512 << 20,
         }
     }
 }
@@ -55,7 +59,7 @@ pub struct Host {
 impl Host {
     /// A new interpreter. `seed` starts its `math.random`. `None` if the memory limit has no room for the sandbox.
     pub fn new(limits: Limits, seed: u64) -> Option<Host> {
-        Vm::new(limits.memory_bytes_max, seed).map(|vm| Host { vm })
+        Vm::new(limits, seed).map(|vm| Host { vm })
     }
 
     /// The script with this text, out of the cache or compiled for the first time.

@@ -5,6 +5,7 @@
 
 mod env;
 mod host;
+mod pattern;
 mod reply_reader;
 mod script;
 #[allow(unsafe_code)]

@@ -10,12 +10,9 @@ use redline_resp::{ArgsBuf, Proto, format_double};
 
 use super::to_lua::{push, push_bytes};
 use super::to_reply::{bytes_at, until_nul};
-use super::{Machine, NAMES, UP_ERR, UP_OK, look, machine, push_names, unpanicking};
+use super::{strings, BUFFER_BYTES_KEPT, Machine, NAMES, UP_ERR, UP_OK, look, machine, push_names, unpanicking};
 use crate::reply_reader::ReplyReader;
 use crate::script::sha1_hex;
-
-/// Capacity of the reused buffers that survives a call with large arguments or a large reply.
-const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
 const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 13] = [
     (c"call", call),
@@ -50,6 +47,8 @@ const CONSTANTS: [(&CStr, f64); 9] = [
 const REDIS_VERSION: &CStr = c"8.2.3";
 const REDIS_VERSION_NUM: f64 = (8 << 16 | 2 << 8 | 3) as f64;
 
+const TOO_LARGE: &CStr = c"Arguments of a command are too large";
+
 /// Pushes the table of what the sandbox is made of: `redis`, and the functions that replace some of the standard library.
 ///
 /// # Safety
@@ -74,7 +73,10 @@ pub(super) unsafe fn push_library(state: *mut lua_State) {
         for (name, function) in [
             (c"random", random as ffi::lua_CFunction),
             (c"randomseed", randomseed),
-        ] {
+        ]
+        .into_iter()
+        .chain(strings::FUNCTIONS)
+        {
             ffi::lua_pushcclosure(state, function, 0);
             ffi::lua_setfield(state, -2, name.as_ptr());
         }
@@ -133,9 +135,7 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
         let whole = push(state, &mut ReplyReader::new(bytes));
         (*machine).answer.clear();
         (*machine).answer.shrink(BUFFER_BYTES_KEPT);
-        if (*machine).text.capacity() > BUFFER_BYTES_KEPT {
-            (*machine).text = Vec::new();
-        }
+        (*machine).trim_text();
         if !whole {
             return fail(state, raise, c"reached lua stack limit");
         }
@@ -162,9 +162,14 @@ unsafe fn read_arguments(
         }
         let args = &mut (*machine).args;
         args.clear();
+        let mut left = (*machine).message_bytes_max;
         for index in 1..=argc {
             match ffi::lua_type(state, index) {
-                ffi::LUA_TSTRING => args.push(bytes_at(state, index)),
+                ffi::LUA_TSTRING => {
+                    let arg = bytes_at(state, index);
+                    left = left.checked_sub(arg.len()).ok_or(TOO_LARGE)?;
+                    args.push(arg);
+                }
                 ffi::LUA_TNUMBER => {
                     let text = &mut (*machine).text;
                     text.clear();
@@ -298,6 +303,9 @@ unsafe extern "C-unwind" fn log(state: *mut lua_State) -> c_int {
             }
             if ffi::lua_isstring(state, index) != 0 {
                 let piece = bytes_at(state, index);
+                if (*machine).text.len() + piece.len() > (*machine).message_bytes_max {
+                    return fail(state, true, TOO_LARGE);
+                }
                 (*machine).text.extend_from_slice(piece);
             }
         }
@@ -305,6 +313,7 @@ unsafe extern "C-unwind" fn log(state: *mut lua_State) -> c_int {
             let text = &(*machine).text;
             unpanicking(|| (*running.as_ptr()).env.log(level, text));
         }
+        (*machine).trim_text();
         0
     }
 }

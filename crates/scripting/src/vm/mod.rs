@@ -14,6 +14,7 @@
 //!   holds the real borrows, and the interpreter calls nothing of ours at any other time but the allocator.
 
 mod api;
+mod strings;
 mod to_lua;
 mod to_reply;
 
@@ -26,6 +27,7 @@ use mlua_sys::lua_State;
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 
 use crate::env::{ScriptEnv, Tick};
+use crate::host::Limits;
 use crate::script::Script;
 
 /// How often the server gets its turn while a script runs.
@@ -85,6 +87,7 @@ const UP_ARGV: c_int = ffi::lua_upvalueindex(13);
 const UP_HANDLER: c_int = ffi::lua_upvalueindex(14);
 const UP_YOUNG: c_int = ffi::lua_upvalueindex(15);
 const UP_OLD: c_int = ffi::lua_upvalueindex(16);
+const UP_NESTING: c_int = ffi::lua_upvalueindex(17);
 
 /// Where `run` is kept: in the registry by `set_up`, and at this place of the main thread's stack from then on.
 const RUN_INDEX: c_int = 1;
@@ -99,6 +102,7 @@ unsafe extern "C-unwind" {
 /// What the functions of one interpreter share. They find it as the allocator's user data.
 struct Machine {
     memory: Memory,
+    message_bytes_max: usize,
     /// What is to be compiled, and run if `running` is there too.
     script: Option<NonNull<Script>>,
     running: Option<NonNull<Run<'static, 'static>>>,
@@ -115,10 +119,15 @@ struct Machine {
     random: u64,
     args: ArgsBuf,
     answer: ReplyBuffer,
+    /// Room for one function to put a text together; nothing else is called meanwhile.
     text: Vec<u8>,
+    kill_text: Vec<u8>,
     failure: Failure,
     collect_at: usize,
 }
+
+/// Capacity of the reused buffers that survives a call with large arguments or a large reply.
+const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
 /// The interpreter's heap.
 struct Memory {
@@ -156,8 +165,8 @@ pub(crate) struct Vm {
 unsafe impl Send for Vm {}
 
 impl Vm {
-    /// A new interpreter, or none if `memory_bytes_max` is too little for it.
-    pub(crate) fn new(memory_bytes_max: usize, seed: u64) -> Option<Vm> {
+    /// A new interpreter, or none if it needs more memory than it may have.
+    pub(crate) fn new(limits: Limits, seed: u64) -> Option<Vm> {
         // SAFETY: the state is new and ours. The allocator that is put in front of its own one gets a machine that
         // lives as long as the state, and `set_up` runs protected. On failure `Vm::drop` closes it.
         unsafe {
@@ -172,10 +181,10 @@ impl Vm {
                 inner_data,
                 state,
                 used: heap_bytes(state),
-                max: memory_bytes_max,
+                max: limits.memory_bytes_max,
                 since_look: 0,
             };
-            let machine = NonNull::from(Box::leak(Box::new(Machine::new(memory, seed))));
+            let machine = NonNull::from(Box::leak(Box::new(Machine::new(memory, limits.message_bytes_max, seed))));
             ffi::lua_setallocf(state, allocate, machine.as_ptr().cast());
             let vm = Vm { state, machine };
             if ffi::lua_cpcall(state, set_up, ptr::null_mut()) != ffi::LUA_OK {
@@ -302,9 +311,10 @@ impl Drop for Vm {
 }
 
 impl Machine {
-    fn new(memory: Memory, seed: u64) -> Machine {
+    fn new(memory: Memory, message_bytes_max: usize, seed: u64) -> Machine {
         Machine {
             memory,
+            message_bytes_max,
             script: None,
             running: None,
             proto: Proto::Resp2,
@@ -319,9 +329,25 @@ impl Machine {
             args: ArgsBuf::new(),
             answer: ReplyBuffer::new(),
             text: Vec::new(),
+            kill_text: Vec::new(),
             failure: Failure::default(),
             collect_at: usize::MAX,
         }
+    }
+}
+
+impl Machine {
+    /// Gives back the memory of an unusually long text.
+    fn trim_text(&mut self) {
+        if self.text.capacity() > BUFFER_BYTES_KEPT {
+            self.text = Vec::new();
+        }
+    }
+}
+
+impl Memory {
+    fn free(&self) -> usize {
+        self.max.saturating_sub(self.used)
     }
 }
 
@@ -382,20 +408,20 @@ unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
             ffi::lua_error(state);
         }
         api::push_library(state);
-        // sandbox(library) -> the globals as scripts see them, and the table behind
-        ffi::lua_call(state, 1, 2);
-        ffi::lua_insert(state, 1);
+        // sandbox(library) -> the globals as scripts see them, the table behind, and the counts of nested calls
+        ffi::lua_call(state, 1, 3);
+        ffi::lua_pushvalue(state, 1);
         ffi::lua_replace(state, ffi::LUA_GLOBALSINDEX);
 
-        // [globals] -> run
         push_names(state);
-        ffi::lua_pushvalue(state, 1);
+        ffi::lua_pushvalue(state, 2);
         ffi::lua_pushstring(state, c"KEYS".as_ptr());
         ffi::lua_pushstring(state, c"ARGV".as_ptr());
         ffi::lua_pushcclosure(state, handle_error, 0);
         ffi::lua_createtable(state, 0, 0);
         ffi::lua_createtable(state, 0, 0);
-        ffi::lua_pushcclosure(state, run, NAMES.len() as c_int + 6);
+        ffi::lua_pushvalue(state, 3);
+        ffi::lua_pushcclosure(state, run, NAMES.len() as c_int + 7);
         ffi::lua_rawseti(state, ffi::LUA_REGISTRYINDEX, RUN_INDEX.into());
         set_hook(state, machine(state), HOOK_INSTRUCTIONS);
         0
@@ -434,11 +460,15 @@ unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
         };
         set_array(state, UP_KEYS, (*running).keys);
         set_array(state, UP_ARGV, (*running).argv);
+        for count in 1..=2 {
+            ffi::lua_pushnumber(state, 0.0);
+            ffi::lua_rawseti(state, UP_NESTING, count);
+        }
         ffi::lua_pushvalue(state, UP_HANDLER);
         ffi::lua_insert(state, 1);
         let status = ffi::lua_pcall(state, 0, 1, 1);
         match status {
-            ffi::LUA_OK => to_reply::write(state, &mut *(*running).reply),
+            ffi::LUA_OK => to_reply::write(state, machine, &mut *(*running).reply),
             _ => {
                 if status != ffi::LUA_ERRRUN {
                     let mut len = 0;
@@ -606,14 +636,27 @@ unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut ffi::lua_Debug) 
 /// # Safety
 /// Called where an error may be raised, by a function that owns nothing.
 unsafe fn look(state: *mut lua_State, machine: *mut Machine) {
-    // SAFETY: errors may be raised here, as promised. The server's turn calls no Lua, so that the borrow of its
-    // environment is the only one; the text of its answer is moved into the machine before the error is raised.
+    // SAFETY: as promised by the caller.
     unsafe {
-        if (*machine).killed {
+        if poll(state, machine) {
             raise_killed(state, machine);
         }
+    }
+}
+
+/// The same, but tells that the script is to end.
+///
+/// # Safety
+/// `machine` is that of `state`.
+unsafe fn poll(state: *mut lua_State, machine: *mut Machine) -> bool {
+    // SAFETY: as promised by the caller. The server's turn calls no Lua, so that the borrow of its environment is the
+    // only one.
+    unsafe {
+        if (*machine).killed {
+            return true;
+        }
         let Some(running) = (*machine).running.map(NonNull::as_ptr) else {
-            return;
+            return false;
         };
         (*machine).memory.since_look = 0;
         (*machine).calls_to_look = CALLS_PER_LOOK;
@@ -621,15 +664,13 @@ unsafe fn look(state: *mut lua_State, machine: *mut Machine) {
         let last_look = (*machine).last_look.replace(now).unwrap_or(now);
         let last_tick = *(*machine).last_tick.get_or_insert(now);
         if now - last_tick >= TICK_INTERVAL {
-            let tick = unpanicking(|| (*running).env.tick());
-            if let Tick::Kill(reason) = tick {
-                (*machine).text.clear();
-                (*machine).text.extend_from_slice(b"ERR ");
-                (*machine).text.extend_from_slice(reason.as_bytes());
-                drop(reason);
+            if let Tick::Kill(reason) = unpanicking(|| (*running).env.tick()) {
+                (*machine).kill_text.clear();
+                (*machine).kill_text.extend_from_slice(b"ERR ");
+                (*machine).kill_text.extend_from_slice(reason.as_bytes());
                 (*machine).killed = true;
                 set_hook(state, machine, 1);
-                raise_killed(state, machine);
+                return true;
             }
             let after = Instant::now();
             (*machine).last_tick = Some(after);
@@ -645,6 +686,7 @@ unsafe fn look(state: *mut lua_State, machine: *mut Machine) {
             instructions
         };
         set_hook(state, machine, adapted);
+        false
     }
 }
 
@@ -655,8 +697,11 @@ unsafe fn look(state: *mut lua_State, machine: *mut Machine) {
 unsafe fn raise_killed(state: *mut lua_State, machine: *mut Machine) -> ! {
     // SAFETY: as promised by the caller.
     unsafe {
-        let text = &raw const (*machine).text;
+        let text = &raw const (*machine).kill_text;
+        ffi::lua_createtable(state, 0, 1);
+        ffi::lua_pushstring(state, c"err".as_ptr());
         ffi::lua_pushlstring(state, (*text).as_ptr().cast(), (*text).len());
+        ffi::lua_rawset(state, -3);
         ffi::lua_error(state)
     }
 }
@@ -686,7 +731,7 @@ unsafe extern "C" fn allocate(
     unsafe {
         let memory = &mut *(&raw mut (*data.cast::<Machine>()).memory);
         let old = if block.is_null() { 0 } else { old };
-        if new > old && new - old > memory.max.saturating_sub(memory.used) {
+        if new > old && new - old > memory.free() {
             return ptr::null_mut();
         }
         let moved = (memory.inner)(memory.inner_data, block, old, new);

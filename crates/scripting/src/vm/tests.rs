@@ -13,7 +13,10 @@ struct FakeServer {
     logged: Vec<(i64, String)>,
     kill_after: Option<Duration>,
     started: Option<Instant>,
-    killed_at: Option<Instant>,
+    /// In CPU time.
+    killed_at: Option<Duration>,
+    last_tick: Option<Duration>,
+    gap_max: Duration,
     ticks: u64,
 }
 
@@ -40,12 +43,14 @@ impl ScriptEnv for FakeServer {
 
     fn tick(&mut self) -> Tick {
         self.ticks += 1;
+        let now = cpu_time();
+        self.gap_max = self.gap_max.max(now - self.last_tick.replace(now).unwrap_or(now));
         let started = *self.started.get_or_insert_with(Instant::now);
         if self
             .kill_after
             .is_some_and(|after| started.elapsed() >= after)
         {
-            self.killed_at.get_or_insert_with(Instant::now);
+            self.killed_at.get_or_insert(now);
             return Tick::Kill("Script killed by user with SCRIPT KILL.".into());
         }
         Tick::Continue
@@ -80,7 +85,7 @@ impl Bench {
 
     fn with_memory(memory_bytes_max: usize) -> Bench {
         Bench {
-            host: Host::new(Limits { memory_bytes_max }, 0).expect("room for the sandbox"),
+            host: Host::new(Limits { memory_bytes_max, ..Limits::default() }, 0).expect("room for the sandbox"),
             scripts: Scripts::new(),
             server: FakeServer::default(),
         }
@@ -131,4 +136,203 @@ fn a_script_calls_commands() {
     );
     assert_eq!(bench.eval("return redis.call('get', KEYS[2])"), "$-1\r\n");
     assert_eq!(bench.eval3("return redis.call('get', KEYS[2])"), "_\r\n");
+}
+
+/// Scripts that end only if they are killed.
+const ENDLESS: &[&str] = &[
+    "while true do end",
+    "local function f() return f() end f()",
+    "while true do pcall(function() while true do end end) end",
+    "while true do pcall(pcall, pcall, error) end",
+    "local function f() pcall(f) f() end while true do pcall(f) end",
+    "while true do xpcall(function() while true do end end, function() while true do end end) end",
+    "xpcall(error, function() while true do end end)",
+    "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+    "while true do coroutine.wrap(function() while true do pcall(coroutine.yield) end end)() end",
+    "local co = coroutine.wrap(function() while true do coroutine.yield() end end) while true do co() end",
+    "string.gsub(string.rep('a', 1000), 'a', function() while true do end end)",
+    "while true do string.gsub('aaa', 'a', function() end) end",
+    "table.sort({3, 2, 1}, function() while true do end end)",
+    "while true do table.sort({3, 2, 1}) end",
+    "return setmetatable({}, {__index = function() while true do end end}).x",
+    "local m = {__lt = function() while true do end end} return setmetatable({}, m) < setmetatable({}, m)",
+    "tostring(setmetatable({}, {__tostring = function() while true do end end}))",
+    "load(function() while true do end end)",
+    "load(function() return 'x=1 ' end)",
+    "while true do loadstring('while true do end') end",
+    "while true do loadstring('local a = 1')() end",
+    "while true do string.rep('x', 1e6) end",
+    "while true do string.rep('x', 3e7) end",
+    "while true do pcall(string.rep, 'x', 1e9) end",
+    "local s = '' while true do s = s .. 'x' if #s > 1e6 then s = '' end end",
+    "while true do redis.call('get', 'x') end",
+    "while true do redis.pcall('nosuch') end",
+    "while true do pcall(redis.call, 'nosuch') end",
+    "while true do collectgarbage() end",
+    "for i = 1, math.huge do end",
+    "for i = 1, 2, 0 do end",
+    "repeat until false",
+    "local t = {} for i = 1, 1e5 do t[i] = i end while true do unpack(t, 1, 7000) end",
+    "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.insert(t, 1, 1) table.remove(t) end",
+    "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.concat(t) end",
+    "local t = {} for i = 1, 1e5 do t[i] = -i end while true do table.sort(t) table.sort(t, function(a, b) return a > b end) end",
+    "local s = string.rep('a', 1e7) local a, b = s .. 'a', s .. 'b' while true do local _ = a < b end",
+    "local s = string.rep('a', 1e7) while true do s:find('b', 1, true) end",
+    "local s = string.rep('a', 1e7) while true do s:upper() s:reverse() s:byte(1, 100) end",
+    "local s = string.rep('a', 1e6) while true do s:find(string.rep('a', 5e5) .. 'b', 1, true) end",
+    "string.rep('a', 1e5):find('.-.-.-.-.-.-.-.-x')",
+    "return string.rep('a', 1e5):match('a*a*a*a*a*a*a*x')",
+    "string.gsub(string.rep('a', 1e5), 'a-a-a-a-a-a-x', '')",
+    "for _ in string.gmatch(string.rep('a', 1e5), '(.-.-.-.-.-.-.-x)') do end",
+    "string.gsub(string.rep('a', 1e5), '.-.-.-.-.-.-.-x', function() end)",
+    "local t = {} for i = 1, 1e6 do t[i] = i end while true do table.concat(t, ',') end",
+    "local t = setmetatable({}, {__index = function(t, k) return k end}) while true do local _ = t.x end",
+    "local t = {} while true do for k in pairs(t) do end t[1] = next(t) end",
+];
+
+/// CPU time of this thread: what waits for other processes of a busy machine is not the interpreter's fault.
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a Linux kernel");
+    let nanos = stat.split(' ').next().and_then(|field| field.parse().ok());
+    Duration::from_nanos(nanos.expect("a number"))
+}
+
+#[test]
+fn endless_scripts_can_be_killed_at_once() {
+    let mut bad = Vec::new();
+    for source in ENDLESS {
+        let mut bench = Bench::new();
+        bench.server.kill_after = Some(Duration::from_millis(20));
+        let reply = bench.eval(source);
+        let Some(killed_at) = bench.server.killed_at else {
+            bad.push(format!("{source}: ended by itself: {reply}"));
+            continue;
+        };
+        let took = cpu_time() - killed_at;
+        println!("{took:>8.2?} to die, at most {:>8.2?} between ticks, {} ticks: {source}", bench.server.gap_max, bench.server.ticks);
+        if took > Duration::from_millis(10) {
+            bad.push(format!("{source}: died slowly: {took:?}"));
+        }
+        if bench.server.gap_max > Duration::from_millis(80) {
+            bad.push(format!("{source}: long between ticks: {:?}", bench.server.gap_max));
+        }
+        if !reply.contains("Script killed by user with SCRIPT KILL.") {
+            bad.push(format!("{source}: {reply}"));
+        }
+        bench.server = FakeServer::default();
+        assert_eq!(bench.eval("return {pcall(function() return 1 end)}"), "*2\r\n:1\r\n:1\r\n", "after {source}");
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+/// Scripts that want more memory than there is.
+const GREEDY: &[&str] = &[
+    "return string.rep('x', 1e9)",
+    "return string.rep('x', 2^31 - 1)",
+    "local s = 'x' while true do s = s .. s end",
+    "local t = {} while true do t[#t + 1] = {} end",
+    "local t = {} for i = 1, 1e9 do t[i] = i end",
+    "local t = {} for i = 1, 1e9 do t['k' .. i] = i end",
+    "local t = {} while true do t[#t + 1] = coroutine.create(function() end) end",
+    "local t = {} while true do t[#t + 1] = loadstring('return 1') end",
+    "local s = string.rep('x', 1e6) local t = {} for i = 1, 1e5 do t[i] = s end return table.concat(t)",
+    "return string.gsub(string.rep('x', 1e6), 'x', string.rep('y', 1e6))",
+    "return string.gsub(string.rep('x', 1e6), 'x', function() return string.rep('y', 1e6) end)",
+    "local s = string.rep('%s', 1000) local a = string.rep('y', 1e6) local t = {} for i = 1, 1000 do t[i] = a end return string.format(s, unpack(t))",
+    "load(function() return string.rep('x = 1 ', 1e5) end) error('not enough memory')",
+    "local function f(...) return f(1, ...) end f()",
+    "local s = string.rep('x', 1e7) KEYS[1] = s:upper() KEYS[2] = s:reverse() KEYS[3] = s .. s KEYS[4] = KEYS[3] .. KEYS[3]",
+];
+
+#[test]
+fn greedy_scripts_end_in_an_error() {
+    for source in GREEDY {
+        let mut bench = Bench::with_memory(32 << 20);
+        let reply = bench.eval(source);
+        assert!(
+            reply.starts_with('-') && (reply.contains("not enough memory") || reply.contains("stack overflow")),
+            "{source}: {reply}"
+        );
+        // A script that catches the error goes on, and finds the memory free again.
+        let caught = bench.eval(&format!("return pcall(function() {source} end) and 1 or 2"));
+        assert_eq!(caught, ":2\r\n", "{source}");
+        assert_eq!(bench.eval("return #string.rep('x', 1e7)"), ":10000000\r\n", "{source}");
+        assert!(bench.host.memory_bytes() < 16 << 20, "{source}: {}", bench.host.memory_bytes());
+    }
+}
+
+#[test]
+fn messages_out_of_one_large_string_end_in_an_error() {
+    let mut bench = Bench::new();
+    let many = "local s = string.rep('x', 1e6) local t = {} for i = 1, 5000 do t[i] = s end ";
+    let reply = bench.eval(&format!("{many} return t"));
+    assert_eq!(reply, "-ERR The reply of the script is too large\r\n");
+    let reply = bench.eval(&format!("{many} return {{{{{{t}}}}, t}}"));
+    assert_eq!(reply, "-ERR The reply of the script is too large\r\n");
+    for call in ["redis.call('argv', unpack(t))", "redis.log(1, unpack(t))"] {
+        let reply = bench.eval(&format!("{many} return {call}"));
+        assert!(reply.starts_with("-ERR Arguments of a command are too large script: "), "{reply}");
+    }
+    assert_eq!(bench.eval("return 1"), ":1\r\n");
+}
+
+#[test]
+fn an_interpreter_needs_room() {
+    let limits = |memory_bytes_max| Limits { memory_bytes_max, ..Limits::default() };
+    assert!(Host::new(limits(64 << 10), 0).is_none());
+    let host = Host::new(limits(1 << 20), 0).expect("room for the sandbox");
+    println!("an interpreter of {} bytes", host.memory_bytes());
+    assert!(host.memory_bytes() < 256 << 10);
+}
+
+/// Scripts that nest without end, in each way that takes native stack.
+const NESTED: &[&str] = &[
+    "local function f() return f() + 1 end f()",
+    "local function f() local ok, e = pcall(f) error(e, 0) end f()",
+    "local function f() local ok, e = xpcall(f, tostring) error(e, 0) end f()",
+    "local function f() coroutine.wrap(f)() end f()",
+    "local function f() local ok, e = coroutine.resume(coroutine.create(f)) error(e, 0) end f()",
+    "local function f() string.gsub('a', 'a', f) end f()",
+    "local function f() table.sort({1, 2}, f) end f()",
+    "local function f() for _ in string.gmatch('a', 'a') do f() end end f()",
+    "local function f() local _, e = load(f) error(e, 0) end f()",
+    "local t t = setmetatable({}, {__tostring = function() return string.format('%s', t) end}) return tostring(t)",
+    "local t t = setmetatable({}, {__tostring = function() return tostring(t) .. '' end}) return tostring(t)",
+    "local t t = setmetatable({}, {__index = function(_, k) return t[k + 1] + 1 end}) return t[1]",
+    "local t t = setmetatable({}, {__lt = function() return not (t < t) end}) return t < t",
+    "local t t = setmetatable({}, {__concat = function() return (t .. t) .. '' end}) return t .. t",
+    "local t t = setmetatable({}, {__call = function() return t() + 1 end}) return t()",
+    "local t t = setmetatable({}, {__len = function() return #t + 1 end, __unm = function() return -t + 1 end}) return -t",
+    "local t t = setmetatable({}, {__eq = function() return not (t == setmetatable({}, getmetatable(t))) end}) return t == setmetatable({}, getmetatable(t))",
+    "local t t = setmetatable({}, {__newindex = function() t[1] = 1 return 1 end}) t[1] = 1",
+    "return string.find(string.rep('a', 1e5), string.rep('(a', 100))",
+    "return string.find(string.rep('a', 1e5), string.rep('a?', 1e5))",
+    "return loadstring('return ' .. string.rep('(', 1e5) .. '1' .. string.rep(')', 1e5))()",
+    "return loadstring('return ' .. string.rep('{', 1e5) .. '1' .. string.rep('}', 1e5))()",
+    "return loadstring('return ' .. string.rep('-', 1e5) .. '1')()",
+    "return loadstring('return ' .. string.rep('not ', 1e5) .. '1')()",
+    "return loadstring('return ' .. string.rep('1 .. ', 1e5) .. '1')()",
+    "return loadstring('return ' .. string.rep('2 ^ ', 1e5) .. '1')()",
+    "return loadstring(string.rep('do ', 1e5) .. string.rep('end ', 1e5))()",
+    "return loadstring(string.rep('local function f() ', 1e5) .. string.rep('end ', 1e5))()",
+    "return loadstring('x = a' .. string.rep('.a', 1e6))()",
+    "return loadstring('a' .. string.rep('()', 1e6))()",
+    "local yielded = {} for i = 1, 1e3 do yielded[i] = coroutine.create(function() pcall(coroutine.yield) coroutine.resume(yielded[i + 1]) end) coroutine.resume(yielded[i]) end coroutine.resume(yielded[1]) error('survived')",
+    "yielded = 1 local function f(n) local co = coroutine.wrap(function() return f(n + 1) end) return co() + 1 end f(1)",
+];
+
+#[test]
+fn nested_scripts_leave_the_native_stack_whole() {
+    // Half of what threads get by default.
+    let thread = std::thread::Builder::new().stack_size(1 << 20);
+    let run = || {
+        for source in NESTED {
+            println!("{source}");
+            let mut bench = Bench::new();
+            let reply = bench.eval(source);
+            assert!(reply.starts_with('-'), "{source}: {reply}");
+            assert_eq!(bench.eval("return 1"), ":1\r\n");
+        }
+    };
+    thread.spawn(run).expect("a thread").join().expect("no failure");
 }

@@ -7,200 +7,223 @@ use mlua_sys::lua_State;
 use redline_resp::{Proto, Reply};
 
 use super::{
-    UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_MAP, UP_OK, UP_SET, UP_STRING, UP_VERBATIM,
-    machine,
+    Machine, UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_MAP, UP_OK, UP_SET, UP_STRING,
+    UP_VERBATIM,
 };
 
-/// Writes the value on top of the stack, and pops it. Anything that has no reply is null.
+/// Writes the value on top of the stack as the reply of a script, and pops it.
 ///
 /// # Safety
-/// Called protected from a function with the upvalues `NAMES`.
-pub(super) unsafe fn write(state: *mut lua_State, reply: &mut Reply<'_>) {
-    // SAFETY: as promised by the caller; nothing here owns anything.
+/// Called protected from a function with the upvalues `NAMES`; `machine` is that of `state`.
+pub(super) unsafe fn write(state: *mut lua_State, machine: *mut Machine, reply: &mut Reply<'_>) {
+    let mark = reply.mark();
+    let bytes_before = reply.buffer().len_bytes();
+    // SAFETY: as promised by the caller.
     unsafe {
-        // A table needs itself, an index, an element and a field of it.
-        if ffi::lua_checkstack(state, 6) == 0 {
-            ffi::lua_settop(state, -2);
-            return reply.error("ERR reached lua stack limit");
+        let mut writer = Writer {
+            state,
+            proto: (*machine).proto,
+            bytes_max: bytes_before.saturating_add((*machine).message_bytes_max),
+            reply: &mut *reply,
+        };
+        if writer.value().is_err() {
+            reply.truncate(mark);
+            reply.error("ERR The reply of the script is too large");
         }
-        match ffi::lua_type(state, -1) {
-            ffi::LUA_TSTRING => reply.bulk(bytes_at(state, -1)),
-            ffi::LUA_TBOOLEAN => {
-                let value = ffi::lua_toboolean(state, -1) != 0;
-                match ((*machine(state)).proto, value) {
-                    (Proto::Resp3, _) => reply.bool(value),
-                    (Proto::Resp2, true) => reply.integer(1),
-                    (Proto::Resp2, false) => reply.null(),
+    }
+}
+
+/// The reply has become larger than it may.
+struct TooLarge;
+
+/// A reply being written. Its methods take their value from the top of the stack; they need the upvalues `NAMES`, are
+/// called protected, and own nothing.
+struct Writer<'a, 'r> {
+    state: *mut lua_State,
+    /// What the script has chosen, which decides about truth values; all else depends on the reply's own version.
+    proto: Proto,
+    bytes_max: usize,
+    reply: &'a mut Reply<'r>,
+}
+
+impl Writer<'_, '_> {
+    /// Writes a value, and pops it. Anything that has no reply is null.
+    unsafe fn value(&mut self) -> Result<(), TooLarge> {
+        let state = self.state;
+        // SAFETY: see the type.
+        unsafe {
+            // A table needs itself, an index, an element and a field of it.
+            if ffi::lua_checkstack(state, 6) == 0 {
+                ffi::lua_settop(state, -2);
+                self.reply.error("ERR reached lua stack limit");
+                return Ok(());
+            }
+            match ffi::lua_type(state, -1) {
+                ffi::LUA_TSTRING => self.reply.bulk(bytes_at(state, -1)),
+                ffi::LUA_TBOOLEAN => {
+                    let value = ffi::lua_toboolean(state, -1) != 0;
+                    match (self.proto, value) {
+                        (Proto::Resp3, _) => self.reply.bool(value),
+                        (Proto::Resp2, true) => self.reply.integer(1),
+                        (Proto::Resp2, false) => self.reply.null(),
+                    }
                 }
+                ffi::LUA_TNUMBER => self.reply.integer(truncate(ffi::lua_tonumber(state, -1))),
+                ffi::LUA_TTABLE => return self.table(),
+                _ => self.reply.null(),
             }
-            ffi::LUA_TNUMBER => reply.integer(truncate(ffi::lua_tonumber(state, -1))),
-            ffi::LUA_TTABLE => return write_table(state, reply),
-            _ => reply.null(),
-        }
-        ffi::lua_settop(state, -2);
-    }
-}
-
-/// Writes the table on top of the stack, and pops it: one of the typed forms, or else an array up to the first nil.
-///
-/// # Safety
-/// As for [`write`], with room for four more values on the stack.
-unsafe fn write_table(state: *mut lua_State, reply: &mut Reply<'_>) {
-    // SAFETY: as promised by the caller; nothing here owns anything.
-    unsafe {
-        let table = ffi::lua_gettop(state);
-        if field(state, table, UP_ERR) == ffi::LUA_TSTRING {
-            reply.error_bytes(until_nul(bytes_at(state, -1)));
-        } else if field(state, table, UP_OK) == ffi::LUA_TSTRING {
-            write_line(reply, b"+", bytes_at(state, -1));
-        } else if field(state, table, UP_DOUBLE) == ffi::LUA_TNUMBER {
-            reply.double(ffi::lua_tonumber(state, -1));
-        } else if field(state, table, UP_MAP) == ffi::LUA_TTABLE {
-            write_map(state, reply);
-        } else if field(state, table, UP_SET) == ffi::LUA_TTABLE {
-            write_set(state, reply);
-        } else if field(state, table, UP_BIG_NUMBER) == ffi::LUA_TSTRING {
-            write_big_number(reply, bytes_at(state, -1));
-        } else if field(state, table, UP_VERBATIM) != ffi::LUA_TTABLE
-            || !write_verbatim(state, reply)
-        {
-            ffi::lua_settop(state, table);
-            write_array(state, reply);
-        }
-        ffi::lua_settop(state, table - 1);
-    }
-}
-
-/// Replaces what lies above `table` by its field of that name, and returns the field's type.
-///
-/// # Safety
-/// As for [`write_table`].
-unsafe fn field(state: *mut lua_State, table: c_int, name: c_int) -> c_int {
-    // SAFETY: as promised by the caller.
-    unsafe {
-        ffi::lua_settop(state, table);
-        ffi::lua_pushvalue(state, name);
-        ffi::lua_rawget(state, table);
-        ffi::lua_type(state, -1)
-    }
-}
-
-/// # Safety
-/// As for [`write_table`]; the table is on top and stays there.
-unsafe fn write_array(state: *mut lua_State, reply: &mut Reply<'_>) {
-    // SAFETY: as promised by the caller.
-    unsafe {
-        let mark = reply.mark();
-        let mut n = 0;
-        loop {
-            ffi::lua_rawgeti(state, -1, n as i64 + 1);
-            if ffi::lua_type(state, -1) == ffi::LUA_TNIL {
-                break;
-            }
-            write(state, reply);
-            n += 1;
-        }
-        ffi::lua_settop(state, -2);
-        reply.insert_array_header(mark, n);
-    }
-}
-
-/// # Safety
-/// As for [`write_array`].
-unsafe fn write_map(state: *mut lua_State, reply: &mut Reply<'_>) {
-    // SAFETY: as promised by the caller; the map is not changed while `lua_next` walks it.
-    unsafe {
-        let mark = reply.mark();
-        let mut pairs = 0;
-        ffi::lua_pushnil(state);
-        while ffi::lua_next(state, -2) != 0 {
-            ffi::lua_pushvalue(state, -2);
-            write(state, reply);
-            write(state, reply);
-            pairs += 1;
-        }
-        reply.insert_map_header(mark, pairs);
-    }
-}
-
-/// # Safety
-/// As for [`write_array`].
-unsafe fn write_set(state: *mut lua_State, reply: &mut Reply<'_>) {
-    // SAFETY: as promised by the caller; the set is not changed while `lua_next` walks it.
-    unsafe {
-        let mark = reply.mark();
-        let mut n = 0;
-        ffi::lua_pushnil(state);
-        while ffi::lua_next(state, -2) != 0 {
             ffi::lua_settop(state, -2);
-            ffi::lua_pushvalue(state, -1);
-            write(state, reply);
-            n += 1;
+            if self.reply.buffer().len_bytes() > self.bytes_max {
+                return Err(TooLarge);
+            }
+            Ok(())
         }
-        reply.insert_set_header(mark, n);
+    }
+
+    /// Writes a table, and pops it: one of the typed forms, or else an array.
+    unsafe fn table(&mut self) -> Result<(), TooLarge> {
+        let state = self.state;
+        // SAFETY: see the type.
+        unsafe {
+            let table = ffi::lua_gettop(state);
+            if self.field(table, UP_ERR) == ffi::LUA_TSTRING {
+                self.reply.error_bytes(until_nul(bytes_at(state, -1)));
+            } else if self.field(table, UP_OK) == ffi::LUA_TSTRING {
+                write_line(self.reply, b"+", bytes_at(state, -1));
+            } else if self.field(table, UP_DOUBLE) == ffi::LUA_TNUMBER {
+                self.reply.double(ffi::lua_tonumber(state, -1));
+            } else if self.field(table, UP_MAP) == ffi::LUA_TTABLE {
+                self.map()?;
+            } else if self.field(table, UP_SET) == ffi::LUA_TTABLE {
+                self.set()?;
+            } else if self.field(table, UP_BIG_NUMBER) == ffi::LUA_TSTRING {
+                write_big_number(self.reply, bytes_at(state, -1));
+            } else if self.field(table, UP_VERBATIM) != ffi::LUA_TTABLE || !self.verbatim() {
+                ffi::lua_settop(state, table);
+                self.array()?;
+            }
+            ffi::lua_settop(state, table - 1);
+            Ok(())
+        }
+    }
+
+    /// Replaces what lies above `table` by its field of that name, and returns the field's type.
+    unsafe fn field(&mut self, table: c_int, name: c_int) -> c_int {
+        // SAFETY: see the type.
+        unsafe {
+            ffi::lua_settop(self.state, table);
+            ffi::lua_pushvalue(self.state, name);
+            ffi::lua_rawget(self.state, table);
+            ffi::lua_type(self.state, -1)
+        }
+    }
+
+    /// Writes an array up to its first nil.
+    unsafe fn array(&mut self) -> Result<(), TooLarge> {
+        // SAFETY: see the type.
+        unsafe {
+            let mark = self.reply.mark();
+            let mut n = 0;
+            loop {
+                ffi::lua_rawgeti(self.state, -1, n as i64 + 1);
+                if ffi::lua_type(self.state, -1) == ffi::LUA_TNIL {
+                    break;
+                }
+                self.value()?;
+                n += 1;
+            }
+            ffi::lua_settop(self.state, -2);
+            self.reply.insert_array_header(mark, n);
+            Ok(())
+        }
+    }
+
+    unsafe fn map(&mut self) -> Result<(), TooLarge> {
+        // SAFETY: see the type; the map is not changed while `lua_next` walks it.
+        unsafe {
+            let mark = self.reply.mark();
+            let mut pairs = 0;
+            ffi::lua_pushnil(self.state);
+            while ffi::lua_next(self.state, -2) != 0 {
+                ffi::lua_pushvalue(self.state, -2);
+                self.value()?;
+                self.value()?;
+                pairs += 1;
+            }
+            self.reply.insert_map_header(mark, pairs);
+            Ok(())
+        }
+    }
+
+    unsafe fn set(&mut self) -> Result<(), TooLarge> {
+        // SAFETY: see the type; the set is not changed while `lua_next` walks it.
+        unsafe {
+            let mark = self.reply.mark();
+            let mut n = 0;
+            ffi::lua_pushnil(self.state);
+            while ffi::lua_next(self.state, -2) != 0 {
+                ffi::lua_settop(self.state, -2);
+                ffi::lua_pushvalue(self.state, -1);
+                self.value()?;
+                n += 1;
+            }
+            self.reply.insert_set_header(mark, n);
+            Ok(())
+        }
+    }
+
+    /// Writes a table as a verbatim string, if it is one.
+    unsafe fn verbatim(&mut self) -> bool {
+        let state = self.state;
+        // SAFETY: see the type; both strings stay on the stack while they are used.
+        unsafe {
+            let table = ffi::lua_gettop(state);
+            if self.field(table, UP_STRING) != ffi::LUA_TSTRING {
+                return false;
+            }
+            ffi::lua_pushvalue(state, UP_FORMAT);
+            ffi::lua_rawget(state, table);
+            if ffi::lua_type(state, -1) != ffi::LUA_TSTRING {
+                return false;
+            }
+            let mut format = [b' '; 3];
+            for (to, &from) in format.iter_mut().zip(until_nul(bytes_at(state, -1))) {
+                *to = without_line_end(from);
+            }
+            match str::from_utf8(&format) {
+                Ok(format) => self.reply.verbatim(format, bytes_at(state, -2)),
+                Err(_) => self.reply.bulk(bytes_at(state, -2)),
+            }
+            true
+        }
     }
 }
 
 fn write_big_number(reply: &mut Reply<'_>, digits: &[u8]) {
+    let digits = until_nul(digits);
     match reply.proto() {
         Proto::Resp3 => write_line(reply, b"(", digits),
         Proto::Resp2 => {
-            let mut text = until_nul(digits).to_vec();
-            text.iter_mut().for_each(|b| {
-                if matches!(b, b'\r' | b'\n') {
-                    *b = b' ';
-                }
-            });
+            let text: Vec<u8> = digits.iter().copied().map(without_line_end).collect();
             reply.bulk(&text);
         }
-    }
-}
-
-/// Writes the table on top of the stack as a verbatim string, if it is one.
-///
-/// # Safety
-/// As for [`write_table`].
-unsafe fn write_verbatim(state: *mut lua_State, reply: &mut Reply<'_>) -> bool {
-    // SAFETY: as promised by the caller; both strings stay on the stack while they are used.
-    unsafe {
-        let table = ffi::lua_gettop(state);
-        if field(state, table, UP_STRING) != ffi::LUA_TSTRING {
-            return false;
-        }
-        ffi::lua_pushvalue(state, UP_FORMAT);
-        ffi::lua_rawget(state, table);
-        if ffi::lua_type(state, -1) != ffi::LUA_TSTRING {
-            return false;
-        }
-        let mut format = [b' '; 3];
-        for (to, from) in format.iter_mut().zip(until_nul(bytes_at(state, -1))) {
-            *to = match from {
-                b'\r' | b'\n' => b' ',
-                other => *other,
-            };
-        }
-        match str::from_utf8(&format) {
-            Ok(format) => reply.verbatim(format, bytes_at(state, -2)),
-            Err(_) => reply.bulk(bytes_at(state, -2)),
-        }
-        true
     }
 }
 
 /// A line of a reply. Line ends inside become spaces, and a NUL ends it: nothing that a script says can become a reply
 /// of its own.
 fn write_line(reply: &mut Reply<'_>, kind: &[u8], text: &[u8]) {
+    let line: Vec<u8> = until_nul(text).iter().copied().map(without_line_end).collect();
     reply.raw(kind);
-    for piece in until_nul(text).split_inclusive(|b| matches!(b, b'\r' | b'\n')) {
-        match piece.split_last() {
-            Some((b'\r' | b'\n', piece)) => {
-                reply.raw(piece);
-                reply.raw(b" ");
-            }
-            _ => reply.raw(piece),
-        }
-    }
+    reply.raw(&line);
     reply.raw(b"\r\n");
+}
+
+fn without_line_end(byte: u8) -> u8 {
+    match byte {
+        b'\r' | b'\n' => b' ',
+        other => other,
+    }
 }
 
 /// The part of `text` that Redis, where it is a C string, would see.
