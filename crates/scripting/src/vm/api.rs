@@ -10,7 +10,10 @@ use redline_resp::{ArgsBuf, Proto, format_double};
 
 use super::to_lua::{push, push_bytes};
 use super::to_reply::{bytes_at, until_nul};
-use super::{strings, BUFFER_BYTES_KEPT, Machine, NAMES, UP_ERR, UP_OK, look, machine, push_names, unpanicking};
+use super::{
+    BUFFER_BYTES_KEPT, Machine, NAMES, UP_ERR, UP_OK, look, machine, push_names, strings,
+    unpanicking,
+};
 use crate::reply_reader::ReplyReader;
 use crate::script::sha1_hex;
 

@@ -184,7 +184,11 @@ impl Vm {
                 max: limits.memory_bytes_max,
                 since_look: 0,
             };
-            let machine = NonNull::from(Box::leak(Box::new(Machine::new(memory, limits.message_bytes_max, seed))));
+            let machine = NonNull::from(Box::leak(Box::new(Machine::new(
+                memory,
+                limits.message_bytes_max,
+                seed,
+            ))));
             ffi::lua_setallocf(state, allocate, machine.as_ptr().cast());
             let vm = Vm { state, machine };
             if ffi::lua_cpcall(state, set_up, ptr::null_mut()) != ffi::LUA_OK {

@@ -143,12 +143,14 @@ function globals.loadstring(text, name)
   return raw.loadstring(text, name)
 end
 
+local SOURCE_MAX = 2 ^ 26
+
 -- The pieces are put together first: a hook that raises an error inside the interpreter's own loader would stay off.
 function globals.load(reader, name)
   if type(reader) ~= 'function' then
     error("bad argument #1 to 'load' (function expected, got " .. type(reader) .. ')', 2)
   end
-  local pieces, n = {}, 0
+  local pieces, n, size = {}, 0, 0
   while true do
     local ok, piece = raw.pcall(reader)
     if not ok then return nil, piece end
@@ -158,6 +160,8 @@ function globals.load(reader, name)
     end
     n = n + 1
     pieces[n] = piece
+    size = size + #tostring(piece)
+    if size > SOURCE_MAX then return nil, 'not enough memory' end
   end
   return globals.loadstring(concat(pieces), name or '=(load)')
 end

@@ -44,7 +44,9 @@ impl ScriptEnv for FakeServer {
     fn tick(&mut self) -> Tick {
         self.ticks += 1;
         let now = cpu_time();
-        self.gap_max = self.gap_max.max(now - self.last_tick.replace(now).unwrap_or(now));
+        self.gap_max = self
+            .gap_max
+            .max(now - self.last_tick.replace(now).unwrap_or(now));
         let started = *self.started.get_or_insert_with(Instant::now);
         if self
             .kill_after
@@ -85,7 +87,14 @@ impl Bench {
 
     fn with_memory(memory_bytes_max: usize) -> Bench {
         Bench {
-            host: Host::new(Limits { memory_bytes_max, ..Limits::default() }, 0).expect("room for the sandbox"),
+            host: Host::new(
+                Limits {
+                    memory_bytes_max,
+                    ..Limits::default()
+                },
+                0,
+            )
+            .expect("room for the sandbox"),
             scripts: Scripts::new(),
             server: FakeServer::default(),
         }
@@ -209,18 +218,28 @@ fn endless_scripts_can_be_killed_at_once() {
             continue;
         };
         let took = cpu_time() - killed_at;
-        println!("{took:>8.2?} to die, at most {:>8.2?} between ticks, {} ticks: {source}", bench.server.gap_max, bench.server.ticks);
+        println!(
+            "{took:>8.2?} to die, at most {:>8.2?} between ticks, {} ticks: {source}",
+            bench.server.gap_max, bench.server.ticks
+        );
         if took > Duration::from_millis(10) {
             bad.push(format!("{source}: died slowly: {took:?}"));
         }
         if bench.server.gap_max > Duration::from_millis(80) {
-            bad.push(format!("{source}: long between ticks: {:?}", bench.server.gap_max));
+            bad.push(format!(
+                "{source}: long between ticks: {:?}",
+                bench.server.gap_max
+            ));
         }
         if !reply.contains("Script killed by user with SCRIPT KILL.") {
             bad.push(format!("{source}: {reply}"));
         }
         bench.server = FakeServer::default();
-        assert_eq!(bench.eval("return {pcall(function() return 1 end)}"), "*2\r\n:1\r\n:1\r\n", "after {source}");
+        assert_eq!(
+            bench.eval("return {pcall(function() return 1 end)}"),
+            "*2\r\n:1\r\n:1\r\n",
+            "after {source}"
+        );
     }
     assert!(bad.is_empty(), "{bad:#?}");
 }
@@ -234,10 +253,10 @@ const GREEDY: &[&str] = &[
     "local t = {} for i = 1, 1e9 do t[i] = i end",
     "local t = {} for i = 1, 1e9 do t['k' .. i] = i end",
     "local t = {} while true do t[#t + 1] = coroutine.create(function() end) end",
-    "local t = {} while true do t[#t + 1] = loadstring('return 1') end",
+    "local t = {} while true do t[#t + 1] = assert(loadstring('return 1')) end",
     "local s = string.rep('x', 1e6) local t = {} for i = 1, 1e5 do t[i] = s end return table.concat(t)",
     "return string.gsub(string.rep('x', 1e6), 'x', string.rep('y', 1e6))",
-    "return string.gsub(string.rep('x', 1e6), 'x', function() return string.rep('y', 1e6) end)",
+    "return string.gsub(string.rep('x', 1e3), 'x', function() return string.rep('y', 1e6) end)",
     "local s = string.rep('%s', 1000) local a = string.rep('y', 1e6) local t = {} for i = 1, 1000 do t[i] = a end return string.format(s, unpack(t))",
     "load(function() return string.rep('x = 1 ', 1e5) end) error('not enough memory')",
     "local function f(...) return f(1, ...) end f()",
@@ -247,17 +266,27 @@ const GREEDY: &[&str] = &[
 #[test]
 fn greedy_scripts_end_in_an_error() {
     for source in GREEDY {
+        println!("{source}");
         let mut bench = Bench::with_memory(32 << 20);
         let reply = bench.eval(source);
         assert!(
-            reply.starts_with('-') && (reply.contains("not enough memory") || reply.contains("stack overflow")),
+            reply.starts_with('-')
+                && (reply.contains("not enough memory") || reply.contains("stack overflow")),
             "{source}: {reply}"
         );
         // A script that catches the error goes on, and finds the memory free again.
         let caught = bench.eval(&format!("return pcall(function() {source} end) and 1 or 2"));
         assert_eq!(caught, ":2\r\n", "{source}");
-        assert_eq!(bench.eval("return #string.rep('x', 1e7)"), ":10000000\r\n", "{source}");
-        assert!(bench.host.memory_bytes() < 16 << 20, "{source}: {}", bench.host.memory_bytes());
+        assert_eq!(
+            bench.eval("return #string.rep('x', 1e7)"),
+            ":10000000\r\n",
+            "{source}"
+        );
+        assert!(
+            bench.host.memory_bytes() < 16 << 20,
+            "{source}: {}",
+            bench.host.memory_bytes()
+        );
     }
 }
 
@@ -271,14 +300,20 @@ fn messages_out_of_one_large_string_end_in_an_error() {
     assert_eq!(reply, "-ERR The reply of the script is too large\r\n");
     for call in ["redis.call('argv', unpack(t))", "redis.log(1, unpack(t))"] {
         let reply = bench.eval(&format!("{many} return {call}"));
-        assert!(reply.starts_with("-ERR Arguments of a command are too large script: "), "{reply}");
+        assert!(
+            reply.starts_with("-ERR Arguments of a command are too large script: "),
+            "{reply}"
+        );
     }
     assert_eq!(bench.eval("return 1"), ":1\r\n");
 }
 
 #[test]
 fn an_interpreter_needs_room() {
-    let limits = |memory_bytes_max| Limits { memory_bytes_max, ..Limits::default() };
+    let limits = |memory_bytes_max| Limits {
+        memory_bytes_max,
+        ..Limits::default()
+    };
     assert!(Host::new(limits(64 << 10), 0).is_none());
     let host = Host::new(limits(1 << 20), 0).expect("room for the sandbox");
     println!("an interpreter of {} bytes", host.memory_bytes());
@@ -309,7 +344,7 @@ const NESTED: &[&str] = &[
     "return string.find(string.rep('a', 1e5), string.rep('a?', 1e5))",
     "return loadstring('return ' .. string.rep('(', 1e5) .. '1' .. string.rep(')', 1e5))()",
     "return loadstring('return ' .. string.rep('{', 1e5) .. '1' .. string.rep('}', 1e5))()",
-    "return loadstring('return ' .. string.rep('-', 1e5) .. '1')()",
+    "return loadstring('return ' .. string.rep('- ', 1e5) .. '1')()",
     "return loadstring('return ' .. string.rep('not ', 1e5) .. '1')()",
     "return loadstring('return ' .. string.rep('1 .. ', 1e5) .. '1')()",
     "return loadstring('return ' .. string.rep('2 ^ ', 1e5) .. '1')()",
@@ -334,5 +369,9 @@ fn nested_scripts_leave_the_native_stack_whole() {
             assert_eq!(bench.eval("return 1"), ":1\r\n");
         }
     };
-    thread.spawn(run).expect("a thread").join().expect("no failure");
+    thread
+        .spawn(run)
+        .expect("a thread")
+        .join()
+        .expect("no failure");
 }

@@ -213,7 +213,11 @@ fn write_big_number(reply: &mut Reply<'_>, digits: &[u8]) {
 /// A line of a reply. Line ends inside become spaces, and a NUL ends it: nothing that a script says can become a reply
 /// of its own.
 fn write_line(reply: &mut Reply<'_>, kind: &[u8], text: &[u8]) {
-    let line: Vec<u8> = until_nul(text).iter().copied().map(without_line_end).collect();
+    let line: Vec<u8> = until_nul(text)
+        .iter()
+        .copied()
+        .map(without_line_end)
+        .collect();
     reply.raw(kind);
     reply.raw(&line);
     reply.raw(b"\r\n");
