@@ -1,69 +1,348 @@
 //! Commands of the group `hash`.
 
-use redline_resp::{Args, Reply};
+use redline_keyspace::Classes;
+use redline_resp::{Args, Proto, Reply};
+use redline_types::{DataType, Element, Hash, IntBuf, number};
 
-use crate::{Ctx, Error};
+use crate::{
+    Ctx, Error,
+    element::bulk,
+    parse::{integer, is},
+    scan::{self, ScanOptions, Scanned},
+};
 
-pub(crate) fn hdel(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HDEL key field [field …]
+pub(crate) fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let fields = args.from(2);
+    let deleted = ctx.keys.update::<Hash, _>(&args[1], false, |hash, _| {
+        fields.iter().filter(|field| hash.remove(field)).count()
+    })?;
+    let deleted = deleted.unwrap_or(0);
+    if deleted > 0 {
+        ctx.keys.changed(Classes::HASH, "hdel", &args[1]);
+        ctx.keys.count_changes(deleted as u64 - 1);
+    }
+    reply.integer(deleted as i64);
+    Ok(())
 }
 
-pub(crate) fn hexists(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HEXISTS key field
+pub(crate) fn hexists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    reply.integer(i64::from(hash.is_some_and(|hash| hash.contains(&args[2]))));
+    Ok(())
 }
 
-pub(crate) fn hget(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HGET key field
+pub(crate) fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    match ctx.keys.collection::<Hash>(&args[1])?.and_then(|hash| hash.get(&args[2])) {
+        Some(value) => bulk(reply, value),
+        None => reply.null(),
+    }
+    Ok(())
 }
 
-pub(crate) fn hgetall(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HGETALL key
+pub(crate) fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    reply.map(hash.map_or(0, DataType::len));
+    for (field, value) in hash.into_iter().flat_map(Hash::iter) {
+        bulk(reply, field);
+        bulk(reply, value);
+    }
+    Ok(())
 }
 
-pub(crate) fn hincrby(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HINCRBY key field increment
+pub(crate) fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let increment = integer(&args[3])?;
+    let sum = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
+        let value = match hash.get(&args[2]) {
+            None => 0,
+            Some(value) => {
+                value.to_i64().ok_or(Error::line("ERR hash value is not an integer"))?
+            }
+        };
+        let sum = value.checked_add(increment).ok_or(Error::Overflow)?;
+        hash.set(&args[2], IntBuf::new().format(sum), limits);
+        Ok::<i64, Error>(sum)
+    })?;
+    let sum = sum.expect("the hash is made if it is missing")?;
+    ctx.keys.changed(Classes::HASH, "hincrby", &args[1]);
+    reply.integer(sum);
+    Ok(())
 }
 
-pub(crate) fn hincrbyfloat(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HINCRBYFLOAT key field increment
+pub(crate) fn hincrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let increment = number::Extended::parse(&args[3]).ok_or(Error::NotFloat)?;
+    if !increment.is_finite() {
+        return Err(Error::line("ERR value is NaN or Infinity"));
+    }
+    let text = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
+        let value = match hash.get(&args[2]) {
+            None => number::Extended::parse(b"0"),
+            Some(value) => number::Extended::parse(value.bytes(&mut IntBuf::new())),
+        };
+        let value = value.ok_or(Error::line("ERR hash value is not a float"))?;
+        let sum = value
+            .checked_add(increment)
+            .ok_or(Error::line("ERR increment would produce NaN or Infinity"))?;
+        let mut text = Vec::new();
+        sum.format(&mut text);
+        hash.set(&args[2], &text, limits);
+        Ok::<Vec<u8>, Error>(text)
+    })?;
+    let text = text.expect("the hash is made if it is missing")?;
+    ctx.keys.changed(Classes::HASH, "hincrbyfloat", &args[1]);
+    reply.bulk(&text);
+    Ok(())
 }
 
-pub(crate) fn hkeys(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HKEYS key
+pub(crate) fn hkeys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    one_side(ctx, args, |(field, _)| field, reply)
 }
 
-pub(crate) fn hlen(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HVALS key
+pub(crate) fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    one_side(ctx, args, |(_, value)| value, reply)
 }
 
-pub(crate) fn hmget(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+fn one_side(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    side: impl for<'a> Fn((Element<'a>, Element<'a>)) -> Element<'a>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    reply.array(hash.map_or(0, DataType::len));
+    hash.into_iter().flat_map(Hash::iter).for_each(|pair| bulk(reply, side(pair)));
+    Ok(())
 }
 
-pub(crate) fn hmset(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HLEN key
+pub(crate) fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    reply.integer(hash.map_or(0, |hash| hash.len() as i64));
+    Ok(())
 }
 
-pub(crate) fn hrandfield(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HMGET key field [field …]
+pub(crate) fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    let fields = args.from(2);
+    reply.array(fields.len());
+    for field in fields.iter() {
+        match hash.and_then(|hash| hash.get(field)) {
+            Some(value) => bulk(reply, value),
+            None => reply.null(),
+        }
+    }
+    Ok(())
 }
 
-pub(crate) fn hscan(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HMSET key field value [field value …]
+pub(crate) fn hmset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    set_all(ctx, args, "hmset")?;
+    reply.ok();
+    Ok(())
 }
 
-pub(crate) fn hset(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HSET key field value [field value …]
+pub(crate) fn hset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let new = set_all(ctx, args, "hset")?;
+    reply.integer(new as i64);
+    Ok(())
 }
 
-pub(crate) fn hsetnx(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<usize, Error> {
+    let pairs = args.from(2);
+    if pairs.len() % 2 != 0 {
+        return Err(Error::wrong_arity(name));
+    }
+    let new = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
+        hash.set_all(pairs.iter(), limits)
+    })?;
+    ctx.keys.changed(Classes::HASH, "hset", &args[1]);
+    ctx.keys.count_changes(pairs.len() as u64 / 2 - 1);
+    Ok(new.expect("the hash is made if it is missing"))
 }
 
-pub(crate) fn hstrlen(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HRANDFIELD key [count [WITHVALUES]]
+pub(crate) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let Some(count) = args.get(2) else {
+        let mut rng = ctx.keys.local.rng.clone();
+        let hash = ctx.keys.collection::<Hash>(&args[1])?;
+        match hash.and_then(|hash| hash.random_entry(&mut || rng.u64(..))) {
+            Some((field, _)) => bulk(reply, field),
+            None => reply.null(),
+        }
+        ctx.keys.local.rng = rng;
+        return Ok(());
+    };
+    let count = integer(count)?;
+    let with_values = match args.len() {
+        3 => false,
+        4 if is(&args[3], "WITHVALUES") => true,
+        _ => return Err(Error::Syntax),
+    };
+    let most = if with_values { i64::MAX / 2 } else { i64::MAX };
+    if count < -most || count > most {
+        return Err(Error::OutOfRange);
+    }
+    let mut rng = ctx.keys.local.rng.clone();
+    let Some(hash) = ctx.keys.collection::<Hash>(&args[1])? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let nested = with_values && reply.proto() == Proto::Resp3;
+    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let given = if count < 0 { wanted } else { wanted.min(hash.len()) };
+    reply.array(if with_values && !nested { given * 2 } else { given });
+    let random = &mut || rng.u64(..);
+    let write = |field: Element<'_>, value: Element<'_>| {
+        if nested {
+            reply.array(2);
+        }
+        bulk(reply, field);
+        if with_values {
+            bulk(reply, value);
+        }
+    };
+    if count < 0 {
+        hash.random_entries(wanted, random, write);
+    } else {
+        hash.random_distinct_entries(given, random, write);
+    }
+    ctx.keys.local.rng = rng;
+    Ok(())
 }
 
-pub(crate) fn hvals(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
+pub(crate) fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let cursor = scan::cursor(&args[2])?;
+    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    let options = ScanOptions::parse(args.from(3), Scanned::Hash)?;
+    scan::framed(reply, |reply| {
+        let mut elements = 0;
+        let Some(hash) = hash else { return Ok((0, 0)) };
+        let next = hash.scan(cursor, options.count as usize, |field, value| {
+            if options.matches(field.bytes(&mut IntBuf::new())) {
+                bulk(reply, field);
+                elements += 1;
+                if !options.no_values {
+                    bulk(reply, value);
+                    elements += 1;
+                }
+            }
+        });
+        Ok((next, elements))
+    })
+}
+
+/// HSETNX key field value
+pub(crate) fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let set = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
+        hash.set_if_absent(&args[2], &args[3], limits)
+    })?;
+    let set = set.expect("the hash is made if it is missing");
+    if set {
+        ctx.keys.changed(Classes::HASH, "hset", &args[1]);
+    }
+    reply.integer(i64::from(set));
+    Ok(())
+}
+
+/// HSTRLEN key field
+pub(crate) fn hstrlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let value = ctx.keys.collection::<Hash>(&args[1])?.and_then(|hash| hash.get(&args[2]));
+    reply.integer(value.map_or(0, |value| value.len() as i64));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::Proto;
+
+    use crate::testing::TestDb;
+
+    #[test]
+    fn fields_and_values() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HSET h a 3 c", "-ERR wrong number of arguments for 'hset' command"),
+            ("HSET h a 3 c 4", ":1"),
+            ("HGET h a", "$1|3"),
+            ("HGET h x", "$-1"),
+            ("HMGET h a x c", "*3|$1|3|$-1|$1|4"),
+            ("HGETALL h", "*6|$1|a|$1|3|$1|b|$1|2|$1|c|$1|4"),
+            ("HKEYS h", "*3|$1|a|$1|b|$1|c"),
+            ("HVALS h", "*3|$1|3|$1|2|$1|4"),
+            ("HSETNX h a 9", ":0"),
+            ("HSETNX h d 9", ":1"),
+            ("HSTRLEN h d", ":1"),
+            ("HLEN h", ":4"),
+            ("HEXISTS h d", ":1"),
+            ("HMSET h e 5", "+OK"),
+            ("HDEL h a b c d e x", ":5"),
+            ("HLEN h", ":0"),
+            ("HGETALL none", "*0"),
+        ]);
+        assert_eq!(db.events(), ["hset h", "hset h", "hset h", "hset h", "hdel h", "del h"]);
+    }
+
+    #[test]
+    fn sums() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("HINCRBY h n 5", ":5"),
+            ("HINCRBY h n -7", ":-2"),
+            ("HINCRBY h n 9223372036854775807", ":9223372036854775805"),
+            ("HINCRBY h n 9", "-ERR increment or decrement would overflow"),
+            ("HSET h t text", ":1"),
+            ("HINCRBY h t 1", "-ERR hash value is not an integer"),
+            ("HINCRBYFLOAT h t 1", "-ERR hash value is not a float"),
+            ("HINCRBYFLOAT h f 10.5", "$4|10.5"),
+            ("HINCRBYFLOAT h f 0.1", "$4|10.6"),
+            ("HINCRBYFLOAT h f inf", "-ERR value is NaN or Infinity"),
+            ("HINCRBYFLOAT h f x", "-ERR value is not a valid float"),
+            ("HINCRBY none t x", "-ERR value is not an integer or out of range"),
+            ("EXISTS none", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn random_fields() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("HRANDFIELD none", "$-1"),
+            ("HRANDFIELD none 3", "*0"),
+            ("HSET h a 1", ":1"),
+            ("HRANDFIELD h", "$1|a"),
+            ("HRANDFIELD h 5 WITHVALUES", "*2|$1|a|$1|1"),
+            ("HRANDFIELD h -2", "*2|$1|a|$1|a"),
+            ("HRANDFIELD h 2 VALUES", "-ERR syntax error"),
+            ("HRANDFIELD h -9223372036854775808 WITHVALUES", "-ERR value is out of range"),
+        ]);
+        db.proto = Proto::Resp3;
+        db.script(&[
+            ("HRANDFIELD h 1 WITHVALUES", "*1|*2|$1|a|$1|1"),
+            ("HGETALL h", "%1|$1|a|$1|1"),
+            ("HRANDFIELD none", "_"),
+        ]);
+    }
+
+    #[test]
+    fn scans() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("HSET h a1 1 b1 2", ":2"),
+            ("HSCAN h 0 MATCH a*", "*2|$1|0|*2|$2|a1|$1|1"),
+            ("HSCAN h 0 NOVALUES", "*2|$1|0|*2|$2|a1|$2|b1"),
+            ("HSCAN none 0", "*2|$1|0|*0"),
+            ("HSCAN h x", "-ERR invalid cursor"),
+        ]);
+    }
 }

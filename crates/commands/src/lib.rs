@@ -7,11 +7,13 @@
 //! Must not know: threads, sockets, files, sessions, how a unit came by its stripes.
 #![forbid(unsafe_code)]
 
+mod element;
 mod error;
 mod generic;
 mod hash;
 mod list;
 mod parse;
+mod scan;
 mod set;
 mod stream;
 mod string;

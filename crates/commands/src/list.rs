@@ -5,14 +5,14 @@ use std::{ops::ControlFlow, ops::Range};
 use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
 use redline_types::{
-    DataType,
-    Element, IntBuf, List,
+    DataType, List,
     list::Place,
     pack::End,
 };
 
 use crate::{
     Ctx, Error,
+    element::bulk,
     parse::{integer, is},
 };
 
@@ -388,14 +388,6 @@ fn clamp(start: i64, stop: i64, len: usize) -> Range<usize> {
     let start = from_front(start).max(0);
     let stop = from_front(stop).min(len - 1);
     if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
-}
-
-#[inline]
-fn bulk(reply: &mut Reply<'_>, element: Element<'_>) {
-    match element {
-        Element::Bytes(bytes) => reply.bulk(bytes),
-        element => reply.bulk(element.bytes(&mut IntBuf::new())),
-    }
 }
 
 #[cfg(test)]
