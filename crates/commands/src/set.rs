@@ -1,73 +1,400 @@
 //! Commands of the group `set`.
 
+use std::ops::ControlFlow;
+
+use redline_keyspace::{Classes, Expiry};
 use redline_resp::{Args, Reply};
+use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 
-use crate::{Ctx, Error};
+use crate::{
+    Ctx, Error,
+    element::bulk,
+    parse::{integer, is},
+    scan::{self, ScanOptions, Scanned},
+};
 
-pub(crate) fn sadd(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SADD key member [member …]
+pub(crate) fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let members = args.from(2);
+    let added = ctx.keys.update::<Set, _>(&args[1], true, |set, limits| {
+        set.add_all(members.iter(), limits)
+    })?;
+    let added = added.expect("the set is made if it is missing");
+    if added > 0 {
+        ctx.keys.changed(Classes::SET, "sadd", &args[1]);
+        ctx.keys.count_changes(added as u64 - 1);
+    }
+    reply.integer(added as i64);
+    Ok(())
 }
 
-pub(crate) fn scard(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SCARD key
+pub(crate) fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let set = ctx.keys.collection::<Set>(&args[1])?;
+    reply.integer(set.map_or(0, |set| set.len() as i64));
+    Ok(())
 }
 
-pub(crate) fn sdiff(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SISMEMBER key member
+pub(crate) fn sismember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let set = ctx.keys.collection::<Set>(&args[1])?;
+    reply.integer(i64::from(set.is_some_and(|set| set.contains(&args[2]))));
+    Ok(())
 }
 
-pub(crate) fn sdiffstore(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SMISMEMBER key member [member …]
+pub(crate) fn smismember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let members = args.from(2);
+    reply.array(members.len());
+    for member in members.iter() {
+        reply.integer(i64::from(set.is_some_and(|set| set.contains(member))));
+    }
+    Ok(())
 }
 
-pub(crate) fn sinter(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SMEMBERS key
+pub(crate) fn smembers(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let set = ctx.keys.collection::<Set>(&args[1])?;
+    reply.set(set.map_or(0, DataType::len));
+    set.into_iter().flat_map(Set::iter).for_each(|member| bulk(reply, member));
+    Ok(())
 }
 
-pub(crate) fn sintercard(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SMOVE source destination member
+pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (source, destination, member) = (&args[1], &args[2], &args[3]);
+    let Some(from) = ctx.keys.collection::<Set>(source)? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let has = from.contains(member);
+    // A destination of another type must be found before anything is taken.
+    ctx.keys.collection::<Set>(destination)?;
+    if source == destination || !has {
+        reply.integer(i64::from(has));
+        return Ok(());
+    }
+    ctx.keys.update::<Set, _>(source, false, |set, _| set.remove(member))?;
+    ctx.keys.changed(Classes::SET, "srem", source);
+    let added = ctx.keys.update::<Set, _>(destination, true, |set, limits| set.add(member, limits))?;
+    if added == Some(true) {
+        ctx.keys.changed(Classes::SET, "sadd", destination);
+    }
+    reply.integer(1);
+    Ok(())
 }
 
-pub(crate) fn sinterstore(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SPOP key [count]
+pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let key = &args[1];
+    let count = match args.len() {
+        2 => None,
+        3 => Some(positive(&args[2])?),
+        _ => return Err(Error::Syntax),
+    };
+    let Some(set) = ctx.keys.collection::<Set>(key)? else {
+        match count {
+            None => reply.null(),
+            Some(_) => reply.set(0),
+        }
+        return Ok(());
+    };
+    let given = match count {
+        None => 1,
+        Some(count) => {
+            let given = count.min(set.len());
+            reply.set(given);
+            given
+        }
+    };
+    if given == 0 {
+        return Ok(());
+    }
+    let mut rng = ctx.keys.local.rng.clone();
+    ctx.keys.update::<Set, _>(key, false, |set, limits| {
+        set.pop(given, limits, &mut || rng.u64(..), |member| bulk(reply, member));
+    })?;
+    ctx.keys.local.rng = rng;
+    ctx.keys.changed(Classes::SET, "spop", key);
+    ctx.keys.count_changes(given as u64 - 1);
+    Ok(())
 }
 
-pub(crate) fn sismember(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+fn positive(argument: &[u8]) -> Result<usize, Error> {
+    const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
+    let count = integer(argument).map_err(|_| NOT_POSITIVE)?;
+    usize::try_from(count).map_err(|_| NOT_POSITIVE)
 }
 
-pub(crate) fn smembers(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SRANDMEMBER key [count]
+pub(crate) fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let count = match args.len() {
+        2 => None,
+        3 => Some(integer(&args[2])?),
+        _ => return Err(Error::Syntax),
+    };
+    if count.is_some_and(|count| count < -i64::MAX) {
+        return Err(Error::line(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    let mut rng = ctx.keys.local.rng.clone();
+    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let random = &mut || rng.u64(..);
+    match (count, set) {
+        (None, None) => reply.null(),
+        (None, Some(set)) => match set.random_member(random) {
+            Some(member) => bulk(reply, member),
+            None => reply.null(),
+        },
+        (Some(_), None) => reply.array(0),
+        (Some(count), Some(set)) => {
+            let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+            if count < 0 {
+                reply.array(wanted);
+                set.random_members(wanted, random, |member| bulk(reply, member));
+            } else {
+                let given = wanted.min(set.len());
+                reply.array(given);
+                set.random_distinct_members(given, random, |member| bulk(reply, member));
+            }
+        }
+    }
+    ctx.keys.local.rng = rng;
+    Ok(())
 }
 
-pub(crate) fn smismember(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SREM key member [member …]
+pub(crate) fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let members = args.from(2);
+    let removed = ctx.keys.update::<Set, _>(&args[1], false, |set, _| {
+        members.iter().filter(|member| set.remove(member)).count()
+    })?;
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        ctx.keys.changed(Classes::SET, "srem", &args[1]);
+        ctx.keys.count_changes(removed as u64 - 1);
+    }
+    reply.integer(removed as i64);
+    Ok(())
 }
 
-pub(crate) fn smove(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SSCAN key cursor [MATCH pattern] [COUNT count]
+pub(crate) fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let cursor = scan::cursor(&args[2])?;
+    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let options = ScanOptions::parse(args.from(3), Scanned::Other)?;
+    scan::framed(reply, |reply| {
+        let mut elements = 0;
+        let Some(set) = set else { return Ok((0, 0)) };
+        let next = set.scan(cursor, options.count as usize, |member| {
+            if options.matches(member.bytes(&mut IntBuf::new())) {
+                bulk(reply, member);
+                elements += 1;
+            }
+        });
+        Ok((next, elements))
+    })
 }
 
-pub(crate) fn spop(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+// ---- algebra ------------------------------------------------------------------------------------
+
+/// SDIFF key [key …]
+pub(crate) fn sdiff(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let sets = operands(ctx, args.from(1))?;
+    counted(reply, |visit| {
+        if let Some((Some(first), others)) = sets.split_first() {
+            let others: Vec<&Set> = others.iter().copied().flatten().collect();
+            algebra::visit_difference(first, &others, visit);
+        }
+    });
+    Ok(())
 }
 
-pub(crate) fn srandmember(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SINTER key [key …]
+pub(crate) fn sinter(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let sets = operands(ctx, args.from(1))?;
+    counted(reply, |visit| {
+        if let Some(sets) = all_present(&sets) {
+            algebra::visit_intersection(&sets, |member| {
+                visit(member);
+                ControlFlow::Continue(())
+            });
+        }
+    });
+    Ok(())
 }
 
-pub(crate) fn srem(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SUNION key [key …]
+pub(crate) fn sunion(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let sets: Vec<&Set> = operands(ctx, args.from(1))?.into_iter().flatten().collect();
+    counted(reply, |visit| algebra::visit_union(&sets, visit));
+    Ok(())
 }
 
-pub(crate) fn sscan(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SINTERCARD numkeys key [key …] [LIMIT limit]
+pub(crate) fn sintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
+    const TOO_MANY: Error = Error::line("ERR Number of keys can't be greater than number of args");
+    const NEGATIVE: Error = Error::line("ERR LIMIT can't be negative");
+    let keys = integer(&args[1]).ok().filter(|keys| *keys > 0).ok_or(NO_KEYS)?;
+    let keys = usize::try_from(keys).ok().filter(|keys| *keys <= args.len() - 2).ok_or(TOO_MANY)?;
+    let mut limit = 0;
+    let mut options = args.from(2 + keys).iter();
+    while let Some(option) = options.next() {
+        let value = options.next().filter(|_| is(option, "LIMIT")).ok_or(Error::Syntax)?;
+        limit = integer(value).ok().filter(|limit| *limit >= 0).ok_or(NEGATIVE)?;
+    }
+    let sets = operands(ctx, args.from(2).first(keys))?;
+    let mut count = 0;
+    if let Some(sets) = all_present(&sets) {
+        algebra::visit_intersection(&sets, |_| {
+            count += 1;
+            if count == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+    }
+    reply.integer(count);
+    Ok(())
 }
 
-pub(crate) fn sunion(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SDIFFSTORE destination key [key …]
+pub(crate) fn sdiffstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    store(ctx, args, "sdiffstore", reply, |sets, limits| match sets.split_first() {
+        Some((Some(first), others)) => {
+            let others: Vec<&Set> = others.iter().copied().flatten().collect();
+            algebra::difference(first, &others, limits)
+        }
+        _ => Set::default(),
+    })
 }
 
-pub(crate) fn sunionstore(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SINTERSTORE destination key [key …]
+pub(crate) fn sinterstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    store(ctx, args, "sinterstore", reply, |sets, limits| {
+        all_present(sets).map_or_else(Set::default, |sets| algebra::intersection(&sets, limits))
+    })
+}
+
+/// SUNIONSTORE destination key [key …]
+pub(crate) fn sunionstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    store(ctx, args, "sunionstore", reply, |sets, limits| {
+        let sets: Vec<&Set> = sets.iter().copied().flatten().collect();
+        algebra::union(&sets, limits)
+    })
+}
+
+/// The sets under these keys; `None` for a key that does not exist.
+fn operands<'v>(ctx: &'v Ctx<'_>, keys: Args<'_>) -> Result<Vec<Option<&'v Set>>, Error> {
+    keys.iter().map(|key| Ok(ctx.keys.collection::<Set>(key)?)).collect()
+}
+
+/// The sets, if none of the keys was missing: otherwise their intersection is empty.
+fn all_present<'v>(sets: &[Option<&'v Set>]) -> Option<Vec<&'v Set>> {
+    sets.iter().copied().collect()
+}
+
+/// A set reply whose size is known when its members have been written.
+fn counted(reply: &mut Reply<'_>, produce: impl FnOnce(&mut dyn FnMut(Element<'_>))) {
+    let mark = reply.mark();
+    let mut members = 0;
+    produce(&mut |member| {
+        bulk(reply, member);
+        members += 1;
+    });
+    reply.insert_set_header(mark, members);
+}
+
+fn store(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    event: &'static str,
+    reply: &mut Reply<'_>,
+    compute: impl FnOnce(&[Option<&Set>], &Limits) -> Set,
+) -> Result<(), Error> {
+    let destination = &args[1];
+    let result = compute(&operands(ctx, args.from(2))?, ctx.keys.limits());
+    let members = result.len();
+    if members > 0 {
+        ctx.keys.set_collection(destination, result, Expiry::Clear);
+        ctx.keys.changed(Classes::SET, event, destination);
+    } else if ctx.keys.delete(destination) {
+        ctx.keys.changed(Classes::GENERIC, "del", destination);
+    }
+    reply.integer(members as i64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::Proto;
+
+    use crate::testing::TestDb;
+
+    #[test]
+    fn members() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("SADD s 1 2 3", ":3"),
+            ("SADD s 3 4", ":1"),
+            ("SADD s 4", ":0"),
+            ("SMEMBERS s", "*4|$1|1|$1|2|$1|3|$1|4"),
+            ("SISMEMBER s 2", ":1"),
+            ("SMISMEMBER s 2 9", "*2|:1|:0"),
+            ("SCARD s", ":4"),
+            ("SREM s 1 2 9", ":2"),
+            ("SPOP s 0", "*0"),
+            ("SPOP s 5", "*2|$1|3|$1|4"),
+            ("SPOP s", "$-1"),
+            ("SPOP s -1", "-ERR value is out of range, must be positive"),
+            ("SRANDMEMBER s", "$-1"),
+            ("SRANDMEMBER s 2", "*0"),
+        ]);
+        assert_eq!(db.events(), ["sadd s", "sadd s", "srem s", "spop s", "del s"]);
+    }
+
+    #[test]
+    fn moves() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("SADD a x y", ":2"),
+            ("SADD b x", ":1"),
+            ("SMOVE a b x", ":1"),
+            ("SMOVE a b z", ":0"),
+            ("SMOVE a a y", ":1"),
+            ("SMOVE a b y", ":1"),
+            ("EXISTS a", ":0"),
+            ("SCARD b", ":2"),
+            ("SET k v", "+OK"),
+            ("SMOVE b k x", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ]);
+        assert_eq!(
+            db.events(),
+            ["sadd a", "sadd b", "srem a", "srem a", "del a", "sadd b", "set k"]
+        );
+    }
+
+    #[test]
+    fn algebra() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("SADD a 1 2 3", ":3"),
+            ("SADD b 2 3 4", ":3"),
+            ("SINTER a b", "*2|$1|2|$1|3"),
+            ("SINTER a none", "*0"),
+            ("SUNION a none", "*3|$1|1|$1|2|$1|3"),
+            ("SDIFF a b", "*1|$1|1"),
+            ("SDIFF none b", "*0"),
+            ("SINTERCARD 2 a b", ":2"),
+            ("SINTERCARD 2 a b LIMIT 1", ":1"),
+            ("SINTERCARD 3 a b", "-ERR Number of keys can't be greater than number of args"),
+            ("SINTERCARD 0 a", "-ERR numkeys should be greater than 0"),
+            ("SINTERSTORE c a b", ":2"),
+            ("SDIFFSTORE c a a", ":0"),
+            ("EXISTS c", ":0"),
+            ("SUNIONSTORE c a b", ":4"),
+        ]);
+        db.proto = Proto::Resp3;
+        db.script(&[("SINTER a b", "~2|$1|2|$1|3")]);
+    }
 }
