@@ -14,6 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::{Address, NetError, PeerAddr, Stream};
 
 /// A listening socket.
+#[derive(Debug)]
 pub struct Listener {
     socket: Socket,
     /// Of a unix socket: its file, removed when the listener is dropped.
@@ -231,6 +232,7 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
 
 /// The file of a unix socket that we made, known again by its inode: if another server has put its own in the same
 /// place, that one is left alone.
+#[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
     inode: (u64, u64),

@@ -22,8 +22,9 @@
 //! to `ASLEEP`. Both act on one word, so one of them comes first. If the sender does, the compare-and-swap fails and
 //! the receiver, instead of sleeping, drains. If the receiver does, the sender finds `ASLEEP` and wakes it; the
 //! poller's eventfd remembers a wake-up that comes before the wait begins. And in draining the word is set to `AWAKE`
-//! *before* the queue is taken: a message that misses the batch sets the word again. The test in `interleavings`
-//! walks through every order of these steps.
+//! *before* the queue is taken: a message that misses the batch sets the word again. The tests in `interleavings`
+//! walk through the orders of these steps. (loom runs a lock and the word beside it in program order, so it does not
+//! check that the orderings named below keep them so; on that the comments there stand alone.)
 
 use crate::Waker;
 use crate::sync::{Arc, AtomicU8, Mutex, Ordering};
@@ -89,15 +90,15 @@ impl<T> Mailbox<T> {
     /// Moves all waiting messages to the end of `messages`, oldest first; those of one sender keep their order.
     /// Also tells the senders that the receiver is awake: call it in every turn of the loop.
     pub fn drain(&mut self, messages: &mut Vec<T>) {
-        // Relaxed: when the word says that nothing came, nothing is read on its account; should a message just be
-        // coming, `prepare_to_sleep` will see it.
+        // Relaxed: if the word says that nothing came, nothing is read on its account, and should a message just be
+        // coming, `prepare_to_sleep` will notice.
         let state = self.shared.state.load(Ordering::Relaxed);
         if state == AWAKE {
             return;
         }
-        // Acquire: pairs with the senders' release, so that what they pushed is seen. Before the queue is taken: see
-        // above.
-        if self.shared.state.swap(AWAKE, Ordering::AcqRel) == ASLEEP {
+        // Acquire: pairs with the senders' release, so that our lock comes after theirs and finds what they pushed; and
+        // the queue is not taken before the word is set (see above).
+        if self.shared.state.swap(AWAKE, Ordering::Acquire) == ASLEEP {
             return;
         }
         let mut queue = self.shared.lock();
@@ -112,11 +113,9 @@ impl<T> Mailbox<T> {
     /// `false`: messages are there, so it must not wait, but drain.
     #[must_use]
     pub fn prepare_to_sleep(&mut self) -> bool {
-        // Acquire on failure, which means that a sender was first. Release orders nothing that a sender reads.
-        let slept =
-            self.shared
-                .state
-                .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        // Relaxed: nothing but the word's own order of changes decides who was first, and `drain` acquires.
+        let state = &self.shared.state;
+        let slept = state.compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
         // Already ASLEEP: the loop turned once without draining, and nothing came since.
         slept != Err(NOTIFIED)
     }
@@ -132,8 +131,9 @@ impl<T> Sender<T> {
         }
         queue.messages.push(message);
         drop(queue);
-        // Release: who sees the word sees the message. Acquire is not needed: only the value decides.
-        if self.shared.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
+        // Release: who acquires the word finds the message. Nothing is read on account of the old value, it only tells
+        // whether to wake.
+        if self.shared.state.swap(NOTIFIED, Ordering::Release) == ASLEEP {
             (self.shared.wake)();
         }
     }

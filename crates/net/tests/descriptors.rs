@@ -43,7 +43,7 @@ fn out_of_descriptors() {
     assert!(is_out_of_descriptors(&full));
     common::wait_for(&mut poller, LISTENER, |event| event.readable);
     for _ in 0..3 {
-        let error = listener.accept().err().expect("no descriptor is free");
+        let error = listener.accept().expect_err("no descriptor is free");
         assert!(is_out_of_descriptors(&error), "{error}");
     }
     // The connection still waits, but raises no event of its own: a loop sleeps instead of spinning.

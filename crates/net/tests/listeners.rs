@@ -49,7 +49,7 @@ fn names_may_be_bound() {
 #[test]
 fn an_address_that_is_not_there_is_an_error_unless_marked_optional() {
     // 192.0.2.0/24 is reserved for documentation: no machine has an address of it.
-    let error = Listener::bind_tcp(&["192.0.2.1"], 6379, 16).err().unwrap();
+    let error = Listener::bind_tcp(&["192.0.2.1"], 6379, 16).unwrap_err();
     assert_eq!(
         error.to_string(),
         "192.0.2.1:6379: Cannot assign requested address"
@@ -65,7 +65,7 @@ fn an_address_in_use_is_an_error_also_when_optional_and_is_named() {
     let first = Listener::bind_tcp(&["127.0.0.1"], 0, 16).unwrap().remove(0);
     let port = first.port().unwrap();
     for bind in ["127.0.0.1", "-127.0.0.1"] {
-        let error = Listener::bind_tcp(&[bind], port, 16).err().unwrap();
+        let error = Listener::bind_tcp(&[bind], port, 16).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!("127.0.0.1:{port}: Address already in use")
@@ -120,7 +120,7 @@ fn a_living_servers_socket_file_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("redis.sock");
     let first = Listener::bind_unix(&path, None, 16).unwrap();
-    let error = Listener::bind_unix(&path, None, 16).err().unwrap();
+    let error = Listener::bind_unix(&path, None, 16).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("{}: Address already in use", path.display())
@@ -157,9 +157,7 @@ fn a_listener_does_not_remove_the_file_of_its_successor() {
 fn accept_says_when_nobody_waits() {
     let listener = Listener::bind_tcp(&["127.0.0.1"], 0, 16).unwrap().remove(0);
     assert!(listener.accept().unwrap().is_none());
-    let error = Listener::bind_unix("/no/such/folder/socket", None, 16)
-        .err()
-        .unwrap();
+    let error = Listener::bind_unix("/no/such/folder/socket", None, 16).unwrap_err();
     assert_eq!(
         error.to_string(),
         "/no/such/folder/socket: No such file or directory"
