@@ -433,7 +433,7 @@ impl Arena {
         for word in 0..cut.objects / 64 {
             region.free_bits(id, word).store(u64::MAX, Relaxed);
         }
-        if cut.objects % 64 != 0 {
+        if !cut.objects.is_multiple_of(64) {
             region
                 .free_bits(id, cut.objects / 64)
                 .store((1 << (cut.objects % 64)) - 1, Relaxed);

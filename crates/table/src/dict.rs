@@ -36,6 +36,9 @@ pub struct Dict<V>(Core<Alone<V>>);
 #[derive(Default)]
 pub struct BytesDict(Core<ValueLen>);
 
+/// A key and its value, taken out of a [`BytesDict`].
+pub type BytesPair = (Box<[u8]>, Box<[u8]>);
+
 /// What stands between an element's header and its key, and may say that bytes follow the key.
 trait Payload {
     fn bytes_behind_key(&self) -> usize;
@@ -266,7 +269,7 @@ impl BytesDict {
     }
 
     /// Takes out an element, each about equally likely.
-    pub fn pop_random(&mut self, rng: &mut impl FnMut() -> u64) -> Option<(Box<[u8]>, Box<[u8]>)> {
+    pub fn pop_random(&mut self, rng: &mut impl FnMut() -> u64) -> Option<BytesPair> {
         let element = self.0.random(rng)?;
         let (key, value) = self.view(element);
         let (key, value): (Box<[u8]>, Box<[u8]>) = (key.into(), value.into());

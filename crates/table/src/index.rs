@@ -112,8 +112,21 @@ impl Index {
     /// # Safety
     /// As for [`Index::new`], for each of them.
     pub unsafe fn slots(n: usize) -> Box<[Index]> {
-        // SAFETY: all zero is a valid `Index` (three integers), the empty one.
-        unsafe { Box::new_zeroed_slice(n).assume_init() }
+        if n == 0 {
+            return Box::default();
+        }
+        let layout = std::alloc::Layout::array::<Index>(n).expect("below isize::MAX bytes");
+        // SAFETY: the layout is not empty, and is that of the box; all zero is a valid `Index` (three integers), the
+        // empty one.
+        unsafe {
+            let Some(memory) = NonNull::new(std::alloc::alloc_zeroed(layout)) else {
+                std::alloc::handle_alloc_error(layout)
+            };
+            Box::from_raw(std::ptr::slice_from_raw_parts_mut(
+                memory.as_ptr().cast::<Index>(),
+                n,
+            ))
+        }
     }
 
     /// Number of entries. **Needs no lock**; without it, it is a value of a moment ago.
@@ -782,7 +795,7 @@ fn order(word: u64) -> u16 {
 #[inline]
 fn entry_word(order_bits: u16, entry: NonNull<u8>) -> u64 {
     let address = entry.as_ptr().expose_provenance() as u64;
-    debug_assert!(address <= POINTER_MASK && address % 8 == 0);
+    debug_assert!(address <= POINTER_MASK && address.is_multiple_of(8));
     u64::from(order_bits) << POINTER_BITS | address
 }
 
@@ -854,7 +867,7 @@ fn table_pointer(address: usize) -> NonNull<u8> {
 /// A word of the tables' arena.
 #[inline]
 fn word_at(address: usize) -> &'static AtomicU64 {
-    debug_assert!(address % 8 == 0);
+    debug_assert!(address.is_multiple_of(8));
     // SAFETY: callers give aligned addresses inside the range: those of a place word, of a chunk in a directory that
     // they hold the lock of, or checked ones. The range is never unmapped and only ever accessed as `AtomicU64`.
     unsafe { table_pointer(address).cast::<AtomicU64>().as_ref() }
@@ -863,7 +876,7 @@ fn word_at(address: usize) -> &'static AtomicU64 {
 /// A bucket of the tables' arena.
 #[inline]
 fn bucket_at(address: usize) -> Bucket {
-    debug_assert!(address % BUCKET_BYTES == 0);
+    debug_assert!(address.is_multiple_of(BUCKET_BYTES));
     // SAFETY: as for `word_at`; a bucket is eight words.
     Bucket(unsafe {
         table_pointer(address)

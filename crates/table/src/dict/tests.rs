@@ -63,7 +63,7 @@ fn a_dict_equals_a_map_through_growth_and_shrinking() {
     let universe = steps(20_000);
     for step in 0..steps(120_000) {
         let key = key(rng.usize(..universe));
-        let growing = step / steps(30_000) % 2 == 0;
+        let growing = (step / steps(30_000)).is_multiple_of(2);
         match rng.u32(..10) {
             0..5 if growing => assert_eq!(
                 dict.insert(&key, step as u64),

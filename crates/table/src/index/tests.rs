@@ -81,7 +81,7 @@ fn walk(seed: u64, size: usize, draw: impl Fn(&mut fastrand::Rng) -> u64) {
     let mut ids: Vec<u64> = Vec::new();
     let mut next_id = 0;
     for step in 0..steps(20_000) {
-        let growing = step / size % 2 == 0;
+        let growing = (step / size).is_multiple_of(2);
         match rng.u32(..10) {
             0..6 if growing => {
                 let hash = draw(&mut rng);
