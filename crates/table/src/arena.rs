@@ -298,6 +298,12 @@ impl Arena {
         self.bytes.load(Relaxed)
     }
 
+    /// Address of the range, which is reserved now if need be.
+    pub(crate) fn reserved_base(&self) -> usize {
+        self.region();
+        self.base()
+    }
+
     fn region(&self) -> &Region {
         self.region.get_or_init(|| {
             let region = Region::reserve(self.region_bytes);

@@ -31,9 +31,9 @@ fn check(index: &Index) {
     let mut wanted = vec![false; buckets as usize];
     let mut count = 0;
     for at in 0..buckets {
-        for word in layout.bucket(at).entries() {
+        for word in layout.bucket(at).words() {
             count += 1;
-            let mut on_path = home(order(word), buckets);
+            let mut on_path = home(word.order(), buckets);
             while on_path != at {
                 wanted[on_path as usize] = true;
                 on_path = layout.after(on_path);
@@ -44,7 +44,7 @@ fn check(index: &Index) {
     for at in 0..buckets {
         let bucket = layout.bucket(at);
         assert_eq!(
-            bucket.meta() & SPILLED != 0,
+            bucket.is_spilled(),
             wanted[at as usize],
             "bucket {at} of {buckets}"
         );
