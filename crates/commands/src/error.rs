@@ -48,9 +48,7 @@ impl Error {
     /// The line of the reply, without the leading `-`.
     pub fn text(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
-            Error::WrongType => {
-                "WRONGTYPE Operation against a key holding the wrong kind of value"
-            }
+            Error::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Error::Syntax => "ERR syntax error",
             Error::NotInteger => "ERR value is not an integer or out of range",
             Error::NotFloat => "ERR value is not a valid float",
@@ -58,9 +56,7 @@ impl Error {
             Error::NoSuchKey => "ERR no such key",
             Error::IndexOutOfRange => "ERR index out of range",
             Error::Overflow => "ERR increment or decrement would overflow",
-            Error::StringTooLong => {
-                "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
-            }
+            Error::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Error::InvalidExpire(command) => {
                 return Cow::Owned(format!("ERR invalid expire time in '{command}' command"));
             }

@@ -2,14 +2,51 @@
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
+use redline_types::glob::{self, Case};
 
 use crate::{
     Ctx, Error,
-    parse::{integer, is},
+    parse::{int, integer, is},
+    scan::{self, ScanOptions, Scanned},
 };
 
-pub(crate) fn copy(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// COPY source destination [DB index] [REPLACE]
+pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (source, destination) = (&args[1], &args[2]);
+    let (mut db, mut replace) = (ctx.keys.db(), false);
+    let mut words = args.from(3).iter();
+    while let Some(word) = words.next() {
+        match word {
+            _ if is(word, "REPLACE") => replace = true,
+            _ if is(word, "DB") => db = db_index(ctx, words.next().ok_or(Error::Syntax)?)?,
+            _ => return Err(Error::Syntax),
+        }
+    }
+    if db == ctx.keys.db() && source == destination {
+        return Err(SAME_OBJECT);
+    }
+    let Some(new_type) = ctx.keys.value(source).map(|value| value.type_name()) else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let old_type = ctx.keys.in_db(db, |keys| {
+        keys.peek(destination).map(|value| value.type_name())
+    });
+    if old_type.is_some() && !replace {
+        reply.integer(0);
+        return Ok(());
+    }
+    let (value, expire_at_ms) = ctx.keys.copy_of(source).expect("the source exists");
+    ctx.keys.in_db(db, |keys| {
+        keys.delete(destination);
+        keys.put_owned(destination, value, expire_at_ms);
+        keys.changed(Classes::GENERIC, "copy_to", destination);
+        if let Some(old_type) = old_type {
+            keys.notify_replaced(destination, old_type, new_type);
+        }
+    });
+    reply.integer(1);
+    Ok(())
 }
 
 /// DEL key [key …]
@@ -26,73 +63,189 @@ pub(crate) fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 }
 
 /// EXISTS key [key …]
-pub(crate) fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let found = args.from(1).iter().filter(|key| ctx.keys.probe(key).is_some()).count();
+pub(crate) fn exists(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let found = args
+        .from(1)
+        .iter()
+        .filter(|key| ctx.keys.probe(key).is_some())
+        .count();
     reply.integer(found as i64);
     Ok(())
 }
 
 /// EXPIRE key time [NX | XX | GT | LT]
-pub(crate) fn expire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn expire(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let base_ms = ctx.keys.now_ms();
     expire_at(ctx, args, base_ms, 1000, "expire", reply)
 }
 
 /// EXPIREAT key time [NX | XX | GT | LT]
-pub(crate) fn expireat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn expireat(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let base_ms = 0;
     expire_at(ctx, args, base_ms, 1000, "expireat", reply)
 }
 
 /// EXPIRETIME key
-pub(crate) fn expiretime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn expiretime(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let at_ms = expiry_of(ctx, &args[1]);
     reply.integer(at_ms.map_or_else(|missing| missing, |at_ms| seconds(at_ms)));
     Ok(())
 }
 
-pub(crate) fn keys(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// KEYS pattern
+pub(crate) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let pattern = &args[1];
+    let all = pattern == b"*";
+    let mark = reply.mark();
+    let mut found = 0;
+    ctx.keys.for_each(|key, _| {
+        if all || glob::matches(pattern, key, Case::Sensitive) {
+            reply.bulk(key);
+            found += 1;
+        }
+    });
+    reply.insert_array_header(mark, found);
+    Ok(())
 }
 
-pub(crate) fn move_(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// MOVE key db
+pub(crate) fn move_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let key = &args[1];
+    let db = db_index(ctx, &args[2])?;
+    if db == ctx.keys.db() {
+        return Err(SAME_OBJECT);
+    }
+    if !ctx.keys.contains(key) || ctx.keys.in_db(db, |keys| keys.contains(key)) {
+        reply.integer(0);
+        return Ok(());
+    }
+    let (value, expire_at_ms) = ctx.keys.take(key).expect("the key exists");
+    ctx.keys
+        .in_db(db, |keys| keys.put_owned(key, value, expire_at_ms));
+    ctx.keys.changed(Classes::GENERIC, "move_from", key);
+    ctx.keys.in_db(db, |keys| {
+        keys.touch_watchers(key);
+        keys.notify(Classes::GENERIC, "move_to", key);
+    });
+    reply.integer(1);
+    Ok(())
 }
 
-pub(crate) fn object_encoding(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// OBJECT ENCODING key
+pub(crate) fn object_encoding(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    match ctx.keys.encoding(&args[2]) {
+        Some(encoding) => reply.bulk(encoding.as_bytes()),
+        None => reply.null(),
+    }
+    Ok(())
 }
 
-pub(crate) fn object_freq(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// OBJECT FREQ key
+pub(crate) fn object_freq(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let frequency = ctx.keys.frequency(&args[2]);
+    if frequency.is_some() && !ctx.keys.local.clock.lfu {
+        return Err(Error::line(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+             when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ));
+    }
+    reply_number(frequency, reply);
+    Ok(())
 }
 
-pub(crate) fn object_idletime(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// OBJECT IDLETIME key
+pub(crate) fn object_idletime(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let idle_s = ctx.keys.idle_s(&args[2]);
+    if idle_s.is_some() && ctx.keys.local.clock.lfu {
+        return Err(Error::line(
+            "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+             switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ));
+    }
+    reply_number(idle_s, reply);
+    Ok(())
 }
 
-pub(crate) fn object_refcount(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// OBJECT REFCOUNT key: a value belongs to one key.
+pub(crate) fn object_refcount(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    reply_number(ctx.keys.peek(&args[2]).map(|_| 1), reply);
+    Ok(())
 }
 
-pub(crate) fn persist(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// PERSIST key
+pub(crate) fn persist(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let key = &args[1];
+    let expires = ctx.keys.expire_at_ms(key).flatten().is_some();
+    if expires {
+        ctx.keys.set_expire_at_ms(key, None);
+        ctx.keys.changed(Classes::GENERIC, "persist", key);
+    }
+    reply.integer(i64::from(expires));
+    Ok(())
 }
 
 /// PEXPIRE key time [NX | XX | GT | LT]
-pub(crate) fn pexpire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn pexpire(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let base_ms = ctx.keys.now_ms();
     expire_at(ctx, args, base_ms, 1, "pexpire", reply)
 }
 
 /// PEXPIREAT key time [NX | XX | GT | LT]
-pub(crate) fn pexpireat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn pexpireat(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let base_ms = 0;
     expire_at(ctx, args, base_ms, 1, "pexpireat", reply)
 }
 
 /// PEXPIRETIME key
-pub(crate) fn pexpiretime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn pexpiretime(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let at_ms = expiry_of(ctx, &args[1]);
     reply.integer(at_ms.map_or_else(|missing| missing, |at_ms| at_ms));
     Ok(())
@@ -101,64 +254,240 @@ pub(crate) fn pexpiretime(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'
 /// PTTL key
 pub(crate) fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let at_ms = expiry_of(ctx, &args[1]);
-    reply.integer(at_ms.map_or_else(|missing| missing, |at_ms| (at_ms - ctx.keys.now_ms()).max(0)));
+    reply.integer(at_ms.map_or_else(
+        |missing| missing,
+        |at_ms| (at_ms - ctx.keys.now_ms()).max(0),
+    ));
     Ok(())
 }
 
-pub(crate) fn randomkey(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// RANDOMKEY
+pub(crate) fn randomkey(
+    ctx: &mut Ctx<'_>,
+    _args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    match ctx.keys.random_key()? {
+        Some(key) => reply.bulk(&key),
+        None => reply.null(),
+    }
+    Ok(())
 }
 
-pub(crate) fn rename(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// RENAME key newkey
+pub(crate) fn rename(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    rename_key(ctx, args, true)?;
+    reply.ok();
+    Ok(())
 }
 
-pub(crate) fn renamenx(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// RENAMENX key newkey
+pub(crate) fn renamenx(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let renamed = rename_key(ctx, args, false)?;
+    reply.integer(i64::from(renamed));
+    Ok(())
 }
 
-pub(crate) fn scan(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SCAN cursor [MATCH pattern] [COUNT keys] [TYPE name]
+pub(crate) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let cursor = scan::cursor(&args[1])?;
+    let options = ScanOptions::parse(args.from(2), Scanned::Keys)?;
+    scan::framed(reply, |reply| {
+        let mut found = 0;
+        let next = ctx.keys.scan(cursor, options.count, |key, value| {
+            let right_type = options
+                .type_name
+                .is_none_or(|name| is(name, value.type_name()));
+            if right_type && options.matches(key) {
+                reply.bulk(key);
+                found += 1;
+            }
+        })?;
+        Ok((next, found))
+    })
 }
 
-pub(crate) fn touch(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// TOUCH key [key …]
+pub(crate) fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let found = args
+        .from(1)
+        .iter()
+        .filter(|key| ctx.keys.touch(key))
+        .count();
+    reply.integer(found as i64);
+    Ok(())
 }
 
 /// TTL key
 pub(crate) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let at_ms = expiry_of(ctx, &args[1]);
-    reply.integer(at_ms.map_or_else(|missing| missing, |at_ms| seconds((at_ms - ctx.keys.now_ms()).max(0))));
+    reply.integer(at_ms.map_or_else(
+        |missing| missing,
+        |at_ms| seconds((at_ms - ctx.keys.now_ms()).max(0)),
+    ));
     Ok(())
 }
 
-pub(crate) fn type_(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// TYPE key
+pub(crate) fn type_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    reply.simple(
+        ctx.keys
+            .probe(&args[1])
+            .map_or("none", |value| value.type_name()),
+    );
+    Ok(())
 }
 
 /// UNLINK key [key …]: values that take long to free are always freed behind the command, so this is DEL.
-pub(crate) fn unlink(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn unlink(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     del(ctx, args, reply)
 }
 
-pub(crate) fn dbsize(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// DBSIZE
+pub(crate) fn dbsize(
+    ctx: &mut Ctx<'_>,
+    _args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    reply.integer(ctx.keys.key_count() as i64);
+    Ok(())
 }
 
-pub(crate) fn flushall(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// FLUSHALL [ASYNC | SYNC]
+pub(crate) fn flushall(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    check_flush_mode(args)?;
+    for db in 0..ctx.keys.databases() {
+        let keys = ctx.keys.flush(db);
+        ctx.keys.count_changes(keys);
+    }
+    reply.ok();
+    Ok(())
 }
 
-pub(crate) fn flushdb(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// FLUSHDB [ASYNC | SYNC]
+pub(crate) fn flushdb(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    check_flush_mode(args)?;
+    let keys = ctx.keys.flush(ctx.keys.db());
+    ctx.keys.count_changes(keys);
+    reply.ok();
+    Ok(())
 }
 
-pub(crate) fn memory_usage(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// MEMORY USAGE key [SAMPLES count]: the account of a value is exact, nothing is sampled.
+pub(crate) fn memory_usage(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let mut words = args.from(3).iter();
+    while let Some(word) = words.next() {
+        let count = words
+            .next()
+            .filter(|_| is(word, "SAMPLES"))
+            .ok_or(Error::Syntax)?;
+        if integer(count)? < 0 {
+            return Err(Error::Syntax);
+        }
+    }
+    match ctx.keys.memory_bytes(&args[2]) {
+        Some(bytes) => reply.integer(bytes as i64),
+        None => reply.null(),
+    }
+    Ok(())
 }
 
-pub(crate) fn swapdb(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SWAPDB index1 index2
+pub(crate) fn swapdb(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let index = |argument: &[u8], error| {
+        int(argument)
+            .map_err(|_| Error::line(error))
+            .map(|index| u32::try_from(index).ok())
+    };
+    let first = index(&args[1], "ERR invalid first DB index")?;
+    let second = index(&args[2], "ERR invalid second DB index")?;
+    let exists = |db: Option<u32>| db.filter(|db| *db < ctx.keys.databases()).ok_or(NO_SUCH_DB);
+    let (first, second) = (exists(first)?, exists(second)?);
+    if first != second {
+        ctx.keys.swap(first, second);
+    }
+    ctx.keys.count_changes(1);
+    reply.ok();
+    Ok(())
+}
+
+const SAME_OBJECT: Error = Error::line("ERR source and destination objects are the same");
+const NO_SUCH_DB: Error = Error::line("ERR DB index is out of range");
+
+fn db_index(ctx: &Ctx<'_>, argument: &[u8]) -> Result<u32, Error> {
+    let index = u32::try_from(int(argument)?).ok();
+    index
+        .filter(|db| *db < ctx.keys.databases())
+        .ok_or(NO_SUCH_DB)
+}
+
+fn check_flush_mode(args: Args<'_>) -> Result<(), Error> {
+    // What a database held is always freed behind the command.
+    match (args.len(), args.get(1)) {
+        (1, None) => Ok(()),
+        (2, Some(mode)) if is(mode, "ASYNC") || is(mode, "SYNC") => Ok(()),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn reply_number(number: Option<u32>, reply: &mut Reply<'_>) {
+    match number {
+        Some(number) => reply.integer(i64::from(number)),
+        None => reply.null(),
+    }
+}
+
+/// Gives the value of one key to another; says whether it did. The new name must be free unless it may
+/// be replaced.
+fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, Error> {
+    let (from, to) = (&args[1], &args[2]);
+    let type_of = |key| ctx.keys.peek(key).map(|value| value.type_name());
+    let new_type = type_of(from).ok_or(Error::NoSuchKey)?;
+    if from == to {
+        return Ok(false);
+    }
+    let old_type = type_of(to);
+    if old_type.is_some() && !replace {
+        return Ok(false);
+    }
+    ctx.keys.delete(to);
+    let (value, expire_at_ms) = ctx.keys.take(from).expect("the key exists");
+    ctx.keys.put_owned(to, value, expire_at_ms);
+    ctx.keys.changed(Classes::GENERIC, "rename_from", from);
+    ctx.keys.touch_watchers(to);
+    ctx.keys.notify(Classes::GENERIC, "rename_to", to);
+    if let Some(old_type) = old_type {
+        ctx.keys.notify_replaced(to, old_type, new_type);
+    }
+    Ok(true)
 }
 
 /// The expiry of a key as a Unix time in milliseconds, or what TTL and its kin answer without one: -2
@@ -168,8 +497,9 @@ fn expiry_of(ctx: &Ctx<'_>, key: &[u8]) -> Result<i64, i64> {
     ctx.keys.expire_at_ms(key).flatten().ok_or(-1)
 }
 
+/// A span or time that is not negative, to the nearest second.
 fn seconds(ms: i64) -> i64 {
-    (ms.saturating_add(500)) / 1000
+    ((ms as u64 + 500) / 1000) as i64
 }
 
 /// Sets the expiry to the time in the second argument, in units of `unit_ms`, counted from `base_ms`.
@@ -237,7 +567,9 @@ impl ExpireConditions {
             ));
         }
         if gt && lt {
-            return Err(Error::line("ERR GT and LT options at the same time are not compatible"));
+            return Err(Error::line(
+                "ERR GT and LT options at the same time are not compatible",
+            ));
         }
         Ok(conditions)
     }
@@ -274,6 +606,11 @@ mod tests {
             ("EXISTS k k x", ":2"),
         ]);
         db.pass_ms(5001);
-        db.script(&[("EXISTS k", ":0"), ("SET k v", "+OK"), ("EXPIRE k -1", ":1"), ("DEL k", ":0")]);
+        db.script(&[
+            ("EXISTS k", ":0"),
+            ("SET k v", "+OK"),
+            ("EXPIRE k -1", ":1"),
+            ("DEL k", ":0"),
+        ]);
     }
 }

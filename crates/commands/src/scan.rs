@@ -38,8 +38,12 @@ pub(crate) struct ScanOptions<'a> {
 impl<'a> ScanOptions<'a> {
     /// From the arguments behind the cursor.
     pub(crate) fn parse(args: Args<'a>, scanned: Scanned) -> Result<ScanOptions<'a>, Error> {
-        let mut options =
-            ScanOptions { count: COUNT_DEFAULT, type_name: None, no_values: false, pattern: None };
+        let mut options = ScanOptions {
+            count: COUNT_DEFAULT,
+            type_name: None,
+            no_values: false,
+            pattern: None,
+        };
         let mut words = args.iter();
         while let Some(word) = words.next() {
             if is(word, "NOVALUES") {
@@ -52,7 +56,10 @@ impl<'a> ScanOptions<'a> {
             let value = words.next().ok_or(Error::Syntax)?;
             if is(word, "COUNT") {
                 let count = integer(value)?;
-                options.count = u64::try_from(count).ok().filter(|n| *n > 0).ok_or(Error::Syntax)?;
+                options.count = u64::try_from(count)
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .ok_or(Error::Syntax)?;
             } else if is(word, "MATCH") {
                 options.pattern = (value != b"*").then_some(value);
             } else if is(word, "TYPE") && scanned == Scanned::Keys {
@@ -66,7 +73,8 @@ impl<'a> ScanOptions<'a> {
 
     /// Is this an element that the client wants to see?
     pub(crate) fn matches(&self, element: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, element, Case::Sensitive))
+        self.pattern
+            .is_none_or(|pattern| glob::matches(pattern, element, Case::Sensitive))
     }
 }
 
@@ -81,7 +89,10 @@ fn parse_cursor(argument: &[u8]) -> Option<u64> {
         return u64::try_from(number).ok();
     }
     let text = argument.split(|byte| *byte == 0).next()?;
-    let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    let blanks = text
+        .iter()
+        .take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r'))
+        .count();
     let (negative, digits) = match &text[blanks..] {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
@@ -94,7 +105,11 @@ fn parse_cursor(argument: &[u8]) -> Option<u64> {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     })?;
-    Some(if negative { number.wrapping_neg() } else { number })
+    Some(if negative {
+        number.wrapping_neg()
+    } else {
+        number
+    })
 }
 
 /// Runs a scan: `scan` writes the elements, and gives the next cursor and their number; the frame is put

@@ -1,16 +1,43 @@
 //! Commands of the group `string`.
 
-use redline_keyspace::{Classes, Expiry, StringRef};
+use std::ops::Range;
+
+use redline_keyspace::{Classes, Expiry, StringRef, ValueRef};
 use redline_resp::{Args, Reply};
-use redline_types::number::{IntText, parse_i64};
+use redline_types::{
+    lcs::{self, LcsError},
+    number::{Extended, IntText, parse_i64},
+};
 
 use crate::{
     Ctx, Error,
     parse::{integer, is},
 };
 
-pub(crate) fn append(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// APPEND key value
+pub(crate) fn append(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (key, tail) = (&args[1], &args[2]);
+    let bytes = match string_len(ctx, key)? {
+        None => {
+            store(ctx, args, 1, 2, Expiry::Clear);
+            tail.len()
+        }
+        Some(bytes) => {
+            let bytes = check_len(ctx, bytes, tail.len())?;
+            ctx.keys.edit_string(key, tail.len(), |value| {
+                value.extend_from_slice(tail);
+                Ok::<_, Error>(())
+            })?;
+            bytes
+        }
+    };
+    ctx.keys.changed(Classes::STRING, "append", key);
+    reply.integer(bytes as i64);
+    Ok(())
 }
 
 /// DECR key
@@ -19,9 +46,15 @@ pub(crate) fn decr(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// DECRBY key decrement
-pub(crate) fn decrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn decrby(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let by = integer(&args[2])?;
-    let by = by.checked_neg().ok_or(Error::line("ERR decrement would overflow"))?;
+    let by = by
+        .checked_neg()
+        .ok_or(Error::line("ERR decrement would overflow"))?;
     add(ctx, &args[1], by, reply)
 }
 
@@ -32,20 +65,80 @@ pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-pub(crate) fn getdel(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// GETDEL key
+pub(crate) fn getdel(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let Some(value) = ctx.keys.string(&args[1])? else {
+        reply.null();
+        return Ok(());
+    };
+    reply_string(Some(value), reply);
+    ctx.keys.delete(&args[1]);
+    ctx.keys.changed(Classes::GENERIC, "del", &args[1]);
+    Ok(())
 }
 
-pub(crate) fn getex(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// GETEX key [EX seconds | PX ms | EXAT s | PXAT ms | PERSIST]
+pub(crate) fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let key = &args[1];
+    let options = Options::parse(args.from(2), Options::GETEX)?;
+    let Some(value) = ctx.keys.string(key)? else {
+        reply.null();
+        return Ok(());
+    };
+    let now_ms = ctx.keys.now_ms();
+    let (at_ms, event) = match options.expiry {
+        None | Some(ExpiryOption::Keep) => {
+            reply_string(Some(value), reply);
+            return Ok(());
+        }
+        Some(ExpiryOption::Persist) => (None, "persist"),
+        Some(ExpiryOption::Time(unit, time)) => {
+            (Some(unit.at_ms(time, now_ms, "getex")?), "expire")
+        }
+    };
+    reply_string(Some(value), reply);
+    if at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+        ctx.keys.delete(key);
+        ctx.keys.changed(Classes::GENERIC, "del", key);
+    } else if at_ms.is_some() || ctx.keys.expire_at_ms(key).flatten().is_some() {
+        ctx.keys.set_expire_at_ms(key, at_ms);
+        ctx.keys.changed(Classes::GENERIC, event, key);
+    }
+    Ok(())
 }
 
-pub(crate) fn getrange(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// GETRANGE key start end
+pub(crate) fn getrange(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (start, end) = (integer(&args[2])?, integer(&args[3])?);
+    let Some(value) = ctx.keys.string(&args[1])? else {
+        reply.bulk(b"");
+        return Ok(());
+    };
+    let part = byte_range(start, end, value.as_bytes().len());
+    match value {
+        StringRef::Inline { bytes, .. } => reply.bulk(&bytes[part]),
+        StringRef::Blob(blob) => reply.blob_part(blob, part),
+    }
+    Ok(())
 }
 
-pub(crate) fn getset(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// GETSET key value
+pub(crate) fn getset(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    reply_string(ctx.keys.string(&args[1])?, reply);
+    set_and_report(ctx, args, 1, 2, Expiry::Clear);
+    Ok(())
 }
 
 /// INCR key
@@ -54,16 +147,78 @@ pub(crate) fn incr(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// INCRBY key increment
-pub(crate) fn incrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn incrby(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     add(ctx, &args[1], integer(&args[2])?, reply)
 }
 
-pub(crate) fn incrbyfloat(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// INCRBYFLOAT key increment
+pub(crate) fn incrbyfloat(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let mut text = Vec::new();
+    let sum = &mut text;
+    ctx.keys.map_string(&args[1], |old| {
+        let old = Extended::parse(old.unwrap_or(b"0")).ok_or(Error::NotFloat)?;
+        let by = Extended::parse(&args[2]).ok_or(Error::NotFloat)?;
+        let result = old
+            .checked_add(by)
+            .ok_or(Error::line("ERR increment would produce NaN or Infinity"))?;
+        result.format(sum);
+        Ok::<_, Error>((&*sum, ()))
+    })?;
+    ctx.keys.changed(Classes::STRING, "incrbyfloat", &args[1]);
+    reply.bulk(&text);
+    Ok(())
 }
 
-pub(crate) fn lcs(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// LCS key1 key2 [LEN] [IDX] [MINMATCHLEN bytes] [WITHMATCHLEN]
+pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (a, b) = (ctx.keys.string(&args[1]), ctx.keys.string(&args[2]));
+    let (Ok(a), Ok(b)) = (a, b) else {
+        return Err(Error::line(
+            "ERR The specified keys must contain string values",
+        ));
+    };
+    let [a, b] = [a, b].map(|value| value.map_or(&b""[..], StringRef::as_bytes));
+    let (mut len, mut index, mut with_match_len, mut min_match_len) = (false, false, false, 0);
+    let mut words = args.from(3).iter();
+    while let Some(word) = words.next() {
+        match word {
+            _ if is(word, "LEN") => len = true,
+            _ if is(word, "IDX") => index = true,
+            _ if is(word, "WITHMATCHLEN") => with_match_len = true,
+            _ if is(word, "MINMATCHLEN") => {
+                min_match_len = integer(words.next().ok_or(Error::Syntax)?)?.max(0);
+            }
+            _ => return Err(Error::Syntax),
+        }
+    }
+    let table_bytes_max = ctx.bulk_bytes_max;
+    match (index, len) {
+        (true, true) => Err(Error::line(
+            "ERR If you want both the length and indexes, please just use IDX.",
+        )),
+        (true, false) => {
+            let min_match_len = usize::try_from(min_match_len).unwrap_or(usize::MAX);
+            let (matches, len) = lcs::matches(a, b, min_match_len, table_bytes_max)?;
+            reply_matches(&matches, len, with_match_len, reply);
+            Ok(())
+        }
+        (false, true) => {
+            reply.integer(lcs::length(a, b, table_bytes_max)? as i64);
+            Ok(())
+        }
+        (false, false) => {
+            reply.bulk(&lcs::subsequence(a, b, table_bytes_max)?);
+            Ok(())
+        }
+    }
 }
 
 /// MGET key [key …]
@@ -78,22 +233,53 @@ pub(crate) fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// MSET key value [key value …]
 pub(crate) fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    if args.len() % 2 == 0 {
-        return Err(Error::line("ERR wrong number of arguments for 'mset' command"));
+    if args.len().is_multiple_of(2) {
+        return Err(Error::line(
+            "ERR wrong number of arguments for 'mset' command",
+        ));
     }
     for at in (1..args.len()).step_by(2) {
-        store(ctx, args, at, at + 1, Expiry::Clear);
+        set_and_report(ctx, args, at, at + 1, Expiry::Clear);
     }
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn msetnx(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// MSETNX key value [key value …]
+pub(crate) fn msetnx(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    if args.len().is_multiple_of(2) {
+        return Err(Error::line(
+            "ERR wrong number of arguments for 'msetnx' command",
+        ));
+    }
+    let free = args
+        .from(1)
+        .iter()
+        .step_by(2)
+        .all(|key| !ctx.keys.contains(key));
+    if free {
+        for at in (1..args.len()).step_by(2) {
+            set_and_report(ctx, args, at, at + 1, Expiry::Clear);
+        }
+    }
+    reply.integer(i64::from(free));
+    Ok(())
 }
 
-pub(crate) fn psetex(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// PSETEX key milliseconds value
+pub(crate) fn psetex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let at_ms = TimeUnit::Milliseconds.at_ms(&args[2], ctx.keys.now_ms(), "psetex")?;
+    set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
+    reply.ok();
+    Ok(())
 }
 
 /// SET key value [NX | XX] [GET] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
@@ -102,36 +288,85 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     if args.len() > 3 {
         return set_with_options(ctx, args, reply);
     }
-    store(ctx, args, 1, 2, Expiry::Clear);
+    set_and_report(ctx, args, 1, 2, Expiry::Clear);
     reply.ok();
     Ok(())
 }
 
-pub(crate) fn setex(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SETEX key seconds value
+pub(crate) fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let at_ms = TimeUnit::Seconds.at_ms(&args[2], ctx.keys.now_ms(), "setex")?;
+    set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
+    reply.ok();
+    Ok(())
 }
 
-pub(crate) fn setnx(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// SETNX key value
+pub(crate) fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let free = !ctx.keys.contains(&args[1]);
+    if free {
+        set_and_report(ctx, args, 1, 2, Expiry::Clear);
+    }
+    reply.integer(i64::from(free));
+    Ok(())
 }
 
-pub(crate) fn setrange(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
-}
-
-pub(crate) fn strlen(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
-}
-
-pub(crate) fn substr(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
-}
-
-fn set_with_options(
+/// SETRANGE key offset value
+pub(crate) fn setrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    let (key, value) = (&args[1], &args[3]);
+    let offset = usize::try_from(integer(&args[2])?)
+        .map_err(|_| Error::line("ERR offset is out of range"))?;
+    let before = string_len(ctx, key)?.unwrap_or(0);
+    if value.is_empty() {
+        reply.integer(before as i64);
+        return Ok(());
+    }
+    let end = check_len(ctx, offset, value.len())?;
+    let bytes = ctx
+        .keys
+        .edit_string(key, end.saturating_sub(before), |string| {
+            if string.is_empty() {
+                // Zeros that the system gives cost nothing.
+                *string = vec![0; end];
+            } else if string.len() < end {
+                string.resize(end, 0);
+            }
+            string[offset..end].copy_from_slice(value);
+            Ok::<_, Error>(string.len())
+        })?;
+    ctx.keys.changed(Classes::STRING, "setrange", key);
+    reply.integer(bytes as i64);
+    Ok(())
+}
+
+/// STRLEN key
+pub(crate) fn strlen(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let bytes = ctx
+        .keys
+        .string(&args[1])?
+        .map_or(0, |value| value.as_bytes().len());
+    reply.integer(bytes as i64);
+    Ok(())
+}
+
+/// SUBSTR key start end: the old name of GETRANGE.
+pub(crate) fn substr(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    getrange(ctx, args, reply)
+}
+
+fn set_with_options(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let options = Options::parse(args.from(3), Options::SET)?;
     let expiry = match options.expiry {
         None => Expiry::Clear,
@@ -155,25 +390,105 @@ fn set_with_options(
         }
         return Ok(());
     }
-    store(ctx, args, 1, 2, expiry);
-    if matches!(expiry, Expiry::AtMs(_)) {
-        ctx.keys.notify(Classes::GENERIC, "expire", &args[1]);
-    }
+    set_and_report(ctx, args, 1, 2, expiry);
     if !options.get {
         reply.ok();
     }
     Ok(())
 }
 
-/// Stores one argument under another, and reports it.
+/// Stores one argument under another.
 #[inline]
 fn store(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, expiry: Expiry) {
-    let key = &args[key];
     match args.blob(value) {
-        None => ctx.keys.set_string(key, &args[value], expiry),
-        Some(blob) => ctx.keys.set_blob(key, blob.clone(), expiry),
+        None => ctx.keys.set_string(&args[key], &args[value], expiry),
+        Some(blob) => ctx.keys.set_blob(&args[key], blob.clone(), expiry),
     }
-    ctx.keys.changed(Classes::STRING, "set", key);
+}
+
+/// The same with the events of SET.
+#[inline]
+fn set_and_report(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, expiry: Expiry) {
+    store(ctx, args, key, value, expiry);
+    ctx.keys.changed(Classes::STRING, "set", &args[key]);
+    if matches!(expiry, Expiry::AtMs(_)) {
+        ctx.keys.notify(Classes::GENERIC, "expire", &args[key]);
+    }
+}
+
+/// Bytes of a string that is going to be changed; `None` without the key.
+fn string_len(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<usize>, Error> {
+    match ctx.keys.peek(key) {
+        None => Ok(None),
+        Some(ValueRef::String(string)) => Ok(Some(string.as_bytes().len())),
+        Some(ValueRef::Object(_)) => Err(Error::WrongType),
+    }
+}
+
+/// The sum of two lengths, if a string may be so long.
+fn check_len(ctx: &Ctx<'_>, bytes: usize, more: usize) -> Result<usize, Error> {
+    let sum = bytes.checked_add(more).ok_or(Error::StringTooLong)?;
+    if sum as u64 > ctx.bulk_bytes_max {
+        Err(Error::StringTooLong)
+    } else {
+        Ok(sum)
+    }
+}
+
+/// The part of a string of `len` bytes from one index to another, both inclusive; negative ones count
+/// from the end.
+fn byte_range(start: i64, end: i64, len: usize) -> Range<usize> {
+    if start < 0 && end < 0 && start > end {
+        return 0..0;
+    }
+    let len = len as i64;
+    let from_start = |index: i64| {
+        if index < 0 {
+            (len + index).max(0)
+        } else {
+            index
+        }
+    };
+    let (start, end) = (from_start(start), from_start(end).min(len - 1));
+    if start > end {
+        0..0
+    } else {
+        start as usize..end as usize + 1
+    }
+}
+
+/// What LCS … IDX answers.
+fn reply_matches(matches: &[lcs::Match], len: usize, with_len: bool, reply: &mut Reply<'_>) {
+    reply.map(2);
+    reply.bulk(b"matches");
+    reply.array(matches.len());
+    for found in matches {
+        reply.array(if with_len { 3 } else { 2 });
+        for start in [found.a_start, found.b_start] {
+            reply.array(2);
+            reply.integer(start as i64);
+            reply.integer((start + found.len - 1) as i64);
+        }
+        if with_len {
+            reply.integer(found.len as i64);
+        }
+    }
+    reply.bulk(b"len");
+    reply.integer(len as i64);
+}
+
+impl From<LcsError> for Error {
+    fn from(error: LcsError) -> Error {
+        Error::line(match error {
+            LcsError::StringTooLong => "ERR String too long for LCS",
+            LcsError::TableTooLarge => {
+                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
+            }
+            LcsError::OutOfMemory => {
+                "ERR Insufficient memory, failed allocating transient memory for LCS"
+            }
+        })
+    }
 }
 
 #[inline]
@@ -262,7 +577,10 @@ impl<'a> Options<'a> {
         let mut options = Options::default();
         let mut words = args.iter();
         while let Some(word) = words.next() {
-            let unit = TIMES.iter().find(|(name, _)| is(word, name)).map(|(_, unit)| *unit);
+            let unit = TIMES
+                .iter()
+                .find(|(name, _)| is(word, name))
+                .map(|(_, unit)| *unit);
             match options {
                 _ if set && is(word, "NX") && options.only_if != Some(OnlyIf::Exists) => {
                     options.only_if = Some(OnlyIf::Missing);
@@ -271,10 +589,16 @@ impl<'a> Options<'a> {
                     options.only_if = Some(OnlyIf::Exists);
                 }
                 _ if set && is(word, "GET") => options.get = true,
-                Options { expiry: None | Some(Keep), .. } if set && is(word, "KEEPTTL") => {
+                Options {
+                    expiry: None | Some(Keep),
+                    ..
+                } if set && is(word, "KEEPTTL") => {
                     options.expiry = Some(Keep);
                 }
-                Options { expiry: None | Some(Persist), .. } if !set && is(word, "PERSIST") => {
+                Options {
+                    expiry: None | Some(Persist),
+                    ..
+                } if !set && is(word, "PERSIST") => {
                     options.expiry = Some(Persist);
                 }
                 _ => {
@@ -333,13 +657,19 @@ mod tests {
             ("INCR n", ":1"),
             ("INCRBY n 9223372036854775806", ":9223372036854775807"),
             ("INCR n", "-ERR increment or decrement would overflow"),
-            ("DECRBY n -9223372036854775808", "-ERR decrement would overflow"),
+            (
+                "DECRBY n -9223372036854775808",
+                "-ERR decrement would overflow",
+            ),
             ("DECRBY n 9223372036854775807", ":0"),
             ("DECR n", ":-1"),
             ("MSET a 1 b x", "+OK"),
             ("MGET a b c", "*3|$1|1|$1|x|$-1"),
             ("INCR b", "-ERR value is not an integer or out of range"),
-            ("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command"),
+            (
+                "MSET a 1 b",
+                "-ERR wrong number of arguments for 'mset' command",
+            ),
         ]);
     }
 }

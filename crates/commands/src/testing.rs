@@ -14,7 +14,7 @@ use redline_keyspace::{
 };
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_spec::{gate, resolve};
-use redline_types::Limits;
+use redline_types::{Limits, List};
 
 use crate::{Ctx, handler};
 
@@ -61,11 +61,27 @@ impl TestDb {
     pub(crate) fn run_bytes(&mut self, args: Args<'_>) -> Vec<u8> {
         let id = resolve(&args[0], args.get(1)).expect("a command of the table");
         let arity = gate(id).arity;
-        let fits = if arity < 0 { args.len() >= -arity as usize } else { args.len() == arity as usize };
-        assert!(fits, "the caller of a handler has checked the arity: {args:?}");
+        let fits = if arity < 0 {
+            args.len() >= -arity as usize
+        } else {
+            args.len() == arity as usize
+        };
+        assert!(
+            fits,
+            "the caller of a handler has checked the arity: {args:?}"
+        );
         let handler = handler(id).expect("a command of the data plane");
-        let keys = View::new(&self.space, Held::All, &mut self.local, self.db, self.now_ms);
-        let mut ctx = Ctx { keys, bulk_bytes_max: self.bulk_bytes_max };
+        let keys = View::new(
+            &self.space,
+            Held::All,
+            &mut self.local,
+            self.db,
+            self.now_ms,
+        );
+        let mut ctx = Ctx {
+            keys,
+            bulk_bytes_max: self.bulk_bytes_max,
+        };
         let mut reply = Reply::new(&mut self.out, self.proto);
         let mark = reply.mark();
         if let Err(error) = handler(&mut ctx, args, &mut reply) {
@@ -85,7 +101,9 @@ impl TestDb {
         let args: ArgsBuf = words.iter().map(AsRef::as_ref).collect();
         let bytes = self.run_bytes(args.as_args());
         let text = String::from_utf8_lossy(&bytes).replace("\r\n", "|");
-        text.strip_suffix('|').expect("a reply ends with a line end").to_owned()
+        text.strip_suffix('|')
+            .expect("a reply ends with a line end")
+            .to_owned()
     }
 
     /// The same for a command line without spaces in its words.
@@ -99,6 +117,21 @@ impl TestDb {
         for (line, expected) in lines {
             assert_eq!(self.words(line), *expected, "{line}");
         }
+    }
+
+    /// Makes the key a list of one element, without a command: for tests of commands on a wrong type.
+    pub(crate) fn push_list(&mut self, key: &str) {
+        let mut keys = View::new(
+            &self.space,
+            Held::All,
+            &mut self.local,
+            self.db,
+            self.now_ms,
+        );
+        let pushed = keys.update(key.as_bytes(), true, |list: &mut List, limits| {
+            list.push_back(b"element", limits);
+        });
+        assert_eq!(pushed, Ok(Some(())), "the key held no other type");
     }
 
     /// The keyspace events since the last call, as `name key` (`name key @db` outside database 0).

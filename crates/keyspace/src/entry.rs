@@ -22,7 +22,9 @@
 use std::{alloc::Layout, ptr::NonNull, sync::Arc};
 
 use redline_table::Heap;
-use redline_types::Value;
+use redline_types::{Value, number};
+
+use crate::view::Expiry;
 
 /// A large string: reference-counted, immutable while a reply refers to it.
 pub type Blob = Arc<Vec<u8>>;
@@ -39,6 +41,7 @@ const CLOCK_SHIFT: u32 = 8;
 const CLOCK_MASK: u64 = 0xff_ffff;
 const KEY_LEN_SHIFT: u32 = 32;
 const VALUE_LEN_SHIFT: u32 = 48;
+const VALUE_LEN_MASK: u64 = 0x7fff;
 const RAW: u64 = 1 << 63;
 
 /// What an entry's value is stored as. Values 0..64; the tag is the first six bits of the entry.
@@ -92,20 +95,37 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// What OBJECT ENCODING says: `int`, `embstr` or `raw`.
-    pub fn encoding(self) -> &'static str {
-        const EMBSTR_BYTES_MAX: usize = 44;
+    /// What OBJECT ENCODING says of a string under a key of that length: `int`, `embstr` or `raw`.
+    ///
+    /// `embstr` is what Redis 8 calls a string that shares one allocation of 64 bytes with its key and its
+    /// expiry. It fixes this when the value is stored, we tell what it would be if it were stored now.
+    pub fn encoding(self, key_bytes: usize, expires: bool) -> &'static str {
+        const EMBSTR_BYTES_MAX: usize = 41;
+        const SHORT_KEY_BYTES_MAX: usize = 31;
+        let expiry_bytes = if expires && key_bytes <= SHORT_KEY_BYTES_MAX {
+            8
+        } else {
+            0
+        };
         match self {
             StringRef::Inline { raw: true, .. } | StringRef::Blob(_) => "raw",
-            StringRef::Inline { bytes, .. } => {
-                if redline_types::number::parse_i64(bytes).is_some() {
-                    "int"
-                } else if bytes.len() <= EMBSTR_BYTES_MAX {
-                    "embstr"
-                } else {
-                    "raw"
-                }
+            StringRef::Inline { bytes, .. } if number::parse_i64(bytes).is_some() => "int",
+            StringRef::Inline { bytes, .. }
+                if bytes.len() + key_bytes + expiry_bytes <= EMBSTR_BYTES_MAX =>
+            {
+                "embstr"
             }
+            StringRef::Inline { .. } => "raw",
+        }
+    }
+}
+
+impl ValueRef<'_> {
+    /// What TYPE says.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            ValueRef::String(_) => "string",
+            ValueRef::Object(value) => value.kind().name(),
         }
     }
 }
@@ -132,7 +152,11 @@ impl Entry {
         let long = key.len() > usize::from(u16::MAX);
         let mut header = u64::from(clock) << CLOCK_SHIFT;
         header |= if expire_at_ms.is_some() { EXPIRE } else { 0 };
-        header |= if long { LONG_KEY } else { (key.len() as u64) << KEY_LEN_SHIFT };
+        header |= if long {
+            LONG_KEY
+        } else {
+            (key.len() as u64) << KEY_LEN_SHIFT
+        };
         let (tag, inline_bytes) = match &value {
             Stored::Bytes { bytes, raw } => {
                 header |= (bytes.len() as u64) << VALUE_LEN_SHIFT | if *raw { RAW } else { 0 };
@@ -153,13 +177,17 @@ impl Entry {
                 base.add(EXPIRE_AT).cast::<i64>().write(at);
             }
             if long {
-                base.add(long_len_offset(header)).cast::<u64>().write(key.len() as u64);
+                base.add(long_len_offset(header))
+                    .cast::<u64>()
+                    .write(key.len() as u64);
             }
-            base.add(key_at).copy_from_nonoverlapping(key.as_ptr(), key.len());
+            base.add(key_at)
+                .copy_from_nonoverlapping(key.as_ptr(), key.len());
             let slot = base.add(slot_offset(header));
             match value {
                 Stored::Bytes { bytes, .. } => {
-                    base.add(key_at + key.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                    base.add(key_at + key.len())
+                        .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
                 }
                 Stored::Blob(blob) => slot.cast::<Blob>().write(blob),
                 Stored::Object(object) => slot.cast::<Value>().write(object),
@@ -251,7 +279,9 @@ impl Entry {
                     ),
                     raw: header & RAW != 0,
                 }),
-                Tag::Blob => ValueRef::String(StringRef::Blob(&*base.add(slot_offset(header)).cast::<Blob>())),
+                Tag::Blob => ValueRef::String(StringRef::Blob(
+                    &*base.add(slot_offset(header)).cast::<Blob>(),
+                )),
                 Tag::Object => ValueRef::Object(&*base.add(slot_offset(header)).cast::<Value>()),
             }
         }
@@ -278,26 +308,20 @@ impl Entry {
         }
     }
 
-    /// The bytes of an inline string, to be changed in place. Safety: see [`Entry::object_mut`].
-    pub(crate) unsafe fn inline_mut<'a>(self) -> Option<&'a mut [u8]> {
-        // SAFETY: as for `object_mut`.
-        unsafe {
-            let header = self.header();
-            let at = key_offset(header) + self.key_len(header);
-            (tag(header) == Tag::Inline).then(|| {
-                std::slice::from_raw_parts_mut(self.0.as_ptr().add(at), inline_len(header))
-            })
-        }
-    }
-
     /// Overwrites an inline string where it stands, if the new one fits the same size class and the
-    /// entry carries no expiry that would have to go. Safety: see [`Entry::object_mut`].
+    /// entry has the room for an expiry that it needs, neither more nor less.
+    /// Safety: see [`Entry::object_mut`].
     #[inline]
-    pub(crate) unsafe fn overwrite(self, value: &[u8], raw: bool, keep_expiry: bool) -> bool {
+    pub(crate) unsafe fn overwrite(self, value: &[u8], raw: bool, expiry: Expiry) -> bool {
         // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
         unsafe {
             let header = self.header();
-            if tag(header) != Tag::Inline || (header & EXPIRE != 0 && !keep_expiry) {
+            let fits_expiry = match expiry {
+                Expiry::Clear => header & EXPIRE == 0,
+                Expiry::Keep => true,
+                Expiry::AtMs(_) => header & EXPIRE != 0,
+            };
+            if tag(header) != Tag::Inline || !fits_expiry {
                 return false;
             }
             let at = key_offset(header) + self.key_len(header);
@@ -308,11 +332,16 @@ impl Entry {
             {
                 return false;
             }
-            let cleared = header & !(RAW | 0x7fff << VALUE_LEN_SHIFT);
+            let cleared = header & !(RAW | VALUE_LEN_MASK << VALUE_LEN_SHIFT);
             let header =
                 cleared | (value.len() as u64) << VALUE_LEN_SHIFT | if raw { RAW } else { 0 };
-            self.0.as_ptr().cast::<u64>().write(header);
-            self.0.as_ptr().add(at).copy_from_nonoverlapping(value.as_ptr(), value.len());
+            let base = self.0.as_ptr();
+            base.cast::<u64>().write(header);
+            if let Expiry::AtMs(at_ms) = expiry {
+                base.add(EXPIRE_AT).cast::<i64>().write(at_ms);
+            }
+            base.add(at)
+                .copy_from_nonoverlapping(value.as_ptr(), value.len());
             true
         }
     }
@@ -331,7 +360,10 @@ impl Entry {
     pub(crate) unsafe fn set_expire_at_ms(self, at: i64) {
         // SAFETY: asserted: the field exists.
         unsafe {
-            assert!(self.header() & EXPIRE != 0, "the entry has no room for an expiry");
+            assert!(
+                self.header() & EXPIRE != 0,
+                "the entry has no room for an expiry"
+            );
             self.0.as_ptr().add(EXPIRE_AT).cast::<i64>().write(at);
         }
     }
@@ -350,7 +382,10 @@ impl Entry {
         // SAFETY: the header is always there, and only ever accessed by value.
         unsafe {
             let header = self.header() & !(CLOCK_MASK << CLOCK_SHIFT);
-            self.0.as_ptr().cast::<u64>().write(header | u64::from(clock) << CLOCK_SHIFT);
+            self.0
+                .as_ptr()
+                .cast::<u64>()
+                .write(header | u64::from(clock) << CLOCK_SHIFT);
         }
     }
 
@@ -395,7 +430,11 @@ impl Entry {
         // SAFETY: handed on from the caller.
         unsafe {
             let header = self.header();
-            let inline = if tag(header) == Tag::Inline { inline_len(header) } else { 0 };
+            let inline = if tag(header) == Tag::Inline {
+                inline_len(header)
+            } else {
+                0
+            };
             key_offset(header) + self.key_len(header) + inline
         }
     }
@@ -412,7 +451,13 @@ impl Entry {
             usize::from((header >> KEY_LEN_SHIFT) as u16)
         } else {
             // SAFETY: the bit says that the field exists.
-            unsafe { self.0.as_ptr().add(long_len_offset(header)).cast::<u64>().read() as usize }
+            unsafe {
+                self.0
+                    .as_ptr()
+                    .add(long_len_offset(header))
+                    .cast::<u64>()
+                    .read() as usize
+            }
         }
     }
 }
@@ -460,6 +505,29 @@ impl Garbage {
     }
 }
 
+/// A blob's bytes, to be changed, with room for `more`. While a reply refers to the blob, this makes a
+/// copy of its own first. Capacity grows by more than is asked for, so that many small additions to a
+/// large string copy it only now and then.
+pub(crate) fn blob_to_edit(blob: &mut Blob, more: usize) -> &mut Vec<u8> {
+    const DOUBLED_BYTES_MAX: usize = 1024 * 1024;
+    let spare = if blob.len() <= DOUBLED_BYTES_MAX {
+        blob.len()
+    } else {
+        blob.len() / 4
+    };
+    let spare = if more == 0 { 0 } else { spare.max(more) };
+    if Arc::get_mut(blob).is_none() {
+        let mut copy = Vec::with_capacity(blob.len() + spare);
+        copy.extend_from_slice(blob);
+        *blob = Arc::new(copy);
+    }
+    let bytes = Arc::get_mut(blob).expect("no other reference, and weak ones are never made");
+    if bytes.capacity() - bytes.len() < more {
+        bytes.reserve_exact(spare);
+    }
+    bytes
+}
+
 /// Heap bytes of a blob.
 pub(crate) fn blob_bytes(blob: &Blob) -> usize {
     blob.capacity() + size_of::<Vec<u8>>() + 16
@@ -478,7 +546,7 @@ fn tag(header: u64) -> Tag {
 
 #[inline]
 fn inline_len(header: u64) -> usize {
-    (header >> VALUE_LEN_SHIFT & 0x7fff) as usize
+    (header >> VALUE_LEN_SHIFT & VALUE_LEN_MASK) as usize
 }
 
 #[inline]
@@ -507,14 +575,19 @@ fn long_len_offset(header: u64) -> usize {
 
 #[inline]
 fn class_bytes(bytes: usize) -> usize {
-    if bytes <= HEAP_BYTES_MAX { Heap::size_class(bytes) } else { bytes.next_multiple_of(16) }
+    if bytes <= HEAP_BYTES_MAX {
+        Heap::size_class(bytes)
+    } else {
+        bytes.next_multiple_of(16)
+    }
 }
 
 fn allocate(heap: &mut Heap, bytes: usize) -> NonNull<u8> {
     if bytes <= HEAP_BYTES_MAX {
         return heap.alloc(bytes);
     }
-    let layout = Layout::from_size_align(bytes, 8).expect("a key is shorter than the address space");
+    let layout =
+        Layout::from_size_align(bytes, 8).expect("a key is shorter than the address space");
     // SAFETY: the layout's size is above HEAP_BYTES_MAX, so not zero.
     let pointer = unsafe { std::alloc::alloc(layout) };
     NonNull::new(pointer).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))

@@ -15,7 +15,7 @@ mod watch;
 
 pub use redline_table::hash;
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
-pub use notify::{Classes, Event};
+pub use notify::{Classes, Event, Events};
 pub use policy::{Clock, Policy};
 pub use space::{
     Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of, stripe_of_slot,

@@ -1,5 +1,7 @@
 //! Keyspace events as data: classes and events. Who hears of them is the server's business.
 
+use std::{cell::RefCell, ops::RangeBounds, vec::Drain};
+
 /// A set of event classes, as `notify-keyspace-events` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes(pub u32);
@@ -31,10 +33,18 @@ impl Classes {
     pub const STREAM: Classes = Classes(1 << 10);
     /// `m`: keys that were looked up in vain.
     pub const KEY_MISS: Classes = Classes(1 << 11);
+    /// `d`: events of modules; accepted, there are none.
+    pub const MODULE: Classes = Classes(1 << 13);
     /// `n`: new keys.
     pub const NEW: Classes = Classes(1 << 14);
-    /// `A`: everything but `m` and `n`.
-    pub const ALL: Classes = Classes(0b111_1111_1100);
+    /// `o`: keys whose value was replaced.
+    pub const OVERWRITTEN: Classes = Classes(1 << 15);
+    /// `c`: keys whose value was replaced by one of another type.
+    pub const TYPE_CHANGED: Classes = Classes(1 << 16);
+    /// `A`: everything but `m`, `n`, `o` and `c`.
+    pub const ALL: Classes = Classes(0b10_0111_1111_1100);
+
+    pub(crate) const REPLACED: Classes = Classes(Classes::OVERWRITTEN.0 | Classes::TYPE_CHANGED.0);
 
     /// Do the two share a class?
     #[inline]
@@ -59,18 +69,21 @@ impl Classes {
         })
     }
 
-    /// As CONFIG GET shows it.
+    /// As CONFIG GET shows it: Redis leaves `n`, `o` and `c` out where it writes `A`.
     pub fn letters(self) -> String {
-        let mut out = String::new();
         let all = self.0 & Classes::ALL.0 == Classes::ALL.0;
-        if all {
-            out.push('A');
-        }
-        for (letter, class) in LETTERS {
-            if self.intersects(*class) && !(all && Classes::ALL.intersects(*class)) {
-                out.push(*letter);
-            }
-        }
+        let hidden = match all {
+            true => Classes::ALL.union(Classes::NEW).union(Classes::REPLACED),
+            false => Classes::NONE,
+        };
+        let mut out = String::from(if all { "A" } else { "" });
+        let shown = |class: &Classes| self.intersects(*class) && !hidden.intersects(*class);
+        out.extend(
+            LETTERS
+                .iter()
+                .filter(|(_, class)| shown(class))
+                .map(|(letter, _)| letter),
+        );
         out
     }
 }
@@ -86,7 +99,10 @@ const LETTERS: &[(char, Classes)] = &[
     ('x', Classes::EXPIRED),
     ('e', Classes::EVICTED),
     ('t', Classes::STREAM),
+    ('d', Classes::MODULE),
     ('n', Classes::NEW),
+    ('o', Classes::OVERWRITTEN),
+    ('c', Classes::TYPE_CHANGED),
     ('K', Classes::KEYSPACE),
     ('E', Classes::KEYEVENT),
     ('m', Classes::KEY_MISS),
@@ -105,17 +121,47 @@ pub struct Event {
     pub key: Box<[u8]>,
 }
 
+/// The events of the running unit, in order. Readers report too (a key that is missing, one that has
+/// expired), and they share the view: hence the cell.
+#[derive(Debug, Default)]
+pub struct Events(RefCell<Vec<Event>>);
+
+impl Events {
+    /// Appends one.
+    pub fn push(&self, event: Event) {
+        self.0.borrow_mut().push(event);
+    }
+
+    /// Nothing to publish?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Takes events out, in order.
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> Drain<'_, Event> {
+        self.0.get_mut().drain(range)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn letters_go_both_ways() {
-        for text in ["", "KEA", "gxE", "g$lshzxetnKEm"] {
+        for text in ["", "KEA", "gxE", "g$lshzxetdKEm", "g$lshzxetnocKE"] {
             let classes = Classes::parse(text).unwrap();
             assert_eq!(Classes::parse(&classes.letters()), Some(classes), "{text}");
         }
-        assert_eq!(Classes::parse("AKE").unwrap().letters(), "AKE");
+        for (text, shown) in [
+            ("AKE", "AKE"),
+            ("KEAmnoc", "AKEm"),
+            ("KEno", "noKE"),
+            ("g$lshzxetdo", "A"),
+        ] {
+            assert_eq!(Classes::parse(text).unwrap().letters(), shown, "{text}");
+        }
         assert_eq!(Classes::parse("q"), None);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering},
@@ -18,7 +18,7 @@ use redline_types::Limits;
 use crate::{
     entry::{Entry, Garbage},
     lock::{Locks, STRIPES, Wake},
-    notify::{Classes, Event},
+    notify::{Classes, Events},
     policy::{Clock, EvictionPool, Policy},
     watch::WatchFlag,
 };
@@ -72,10 +72,14 @@ pub struct Keyspace {
     /// See [`Settings`].
     pub settings: Settings,
     /// Bytes of entries and values, the workers' unflushed steps aside.
-    bytes: AtomicI64,
+    bytes: OwnLine<AtomicI64>,
     /// Watched keys over all stripes: where none is watched nobody looks.
     pub(crate) watched: AtomicU64,
 }
+
+/// Something that workers write often, away from what they read at every command.
+#[repr(align(128))]
+struct OwnLine<T>(T);
 
 /// One database.
 pub(crate) struct Db {
@@ -126,7 +130,7 @@ impl Keyspace {
                 lfu_decay_minutes: AtomicU32::new(1),
                 notify: AtomicU32::new(0),
             },
-            bytes: AtomicI64::new(0),
+            bytes: OwnLine(AtomicI64::new(0)),
             watched: AtomicU64::new(0),
         }
     }
@@ -144,21 +148,27 @@ impl Keyspace {
     /// Keys of a database. Exact when no unit is running, and inside one that holds all stripes.
     pub fn key_count(&self, db: u32) -> u64 {
         self.db(db).map_or(0, |db| {
-            db.stripes.iter().map(|stripe| u64::from(stripe.keys.load(Ordering::Relaxed))).sum()
+            db.stripes
+                .iter()
+                .map(|stripe| u64::from(stripe.keys.load(Ordering::Relaxed)))
+                .sum()
         })
     }
 
     /// Keys of a database that have an expiry.
     pub fn expiring_key_count(&self, db: u32) -> u64 {
         self.db(db).map_or(0, |db| {
-            db.stripes.iter().map(|stripe| stripe.ttl.len() as u64).sum()
+            db.stripes
+                .iter()
+                .map(|stripe| stripe.ttl.len() as u64)
+                .sum()
         })
     }
 
     /// Bytes that keys and values take, tables included: what `maxmemory` limits. Each worker may
     /// hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {
-        let own = self.bytes.load(Ordering::Relaxed).max(0) as u64;
+        let own = self.bytes.0.load(Ordering::Relaxed).max(0) as u64;
         own + redline_table::heap::table_stats().live_bytes as u64
     }
 
@@ -211,11 +221,16 @@ impl Keyspace {
 
     #[cold]
     fn create_db(&self, db: u32) -> &'static Db {
-        let mut spare = self.spare.lock().expect("no panic under the list of spare tables");
+        let mut spare = self
+            .spare
+            .lock()
+            .expect("no panic under the list of spare tables");
         if let Some(table) = self.db(db) {
             return table; // another worker was faster
         }
-        let table = spare.pop().unwrap_or_else(|| Box::leak(Box::new(Db::new())));
+        let table = spare
+            .pop()
+            .unwrap_or_else(|| Box::leak(Box::new(Db::new())));
         self.dbs[db as usize].store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
         table
     }
@@ -243,7 +258,7 @@ impl Keyspace {
     }
 
     pub(crate) fn account(&self, bytes: i64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -271,7 +286,11 @@ pub struct Flushed(pub(crate) &'static Db);
 impl Flushed {
     /// Number of keys that it still holds.
     pub fn len(&self) -> u64 {
-        self.0.stripes.iter().map(|stripe| u64::from(stripe.keys.load(Ordering::Relaxed))).sum()
+        self.0
+            .stripes
+            .iter()
+            .map(|stripe| u64::from(stripe.keys.load(Ordering::Relaxed)))
+            .sum()
     }
 
     /// Held nothing?
@@ -285,10 +304,14 @@ impl Flushed {
         for (slot, index) in self.0.slots.iter().enumerate() {
             let stripe = usize::from(stripe_of_slot(slot));
             if slot % SLOTS_PER_STRIPE == 0 {
+                freed += self.0.stripes[stripe].ttl.table_bytes();
                 self.0.stripes[stripe].ttl.clear(|_| ());
                 self.0.stripes[stripe].keys.store(0, Ordering::Relaxed);
-                self.0.stripes[stripe].next_expire_ms.store(i64::MAX, Ordering::Relaxed);
+                self.0.stripes[stripe]
+                    .next_expire_ms
+                    .store(i64::MAX, Ordering::Relaxed);
             }
+            freed += index.table_bytes();
             index.clear(|pointer| {
                 let entry = Entry::from_table(pointer);
                 // SAFETY: the table is out of the list of databases since all stripes were held, so no unit
@@ -300,7 +323,11 @@ impl Flushed {
             });
         }
         space.account(-(freed as i64));
-        space.spare.lock().expect("no panic under the list of spare tables").push(self.0);
+        space
+            .spare
+            .lock()
+            .expect("no panic under the list of spare tables")
+            .push(self.0);
     }
 }
 
@@ -320,7 +347,7 @@ pub struct Local {
     /// Which keyspace events are wanted; refreshed likewise.
     pub notify: Classes,
     /// Keyspace events of the running unit, in order.
-    pub events: Vec<Event>,
+    pub events: Events,
     /// What to drop behind the command.
     pub garbage: Vec<Garbage>,
     /// Tables to free behind the command.
@@ -335,8 +362,10 @@ pub struct Local {
     pub evicted: u64,
     /// Candidates for eviction.
     pub(crate) pool: EvictionPool,
-    /// Expired keys that readers met; removed at the end of the unit.
-    pub(crate) met_expired: RefCell<Vec<(u32, Box<[u8]>)>>,
+    /// Expired keys that readers met and reported; removed at the end of the unit.
+    pub(crate) met_expired: RefCell<HashSet<(u32, Box<[u8]>)>>,
+    /// Where a string is edited that is too long for its place.
+    pub(crate) scratch: Vec<u8>,
     pub(crate) bytes: i64,
 }
 
@@ -349,7 +378,7 @@ impl Local {
             limits,
             clock: Clock::default(),
             notify: Classes::NONE,
-            events: Vec::new(),
+            events: Events::default(),
             garbage: Vec::new(),
             flushed: Vec::new(),
             hits: Cell::new(0),
@@ -357,7 +386,8 @@ impl Local {
             expired: Cell::new(0),
             evicted: 0,
             pool: EvictionPool::default(),
-            met_expired: RefCell::new(Vec::new()),
+            met_expired: RefCell::default(),
+            scratch: Vec::new(),
             bytes: 0,
         }
     }

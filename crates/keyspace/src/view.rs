@@ -19,7 +19,9 @@ use redline_table::Index;
 use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, Zset};
 
 use crate::{
-    entry::{Blob, Entry, Owned, Stored, StringRef, ValueRef, blob_bytes},
+    entry::{
+        Blob, Entry, INLINE_BYTES_MAX, Owned, Stored, StringRef, ValueRef, blob_bytes, blob_to_edit,
+    },
     lock::StripeSet,
     notify::{Classes, Event},
     space::{Db, Keyspace, Local, SLOTS, SLOTS_PER_STRIPE, slot_of, stripe_of, stripe_of_slot},
@@ -124,7 +126,16 @@ impl<'a> View<'a> {
         db: u32,
         now_ms: i64,
     ) -> View<'a> {
-        View { space, held, local, db, now_ms, hint: (0, 0, 0), changes: 0, emptied: false }
+        View {
+            space,
+            held,
+            local,
+            db,
+            now_ms,
+            hint: (0, 0, 0),
+            changes: 0,
+            emptied: false,
+        }
     }
 
     /// Tells the hash of a key that the unit will ask for: saves computing it again.
@@ -177,29 +188,28 @@ impl<'a> View<'a> {
     /// The value of a key. Counts as an access, and as a hit or a miss.
     #[inline]
     pub fn value(&self, key: &[u8]) -> Option<ValueRef<'_>> {
-        match self.find(key) {
-            Some(entry) => {
-                self.local.hits.set(self.local.hits.get() + 1);
-                self.access(entry);
-                // SAFETY: the stripe is held, and writers need `&mut self`.
-                Some(unsafe { entry.value() })
-            }
-            None => {
-                self.local.misses.set(self.local.misses.get() + 1);
-                None
-            }
-        }
+        let Some(entry) = self.find(key) else {
+            self.missed(key);
+            return None;
+        };
+        self.local.hits.set(self.local.hits.get() + 1);
+        self.access(entry);
+        // SAFETY: the stripe is held, and writers need `&mut self`.
+        Some(unsafe { entry.value() })
     }
 
     /// The value of a key. Counts as a hit or a miss, but not as an access (EXISTS, TTL, TYPE).
     pub fn probe(&self, key: &[u8]) -> Option<ValueRef<'_>> {
         let found = self.peek(key);
-        let counter = if found.is_some() { &self.local.hits } else { &self.local.misses };
-        counter.set(counter.get() + 1);
+        match found {
+            Some(_) => self.local.hits.set(self.local.hits.get() + 1),
+            None => self.missed(key),
+        }
         found
     }
 
-    /// The value of a key, without any trace of the look (writers' checks).
+    /// The value of a key, without any trace of the look (OBJECT, writers' checks).
+    #[inline]
     pub fn peek(&self, key: &[u8]) -> Option<ValueRef<'_>> {
         // SAFETY: the stripe is held, and writers need `&mut self`.
         self.find(key).map(|entry| unsafe { entry.value() })
@@ -236,22 +246,36 @@ impl<'a> View<'a> {
         self.find(key).map(|entry| unsafe { entry.expire_at_ms() })
     }
 
+    /// How the value is stored, under Redis's names (OBJECT ENCODING). Leaves no trace.
+    pub fn encoding(&self, key: &[u8]) -> Option<&'static str> {
+        let entry = self.find(key)?;
+        // SAFETY: the stripe is held.
+        let (value, expires) = unsafe { (entry.value(), entry.expire_at_ms().is_some()) };
+        Some(match value {
+            ValueRef::String(string) => string.encoding(key.len(), expires),
+            ValueRef::Object(object) => object.encoding(),
+        })
+    }
+
     /// Seconds since the last access (OBJECT IDLETIME). Leaves no trace.
     pub fn idle_s(&self, key: &[u8]) -> Option<u32> {
         // SAFETY: the stripe is held.
-        self.find(key).map(|entry| self.local.clock.idle_s(unsafe { entry.clock() }))
+        self.find(key)
+            .map(|entry| self.local.clock.idle_s(unsafe { entry.clock() }))
     }
 
     /// The access counter (OBJECT FREQ); meaningful under an LFU policy. Leaves no trace.
     pub fn frequency(&self, key: &[u8]) -> Option<u32> {
         // SAFETY: the stripe is held.
-        self.find(key).map(|entry| self.local.clock.frequency(unsafe { entry.clock() }))
+        self.find(key)
+            .map(|entry| self.local.clock.frequency(unsafe { entry.clock() }))
     }
 
     /// Bytes that the key takes, its share of the table not included (MEMORY USAGE). Leaves no trace.
     pub fn memory_bytes(&self, key: &[u8]) -> Option<usize> {
         // SAFETY: the stripe is held.
-        self.find(key).map(|entry| unsafe { entry.heap_bytes() + entry.value_bytes() })
+        self.find(key)
+            .map(|entry| unsafe { entry.heap_bytes() + entry.value_bytes() })
     }
 
     // ---- strings ------------------------------------------------------------------------------
@@ -259,86 +283,84 @@ impl<'a> View<'a> {
     /// Makes the key a string of this value, whatever it was.
     #[inline]
     pub fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
-        let old = self.find_mut(key);
-        self.store_string(key, old, value, expiry);
-    }
-
-    #[inline]
-    fn store_string(&mut self, key: &[u8], old: Option<Entry>, value: &[u8], expiry: Expiry) {
-        let keep = expiry == Expiry::Keep;
-        if let Some(entry) = old
-            && !matches!(expiry, Expiry::AtMs(_))
-            // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
-            && unsafe { entry.overwrite(value, false, keep) }
-        {
-            // The size class is the same: nothing to account for.
-            self.access(entry);
-            return;
+        let (hash, old) = self.find_mut(key);
+        if self.local.notify.intersects(Classes::REPLACED) {
+            self.announce_replaced(key, old, "string");
         }
-        self.replace(key, old, Stored::Bytes { bytes: value, raw: false }, expiry);
+        self.store_string(key, hash, old, value, false, expiry);
     }
 
     /// Makes the key a large string that is already reference-counted.
     pub fn set_blob(&mut self, key: &[u8], value: Blob, expiry: Expiry) {
-        if value.len() <= crate::entry::INLINE_BYTES_MAX {
+        if value.len() <= INLINE_BYTES_MAX {
             return self.set_string(key, &value, expiry);
         }
-        self.put(key, Stored::Blob(value), expiry);
-    }
-
-    /// Edits a string where it stands, creating an empty one first if there is none; its expiry stays.
-    /// Returns the edit's result. The edit sees the value as a growable buffer; `raw` strings tell
-    /// OBJECT ENCODING so (APPEND, SETRANGE, SETBIT do; INCR does not).
-    pub fn edit_string<R>(
-        &mut self,
-        key: &[u8],
-        raw: bool,
-        edit: impl FnOnce(&mut Vec<u8>) -> R,
-    ) -> Result<R, WrongType> {
-        let Some(entry) = self.find_mut(key) else {
-            let mut value = Vec::new();
-            let result = edit(&mut value);
-            self.put(key, Stored::Bytes { bytes: &value, raw }, Expiry::Clear);
-            return Ok(result);
-        };
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
-        unsafe {
-            self.access(entry);
-            if let Some(blob) = entry.blob_mut() {
-                let before = blob_bytes(blob);
-                // A reply may still refer to it: then the edit gets a copy of its own.
-                let result = edit(Arc::make_mut(blob));
-                let after = blob_bytes(blob);
-                self.local.account(self.space, after as i64 - before as i64);
-                return Ok(result);
-            }
-            let Some(inline) = entry.inline_mut() else { return Err(WrongType) };
-            let mut value = inline.to_vec();
-            let result = edit(&mut value);
-            if !entry.overwrite(&value, raw, true) {
-                self.put(key, Stored::Bytes { bytes: &value, raw }, Expiry::Keep);
-            }
-            Ok(result)
-        }
+        let (hash, old) = self.find_mut(key);
+        self.announce_replaced(key, old, "string");
+        self.replace(key, hash, old, Stored::Blob(value), expiry);
     }
 
     /// Replaces a string by what `map` makes of it, with one lookup; its expiry stays. `map` gets the
-    /// value, or `None` without the key, and gives the new one and a result, or refuses.
+    /// value, or `None` without the key, and gives the new one and a result, or refuses. For values that
+    /// are made anew (INCR); see [`View::edit_string`] for those that are changed.
     #[inline]
     pub fn map_string<B: AsRef<[u8]>, R, E: From<WrongType>>(
         &mut self,
         key: &[u8],
         map: impl FnOnce(Option<&[u8]>) -> Result<(B, R), E>,
     ) -> Result<R, E> {
-        let old = self.find_mut(key);
+        let (hash, old) = self.find_mut(key);
         // SAFETY: the stripe is held; the reference ends with the call of `map`.
         let (value, result) = match old.map(|entry| unsafe { entry.value() }) {
             None => map(None)?,
             Some(ValueRef::String(string)) => map(Some(string.as_bytes()))?,
             Some(ValueRef::Object(_)) => return Err(WrongType.into()),
         };
-        self.store_string(key, old, value.as_ref(), Expiry::Keep);
+        self.store_string(key, hash, old, value.as_ref(), false, Expiry::Keep);
         Ok(result)
+    }
+
+    /// Edits a string, creating an empty one first if there is none; its expiry stays. The edit sees the
+    /// value as a buffer with room for `more` bytes, or refuses before it has changed any. OBJECT
+    /// ENCODING calls such a string `raw` from then on. A large string is edited where it stands, unless
+    /// a reply still refers to it.
+    pub fn edit_string<R, E: From<WrongType>>(
+        &mut self,
+        key: &[u8],
+        more: usize,
+        edit: impl FnOnce(&mut Vec<u8>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let (hash, old) = self.find_mut(key);
+        self.local.scratch.clear();
+        if let Some(entry) = old {
+            // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the references end here.
+            unsafe {
+                if let Some(blob) = entry.blob_mut() {
+                    let before = blob_bytes(blob);
+                    let result = edit(blob_to_edit(blob, more));
+                    let grown = blob_bytes(blob) as i64 - before as i64;
+                    self.access(entry);
+                    self.local.account(self.space, grown);
+                    return result;
+                }
+                let ValueRef::String(string) = entry.value() else {
+                    return Err(WrongType.into());
+                };
+                self.local.scratch.extend_from_slice(string.as_bytes());
+            }
+        }
+        let mut value = std::mem::take(&mut self.local.scratch);
+        let result = edit(&mut value);
+        if result.is_ok() {
+            if value.len() > INLINE_BYTES_MAX {
+                let value = Stored::Blob(Arc::new(std::mem::take(&mut value)));
+                self.replace(key, hash, old, value, Expiry::Keep);
+            } else {
+                self.store_string(key, hash, old, &value, true, Expiry::Keep);
+            }
+        }
+        self.local.scratch = value;
+        result
     }
 
     // ---- collections --------------------------------------------------------------------------
@@ -354,7 +376,7 @@ impl<'a> View<'a> {
         edit: impl FnOnce(&mut T, &Limits) -> R,
     ) -> Result<Option<R>, WrongType> {
         self.emptied = false;
-        let Some(entry) = self.find_mut(key) else {
+        let (hash, Some(entry)) = self.find_mut(key) else {
             if !create {
                 return Ok(None);
             }
@@ -371,10 +393,13 @@ impl<'a> View<'a> {
         let found = T::of_mut(value).ok_or(WrongType)?;
         let before = found.heap_bytes();
         let result = edit(found, &self.local.limits);
-        let (after, empty) = (found.heap_bytes(), found.is_empty() && T::KIND != Kind::Stream);
+        let (after, empty) = (
+            found.heap_bytes(),
+            found.is_empty() && T::KIND != Kind::Stream,
+        );
         self.local.account(self.space, after as i64 - before as i64);
         if empty {
-            self.delete(key);
+            self.unlink(self.db, hash, entry);
             self.emptied = true;
         }
         Ok(Some(result))
@@ -388,7 +413,9 @@ impl<'a> View<'a> {
             self.delete(key);
             return false;
         }
-        self.put(key, Stored::Object(value), expiry);
+        let (hash, old) = self.find_mut(key);
+        self.announce_replaced(key, old, value.kind().name());
+        self.replace(key, hash, old, Stored::Object(value), expiry);
         true
     }
 
@@ -396,22 +423,21 @@ impl<'a> View<'a> {
 
     /// Removes a key; says whether it was there. Reports nothing: see [`View::changed`].
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        match self.find_mut(key) {
-            Some(entry) => {
-                self.unlink(self.db, self.hash(key), entry);
-                true
-            }
-            None => false,
+        let (hash, found) = self.find_mut(key);
+        if let Some(entry) = found {
+            self.unlink(self.db, hash, entry);
         }
+        found.is_some()
     }
 
     /// Takes a key's value and expiry out of the database (RENAME, MOVE).
     pub fn take(&mut self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
-        let entry = self.find_mut(key)?;
+        let (hash, found) = self.find_mut(key);
+        let entry = found?;
         // SAFETY: the stripe is held; after `detach` the entry is ours alone.
         unsafe {
             let expire_at_ms = entry.expire_at_ms();
-            self.detach(self.db, self.hash(key), entry);
+            self.detach(self.db, hash, entry);
             Some((entry.into_owned(&mut self.local.heap), expire_at_ms))
         }
     }
@@ -428,9 +454,10 @@ impl<'a> View<'a> {
         // SAFETY: the stripe is held.
         let (value, expire_at_ms) = unsafe { (entry.value(), entry.expire_at_ms()) };
         let owned = match value {
-            ValueRef::String(StringRef::Inline { bytes, raw }) => {
-                Owned::Bytes { bytes: bytes.to_vec(), raw }
-            }
+            ValueRef::String(StringRef::Inline { bytes, raw }) => Owned::Bytes {
+                bytes: bytes.to_vec(),
+                raw,
+            },
             ValueRef::String(StringRef::Blob(blob)) => Owned::Blob(blob.clone()),
             ValueRef::Object(object) => Owned::Object(object.clone()),
         };
@@ -440,8 +467,10 @@ impl<'a> View<'a> {
     /// Sets or clears a key's expiry; says whether the key exists. A time in the past is stored as it
     /// is: the handler decides to delete instead.
     pub fn set_expire_at_ms(&mut self, key: &[u8], at: Option<i64>) -> bool {
-        let Some(entry) = self.find_mut(key) else { return false };
-        let hash = self.hash(key);
+        let (hash, Some(entry)) = self.find_mut(key) else {
+            return false;
+        };
+        self.access(entry);
         let db = self.space.db_or_create(self.db);
         // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
         unsafe {
@@ -449,20 +478,16 @@ impl<'a> View<'a> {
                 (None, None) => {}
                 (Some(_), Some(at)) => {
                     entry.set_expire_at_ms(at);
-                    note_expiry(db, hash, at);
+                    db.note_expiry(hash, at);
                 }
                 (before, _) => {
-                    if before.is_some() {
-                        db.stripes[usize::from(stripe_of(hash))].ttl.remove(hash, entry.pointer());
-                    }
                     let bytes = entry.heap_bytes();
                     let fresh = entry.rebuild(&mut self.local.heap, at);
                     db.slots[slot_of(hash)].replace(hash, entry.pointer(), fresh.pointer());
                     let grown = fresh.heap_bytes() as i64 - bytes as i64;
+                    let before = before.map(|_| entry);
+                    let grown = grown + db.move_expiry(hash, before, at.map(|at| (fresh, at)));
                     self.local.account(self.space, grown);
-                    if let Some(at) = at {
-                        add_expiry(db, hash, fresh, at);
-                    }
                 }
             }
         }
@@ -514,9 +539,23 @@ impl<'a> View<'a> {
 
     /// Queues a keyspace event, if anybody wants its class.
     #[inline]
-    pub fn notify(&mut self, class: Classes, event: &'static str, key: &[u8]) {
+    pub fn notify(&self, class: Classes, event: &'static str, key: &[u8]) {
         if self.local.notify.intersects(class) {
-            self.local.events.push(Event { class, name: event, db: self.db, key: key.into() });
+            self.local.events.push(Event {
+                class,
+                name: event,
+                db: self.db,
+                key: key.into(),
+            });
+        }
+    }
+
+    /// Queues the events of a value that another takes the place of. Setting a value does this by itself; RENAME
+    /// and COPY remove the old value first and tell later.
+    pub fn notify_replaced(&self, key: &[u8], old_type: &str, new_type: &str) {
+        self.notify(Classes::OVERWRITTEN, "overwritten", key);
+        if old_type != new_type {
+            self.notify(Classes::TYPE_CHANGED, "type_changed", key);
         }
     }
 
@@ -524,6 +563,8 @@ impl<'a> View<'a> {
 
     /// Begins to watch a key (WATCH).
     pub fn watch(&self, key: &[u8], flag: &Arc<WatchFlag>) {
+        // That a key which has expired already will be removed is no change for this watcher.
+        let _ = self.find(key);
         let stripe = self.stripe(key);
         self.space.watch(stripe, self.db, key, flag);
     }
@@ -551,7 +592,9 @@ impl<'a> View<'a> {
         mut visit: impl FnMut(&[u8], ValueRef<'_>),
     ) -> Result<u64, Busy> {
         const H16_BITS: u32 = 16;
-        let Some(db) = self.space.db(self.db) else { return Ok(0) };
+        let Some(db) = self.space.db(self.db) else {
+            return Ok(0);
+        };
         let mut slot = (cursor >> H16_BITS) as usize;
         let mut from = (cursor & 0xffff) as u32;
         let mut visited = 0;
@@ -591,13 +634,19 @@ impl<'a> View<'a> {
             }
         }
         let end = slot >= SLOTS;
-        Ok(if end { 0 } else { (slot as u64) << H16_BITS | u64::from(from) })
+        Ok(if end {
+            0
+        } else {
+            (slot as u64) << H16_BITS | u64::from(from)
+        })
     }
 
     /// Visits every key; the unit holds all stripes (KEYS).
     pub fn for_each(&self, mut visit: impl FnMut(&[u8], ValueRef<'_>)) {
         assert!(matches!(self.held, Held::All), "every stripe is held");
-        let Some(db) = self.space.db(self.db) else { return };
+        let Some(db) = self.space.db(self.db) else {
+            return;
+        };
         for index in &db.slots {
             index.for_each(|pointer| {
                 let entry = Entry::from_table(pointer);
@@ -614,9 +663,13 @@ impl<'a> View<'a> {
     /// A key drawn by lot, slots weighted by their size (RANDOMKEY).
     pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, Busy> {
         const TRIES_MAX: u32 = 100;
-        let Some(db) = self.space.db(self.db) else { return Ok(None) };
+        let Some(db) = self.space.db(self.db) else {
+            return Ok(None);
+        };
         for _ in 0..TRIES_MAX {
-            let Some(stripe) = db.stripe_by_size(&mut self.local.rng) else { return Ok(None) };
+            let Some(stripe) = db.stripe_by_size(&mut self.local.rng) else {
+                return Ok(None);
+            };
             let own = !self.held.covers(stripe);
             if own && !self.space.locks.try_one(stripe) {
                 return Err(Busy(stripe));
@@ -641,7 +694,9 @@ impl<'a> View<'a> {
     pub fn flush(&mut self, db: u32) -> u64 {
         assert!(matches!(self.held, Held::All), "every stripe is held");
         self.space.touch_all(db, |key| self.in_table(db, key));
-        let Some(flushed) = self.space.take_db(db) else { return 0 };
+        let Some(flushed) = self.space.take_db(db) else {
+            return 0;
+        };
         let keys = flushed.len();
         self.local.flushed.push(flushed);
         keys
@@ -651,7 +706,8 @@ impl<'a> View<'a> {
     pub fn swap(&mut self, a: u32, b: u32) {
         assert!(matches!(self.held, Held::All), "every stripe is held");
         for db in [a, b] {
-            self.space.touch_all(db, |key| self.in_table(a, key) || self.in_table(b, key));
+            self.space
+                .touch_all(db, |key| self.in_table(a, key) || self.in_table(b, key));
         }
         self.space.swap_dbs(a, b);
     }
@@ -670,7 +726,48 @@ impl<'a> View<'a> {
     #[cold]
     fn remove_met_expired(&mut self) {
         for (db, key) in std::mem::take(self.local.met_expired.get_mut()) {
-            self.in_db(db, |view| view.find_mut(&key));
+            self.in_db(db, |view| {
+                // Not there any more, or there again, if the unit went on to write the key.
+                if let (hash, Some(entry)) = view.look(&key)
+                    // SAFETY: the stripe is held.
+                    && unsafe { is_expired(entry, view.now_ms) }
+                {
+                    view.unlink(db, hash, entry);
+                }
+            });
+        }
+    }
+
+    /// A reader met a key that has expired. It cannot remove it, but everybody hears of it now.
+    #[cold]
+    fn meet_expired(&self, key: &[u8]) {
+        let news = self
+            .local
+            .met_expired
+            .borrow_mut()
+            .insert((self.db, key.into()));
+        if news {
+            self.report_expired(key);
+        }
+    }
+
+    fn report_expired(&self, key: &[u8]) {
+        self.local.expired.set(self.local.expired.get() + 1);
+        self.touch_watchers(key);
+        self.notify(Classes::EXPIRED, "expired", key);
+    }
+
+    /// A reader found no such key.
+    #[inline]
+    fn missed(&self, key: &[u8]) {
+        self.local.misses.set(self.local.misses.get() + 1);
+        self.notify(Classes::KEY_MISS, "keymiss", key);
+    }
+
+    fn announce_replaced(&self, key: &[u8], old: Option<Entry>, new_type: &str) {
+        if let Some(entry) = old {
+            // SAFETY: the stripe is held; the reference ends here.
+            self.notify_replaced(key, unsafe { entry.value() }.type_name(), new_type);
         }
     }
 
@@ -687,58 +784,69 @@ impl<'a> View<'a> {
     #[inline]
     fn stripe(&self, key: &[u8]) -> u16 {
         let stripe = stripe_of(self.hash(key));
-        assert!(self.held.covers(stripe), "a unit touched a key whose stripe it does not hold");
+        assert!(
+            self.held.covers(stripe),
+            "a unit touched a key whose stripe it does not hold"
+        );
         stripe
     }
 
     fn in_table(&self, db: u32, key: &[u8]) -> bool {
         let hash = redline_table::hash(key);
-        self.space.db(db).is_some_and(|db| lookup(&db.slots[slot_of(hash)], hash, key).is_some())
+        self.space
+            .db(db)
+            .is_some_and(|db| lookup(&db.slots[slot_of(hash)], hash, key).is_some())
+    }
+
+    /// The hash of a key, and its entry, which may have expired.
+    #[inline]
+    fn look(&self, key: &[u8]) -> (u64, Option<Entry>) {
+        let hash = self.hash(key);
+        let stripe = stripe_of(hash);
+        assert!(
+            self.held.covers(stripe),
+            "a unit touched a key whose stripe it does not hold"
+        );
+        let db = self.space.db(self.db);
+        (
+            hash,
+            db.and_then(|db| lookup(&db.slots[slot_of(hash)], hash, key)),
+        )
     }
 
     /// The entry of a key that has not expired.
     #[inline]
     fn find(&self, key: &[u8]) -> Option<Entry> {
-        let hash = self.hash(key);
-        let stripe = stripe_of(hash);
-        assert!(self.held.covers(stripe), "a unit touched a key whose stripe it does not hold");
-        let db = self.space.db(self.db)?;
-        let entry = lookup(&db.slots[slot_of(hash)], hash, key)?;
+        let entry = self.look(key).1?;
         // SAFETY: the stripe is held.
         if unsafe { is_expired(entry, self.now_ms) } {
-            self.local.met_expired.borrow_mut().push((self.db, key.into()));
+            self.meet_expired(key);
             return None;
         }
         Some(entry)
     }
 
-    /// The same, and an expired one is removed at once.
+    /// The same with the hash, for writers: an expired entry is removed at once.
     #[inline]
-    fn find_mut(&mut self, key: &[u8]) -> Option<Entry> {
-        let hash = self.hash(key);
-        let stripe = stripe_of(hash);
-        assert!(self.held.covers(stripe), "a unit touched a key whose stripe it does not hold");
-        let db = self.space.db(self.db)?;
-        let entry = lookup(&db.slots[slot_of(hash)], hash, key)?;
+    fn find_mut(&mut self, key: &[u8]) -> (u64, Option<Entry>) {
+        let (hash, entry) = self.look(key);
         // SAFETY: the stripe is held.
-        if unsafe { is_expired(entry, self.now_ms) } {
+        if let Some(entry) = entry.filter(|entry| unsafe { is_expired(*entry, self.now_ms) }) {
             self.expire(self.db, hash, entry);
-            return None;
+            return (hash, None);
         }
-        Some(entry)
+        (hash, entry)
     }
 
-    /// Removes an expired entry and tells who is concerned.
+    /// Removes an expired entry and tells who is concerned, unless a reader has done so.
     #[cold]
     pub(crate) fn expire(&mut self, db: u32, hash: u64, entry: Entry) {
         // SAFETY: the stripe is held; the key is copied before the entry goes.
-        let key: Box<[u8]> = unsafe { entry.key() }.into();
+        let id = (db, Box::<[u8]>::from(unsafe { entry.key() }));
         self.unlink(db, hash, entry);
-        self.local.expired.set(self.local.expired.get() + 1);
-        self.in_db(db, |view| {
-            view.touch_watchers(&key);
-            view.notify(Classes::EXPIRED, "expired", &key);
-        });
+        if !self.local.met_expired.get_mut().remove(&id) {
+            self.in_db(db, |view| view.report_expired(&id.1));
+        }
     }
 
     #[inline]
@@ -755,17 +863,48 @@ impl<'a> View<'a> {
 
     /// Stores a value under a key, whatever it was.
     fn put(&mut self, key: &[u8], value: Stored<'_>, expiry: Expiry) {
-        let old = self.find_mut(key);
-        self.replace(key, old, value, expiry);
+        let (hash, old) = self.find_mut(key);
+        self.replace(key, hash, old, value, expiry);
+    }
+
+    /// Stores a string in place of the key's entry, which the caller has just looked up.
+    #[inline]
+    fn store_string(
+        &mut self,
+        key: &[u8],
+        hash: u64,
+        old: Option<Entry>,
+        value: &[u8],
+        raw: bool,
+        expiry: Expiry,
+    ) {
+        if let Some(entry) = old
+            // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
+            && unsafe { entry.overwrite(value, raw, expiry) }
+        {
+            // The size class is the same: nothing to account for.
+            self.access(entry);
+            if let Expiry::AtMs(at) = expiry {
+                self.space.db_or_create(self.db).note_expiry(hash, at);
+            }
+            return;
+        }
+        self.replace(key, hash, old, Stored::Bytes { bytes: value, raw }, expiry);
     }
 
     /// Stores a value in place of the key's entry, which the caller has just looked up.
-    fn replace(&mut self, key: &[u8], old: Option<Entry>, value: Stored<'_>, expiry: Expiry) {
-        let hash = self.hash(key);
+    fn replace(
+        &mut self,
+        key: &[u8],
+        hash: u64,
+        old: Option<Entry>,
+        value: Stored<'_>,
+        expiry: Expiry,
+    ) {
         let db = self.space.db_or_create(self.db);
         let index = &db.slots[slot_of(hash)];
         // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the old entry leaves the
-        // table before it is destroyed.
+        // tables before it is destroyed.
         unsafe {
             let expire_at_ms = match expiry {
                 Expiry::Clear => None,
@@ -781,23 +920,23 @@ impl<'a> View<'a> {
             match old {
                 Some(old) => {
                     index.replace(hash, old.pointer(), fresh.pointer());
-                    if old.expire_at_ms().is_some() {
-                        db.stripes[usize::from(stripe_of(hash))].ttl.remove(hash, old.pointer());
-                    }
                     bytes -= (old.heap_bytes() + old.value_bytes()) as i64;
-                    self.destroy(old);
                 }
                 None => {
-                    index.insert(hash, fresh.pointer());
+                    bytes += grown_by(index, || index.insert(hash, fresh.pointer()));
                     let keys = &db.stripes[usize::from(stripe_of(hash))].keys;
                     keys.store(keys.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     self.notify(Classes::NEW, "new", key);
                 }
             }
-            if let Some(at) = expire_at_ms {
-                add_expiry(db, hash, fresh, at);
+            let expired = old.filter(|old| old.expire_at_ms().is_some());
+            if expired.is_some() || expire_at_ms.is_some() {
+                bytes += db.move_expiry(hash, expired, expire_at_ms.map(|at| (fresh, at)));
             }
             self.local.account(self.space, bytes);
+            if let Some(old) = old {
+                self.destroy(old);
+            }
         }
     }
 
@@ -810,17 +949,20 @@ impl<'a> View<'a> {
 
     fn detach(&mut self, db: u32, hash: u64, entry: Entry) {
         let db = self.space.db_or_create(db);
-        let stripe = &db.stripes[usize::from(stripe_of(hash))];
-        db.slots[slot_of(hash)].remove(hash, entry.pointer());
-        stripe.keys.store(stripe.keys.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        let index = &db.slots[slot_of(hash)];
+        let mut grown = grown_by(index, || {
+            index.remove(hash, entry.pointer());
+        });
+        let keys = &db.stripes[usize::from(stripe_of(hash))].keys;
+        keys.store(keys.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         // SAFETY: the stripe is held.
         unsafe {
             if entry.expire_at_ms().is_some() {
-                stripe.ttl.remove(hash, entry.pointer());
+                grown += db.move_expiry(hash, Some(entry), None);
             }
-            let bytes = entry.heap_bytes() + entry.value_bytes();
-            self.local.account(self.space, -(bytes as i64));
+            grown -= (entry.heap_bytes() + entry.value_bytes()) as i64;
         }
+        self.local.account(self.space, grown);
     }
 
     /// # Safety
@@ -836,6 +978,35 @@ impl<'a> View<'a> {
 }
 
 impl Db {
+    /// Keeps the TTL index of a key's stripe right when its entry with an expiry goes, comes or is replaced;
+    /// says by how many bytes the index has grown. The caller holds the stripe.
+    fn move_expiry(&self, hash: u64, from: Option<Entry>, to: Option<(Entry, i64)>) -> i64 {
+        let ttl = &self.stripes[usize::from(stripe_of(hash))].ttl;
+        let grown = grown_by(ttl, || match (from, to) {
+            (Some(from), Some((to, _))) => {
+                ttl.replace(hash, from.pointer(), to.pointer());
+            }
+            (Some(from), None) => {
+                ttl.remove(hash, from.pointer());
+            }
+            (None, Some((to, _))) => ttl.insert(hash, to.pointer()),
+            (None, None) => {}
+        });
+        if let Some((_, at)) = to {
+            self.note_expiry(hash, at);
+        }
+        grown
+    }
+
+    /// A key of the stripe expires at that time.
+    #[inline]
+    fn note_expiry(&self, hash: u64, at: i64) {
+        let next = &self.stripes[usize::from(stripe_of(hash))].next_expire_ms;
+        if at < next.load(Ordering::Relaxed) {
+            next.store(at, Ordering::Relaxed);
+        }
+    }
+
     /// A stripe drawn by lot, weighted by its keys; `None` when there are none.
     pub(crate) fn stripe_by_size(&self, rng: &mut fastrand::Rng) -> Option<u16> {
         let keys = |stripe: &crate::space::DbStripe| u64::from(stripe.keys.load(Ordering::Relaxed));
@@ -882,7 +1053,9 @@ impl Db {
 fn lookup(index: &Index, hash: u64, key: &[u8]) -> Option<Entry> {
     // SAFETY: the caller holds the stripe, so the pointers of the index are live entries.
     index
-        .find(hash, |pointer| unsafe { Entry::from_table(pointer).key() == key })
+        .find(hash, |pointer| unsafe {
+            Entry::from_table(pointer).key() == key
+        })
         .map(Entry::from_table)
 }
 
@@ -894,13 +1067,10 @@ pub(crate) unsafe fn is_expired(entry: Entry, now_ms: i64) -> bool {
     unsafe { entry.expire_at_ms() }.is_some_and(|at| now_ms > at)
 }
 
-/// Enters an entry into the TTL index of its stripe; the caller holds the stripe.
-fn add_expiry(db: &Db, hash: u64, entry: Entry, at: i64) {
-    db.stripes[usize::from(stripe_of(hash))].ttl.insert(hash, entry.pointer());
-    note_expiry(db, hash, at);
-}
-
-fn note_expiry(db: &Db, hash: u64, at: i64) {
-    let next = &db.stripes[usize::from(stripe_of(hash))].next_expire_ms;
-    next.store(next.load(Ordering::Relaxed).min(at), Ordering::Relaxed);
+/// By how many bytes a change makes an index larger.
+#[inline]
+fn grown_by(index: &Index, change: impl FnOnce()) -> i64 {
+    let before = index.table_bytes();
+    change();
+    index.table_bytes() as i64 - before as i64
 }
