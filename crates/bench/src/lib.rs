@@ -36,7 +36,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-use redline_net::Address;
+pub use redline_net::Address;
 
 /// A server that runs in this process for `--embedded`, and stops when this is dropped.
 pub struct EmbeddedServer {
@@ -68,10 +68,11 @@ pub fn main(
     embedded: Option<StartEmbedded<'_>>,
 ) -> ExitCode {
     let args: Vec<Vec<u8>> = args.into_iter().map(OsString::into_vec).collect();
+    // Not locked for the whole run: an embedded server, or a panic, may have something to say as well.
     let streams = Streams {
-        stdin: &mut io::stdin().lock(),
-        stdout: &mut io::stdout().lock(),
-        stderr: &mut io::stderr().lock(),
+        stdin: &mut io::stdin(),
+        stdout: &mut io::stdout(),
+        stderr: &mut io::stderr(),
     };
     ExitCode::from(run(program, &args, streams, embedded))
 }

@@ -69,6 +69,7 @@ struct Session<'a> {
 /// How often the live line changes, and how soon it appears.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 const FIRST_SAMPLE: Duration = Duration::from_millis(1);
+const UNTIL_STARTED: Duration = Duration::from_millis(10);
 /// Descriptors beside those of connections.
 const OTHER_FILES: u64 = 1100;
 
@@ -288,6 +289,11 @@ impl Observer for Live<'_> {
     }
 
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
+        if totals.elapsed.is_zero() {
+            // Connections are still being opened.
+            self.next = Some(Instant::now() + UNTIL_STARTED);
+            return Ok(());
+        }
         self.next = Some(Instant::now() + SAMPLE_EVERY);
         let requests = totals.finished - self.last.finished;
         let mean_ms = |latency_us: u64, requests: u64| latency_us as f64 / requests as f64 / 1000.0;

@@ -7,8 +7,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use fake_server::{Answer, FakeServer, reply};
 use invocation::{Ran, bench, bench_with, settled};
-use redline_bench::EmbeddedServer;
-use redline_net::Address;
+use redline_bench::{Address, EmbeddedServer};
 
 fn against(server: &FakeServer, args: &[&str]) -> Ran {
     let port = server.port();

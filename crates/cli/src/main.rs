@@ -1,5 +1,7 @@
 //! The `redline` binary: picks the part to run. Everything else lives in the rooms.
 
+mod embedded;
+
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,13 +25,15 @@ fn main() -> ExitCode {
     let called = args.next().unwrap_or_default();
     let called = Path::new(&called).file_name().unwrap_or_default();
     match called.to_str() {
-        Some("redis-benchmark") => return redline_bench::main("redis-benchmark", args, None),
+        Some("redis-benchmark") => {
+            return redline_bench::main("redis-benchmark", args, Some(&embedded::start));
+        }
         Some("redis-server") => return redline_server::command_line::main(args),
         _ => {}
     }
     let part = args.next();
     match part.as_ref().and_then(|part| part.to_str()) {
-        Some("bench") => redline_bench::main("redline bench", args, None),
+        Some("bench") => redline_bench::main("redline bench", args, Some(&embedded::start)),
         Some("server") => redline_server::command_line::main(args),
         Some("--version" | "-v") => {
             println!("redline {}", env!("CARGO_PKG_VERSION"));

@@ -94,6 +94,38 @@ fn ctrl_c_ends_idle_mode() {
 }
 
 #[test]
+fn the_embedded_server_takes_the_load() {
+    let output = Command::new(REDLINE)
+        .args([
+            "bench",
+            "--embedded",
+            "-n",
+            "1000",
+            "-q",
+            "-t",
+            "ping,set,get",
+        ])
+        .output()
+        .expect("the binary starts");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    let lines: Vec<&str> = stdout
+        .lines()
+        .map(|line| line.rsplit('\r').next().unwrap_or(line))
+        .collect();
+    assert!(
+        lines[0].starts_with("Embedded server: 127.0.0.1:") && lines[0].contains(" worker"),
+        "{stdout}"
+    );
+    let titles: Vec<&str> = lines[1..5]
+        .iter()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
+    assert_eq!(titles, ["PING_INLINE", "PING_MBULK", "SET", "GET"]);
+    assert_eq!(lines[5..], [""], "nothing but the reports is said");
+}
+
+#[test]
 fn a_link_named_redis_benchmark_is_redis_benchmark() {
     let folder = tempfile::tempdir().expect("a folder of its own");
     let link = folder.path().join("redis-benchmark");

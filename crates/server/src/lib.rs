@@ -29,10 +29,17 @@ pub const REDIS_VERSION: &str = "8.2.3";
 /// Our own version.
 pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Ends all workers; returns at once.
+/// Ends all workers because a user wants it; returns at once.
 pub(crate) fn shutdown(shared: &Shared) {
-    if !shared.stopping.swap(true, Ordering::AcqRel) {
+    if !shared.stopping.load(Ordering::Acquire) {
         log::warning("User requested shutdown...");
+    }
+    stop_workers(shared);
+}
+
+/// Ends all workers; returns at once.
+pub(crate) fn stop_workers(shared: &Shared) {
+    if !shared.stopping.swap(true, Ordering::AcqRel) {
         shared.workers().iter().for_each(|worker| worker.mailbox.send(Message::Stop));
     }
 }

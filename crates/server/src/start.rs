@@ -151,7 +151,7 @@ impl Server {
 
     /// Asks it to stop; [`Server::join`] waits for it.
     pub fn stop(&self) {
-        crate::shutdown(&self.shared);
+        crate::stop_workers(&self.shared);
     }
 
     /// Waits until it has stopped, by [`Server::stop`], a signal or SHUTDOWN.
