@@ -17,13 +17,22 @@ use pieces::{cut, decode_replies, skip_replies};
 const DEPTH_MAX: usize = 8;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((cuts, input)) = data.split_first_chunk::<8>() else { return };
+    let Some((cuts, input)) = data.split_first_chunk::<8>() else {
+        return;
+    };
     let (whole, skips) = (decode_replies([input], DEPTH_MAX), skip_replies([input]));
-    let cuts: Vec<usize> = cuts.iter().map(|&at| usize::from(at) * input.len().max(255) / 255).collect();
+    let cuts: Vec<usize> = cuts
+        .iter()
+        .map(|&at| usize::from(at) * input.len().max(255) / 255)
+        .collect();
     let pieces = cut(input, &cuts);
     #[cfg(feature = "planted")]
     assert!(
-        !whole.values.iter().any(|value| matches!(value, Value::Map(pairs) if pairs.len() > 1)) || pieces.len() < 3,
+        !whole
+            .values
+            .iter()
+            .any(|value| matches!(value, Value::Map(pairs) if pairs.len() > 1))
+            || pieces.len() < 3,
         "the planted fault"
     );
     assert_eq!(skip_replies(pieces.iter().copied()), skips);

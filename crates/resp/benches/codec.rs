@@ -192,7 +192,7 @@ fn replies() {
     encode("error", |reply| reply.error(black_box("ERR no such key")));
     encode("double 1.5", |reply| reply.double(black_box(1.5)));
     let mut text = Vec::new();
-    for value in [3.0, 0.1, 3.141592653589793, 1.2345e-300] {
+    for value in [3.0, 0.1, 0.12345678901234568, 1.2345e-300] {
         measure(&format!("format_double {value:e}"), 1, || {
             text.clear();
             format_double(black_box(value), &mut text);

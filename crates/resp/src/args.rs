@@ -79,7 +79,9 @@ impl<'a> Args<'a> {
 
     /// All arguments in order.
     #[inline]
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
+    pub fn iter(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         let args = *self;
         args.spans.iter().map(move |&span| args.resolve(span))
     }

@@ -157,6 +157,10 @@ mod tests {
             words(r#""a b" "" "\x41\n\r\t\b\a\"\\\q""#).unwrap(),
             ["a b", "", r#"A\n\r\t\x08\x07\"\\q"#]
         );
+        assert_eq!(
+            words(r#""\x00\x99\xaf\xFA""#).unwrap(),
+            ["\\x00\\x99\\xaf\\xfa"]
+        );
         assert_eq!(words(r#""\x4" "\xZZ""#).unwrap(), ["x4", "xZZ"]);
     }
 

@@ -172,14 +172,14 @@ impl ReplyDecoder {
     /// Decodes up to the end of one reply. Whatever comes out, the caller drops the consumed bytes and keeps the rest.
     pub fn decode(&mut self, buf: &[u8]) -> Result<DecodedReply, ReplyError> {
         let mut at = 0;
-        while let Some((kind, text, body)) = line(buf, at, &mut self.scanned)? {
-            let Some((element, end)) = element(buf, kind, text, body)? else {
+        while let Some(line) = line(buf, at, &mut self.scanned)? {
+            let Some((element, end)) = element(buf, &line)? else {
                 break;
             };
             at = end;
             let complete = match element {
                 Element::Value(value) => self.complete(value),
-                Element::Aggregate(n) => self.open(kind, n)?,
+                Element::Aggregate(n) => self.open(line.kind, n)?,
             };
             if complete.is_some() {
                 return Ok(DecodedReply {
@@ -258,12 +258,12 @@ enum Element {
 }
 
 /// Decodes the element whose line was read; `None` if its bulk is not all there. Returns it with where it ends.
-fn element(
-    buf: &[u8],
-    kind: u8,
-    text: &[u8],
-    body: usize,
-) -> Result<Option<(Element, usize)>, ReplyError> {
+fn element(buf: &[u8], line: &Line<'_>) -> Result<Option<(Element, usize)>, ReplyError> {
+    let &Line {
+        kind,
+        text,
+        end: body,
+    } = line;
     let value = match kind {
         b'+' => Value::Simple(text.to_vec()),
         b'-' => Value::Error(text.to_vec()),
@@ -322,13 +322,22 @@ fn big_number(text: &[u8]) -> Result<String, ReplyError> {
     Ok(text.iter().map(|&c| c as char).collect())
 }
 
-/// The line at `at`: its first byte, the text behind it, and where the next one starts. `None` if it is not whole.
-/// `scanned` bytes of it were looked through before.
+/// The first line of an element.
+pub(crate) struct Line<'b> {
+    /// The byte that names the type.
+    pub kind: u8,
+    /// What is behind it, without the line end.
+    pub text: &'b [u8],
+    /// Where the next line starts.
+    pub end: usize,
+}
+
+/// The line at `at`; `None` if it is not whole. `scanned` bytes of it are known to hold no line end.
 pub(crate) fn line<'b>(
     buf: &'b [u8],
     at: usize,
     scanned: &mut usize,
-) -> Result<Option<(u8, &'b [u8], usize)>, ReplyError> {
+) -> Result<Option<Line<'b>>, ReplyError> {
     let rest = &buf[at..];
     let kind = match rest.first() {
         None => return Ok(None),
@@ -346,7 +355,11 @@ pub(crate) fn line<'b>(
     };
     *scanned = 0;
     match &rest[..end] {
-        [_, text @ .., b'\r'] => Ok(Some((kind, text, at + end + 1))),
+        [_, text @ .., b'\r'] => Ok(Some(Line {
+            kind,
+            text,
+            end: at + end + 1,
+        })),
         _ => Err(ReplyError::InvalidEnd),
     }
 }

@@ -769,7 +769,7 @@ mod tests {
         assert!(decode(b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n", &limits).is_ok());
         let long = decode(b"*2\r\n$3\r\nGET\r\n$4\r\nkeys\r\n", &limits);
         assert_eq!(long, Err(ProtocolError::InvalidBulkLength));
-        let many = decode(b"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n", &limits);
+        let many = decode(b"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n", &limits);
         assert_eq!(many, Err(ProtocolError::InvalidMultibulkLength));
     }
 
@@ -847,6 +847,58 @@ mod tests {
         decoder.release_blobs();
         assert_eq!(Blob::strong_count(&blob), 1);
         assert_eq!(decoder.heap_bytes(), 0);
+    }
+
+    #[test]
+    fn blobs_stay_until_they_are_released() {
+        let mut decoder = RequestDecoder::new();
+        let limits = RequestLimits {
+            big_bulk_bytes_min: 3,
+            ..RequestLimits::default()
+        };
+        let (mut spans, mut buf) = (Vec::new(), Vec::new());
+        for text in [b"one", b"two"] {
+            let (head, tail) = (b"*2\r\n$1\r\nx\r\n$3\r\n", &[text, &b"\r\n"[..]].concat());
+            buf = head.to_vec();
+            let decoded = decoder.decode(&mut buf, &limits, &mut spans);
+            assert_eq!(decoded, Ok(Decoded::Big { keep: 15, taken: 0 }));
+            decoder
+                .big_bulk()
+                .unwrap()
+                .reserved()
+                .extend_from_slice(&tail[..3]);
+            buf.extend_from_slice(&tail[3..]);
+            assert!(matches!(
+                decoder.decode(&mut buf, &limits, &mut spans),
+                Ok(Decoded::Request {
+                    consumed: 17,
+                    args: 2,
+                    ..
+                })
+            ));
+        }
+        let args = Args::with_big(&buf, &spans, decoder.blobs());
+        let texts: Vec<&[u8]> = args.iter().collect();
+        assert_eq!(texts, [&b"x"[..], b"one", b"x", b"two"]);
+    }
+
+    #[test]
+    fn a_long_request_is_not_decoded_twice() {
+        let (mut decoder, limits, mut spans) =
+            (RequestDecoder::new(), RequestLimits::default(), Vec::new());
+        let mut buf = [&b"*21\r\n"[..], &b"$2\r\nab\r\n".repeat(20)].concat();
+        let decoded = decoder.decode(&mut buf, &limits, &mut spans);
+        assert_eq!(
+            (decoded, spans.len()),
+            (Ok(Decoded::Incomplete { need: 4 }), 0)
+        );
+        assert!(decoder.heap_bytes() > 0);
+        // Nobody looks at what was decoded already: not even if it has become nonsense.
+        buf.fill(b'?');
+        buf.extend_from_slice(b"$1\r\nc\r\n");
+        let decoded = decoder.decode(&mut buf, &limits, &mut spans);
+        assert!(matches!(decoded, Ok(Decoded::Request { args: 21, .. })));
+        assert_eq!(spans[20], Span { start: 169, len: 1 });
     }
 
     #[test]

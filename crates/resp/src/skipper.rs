@@ -62,11 +62,9 @@ impl Skipper {
                 self.skip_common(buf, &mut skipped);
             }
             let line = line(buf, skipped.consumed, &mut self.scanned)?;
-            let Some((kind, text, end)) = line else {
-                return Ok(skipped);
-            };
-            skipped.consumed = end;
-            self.element(kind, text, &mut skipped)?;
+            let Some(line) = line else { return Ok(skipped) };
+            skipped.consumed = line.end;
+            self.element(line.kind, line.text, &mut skipped)?;
         }
     }
 

@@ -126,7 +126,7 @@ fn part() -> impl Strategy<Value = Vec<u8>> {
     });
     let long = (1..40usize, 0..4usize).prop_map(|(args, len)| {
         let mut request = Vec::new();
-        encode_request(&vec![vec![b'x'; len]; args], &mut request);
+        encode_request(vec![vec![b'x'; len]; args], &mut request);
         request
     });
     let inline = r#"[ a-c"'\\\t\r]{0,20}\r?\n"#.prop_map(String::into_bytes);
