@@ -93,11 +93,12 @@ impl Zset {
         }
     }
 
-    /// An empty set in the form for this many members of up to this many bytes.
-    pub fn with_expected(members: usize, member_bytes_max: usize, limits: &Limits) -> Zset {
+    /// An empty set in the form for so many members, the first of which has so many bytes. (That
+    /// the first one decides shows where a later one is -0: see [`packed`].)
+    pub fn with_expected(members: usize, first_bytes: usize, limits: &Limits) -> Zset {
         let mut set = Zset::new();
         if members > limits.zset_max_listpack_entries
-            || member_bytes_max > limits.zset_max_listpack_value
+            || first_bytes > limits.zset_max_listpack_value
         {
             set.form = Form::Ordered(Box::default());
         }
@@ -405,7 +406,7 @@ fn decide(present: f64, score: f64, flags: AddFlags) -> Result<Added, AddError> 
         return Ok(Added::Refused);
     }
     Ok(if score == present {
-        Added::Same(present)
+        Added::Same(score)
     } else {
         Added::Changed(score)
     })
