@@ -35,6 +35,7 @@ pub use mailbox::{Mailbox, Sender};
 pub use poller::{Event, Interest, Poller, Waker};
 pub use signals::{Signal, Signals};
 pub use stream::{
-    Flush, PeerAddr, Read, Shutdown, Stream, connect, connect_blocking, connect_endpoint, flush,
+    Flush, PeerAddr, Read, SLICES_MAX, Shutdown, Stream, connect, connect_blocking,
+    connect_endpoint, flush,
 };
 pub use timers::{TimerId, Timers};
