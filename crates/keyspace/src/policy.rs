@@ -89,11 +89,13 @@ pub struct Clock {
     pub decay_minutes: u32,
     /// Unix time in seconds.
     pub now_s: u32,
+    /// Accesses leave no mark (CLIENT NO-TOUCH).
+    pub frozen: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { lfu: false, log_factor: 10, decay_minutes: 1, now_s: 0 }
+        Clock { lfu: false, log_factor: 10, decay_minutes: 1, now_s: 0, frozen: false }
     }
 }
 
@@ -107,6 +109,9 @@ impl Clock {
     /// The word after an access. `random` is asked only under an LFU policy.
     #[inline]
     pub fn touched(&self, word: u32, random: impl FnOnce() -> f64) -> u32 {
+        if self.frozen {
+            return word;
+        }
         if !self.lfu {
             return self.now_s & CLOCK_MASK;
         }

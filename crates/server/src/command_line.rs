@@ -17,7 +17,7 @@ pub fn main(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
     while at < words.len() {
         let value = words.get(at + 1).cloned().unwrap_or_default();
         match words[at].as_str() {
-            "--port" => settings.port = value.parse().unwrap_or(6379),
+            "--port" => settings.port = value.parse().ok(),
             "--threads" => settings.threads = value.parse().unwrap_or(0),
             "--busy-reply-threshold" => settings.busy_reply_threshold_ms = value.parse().unwrap_or(5000),
             "--save" | "--appendonly" => {}

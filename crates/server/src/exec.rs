@@ -568,11 +568,14 @@ impl Worker {
     ) -> Result<(), Error> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
         let shared = &*self.shared;
+        // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
+        self.local.clock.frozen = session.is(state::NO_TOUCH) && id != CommandId::Touch;
         let view = View::new(&shared.keyspace, held, &mut self.local, session.db, self.now_ms);
         let mut ctx = Ctx { keys: view, bulk_bytes_max: self.settings.bulk_bytes_max };
         let result = handler(&mut ctx, args, &mut Reply::new(&mut session.out, session.proto));
         let changes = ctx.keys.changes();
         ctx.keys.finish();
+        self.local.clock.frozen = false;
         if let Some(unit) = &mut session.unit {
             unit.changes += changes;
         }

@@ -7,6 +7,7 @@ pub mod command_line;
 mod cron;
 mod errors;
 mod exec;
+mod info;
 mod log;
 mod planes;
 mod pubsub;

@@ -25,8 +25,8 @@ pub struct OutputLimit {
 /// Every parameter that has an effect. Defaults are those of Redis 8.2.3.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// TCP port; 0: no TCP listener.
-    pub port: u16,
+    /// TCP port; `None`: no TCP listener, 0: one that the system chooses.
+    pub port: Option<u16>,
     /// Addresses to listen on, in the form of the `bind` directive.
     pub bind: Vec<String>,
     /// Path of the unix socket, if one is wanted.
@@ -94,7 +94,7 @@ impl Default for Settings {
     fn default() -> Self {
         const MIB: u64 = 1024 * 1024;
         Settings {
-            port: 6379,
+            port: Some(6379),
             bind: vec!["*".into(), "-::*".into()],
             unixsocket: None,
             unixsocketperm: 0,

@@ -197,8 +197,8 @@ pub(crate) fn apply_to_keyspace(keyspace: &Keyspace, settings: &Settings) {
 
 fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
-    if settings.port != 0 {
-        let bound = Listener::bind_tcp(&settings.bind, settings.port, settings.tcp_backlog);
+    if let Some(port) = settings.port {
+        let bound = Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog);
         listeners.extend(bound.map_err(StartError::Listen)?);
     }
     if let Some(path) = &settings.unixsocket {

@@ -1,57 +1,345 @@
-//! Commands of the group client.
+//! CLIENT: what a connection says of itself, what the server says of all, and ending connections.
+//!
+//! Everything here works on [`Card`]s, which any worker may read: nobody is asked and nobody is waited for.
+//! Must not know: other sessions.
+
+use std::{fmt::Write, sync::atomic::Ordering};
 
 use redline_commands::Error;
 use redline_resp::Args;
+use redline_spec as spec;
+use redline_types::number;
 
-use crate::{exec::Halt, session::Session, worker::Worker};
+use crate::{
+    exec::Halt,
+    session::{Card, ReplyMode, Session, flag, state},
+    worker::Worker,
+};
 
-pub(crate) fn client_getname(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
+pub(crate) fn client_id(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    let id = session.card.id;
+    session.reply().integer(id as i64);
+    Ok(())
 }
 
-pub(crate) fn client_id(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
+pub(crate) fn client_getname(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    let card = session.card.clone();
+    let names = card.names.lock().expect("no panic under the names");
+    match names.name.as_slice() {
+        b"" => session.reply().null(),
+        name => session.reply().bulk(name),
+    }
+    Ok(())
 }
 
-pub(crate) fn client_info(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn client_kill(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn client_list(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn client_no_evict(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn client_no_touch(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn client_reply(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn client_setinfo(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn client_setname(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
+pub(crate) fn client_setname(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    set_name(session, &args[2])?;
+    session.reply().ok();
+    Ok(())
 }
 
 /// Gives the connection a name (CLIENT SETNAME, HELLO SETNAME).
 pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), Error> {
-    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+    if !is_printable(name) {
         return Err(Error::line(
             "ERR Client names cannot contain spaces, newlines or special characters.",
         ));
     }
     session.card.names.lock().expect("no panic under the names").name = name.to_vec();
     Ok(())
+}
+
+pub(crate) fn client_setinfo(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let (option, value) = (&args[2], &args[3]);
+    let library = option.eq_ignore_ascii_case(b"lib-name");
+    if !library && !option.eq_ignore_ascii_case(b"lib-ver") {
+        return Err(quoted("ERR Unrecognized option", option).into());
+    }
+    if !is_printable(value) {
+        let name = if library { "lib-name" } else { "lib-ver" };
+        let text =
+            format!("ERR {name} cannot contain spaces, newlines or special characters.");
+        return Err(Error::Line(text.into()).into());
+    }
+    let mut names = session.card.names.lock().expect("no panic under the names");
+    let place = if library { &mut names.library } else { &mut names.library_version };
+    *place = value.to_vec();
+    drop(names);
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_info(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    let mut text = String::new();
+    write_line(&mut text, &session.card, worker.now_ms);
+    session.reply().verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn client_list(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let mut text = String::new();
+    let all = worker.shared.client_cards();
+    match args.get(2) {
+        None => all.iter().for_each(|card| write_line(&mut text, card, worker.now_ms)),
+        Some(option) if option.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
+            let class = Class::parse(&args[3])?;
+            let wanted = all.iter().filter(|card| Class::of(card) == class);
+            wanted.for_each(|card| write_line(&mut text, card, worker.now_ms));
+        }
+        Some(option) if option.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
+            for id in args.iter().skip(3) {
+                let id = number::parse_i64(id).ok_or(Error::line("ERR Invalid client ID"))?;
+                let found = all.binary_search_by_key(&id, |card| card.id as i64);
+                if let Ok(found) = found {
+                    write_line(&mut text, &all[found], worker.now_ms);
+                }
+            }
+        }
+        Some(_) => return Err(Error::Syntax.into()),
+    }
+    session.reply().verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn client_kill(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let old_form = args.len() == 3;
+    let wanted = if old_form {
+        let addr = args[2].to_vec();
+        Kill { addr: Some(addr), skip_me: false, ..Kill::default() }
+    } else {
+        Kill::parse(args)?
+    };
+    let now_s = worker.now_ms / 1000;
+    let mut killed = 0;
+    for card in worker.shared.client_cards() {
+        if !wanted.admits(&card, now_s) {
+            continue;
+        }
+        if card.id == session.card.id {
+            if wanted.skip_me {
+                continue;
+            }
+            // The reply still goes out.
+            session.closing = true;
+            card.set_flag(flag::CLOSING, true);
+        } else {
+            worker.shared.kill(&card);
+        }
+        killed += 1;
+        if old_form {
+            break;
+        }
+    }
+    match (old_form, killed) {
+        (true, 0) => return Err(Error::line("ERR No such client").into()),
+        (true, _) => session.reply().ok(),
+        (false, _) => session.reply().integer(killed),
+    }
+    Ok(())
+}
+
+pub(crate) fn client_no_evict(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let on = on_or_off(&args[2])?;
+    session.card.set_flag(flag::NO_EVICT, on);
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_no_touch(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let on = on_or_off(&args[2])?;
+    session.set_state(state::NO_TOUCH, on);
+    session.card.set_flag(flag::NO_TOUCH, on);
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_reply(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let word = &args[2];
+    if word.eq_ignore_ascii_case(b"on") {
+        session.reply_mode = ReplyMode::On;
+        session.set_state(state::REPLY, false);
+        session.reply().ok();
+    } else if word.eq_ignore_ascii_case(b"off") {
+        session.reply_mode = ReplyMode::Off;
+        session.set_state(state::REPLY, true);
+    } else if word.eq_ignore_ascii_case(b"skip") {
+        if session.reply_mode != ReplyMode::Off {
+            session.reply_mode = ReplyMode::SkipNext;
+            session.set_state(state::REPLY, true);
+        }
+    } else {
+        return Err(Error::Syntax.into());
+    }
+    Ok(())
+}
+
+/// The kinds of clients that TYPE tells apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Normal,
+    Primary,
+    Replica,
+    Pubsub,
+}
+
+impl Class {
+    fn parse(name: &[u8]) -> Result<Class, Error> {
+        const NAMES: [(&str, Class); 5] = [
+            ("normal", Class::Normal),
+            ("master", Class::Primary),
+            ("replica", Class::Replica),
+            ("slave", Class::Replica),
+            ("pubsub", Class::Pubsub),
+        ];
+        let known = NAMES.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+        known.map(|(_, class)| *class).ok_or_else(|| quoted("ERR Unknown client type", name))
+    }
+
+    fn of(card: &Card) -> Class {
+        match card.flags.load(Ordering::Relaxed) & flag::PUBSUB {
+            0 => Class::Normal,
+            _ => Class::Pubsub,
+        }
+    }
+}
+
+/// Whom CLIENT KILL ends: those that all filters admit.
+struct Kill {
+    id: Option<u64>,
+    class: Option<Class>,
+    addr: Option<Vec<u8>>,
+    laddr: Option<Vec<u8>>,
+    max_age_s: Option<i64>,
+    skip_me: bool,
+}
+
+impl Default for Kill {
+    fn default() -> Self {
+        Kill { id: None, class: None, addr: None, laddr: None, max_age_s: None, skip_me: true }
+    }
+}
+
+impl Kill {
+    fn parse(args: Args<'_>) -> Result<Kill, Error> {
+        let mut kill = Kill::default();
+        for at in (2..args.len()).step_by(2) {
+            let option = args[at].to_ascii_lowercase();
+            let value = args.get(at + 1).ok_or(Error::Syntax)?;
+            match option.as_slice() {
+                b"id" => {
+                    let id = number::parse_i64(value).filter(|id| *id > 0);
+                    let id = id.ok_or(Error::line("ERR client-id should be greater than 0"))?;
+                    kill.id = Some(id as u64);
+                }
+                b"maxage" => {
+                    let age = number::parse_i64(value)
+                        .ok_or(Error::line("ERR maxage is not an integer or out of range"))?;
+                    if age <= 0 {
+                        return Err(Error::line("ERR maxage should be greater than 0"));
+                    }
+                    kill.max_age_s = Some(age);
+                }
+                b"type" => kill.class = Some(Class::parse(value)?),
+                b"addr" => kill.addr = Some(value.to_vec()),
+                b"laddr" => kill.laddr = Some(value.to_vec()),
+                // There is one user, whom everybody is.
+                b"user" if value == b"default" => {}
+                b"user" => return Err(quoted("ERR No such user", value)),
+                b"skipme" if value.eq_ignore_ascii_case(b"yes") => kill.skip_me = true,
+                b"skipme" if value.eq_ignore_ascii_case(b"no") => kill.skip_me = false,
+                _ => return Err(Error::Syntax),
+            }
+        }
+        Ok(kill)
+    }
+
+    fn admits(&self, card: &Card, now_s: i64) -> bool {
+        let age_s = now_s - (card.created_ms / 1000) as i64;
+        self.id.is_none_or(|id| id == card.id)
+            && self.class.is_none_or(|class| class == Class::of(card))
+            && self.addr.as_ref().is_none_or(|addr| addr == card.addr.as_bytes())
+            && self.laddr.as_ref().is_none_or(|laddr| laddr == card.laddr.as_bytes())
+            && self.max_age_s.is_none_or(|age| age_s >= age)
+    }
+}
+
+/// One client as CLIENT LIST prints it. Fields of parts that do not exist say so in Redis's words.
+fn write_line(out: &mut String, card: &Card, now_ms: i64) {
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let now_s = (now_ms / 1000) as u64;
+    let flags = card.flags.load(Ordering::Relaxed);
+    let names = card.names.lock().expect("no panic under the names");
+    let text = String::from_utf8_lossy;
+    let command = card.command.load(Ordering::Relaxed);
+    let command = spec::CommandId::ALL
+        .get(usize::from(command))
+        .map_or("NULL", |id| spec::row(*id).full_name);
+    let (query, capacity) = (load(&card.query_bytes), load(&card.query_capacity));
+    let output = load(&card.output_bytes);
+    let multi = i64::from(card.multi.load(Ordering::Relaxed)) - 1;
+    let events = if output > 0 { "rw" } else { "r" };
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        out,
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
+multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
+omem={output} tot-mem={} events={events} cmd={command} user=default redir=-1 resp={} lib-name={} \
+lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
+        card.id,
+        card.addr,
+        card.laddr,
+        card.fd,
+        text(&names.name),
+        now_s.saturating_sub(card.created_ms / 1000),
+        now_s.saturating_sub(u64::from(card.active_s.load(Ordering::Relaxed))),
+        flag_letters(flags),
+        card.db.load(Ordering::Relaxed),
+        card.channels.load(Ordering::Relaxed),
+        card.patterns.load(Ordering::Relaxed),
+        card.watched.load(Ordering::Relaxed),
+        capacity.saturating_sub(query),
+        capacity + output + std::mem::size_of::<Session>() as u64,
+        card.resp.load(Ordering::Relaxed),
+        text(&names.library),
+        text(&names.library_version),
+        card.token.worker(),
+        load(&card.net_in),
+        load(&card.net_out),
+        load(&card.commands),
+    );
+}
+
+fn flag_letters(flags: u32) -> String {
+    const LETTERS: [(u32, char); 8] = [
+        (flag::PUBSUB, 'P'),
+        (flag::MULTI, 'x'),
+        (flag::BLOCKED, 'b'),
+        (flag::DIRTY, 'd'),
+        (flag::CLOSING, 'c'),
+        (flag::UNIX, 'U'),
+        (flag::NO_EVICT, 'e'),
+        (flag::NO_TOUCH, 'T'),
+    ];
+    let set = LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| *letter);
+    if flags == 0 { "N".into() } else { set.collect() }
+}
+
+fn on_or_off(word: &[u8]) -> Result<bool, Error> {
+    if word.eq_ignore_ascii_case(b"on") {
+        Ok(true)
+    } else if word.eq_ignore_ascii_case(b"off") {
+        Ok(false)
+    } else {
+        Err(Error::Syntax)
+    }
+}
+
+/// Names go into lines of space-separated fields.
+fn is_printable(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+fn quoted(text: &str, what: &[u8]) -> Error {
+    let what = String::from_utf8_lossy(what).replace(['\r', '\n'], " ");
+    Error::Line(format!("{text} '{what}'").into())
 }
