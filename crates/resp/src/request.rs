@@ -86,15 +86,15 @@ pub enum Decoded {
         /// Bytes to drop.
         consumed: usize,
     },
-    /// The request is not whole: keep all bytes, append at least `need` more and call again.
+    /// The request is not whole: keep all bytes, append more and call again.
     Incomplete {
-        /// At least so many bytes are missing.
+        /// At least so many bytes are missing in the buffer; those of a bulk that is received beside it do not count.
         need: usize,
     },
-    /// The request goes on with a large bulk. The decoder has copied the `taken` bytes from `keep` on into the bulk's
-    /// own allocation: remove exactly those from the buffer. Then either read into [`RequestDecoder::big_bulk`], which
-    /// saves a copy, or append to the buffer as ever; and call again. What follows the bulk on the wire (its line end
-    /// first) belongs into the buffer, at `keep`.
+    /// The decoder has copied the `taken` bytes (more than none) from `keep` on into the allocation of a large bulk:
+    /// remove exactly those from the buffer, and call again. Once the buffer has no more of the bulk, the answer is
+    /// [`Decoded::Incomplete`]: then either read into [`RequestDecoder::big_bulk`], which saves a copy, or append to
+    /// the buffer as ever. What follows the bulk on the wire, its line end first, belongs into the buffer, at `keep`.
     Big {
         /// Bytes at the start of the buffer that stay.
         keep: usize,
@@ -168,6 +168,31 @@ struct Partial {
     big: Option<BigBulk>,
 }
 
+impl Partial {
+    /// Gives the large bulk what is there of it; takes it over when that is all, its line end included.
+    /// Returns what to tell the caller unless decoding can go on.
+    fn fill_big(&mut self, buf: &[u8]) -> Option<Decoded> {
+        let big = self.big.as_mut()?;
+        let keep = self.progress.at;
+        let rest = buf.get(keep..).unwrap_or(&[]);
+        let taken = big.fill(rest);
+        if taken > 0 {
+            return Some(Decoded::Big { keep, taken });
+        }
+        if big.missing() > 0 || rest.len() < 2 {
+            return Some(Decoded::Incomplete {
+                need: 2 - rest.len(),
+            });
+        }
+        self.spans.push(Span::blob(self.blobs.len() as u32));
+        self.blobs.push(Blob::new(std::mem::take(&mut big.bytes)));
+        self.big = None;
+        self.progress.at += 2;
+        self.progress.missing -= 1;
+        None
+    }
+}
+
 /// What stopped the decoding of arguments.
 enum Stop {
     /// The request is whole.
@@ -229,7 +254,7 @@ impl RequestDecoder {
         }
     }
 
-    /// The large bulk that is being received, after [`Decoded::Big`] and until it is whole.
+    /// The large bulk that is being received, until it is whole: where the next bytes of the connection belong.
     pub fn big_bulk(&mut self) -> Option<&mut BigBulk> {
         self.partial
             .as_mut()?
@@ -309,19 +334,13 @@ impl RequestDecoder {
                 Ok(Decoded::Incomplete { need })
             }
             Stop::Big(len) => {
-                let spans = spans.split_off(before);
-                let mut big = BigBulk::new(len);
-                let taken = big.fill(&buf[progress.at..]);
                 self.partial = Some(Box::new(Partial {
                     progress,
-                    spans,
-                    big: Some(big),
+                    spans: spans.split_off(before),
+                    big: Some(BigBulk::new(len)),
                     ..Partial::default()
                 }));
-                Ok(Decoded::Big {
-                    keep: progress.at,
-                    taken,
-                })
+                self.resume(buf, limits, spans)
             }
         }
     }
@@ -335,46 +354,23 @@ impl RequestDecoder {
         let Some(partial) = self.partial.as_deref_mut() else {
             unreachable!("only called with a partial request")
         };
-        if let Some(big) = &mut partial.big {
-            let keep = partial.progress.at;
-            let rest = buf.get(keep..).unwrap_or(&[]);
-            if big.missing() > 0 {
-                let taken = big.fill(rest);
-                if taken > 0 || big.missing() > 0 {
-                    return Ok(Decoded::Big { keep, taken });
-                }
+        loop {
+            if let Some(decoded) = partial.fill_big(buf) {
+                return Ok(decoded);
             }
-            if rest.len() < 2 {
-                return Ok(Decoded::Incomplete {
-                    need: 2 - rest.len(),
-                });
-            }
-            partial.spans.push(Span::blob(partial.blobs.len() as u32));
-            partial
-                .blobs
-                .push(Blob::new(std::mem::take(&mut big.bytes)));
-            partial.big = None;
-            partial.progress.at += 2;
-            partial.progress.missing -= 1;
-        }
-        match decode_args(buf, limits, &mut partial.progress, &mut partial.spans)? {
-            Stop::Done => {
-                let (consumed, args) = (partial.progress.at, partial.spans.len());
-                self.finish(spans);
-                Ok(Decoded::Request {
-                    consumed,
-                    args,
-                    kind: RequestKind::Multibulk,
-                })
-            }
-            Stop::Need(need) => Ok(Decoded::Incomplete { need }),
-            Stop::Big(len) => {
-                let keep = partial.progress.at;
-                let big = partial.big.insert(BigBulk::new(len));
-                let taken = big.fill(&buf[keep..]);
-                Ok(Decoded::Big { keep, taken })
+            match decode_args(buf, limits, &mut partial.progress, &mut partial.spans)? {
+                Stop::Done => break,
+                Stop::Need(need) => return Ok(Decoded::Incomplete { need }),
+                Stop::Big(len) => partial.big = Some(BigBulk::new(len)),
             }
         }
+        let (consumed, args) = (partial.progress.at, partial.spans.len());
+        self.finish(spans);
+        Ok(Decoded::Request {
+            consumed,
+            args,
+            kind: RequestKind::Multibulk,
+        })
     }
 
     /// Hands over a request that came in pieces.
@@ -861,7 +857,7 @@ mod tests {
             let (head, tail) = (b"*2\r\n$1\r\nx\r\n$3\r\n", &[text, &b"\r\n"[..]].concat());
             buf = head.to_vec();
             let decoded = decoder.decode(&mut buf, &limits, &mut spans);
-            assert_eq!(decoded, Ok(Decoded::Big { keep: 15, taken: 0 }));
+            assert_eq!(decoded, Ok(Decoded::Incomplete { need: 2 }));
             decoder
                 .big_bulk()
                 .unwrap()
