@@ -1,29 +1,318 @@
 //! Commands of the group `stream`.
 
+use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
+use redline_types::{
+    DataType, Limits, Stream,
+    stream::{AddError, Entry, IdBound, NewId, StreamId, Trim, TrimTo},
+};
 
-use crate::{Ctx, Error};
+use crate::{
+    Ctx, Error,
+    parse::{integer, is},
+};
 
-pub(crate) fn xadd(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+const INVALID_ID: Error =
+    Error::line("ERR Invalid stream ID specified as stream command argument");
+
+/// XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value
+/// [field value …]
+pub(crate) fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let options = Options::parse(args, true, ctx.keys.limits())?;
+    let fields = args.from(options.end + 1);
+    if fields.is_empty() || fields.len() % 2 != 0 {
+        return Err(Error::wrong_arity("xadd"));
+    }
+    let id = options.id.unwrap_or(NewId::Auto);
+    if id == NewId::Exact(StreamId::MIN) {
+        return Err(add_error(AddError::Zero));
+    }
+    let now_ms = ctx.keys.now_ms().max(0) as u64;
+    let mut failed = None;
+    let existed = ctx.keys.collection_quiet::<Stream>(&args[1])?.is_some();
+    let added = ctx.keys.update::<Stream, _>(&args[1], !options.no_make, |stream, limits| {
+        match stream.add(id, now_ms, fields.iter(), limits) {
+            Ok(id) => {
+                let trimmed = options.trim.as_ref().map_or(0, |trim| stream.trim(trim));
+                Some((id, trimmed))
+            }
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        }
+    })?;
+    let Some(added) = added else {
+        reply.null();
+        return Ok(());
+    };
+    let Some((id, trimmed)) = added else {
+        if !existed {
+            // A stream that was made for an entry that it did not take.
+            ctx.keys.delete(&args[1]);
+        }
+        return Err(add_error(failed.unwrap_or(AddError::TooSmall)));
+    };
+    ctx.keys.changed(Classes::STREAM, "xadd", &args[1]);
+    if trimmed > 0 {
+        ctx.keys.notify(Classes::STREAM, "xtrim", &args[1]);
+    }
+    write_id(reply, id);
+    Ok(())
 }
 
-pub(crate) fn xdel(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+fn add_error(error: AddError) -> Error {
+    Error::line(match error {
+        AddError::Zero => "ERR The ID specified in XADD must be greater than 0-0",
+        AddError::TooSmall => {
+            "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+        }
+        AddError::Exhausted => {
+            "ERR The stream has exhausted the last possible ID, unable to add more items"
+        }
+        AddError::TooLarge => "ERR Elements are too large to be stored",
+    })
 }
 
-pub(crate) fn xlen(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// The options that XADD and XTRIM share, up to the id.
+struct Options {
+    no_make: bool,
+    trim: Option<Trim>,
+    id: Option<NewId>,
+    /// Where the options end: the position of the id.
+    end: usize,
 }
 
-pub(crate) fn xrange(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+impl Options {
+    fn parse(args: Args<'_>, adds: bool, limits: &Limits) -> Result<Options, Error> {
+        const BOTH: Error = Error::line(
+            "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+        );
+        let mut options = Options { no_make: false, trim: None, id: None, end: 2 };
+        let mut limit = None;
+        let mut at = 2;
+        while let Some(word) = args.get(at) {
+            let more = args.len() - 1 - at;
+            if adds && word == b"*" {
+                options.id = Some(NewId::Auto);
+                break;
+            }
+            let by_len = is(word, "MAXLEN");
+            if (by_len || is(word, "MINID")) && more > 0 {
+                if options.trim.is_some() {
+                    return Err(BOTH);
+                }
+                let mut approximate = false;
+                if more >= 2 && (args[at + 1] == *b"~" || args[at + 1] == *b"=") {
+                    approximate = args[at + 1] == *b"~";
+                    at += 1;
+                }
+                at += 1;
+                let to = if by_len {
+                    let max = integer(&args[at])?;
+                    TrimTo::MaxLen(u64::try_from(max).map_err(|_| {
+                        Error::line("ERR The MAXLEN argument must be >= 0.")
+                    })?)
+                } else {
+                    TrimTo::MinId(StreamId::parse(&args[at], 0).map_err(|_| INVALID_ID)?)
+                };
+                options.trim = Some(Trim { to, approximate, limit: 0 });
+            } else if is(word, "LIMIT") && more > 0 {
+                at += 1;
+                let value = integer(&args[at])?;
+                limit = Some(u64::try_from(value).map_err(|_| {
+                    Error::line("ERR The LIMIT argument must be >= 0.")
+                })?);
+            } else if adds && is(word, "NOMKSTREAM") {
+                options.no_make = true;
+            } else if is(word, "KEEPREF") || is(word, "DELREF") || is(word, "ACKED") {
+                // They say what becomes of references that consumer groups hold: there are none.
+            } else if adds {
+                options.id = Some(NewId::parse(word).map_err(|_| INVALID_ID)?);
+                break;
+            } else {
+                return Err(Error::Syntax);
+            }
+            at += 1;
+        }
+        options.end = at;
+        match (&mut options.trim, limit) {
+            (None, Some(_)) => {
+                return Err(Error::line(
+                    "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+                ));
+            }
+            (Some(trim), Some(_)) if !trim.approximate => {
+                return Err(Error::line(
+                    "ERR syntax error, LIMIT cannot be used without the special ~ option",
+                ));
+            }
+            (Some(trim), Some(limit)) => trim.limit = limit,
+            (Some(trim), None) if trim.approximate => trim.limit = Trim::limit_default(limits),
+            (Some(_), None) => {}
+            (None, None) if !adds => return Err(Error::Syntax),
+            (None, None) => {}
+        }
+        Ok(options)
+    }
 }
 
-pub(crate) fn xrevrange(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]
+pub(crate) fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let options = Options::parse(args, false, ctx.keys.limits())?;
+    let trim = options.trim.ok_or(Error::Syntax)?;
+    let removed =
+        ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| stream.trim(&trim))?.unwrap_or(0);
+    if removed > 0 {
+        ctx.keys.changed(Classes::STREAM, "xtrim", &args[1]);
+        ctx.keys.count_changes(removed - 1);
+    }
+    reply.integer(removed as i64);
+    Ok(())
 }
 
-pub(crate) fn xtrim(_ctx: &mut Ctx<'_>, _args: Args<'_>, _reply: &mut Reply<'_>) -> Result<(), Error> {
-    Err(Error::line("ERR not built yet"))
+/// XLEN key
+pub(crate) fn xlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let stream = ctx.keys.collection::<Stream>(&args[1])?;
+    reply.integer(stream.map_or(0, |stream| stream.len() as i64));
+    Ok(())
+}
+
+/// XDEL key id [id …]
+pub(crate) fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    if ctx.keys.collection::<Stream>(&args[1])?.is_none() {
+        reply.integer(0);
+        return Ok(());
+    }
+    let ids: Result<Vec<StreamId>, _> =
+        args.from(2).iter().map(|text| StreamId::parse(text, 0)).collect();
+    let ids = ids.map_err(|_| INVALID_ID)?;
+    let deleted = ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| {
+        ids.iter().filter(|id| stream.delete(**id)).count()
+    })?;
+    let deleted = deleted.unwrap_or(0);
+    if deleted > 0 {
+        ctx.keys.changed(Classes::STREAM, "xdel", &args[1]);
+        ctx.keys.count_changes(deleted as u64 - 1);
+    }
+    reply.integer(deleted as i64);
+    Ok(())
+}
+
+/// XRANGE key start end [COUNT count]
+pub(crate) fn xrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    range(ctx, args, false, reply)
+}
+
+/// XREVRANGE key end start [COUNT count]
+pub(crate) fn xrevrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    range(ctx, args, true, reply)
+}
+
+fn range(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    backwards: bool,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    const NO_START: Error = Error::line("ERR invalid start ID for the interval");
+    const NO_END: Error = Error::line("ERR invalid end ID for the interval");
+    let (start, end) = if backwards { (&args[3], &args[2]) } else { (&args[2], &args[3]) };
+    let start = IdBound::parse(start, 0).map_err(|_| INVALID_ID)?.first().ok_or(NO_START)?;
+    let end = IdBound::parse(end, u64::MAX).map_err(|_| INVALID_ID)?.last().ok_or(NO_END)?;
+    let mut count = None;
+    let mut options = args.from(4).iter();
+    while let Some(option) = options.next() {
+        let value = options.next().filter(|_| is(option, "COUNT")).ok_or(Error::Syntax)?;
+        count = Some(usize::try_from(integer(value)?).unwrap_or(0));
+    }
+    let Some(stream) = ctx.keys.collection::<Stream>(&args[1])? else {
+        reply.array(0);
+        return Ok(());
+    };
+    if count == Some(0) {
+        reply.null_array();
+        return Ok(());
+    }
+    let most = count.unwrap_or(usize::MAX);
+    let mark = reply.mark();
+    let mut entries = 0;
+    let mut write = |entry: Entry<'_>| {
+        write_entry(reply, &entry);
+        entries += 1;
+    };
+    if backwards {
+        stream.range_backwards(start, end).take(most).for_each(&mut write);
+    } else {
+        stream.range(start, end).take(most).for_each(&mut write);
+    }
+    reply.insert_array_header(mark, entries);
+    Ok(())
+}
+
+fn write_entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
+    reply.array(2);
+    write_id(reply, entry.id);
+    let fields = entry.fields();
+    reply.array(fields.len() * 2);
+    for (field, value) in fields {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+}
+
+fn write_id(reply: &mut Reply<'_>, id: StreamId) {
+    let mut text = Vec::with_capacity(2 * 20 + 1);
+    id.format(&mut text);
+    reply.bulk(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn adding_and_reading() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("XADD s 1-1 a 1", "$3|1-1"),
+            ("XADD s 1-* a 2 b 3", "$3|1-2"),
+            ("XADD s 1-1 a 1", "-ERR The ID specified in XADD is equal or smaller than the target stream top item"),
+            ("XADD s 0-0 a 1", "-ERR The ID specified in XADD must be greater than 0-0"),
+            ("XADD t 0-0 a 1", "-ERR The ID specified in XADD must be greater than 0-0"),
+            ("EXISTS t", ":0"),
+            ("XADD t NOMKSTREAM * a 1", "$-1"),
+            ("XADD s x a 1", "-ERR Invalid stream ID specified as stream command argument"),
+            ("XLEN s", ":2"),
+            ("XRANGE s - +", "*2|*2|$3|1-1|*2|$1|a|$1|1|*2|$3|1-2|*4|$1|a|$1|2|$1|b|$1|3"),
+            ("XREVRANGE s + (1-1 COUNT 5", "*1|*2|$3|1-2|*4|$1|a|$1|2|$1|b|$1|3"),
+            ("XRANGE s - + COUNT 0", "*-1"),
+            ("XRANGE none - +", "*0"),
+            ("XDEL s 1-1 9-9", ":1"),
+            ("XLEN s", ":1"),
+            ("XADD s * c 1", "$15|1700000000000-0"),
+        ]);
+        assert_eq!(db.events(), ["xadd s", "xadd s", "xdel s", "xadd s"]);
+    }
+
+    #[test]
+    fn trimming() {
+        let mut db = TestDb::new();
+        for id in 1..=10 {
+            db.words(&format!("XADD s {id} f v"));
+        }
+        db.script(&[
+            ("XTRIM s MAXLEN 8", ":2"),
+            ("XTRIM s MINID 6", ":3"),
+            ("XTRIM s MAXLEN ~ 1", ":0"),
+            ("XTRIM s MAXLEN 1 LIMIT 5", "-ERR syntax error, LIMIT cannot be used without the special ~ option"),
+            ("XTRIM s MAXLEN -1", "-ERR The MAXLEN argument must be >= 0."),
+            ("XTRIM s MAXLEN 1 MINID 2", "-ERR syntax error, MAXLEN and MINID options at the same time are not compatible"),
+            ("XTRIM s LEN 1", "-ERR syntax error"),
+            ("XADD s MAXLEN = 2 * f v", "$15|1700000000000-0"),
+            ("XLEN s", ":2"),
+            ("XTRIM s MAXLEN 0", ":2"),
+            ("EXISTS s", ":1"),
+        ]);
+    }
 }

@@ -234,6 +234,15 @@ impl<'a> View<'a> {
         }
     }
 
+    /// A collection, without any trace of the look (writers' checks).
+    pub fn collection_quiet<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
+        match self.peek(key) {
+            None => Ok(None),
+            Some(ValueRef::Object(value)) => T::of(value).map(Some).ok_or(WrongType),
+            Some(ValueRef::String(_)) => Err(WrongType),
+        }
+    }
+
     /// Is there such a key? Leaves no trace.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
