@@ -52,7 +52,7 @@ const REDIS_VERSION_NUM: f64 = (8 << 16 | 2 << 8 | 3) as f64;
 
 const TOO_LARGE: &CStr = c"Arguments of a command are too large";
 
-/// Pushes the table of what the sandbox is made of: `redis`, and the functions that replace some of the standard library.
+/// Pushes the `redis` table, with the functions in it that replace some of the standard library.
 ///
 /// # Safety
 /// Called protected.
@@ -73,13 +73,11 @@ pub(super) unsafe fn push_library(state: *mut lua_State) {
         ffi::lua_setfield(state, -2, c"REDIS_VERSION".as_ptr());
         ffi::lua_pushnumber(state, REDIS_VERSION_NUM);
         ffi::lua_setfield(state, -2, c"REDIS_VERSION_NUM".as_ptr());
-        for (name, function) in [
+        let plain = [
             (c"random", random as ffi::lua_CFunction),
             (c"randomseed", randomseed),
-        ]
-        .into_iter()
-        .chain(strings::FUNCTIONS)
-        {
+        ];
+        for (name, function) in plain.into_iter().chain(strings::FUNCTIONS) {
             ffi::lua_pushcclosure(state, function, 0);
             ffi::lua_setfield(state, -2, name.as_ptr());
         }
@@ -243,10 +241,7 @@ unsafe extern "C-unwind" fn error_reply(state: *mut lua_State) -> c_int {
         if !given.contains(&b' ') {
             (*text).extend_from_slice(b"ERR ");
         }
-        (*text).extend(given.iter().map(|b| match b {
-            b'\r' | b'\n' => b' ',
-            other => *other,
-        }));
+        (*text).extend_from_slice(given);
         ffi::lua_createtable(state, 0, 1);
         ffi::lua_pushvalue(state, UP_ERR);
         push_bytes(state, &*text);

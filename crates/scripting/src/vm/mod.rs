@@ -14,7 +14,9 @@
 //!   holds the real borrows, and the interpreter calls nothing of ours at any other time but the allocator.
 
 mod api;
+mod format;
 mod strings;
+mod tables;
 mod to_lua;
 mod to_reply;
 
@@ -412,8 +414,9 @@ unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
             ffi::lua_error(state);
         }
         api::push_library(state);
-        // sandbox(library) -> the globals as scripts see them, the table behind, and the counts of nested calls
-        ffi::lua_call(state, 1, 3);
+        push_tables(state);
+        // sandbox(library, behind, shown) -> the globals as scripts see them, the table behind, and the counts of nested calls
+        ffi::lua_call(state, 3, 3);
         ffi::lua_pushvalue(state, 1);
         ffi::lua_replace(state, ffi::LUA_GLOBALSINDEX);
 
@@ -429,6 +432,30 @@ unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
         ffi::lua_rawseti(state, ffi::LUA_REGISTRYINDEX, RUN_INDEX.into());
         set_hook(state, machine(state), HOOK_INSTRUCTIONS);
         0
+    }
+}
+
+/// Adds the functions that know the stand-ins to the library on top of the stack, and pushes the two tables in which the
+/// sandbox tells them about these.
+///
+/// # Safety
+/// Called by `set_up`.
+unsafe fn push_tables(state: *mut lua_State) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let library = ffi::lua_gettop(state);
+        let (behind, shown, next) = (library + 1, library + 2, library + 3);
+        ffi::lua_createtable(state, 0, 16);
+        ffi::lua_createtable(state, 0, 1);
+        ffi::lua_getfield(state, ffi::LUA_GLOBALSINDEX, c"next".as_ptr());
+        for (name, function) in tables::FUNCTIONS {
+            for upvalue in [behind, shown, next] {
+                ffi::lua_pushvalue(state, upvalue);
+            }
+            ffi::lua_pushcclosure(state, function, tables::UPVALUES);
+            ffi::lua_setfield(state, library, name.as_ptr());
+        }
+        ffi::lua_settop(state, shown);
     }
 }
 
@@ -706,6 +733,29 @@ unsafe fn raise_killed(state: *mut lua_State, machine: *mut Machine) -> ! {
         ffi::lua_pushstring(state, c"err".as_ptr());
         ffi::lua_pushlstring(state, (*text).as_ptr().cast(), (*text).len());
         ffi::lua_rawset(state, -3);
+        ffi::lua_error(state)
+    }
+}
+
+/// Raises an error with this text, behind the place in the script of the call that it is about.
+///
+/// # Safety
+/// As for [`look`].
+unsafe fn raise_text(state: *mut lua_State, text: &[u8]) -> ! {
+    // SAFETY: as promised by the caller; the interpreter fills in `frame`.
+    unsafe {
+        let mut frame: ffi::lua_Debug = std::mem::zeroed();
+        let mut level = 1;
+        while ffi::lua_getstack(state, level, &mut frame) != 0 {
+            ffi::lua_getinfo(state, c"S".as_ptr(), &mut frame);
+            if CStr::from_ptr(frame.source) != SANDBOX_NAME {
+                break;
+            }
+            level += 1;
+        }
+        ffi::luaL_where(state, level);
+        ffi::lua_pushlstring(state, text.as_ptr().cast(), text.len());
+        ffi::lua_concat(state, 2);
         ffi::lua_error(state)
     }
 }

@@ -2,42 +2,46 @@
 -- interpreter; what a script can reach of it can be neither changed nor extended.
 --
 -- A table that scripts may read and not change is an empty stand-in whose metatable leads to the table behind it. So
--- each function of the library that reads or writes a table without its metatable has to know the stand-ins: here.
+-- each function of the library that reads or writes a table without its metatable has to know the stand-ins; those are
+-- the host's.
+--
+-- Errors about the arguments of a function here are raised for the caller's line by hand, since the interpreter's
+-- functions would name a line of this file.
 
-local redis = ...
+local redis, behind, shown_metatables = ...
+
 local host = {}
-for name in ('look random randomseed find match gsub gmatch_step gsub_step'):gmatch('%S+') do
+for name in ('look random randomseed find match gsub gmatch_step gsub_step format next pairs rawget rawset getmetatable'
+  .. ' setmetatable insert unpack'):gmatch('%S+') do
   host[name], redis[name] = redis[name], nil
 end
-local look = host.look
 
-local raw = {
-  pcall = pcall, next = next, pairs = pairs, rawget = rawget, rawset = rawset, loadstring = loadstring,
-  getmetatable = getmetatable, setmetatable = setmetatable, insert = table.insert, foreach = table.foreach,
-  sort = table.sort, remove = table.remove, maxn = table.maxn, collectgarbage = collectgarbage,
-  resume = coroutine.resume, create = coroutine.create, status = coroutine.status, yield = coroutine.yield,
-  running = coroutine.running,
-}
-local error, type, rawget, select, setmetatable, tostring = error, type, rawget, select, setmetatable, tostring
-local byte, sub, concat = string.byte, string.sub, table.concat
-local floor, min = math.floor, math.min
+local raw = { pcall = pcall, loadstring = loadstring, collectgarbage = collectgarbage, foreach = table.foreach }
+local coroutines = coroutine
+local error, type, rawget, select, setmetatable = error, type, rawget, select, setmetatable
+local tonumber, tostring, bit = tonumber, tostring, bit
+local byte, sub, rep, concat = string.byte, string.sub, string.rep, table.concat
+local floor, max, min, huge = math.floor, math.max, math.min, math.huge
 local textual = { string = true, number = true }
 
-local READONLY = 'Attempt to modify a readonly table'
-
-local behind = setmetatable({}, { __mode = 'k' })
-
-local function refuse() error(READONLY, 2) end
-
-local function readonly(t, index)
-  local stand_in = {}
-  behind[stand_in] = t
-  return setmetatable(stand_in, { __index = index or t, __newindex = refuse, __metatable = false })
+local function kind_of(n, ...)
+  return n > select('#', ...) and 'no value' or type((select(n, ...)))
 end
 
--- Names that scripts may use, and where they lead.
-local globals = {}
-local globals_stand_in = readonly(globals)
+-- The text of an error about argument `n` of a function.
+local function bad(n, name, wanted, ...)
+  return "bad argument #" .. n .. " to '" .. name .. "' (" .. wanted .. ' expected, got ' .. kind_of(n, ...) .. ')'
+end
+
+--- Stand-ins ---
+
+local function refuse() error('Attempt to modify a readonly table', 2) end
+
+local function readonly(t)
+  local stand_in = {}
+  behind[stand_in] = t
+  return setmetatable(stand_in, { __index = t, __newindex = refuse, __metatable = false })
+end
 
 local function pick(from, names)
   local picked = {}
@@ -45,52 +49,18 @@ local function pick(from, names)
   return picked
 end
 
-for name, value in raw.pairs(pick(_G, 'assert error gcinfo ipairs rawequal select tonumber tostring type unpack')) do
-  globals[name] = value
-end
+local globals = pick(_G, 'error gcinfo ipairs rawequal select tonumber tostring type')
+local globals_stand_in = readonly(globals)
 globals._VERSION = 'Lua 5.1'
 globals._G = globals_stand_in
-
---- Tables without their metatables ---
-
-function globals.next(t, key)
-  local hidden = behind[t]
-  if hidden then return raw.next(hidden, key) end
-  return raw.next(t, key)
-end
-
-function globals.pairs(t)
-  local hidden = behind[t]
-  if hidden then return function(_, key) return raw.next(hidden, key) end, t, nil end
-  return raw.pairs(t)
-end
-
-function globals.rawget(t, key)
-  return raw.rawget(behind[t] or t, key)
-end
-
-function globals.rawset(t, key, value)
-  if behind[t] then error(READONLY, 0) end
-  return raw.rawset(t, key, value)
-end
-
-local shown_metatable = setmetatable({}, { __mode = 'k' })
-
-function globals.getmetatable(...)
-  local value = ...
-  if behind[value] then return shown_metatable[value] end
-  return raw.getmetatable(...)
-end
-
-function globals.setmetatable(...)
-  if behind[(...)] then error(READONLY, 0) end
-  return raw.setmetatable(...)
+for name in ('next pairs rawget rawset getmetatable setmetatable unpack'):gmatch('%S+') do
+  globals[name] = host[name]
 end
 
 --- Nesting ---
 
--- [1] counts the nested calls that use the native stack: of one coroutine by another, of a script's function by the
--- library. These always end in the reverse order of their beginning, so each puts back what it found.
+-- [1] counts the coroutines that were resumed by one another, each of which uses the native stack. They always end in
+-- the reverse order of their beginning, so each puts back what it found.
 -- [2] counts nested catching calls, so that a script that was killed does not have to be thrown out of thousands.
 -- The host sets both to zero before each script.
 local nesting = { 0, 0 }
@@ -100,16 +70,18 @@ local TOO_DEEP = 'C stack overflow'
 --- Calls that catch errors ---
 
 -- An error of the library is a table, which scripts get as its text.
-local function caught(depth, ok, problem, ...)
+local function caught(depth, ok, ...)
   nesting[2] = depth
-  if ok or type(problem) ~= 'table' then return ok, problem, ... end
-  local text = rawget(problem, 'err')
+  if ok then return ok, ... end
+  local problem = ...
+  local text = type(problem) == 'table' and rawget(problem, 'err')
   if type(text) == 'string' then return false, text end
   return false, problem
 end
 
 function globals.pcall(...)
   local depth = nesting[2]
+  if select('#', ...) == 0 then return false, 'attempt to call a boolean value' end
   if depth > NESTING_MAX then return false, TOO_DEEP end
   nesting[2] = depth + 1
   return caught(depth, raw.pcall(...))
@@ -131,33 +103,39 @@ function globals.xpcall(f, ...)
   return handled((...), depth, raw.pcall(f))
 end
 
+function globals.assert(...)
+  local value, text = ...
+  if value then return ... end
+  if select('#', ...) == 0 then error("bad argument #1 to 'assert' (value expected)", 2) end
+  if text ~= nil and not textual[type(text)] then error(bad(2, 'assert', 'string', ...), 2) end
+  error(text or 'assertion failed!', 2)
+end
+
 --- Code from text ---
 
-function globals.loadstring(text, name)
-  if type(text) == 'number' then text = tostring(text) end
-  if type(text) == 'string' then
-    if name == nil then name = text end
-    -- Compiled code would be run unchecked; after a space it is text, and bad text at that.
-    if byte(text, 1) == 27 then text = ' ' .. text end
-  end
-  return raw.loadstring(text, name)
+function globals.loadstring(...)
+  local text, name = ...
+  if not textual[type(text)] then error(bad(1, 'loadstring', 'string', ...), 2) end
+  text = tostring(text)
+  if name == nil then name = text end
+  if not textual[type(name)] then error(bad(2, 'loadstring', 'string', ...), 2) end
+  -- Compiled code would be run unchecked; after a space it is text, and bad text at that.
+  if byte(text, 1) == 27 then text = ' ' .. text end
+  return raw.loadstring(text, tostring(name))
 end
 
 local SOURCE_MAX = 2 ^ 26
 
 -- The pieces are put together first: a hook that raises an error inside the interpreter's own loader would stay off.
-function globals.load(reader, name)
-  if type(reader) ~= 'function' then
-    error("bad argument #1 to 'load' (function expected, got " .. type(reader) .. ')', 2)
-  end
+function globals.load(...)
+  local reader, name = ...
+  if type(reader) ~= 'function' then error(bad(1, 'load', 'function', ...), 2) end
   local pieces, n, size = {}, 0, 0
   while true do
     local ok, piece = raw.pcall(reader)
     if not ok then return nil, piece end
     if piece == nil or piece == '' then break end
-    if type(piece) ~= 'string' and type(piece) ~= 'number' then
-      return nil, 'reader function must return a string'
-    end
+    if not textual[type(piece)] then return nil, 'reader function must return a string' end
     n = n + 1
     pieces[n] = piece
     size = size + #tostring(piece)
@@ -166,35 +144,56 @@ function globals.load(reader, name)
   return globals.loadstring(concat(pieces), name or '=(load)')
 end
 
---- Libraries ---
+--- Memory ---
 
-function globals.collectgarbage(option, value)
-  look()
-  if option == nil or option == 'collect' or option == 'count' or option == 'step' then
-    return raw.collectgarbage(option, value)
-  end
-  -- The rest would outlast the script.
-  if option == 'stop' or option == 'restart' then return 0 end
-  if option == 'setpause' or option == 'setstepmul' then return 200 end
-  return raw.collectgarbage(option)
+-- What would outlast the script has no effect.
+local collecting = {
+  collect = true, count = true, step = true, stop = 0, restart = 0, setpause = 200, setstepmul = 200,
+}
+
+function globals.collectgarbage(...)
+  host.look()
+  local option, value = ...
+  if option == nil then option = 'collect' end
+  local known = collecting[option]
+  if known == true then return raw.collectgarbage(option, value) end
+  if known then return known end
+  if not textual[type(option)] then error(bad(1, 'collectgarbage', 'string', ...), 2) end
+  error("bad argument #1 to 'collectgarbage' (invalid option '" .. option .. "')", 2)
 end
+
+--- Libraries ---
 
 globals.redis = readonly(redis)
 globals.os = readonly(pick(os, 'clock'))
-globals.bit = readonly(pick(bit, 'arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex'))
 
-local math = pick(math, 'abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log log10 max min'
-  .. ' mod modf pi pow rad sin sinh sqrt tan tanh')
-math.mod = math.mod or math.fmod
-math.random, math.randomseed = host.random, host.randomseed
-globals.math = readonly(math)
+local bit_library = pick(bit, 'arshift band bnot bor bswap bxor lshift rol ror rshift tobit')
 
-local string = string
+function bit_library.tohex(...)
+  local x, digits = ...
+  if not tonumber(x) then error(bad(1, 'tohex', 'number', ...), 2) end
+  if digits == nil then return bit.tohex(x) end
+  if not tonumber(digits) then error(bad(2, 'tohex', 'number', ...), 2) end
+  return bit.tohex(x, max(-8, min(8, digits)))
+end
+
+globals.bit = readonly(bit_library)
+
+local math_library = pick(math, 'abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log log10'
+  .. ' max min modf pi pow rad sin sinh sqrt tan tanh')
+math_library.mod = math.fmod
+math_library.random, math_library.randomseed = host.random, host.randomseed
+globals.math = readonly(math_library)
+
+--- string ---
+
 local string_library = pick(string, 'byte char dump len lower rep reverse sub upper')
-string_library.find, string_library.match = host.find, host.match
+string_library.find, string_library.match, string_library.format = host.find, host.match, host.format
 
-function string_library.gmatch(s, p)
-  if not textual[type(s)] or not textual[type(p)] then return string.gmatch(s, p) end
+function string_library.gmatch(...)
+  local s, p = ...
+  if not textual[type(s)] then error(bad(1, 'gmatch', 'string', ...), 2) end
+  if not textual[type(p)] then error(bad(2, 'gmatch', 'string', ...), 2) end
   local from = 0
   local function advance(next, ...)
     from = next
@@ -206,34 +205,36 @@ function string_library.gmatch(s, p)
 end
 string_library.gfind = string_library.gmatch
 
--- What a match is replaced by: itself, if the replacement is nil or false.
-local function chosen(value, whole)
-  if value then
-    local kind = type(value)
-    if kind ~= 'string' and kind ~= 'number' then error('invalid replacement value (a ' .. kind .. ')', 4) end
-    return value
-  end
-  return whole
-end
-
-local function apply(replacement, s, first, last, ...)
-  if first == nil then return end
+-- The next match, and what it is replaced by: itself, if the replacement is nil or false.
+local function replaced(s, replacement, first, last, ...)
+  if not first then return end
   local value
   if type(replacement) == 'table' then value = replacement[(...)] else value = replacement(...) end
-  return first, last, chosen(value, sub(s, first + 1, last))
+  if not value then value = sub(s, first + 1, last) end
+  return first, last, value
 end
 
-function string_library.gsub(s, p, replacement, ...)
-  local kind, max = type(replacement), ...
-  if (kind ~= 'function' and kind ~= 'table') or not textual[type(s)] or not textual[type(p)] then
-    return host.gsub(s, p, replacement, ...)
+function string_library.gsub(...)
+  local s, p, replacement, max = ...
+  local kind = type(replacement)
+  if not textual[type(s)] then error(bad(1, 'gsub', 'string', ...), 2) end
+  if not textual[type(p)] then error(bad(2, 'gsub', 'string', ...), 2) end
+  if max == nil then max = huge end
+  if type(max) ~= 'number' then
+    max = tonumber(max)
+    if not max then error(bad(4, 'gsub', 'number', ...), 2) end
   end
-  s, max = tostring(s), max == nil and math.huge or max
+  if textual[kind] then return host.gsub(s, p, replacement, max) end
+  if kind ~= 'function' and kind ~= 'table' then
+    error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
+  end
+  s = tostring(s)
   local pieces, n, from, count, len = {}, 0, 0, 0, #s
   local anchored = byte(p, 1) == 94
   while count < max do
-    local first, last, piece = apply(replacement, s, host.gsub_step(s, p, from))
+    local first, last, piece = replaced(s, replacement, host.gsub_step(s, p, from))
     if not first then break end
+    if not textual[type(piece)] then error('invalid replacement value (a ' .. type(piece) .. ')', 2) end
     count = count + 1
     if first > from then n = n + 1 pieces[n] = sub(s, from + 1, first) end
     n = n + 1
@@ -253,58 +254,66 @@ function string_library.gsub(s, p, replacement, ...)
   return concat(pieces), count
 end
 
--- `%s` takes text only. (The interpreter would call `__tostring`, on the native stack.)
-function string_library.format(template, ...)
-  local untextual
-  for i = 1, select('#', ...) do
-    untextual = untextual or not textual[type((select(i, ...)))]
-  end
-  if untextual and textual[type(template)] then
-    local i = 0
-    for conversion in string_library.gmatch(template, '%%[-+ #0]*%d*%.?%d*(.)') do
-      if conversion ~= '%' then i = i + 1 end
-      if conversion == 's' or conversion == 'q' then
-        local kind = i > select('#', ...) and 'no value' or type((select(i, ...)))
-        if not textual[kind] then
-          error("bad argument #" .. i + 1 .. " to 'format' (string expected, got " .. kind .. ')', 2)
-        end
-      end
-    end
-  end
-  return string.format(template, ...)
-end
-
 globals.string = readonly(string_library)
-local metatable_of_strings = raw.getmetatable('')
+local metatable_of_strings = getmetatable('')
 metatable_of_strings.__index = string_library
 metatable_of_strings.__metatable = readonly({ __index = globals.string })
 
-local table_library = pick(table, 'foreachi getn maxn remove setn')
+--- table ---
 
-function table_library.insert(...)
-  if behind[(...)] then error(READONLY, 0) end
-  return raw.insert(...)
+local table_library = pick(table, 'foreachi getn maxn')
+table_library.insert = host.insert
+
+function table_library.setn(...)
+  if type((...)) ~= 'table' then error(bad(1, 'setn', 'table', ...), 2) end
+  error("'setn' is obsolete", 2)
 end
 
-function table_library.foreach(t, f)
-  return raw.foreach(behind[t] or t, f)
+function table_library.remove(...)
+  local t, at = ...
+  if type(t) ~= 'table' then error(bad(1, 'remove', 'table', ...), 2) end
+  local last = #t
+  if at == nil then at = last end
+  if type(at) ~= 'number' then
+    at = tonumber(at)
+    if not at then error(bad(2, 'remove', 'number', ...), 2) end
+  end
+  at = at - at % 1
+  if at < 1 or at > last then return end
+  local removed = t[at]
+  for i = at, last - 1 do t[i] = t[i + 1] end
+  t[last] = nil
+  return removed
 end
 
--- The interpreter's own functions cannot be interrupted, so they get no long work.
+function table_library.foreach(...)
+  local t, f = ...
+  if type(t) ~= 'table' then error(bad(1, 'foreach', 'table', ...), 2) end
+  if type(f) ~= 'function' then error(bad(2, 'foreach', 'function', ...), 2) end
+  for key, value in host.pairs(t) do
+    local result = f(key, value)
+    if result ~= nil then return result end
+  end
+end
+
+-- The interpreter's own function cannot be interrupted, so it gets no long work.
 local CONCAT_MAX = 1000
 
-function table_library.concat(t, separator, i, j)
-  local first, last = i or 1, type(t) == 'table' and (j or #t)
-  if type(first) ~= 'number' or type(last) ~= 'number' or last - first < CONCAT_MAX then
-    return concat(t, separator, i, j)
-  end
+function table_library.concat(...)
+  local t, separator, first, last = ...
+  if type(t) ~= 'table' then error(bad(1, 'concat', 'table', ...), 2) end
+  if separator ~= nil and not textual[type(separator)] then error(bad(2, 'concat', 'string', ...), 2) end
+  first, last = tonumber(first or 1), tonumber(last or #t)
+  if not first then error(bad(3, 'concat', 'number', ...), 2) end
+  if not last then error(bad(4, 'concat', 'number', ...), 2) end
   local pieces, n = {}, 0
   for from = first, last, CONCAT_MAX do
     local ok, piece = raw.pcall(concat, t, separator, from, min(from + CONCAT_MAX - 1, last))
-    if not ok then error(piece, 2) end
+    if not ok then error(piece, piece == 'not enough memory' and 0 or 2) end
     n = n + 1
     pieces[n] = piece
   end
+  if n < 2 then return pieces[1] or '' end
   return table_library.concat(pieces, separator)
 end
 
@@ -353,12 +362,13 @@ end
 
 function table_library.sort(...)
   local t, before = ...
-  if type(t) ~= 'table' or (before ~= nil and type(before) ~= 'function') then return raw.sort(...) end
+  if type(t) ~= 'table' then error(bad(1, 'sort', 'table', ...), 2) end
+  if before ~= nil and type(before) ~= 'function' then error(bad(2, 'sort', 'function', ...), 2) end
   local ok, problem = raw.pcall(sort_range, t, 1, #t, before or less)
-  if not ok then
-    if type(problem) == 'string' then problem = host.gsub(problem, '^sandbox:%d+: ', '') end
-    error(problem, 0)
-  end
+  if ok then return end
+  if problem == 'invalid order function for sorting' then error(problem, 2) end
+  if type(problem) == 'string' then problem = host.gsub(problem, '^sandbox:%d+: ', '', 1) end
+  error(problem, 0)
 end
 
 globals.table = readonly(table_library)
@@ -370,28 +380,38 @@ local function returned(depth, ...)
   return ...
 end
 
-local function resume(...)
+local function resume(coroutine, ...)
   local depth = nesting[1]
   if depth > NESTING_MAX then return false, TOO_DEEP end
   nesting[1] = depth + 1
-  return returned(depth, raw.resume(...))
+  return returned(depth, coroutines.resume(coroutine, ...))
 end
 
 local function unwrap(ok, ...)
   if ok then return ... end
   local problem = ...
-  if type(problem) == 'string' then error(problem, 3) end
-  error(problem, 0)
+  error(problem, type(problem) == 'string' and 3 or 0)
 end
 
-local function wrap(f)
-  local coroutine = raw.create(f)
+local coroutine_library = pick(coroutines, 'running status yield')
+
+function coroutine_library.create(f)
+  if type(f) ~= 'function' then error("bad argument #1 to 'create' (Lua function expected)", 2) end
+  return coroutines.create(f)
+end
+
+function coroutine_library.resume(...)
+  if type((...)) ~= 'thread' then error("bad argument #1 to 'resume' (coroutine expected)", 2) end
+  return resume(...)
+end
+
+function coroutine_library.wrap(f)
+  if type(f) ~= 'function' then error("bad argument #1 to 'wrap' (Lua function expected)", 2) end
+  local coroutine = coroutines.create(f)
   return function(...) return unwrap(resume(coroutine, ...)) end
 end
 
-globals.coroutine = readonly({
-  create = raw.create, resume = resume, running = raw.running, status = raw.status, wrap = wrap, yield = raw.yield,
-})
+globals.coroutine = readonly(coroutine_library)
 
 --- Globals ---
 
@@ -400,6 +420,6 @@ local function unknown(_, name)
 end
 
 setmetatable(globals, { __index = unknown })
-shown_metatable[globals_stand_in] = readonly({ __index = unknown })
+shown_metatables[globals_stand_in] = readonly({ __index = unknown })
 
 return globals_stand_in, globals, nesting

@@ -9,16 +9,18 @@ use std::ops::Range;
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
+use super::format::format;
 use super::to_lua::push_bytes;
-use super::{Machine, machine, poll, raise_killed};
+use super::{Machine, machine, poll, raise_killed, raise_text};
 use crate::pattern::{Capture, Matcher, Problem, is_plain};
 
-pub(super) const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 5] = [
+pub(super) const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 6] = [
     (c"find", find),
     (c"match", match_),
     (c"gsub", gsub),
     (c"gmatch_step", gmatch_step),
     (c"gsub_step", gsub_step),
+    (c"format", format),
 ];
 
 unsafe extern "C-unwind" fn find(state: *mut lua_State) -> c_int {
@@ -125,34 +127,26 @@ unsafe extern "C-unwind" fn gsub_step(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `gsub` with a string as replacement, and the complaints about all wrong arguments.
+/// `gsub(s, p, replacement, max)` with a string as replacement.
 unsafe extern "C-unwind" fn gsub(state: *mut lua_State) -> c_int {
-    // SAFETY: called by the interpreter; all strings stay on the stack while they are used. The result is put together
-    // in the machine's buffer, which nothing else touches meanwhile.
+    // SAFETY: called by the sandbox, with three strings and a number; they stay on the stack while they are used. The result
+    // is put together in the machine's buffer, which nothing else touches meanwhile.
     unsafe {
-        let (subject, pattern) = (check_string(state, 1), check_string(state, 2));
-        let kind = ffi::lua_type(state, 3);
-        if kind != ffi::LUA_TSTRING && kind != ffi::LUA_TNUMBER {
-            return ffi::luaL_argerror(state, 3, c"string/function/table expected".as_ptr());
-        }
-        let replacement = check_string(state, 3);
-        let max = match ffi::lua_type(state, 4) {
-            ffi::LUA_TNONE | ffi::LUA_TNIL => i64::MAX,
-            _ => ffi::luaL_checkinteger(state, 4),
-        };
+        let (subject, pattern) = (string(state, 1), string(state, 2));
+        let (replacement, max) = (string(state, 3), ffi::lua_tonumber(state, 4));
         let machine = machine(state);
         let out = &raw mut (*machine).text;
         (*out).clear();
         let mut poll = || !poll(state, machine);
         let mut matcher = Matcher::new(subject, pattern, &mut poll);
-        let (mut from, mut count) = (0, 0);
+        let (mut from, mut count) = (0, 0.0);
         while count < max {
             let found = match matcher.search(from) {
                 Err(problem) => raise(state, machine, problem),
                 Ok(None) => break,
                 Ok(Some(found)) => found,
             };
-            count += 1;
+            count += 1.0;
             (*out).extend_from_slice(&subject[from..found.start]);
             if let Err(problem) = replace(&mut *out, replacement, &matcher, subject, &found) {
                 raise(state, machine, problem);
@@ -179,7 +173,7 @@ unsafe extern "C-unwind" fn gsub(state: *mut lua_State) -> c_int {
         (*out).extend_from_slice(&subject[from..]);
         push_bytes(state, &*out);
         (*machine).trim_text();
-        ffi::lua_pushnumber(state, count as f64);
+        ffi::lua_pushnumber(state, count);
         2
     }
 }
@@ -251,12 +245,7 @@ unsafe fn raise(state: *mut lua_State, machine: *mut Machine, problem: Problem) 
     unsafe {
         match problem {
             Problem::Stopped => raise_killed(state, machine),
-            Problem::Malformed(text) => {
-                ffi::luaL_where(state, 1);
-                push_bytes(state, text.as_bytes());
-                ffi::lua_concat(state, 2);
-                ffi::lua_error(state)
-            }
+            Problem::Malformed(text) => raise_text(state, text.as_bytes()),
         }
     }
 }
@@ -280,7 +269,7 @@ unsafe fn subject_and_pattern<'a>(state: *mut lua_State) -> (&'a [u8], &'a [u8],
 
 /// # Safety
 /// As for [`subject_and_pattern`].
-unsafe fn check_string<'a>(state: *mut lua_State, index: c_int) -> &'a [u8] {
+pub(super) unsafe fn check_string<'a>(state: *mut lua_State, index: c_int) -> &'a [u8] {
     let mut len = 0;
     // SAFETY: as promised by the caller; a number is converted in place.
     unsafe {
