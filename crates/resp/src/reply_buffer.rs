@@ -106,31 +106,33 @@ impl ReplyBuffer {
     }
 
     /// Forgets the first `written` bytes: they have been sent.
-    pub fn advance(&mut self, mut written: usize) {
+    pub fn advance(&mut self, written: usize) {
+        debug_assert!(written <= self.len_bytes(), "more was sent than was there");
+        self.count_sent(written);
+        if self.is_empty() {
+            self.clear();
+        } else if self.sent > self.bytes.len() / 2 {
+            // A client that never catches up must not hold what it has read; a byte is moved at most once for every
+            // byte that was sent.
+            self.drop_sent();
+        }
+    }
+
+    fn count_sent(&mut self, mut written: usize) {
         while let Some(first) = self.blobs.front_mut() {
             let before = (first.at - self.sent).min(written);
             self.sent += before;
             written -= before;
-            if self.sent < first.at {
-                return;
-            }
             let inside = first.part.len().min(written);
             first.part.start += inside;
             self.blob_bytes -= inside;
             written -= inside;
-            if !first.part.is_empty() {
+            if self.sent < first.at || !first.part.is_empty() {
                 return;
             }
             self.blobs.pop_front();
         }
         self.sent += written;
-        debug_assert!(
-            self.sent <= self.bytes.len(),
-            "more was sent than was there"
-        );
-        if self.sent >= self.bytes.len() {
-            self.clear();
-        }
     }
 
     /// Empties the buffer and keeps its allocation.
@@ -144,14 +146,18 @@ impl ReplyBuffer {
     /// Gives back memory beyond `bytes_max` (and beyond what is waiting).
     pub fn shrink(&mut self, bytes_max: usize) {
         if self.bytes.capacity() > bytes_max {
-            self.bytes.drain(..self.sent);
-            self.blobs
-                .iter_mut()
-                .for_each(|attached| attached.at -= self.sent);
-            self.sent = 0;
+            self.drop_sent();
             self.bytes.shrink_to(bytes_max);
             self.blobs.shrink_to_fit();
         }
+    }
+
+    fn drop_sent(&mut self) {
+        self.bytes.drain(..self.sent);
+        self.blobs
+            .iter_mut()
+            .for_each(|attached| attached.at -= self.sent);
+        self.sent = 0;
     }
 
     /// Moves everything that waits in `other` behind what waits here.
@@ -355,6 +361,18 @@ mod tests {
         buffer.advance(1);
         assert_eq!(Blob::strong_count(&blob), 1);
         assert_eq!(buffer.bytes(), b"x");
+    }
+
+    #[test]
+    fn a_client_that_never_catches_up_holds_only_what_it_has_not_read() {
+        let mut buffer = ReplyBuffer::new();
+        buffer.push_bytes(&[0; 5000]);
+        for _ in 0..10_000 {
+            buffer.push_bytes(&[0; 100]);
+            buffer.advance(100);
+        }
+        assert_eq!(buffer.len_bytes(), 5000);
+        assert!(buffer.heap_bytes() < 25_000);
     }
 
     #[test]

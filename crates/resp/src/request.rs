@@ -1,5 +1,5 @@
-//! Requests: decoding, multibulk and inline, out of a query buffer; and encoding. Knows no commands, no sockets, and no session
-//! beyond whether it is authenticated.
+//! Requests: decoding, multibulk and inline, out of a query buffer; and encoding. Knows no commands, no sockets, and no
+//! session beyond whether it is authenticated.
 //!
 //! # The contract with the caller
 //!
@@ -44,7 +44,8 @@ pub struct RequestLimits {
     pub multibulk_max: i64,
     /// Bulks from this size on may become [`Decoded::Big`]; `usize::MAX` keeps all in the buffer.
     pub big_bulk_bytes_min: usize,
-    /// Whether authentication is required and still missing: then 10 arguments of 16 KiB are all there is.
+    /// Whether authentication is required and still missing: then 10 arguments of 16 KiB are all there is. As long as
+    /// it is, decode a request only when the one before it was executed: that may have been AUTH.
     pub unauthenticated: bool,
 }
 
