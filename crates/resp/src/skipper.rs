@@ -30,6 +30,8 @@ pub struct Skipper {
     jump: usize,
     /// Whether the reply that is not whole is a push message.
     in_push: bool,
+    /// Whether it is an error.
+    in_error: bool,
     /// Bytes at the front of the buffer that are known to hold no line end.
     scanned: usize,
     first_error: Option<Vec<u8>>,
@@ -128,7 +130,7 @@ impl Skipper {
                     .ok_or(ReplyError::InvalidNumber)?;
                 if top && kind == b'!' {
                     self.keep_text = self.first_error.is_none();
-                    self.error(b"", skipped);
+                    self.error(b"");
                 }
                 return Ok(());
             }
@@ -147,7 +149,7 @@ impl Skipper {
                 .ok_or(ReplyError::TooDeep)?,
             b'-' => {
                 if top {
-                    self.error(text, skipped);
+                    self.error(text);
                 }
                 0
             }
@@ -163,12 +165,13 @@ impl Skipper {
         self.missing -= 1;
         if self.missing == 0 {
             skipped.replies += u64::from(!self.in_push);
-            self.in_push = false;
+            skipped.errors += u64::from(self.in_error);
+            (self.in_push, self.in_error) = (false, false);
         }
     }
 
-    fn error(&mut self, text: &[u8], skipped: &mut Skipped) {
-        skipped.errors += 1;
+    fn error(&mut self, text: &[u8]) {
+        self.in_error = true;
         self.first_error
             .get_or_insert_with(|| text[..text.len().min(ERROR_BYTES_MAX)].to_vec());
     }
@@ -256,9 +259,15 @@ mod tests {
     #[test]
     fn the_text_of_a_bulk_error_is_remembered_across_pieces() {
         let mut skipper = Skipper::new();
-        for piece in ["!21\r\nSYNTAX inv", "alid syn", "tax\r", "\n"] {
-            skipper.skip(piece.as_bytes()).unwrap();
+        for piece in ["!21\r\nSYNTAX inv", "alid syn", "tax\r"] {
+            assert_eq!(skipper.skip(piece.as_bytes()).unwrap().errors, 0);
         }
+        let whole = Skipped {
+            consumed: 1,
+            replies: 1,
+            errors: 1,
+        };
+        assert_eq!(skipper.skip(b"\n"), Ok(whole));
         assert_eq!(skipper.first_error(), Some(&b"SYNTAX invalid syntax"[..]));
     }
 
