@@ -402,6 +402,8 @@ impl Local {
 
     /// Hands the unflushed share of the memory account over.
     pub fn flush_account(&mut self, space: &Keyspace) {
-        space.account(std::mem::take(&mut self.bytes));
+        if self.bytes != 0 {
+            space.account(std::mem::take(&mut self.bytes));
+        }
     }
 }

@@ -29,7 +29,13 @@ pub struct ExpiryCursor {
     db: u32,
     from: u32,
     next_expire_ms: i64,
+    /// Walks that were given up, because the stripe was in use when they were to go on: the table and the
+    /// stripe. Until they are walked again nobody knows what is due there.
+    unfinished: Vec<(*const Db, u16)>,
 }
+
+// SAFETY: the pointers are compared, never followed.
+unsafe impl Send for ExpiryCursor {}
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +58,14 @@ impl ExpiryCursor {
             db: 0,
             from: 0,
             next_expire_ms: i64::MAX,
+            unfinished: Vec::new(),
         }
+    }
+
+    /// Is a walk of this table's stripe yet to be made up for?
+    fn owes(&mut self, db: &Db) -> bool {
+        let owed = (std::ptr::from_ref(db), self.stripe);
+        !self.unfinished.is_empty() && self.unfinished.contains(&owed)
     }
 
     /// Goes on to the next database of the stripe, or the next stripe. Says whether it came round.
@@ -88,12 +101,18 @@ impl Keyspace {
         let stripe = cursor.stripe;
         let due = self.db(cursor.db).filter(|db| {
             let next = db.stripes[usize::from(stripe)].next_expire_ms.load(Ordering::Relaxed);
-            cursor.from != 0 || next < now_ms
+            cursor.from != 0 || next < now_ms || cursor.owes(db)
         });
         let Some(db) = due.filter(|_| self.locks.try_one(stripe)) else {
+            if let Some(db) = due.filter(|_| cursor.from != 0) {
+                cursor.unfinished.push((db, stripe));
+            }
             step.round = cursor.advance(self.databases());
             return step;
         };
+        if cursor.from == 0 && !cursor.unfinished.is_empty() {
+            cursor.unfinished.retain(|owed| *owed != (std::ptr::from_ref(db), stripe));
+        }
         let state = &db.stripes[usize::from(stripe)];
         if cursor.from == 0 {
             // Whoever sets an earlier expiry during the walk lowers this again.
@@ -145,7 +164,7 @@ impl Keyspace {
     }
 
     /// Evicts one key by the policy; holds nothing before and after. `false`: there is none that may go, or
-    /// the best one was in use.
+    /// whatever was tried was in use.
     pub fn evict_one(
         &self,
         local: &mut Local,
@@ -166,9 +185,10 @@ impl Keyspace {
             } else {
                 self.settings.samples.load(Ordering::Relaxed).max(1)
             };
-            let offered = (0..samples).filter(|_| self.sample(local, policy)).count();
-            if offered == 0 && local.pool.is_empty() {
-                return false;
+            for _ in 0..samples {
+                if !self.sample(local, policy) && local.pool.is_empty() {
+                    return false;
+                }
             }
             while let Some(victim) = local.pool.best() {
                 if self.evict(local, victim.db, &victim.key, policy, now_ms, publish) {
@@ -179,31 +199,45 @@ impl Keyspace {
         false
     }
 
-    /// Looks at one key and offers it to the pool. `false`: no key was to be had.
-    fn sample(&self, local: &mut Local, policy: Policy) -> bool {
-        let count = |db: u32| {
-            if policy.is_volatile() { self.expiring_key_count(db) } else { self.key_count(db) }
+    /// A stripe with candidates, drawn by lot, and a database, weighted by its candidates there. Keys are spread
+    /// over the stripes by their hashes, so any stripe that has some is as good as another, and all need be
+    /// counted only where keys are few.
+    fn draw(&self, local: &mut Local, volatile: bool) -> Option<(u32, &'static Db, u16)> {
+        const DRAWS_MAX: usize = 16;
+        let count = |db: &Db, stripe: usize| {
+            let state = &db.stripes[stripe];
+            if volatile { state.ttl.len() as u64 } else { u64::from(state.keys.load(Ordering::Relaxed)) }
         };
-        let total: u64 = (0..self.databases()).map(count).sum();
-        if total == 0 {
-            return false;
+        let everywhere = |stripe: usize| {
+            let tables = (0..self.databases()).filter_map(|number| Some((number, self.db(number)?)));
+            tables.map(move |(number, db)| (number, db, count(db, stripe)))
+        };
+        let total = |stripe: usize| everywhere(stripe).map(|(_, _, count)| count).sum::<u64>();
+        let lucky = (0..DRAWS_MAX).map(|_| local.rng.usize(..STRIPES)).find(|stripe| total(*stripe) > 0);
+        let stripe = lucky.or_else(|| {
+            let candidates: Vec<usize> = (0..STRIPES).filter(|stripe| total(*stripe) > 0).collect();
+            local.rng.choice(candidates)
+        })?;
+        let mut left = local.rng.u64(..total(stripe).max(1));
+        let mut last = None;
+        for (number, db, here) in everywhere(stripe) {
+            if here > 0 {
+                last = Some((number, db, stripe as u16));
+            }
+            if left < here {
+                break;
+            }
+            left -= here;
         }
-        let mut left = local.rng.u64(..total);
-        let chosen = (0..self.databases()).find(|db| {
-            let here = count(*db);
-            let found = left < here;
-            left = left.saturating_sub(here);
-            found
-        });
-        let Some((number, db)) = chosen.and_then(|number| Some((number, self.db(number)?))) else {
-            return false;
-        };
-        let stripe = if policy.is_volatile() {
-            db.expiring_stripe(&mut local.rng)
-        } else {
-            db.stripe_by_size(&mut local.rng)
-        };
-        let Some(stripe) = stripe.filter(|stripe| self.locks.try_one(*stripe)) else { return false };
+        last
+    }
+
+    /// Looks at one key and offers it to the pool, unless its stripe is in use. `false`: there is no key at all.
+    fn sample(&self, local: &mut Local, policy: Policy) -> bool {
+        let Some((number, db, stripe)) = self.draw(local, policy.is_volatile()) else { return false };
+        if !self.locks.try_one(stripe) {
+            return true;
+        }
         let entry = if policy.is_volatile() {
             db.stripes[usize::from(stripe)].ttl.random(local.rng.u64(..)).map(Entry::from_table)
         } else {
@@ -225,7 +259,7 @@ impl Keyspace {
             }
         }
         self.locks.unlock_one(stripe);
-        entry.is_some()
+        true
     }
 
     fn evict(
@@ -306,22 +340,3 @@ impl Keyspace {
     }
 }
 
-impl Db {
-    /// A stripe drawn by lot, weighted by its keys with an expiry.
-    fn expiring_stripe(&self, rng: &mut fastrand::Rng) -> Option<u16> {
-        let total: usize = self.stripes.iter().map(|stripe| stripe.ttl.len()).sum();
-        if total == 0 {
-            return None;
-        }
-        let mut left = rng.usize(..total);
-        self.stripes
-            .iter()
-            .position(|stripe| {
-                let here = stripe.ttl.len();
-                let found = left < here;
-                left = left.saturating_sub(here);
-                found
-            })
-            .map(|stripe| stripe as u16)
-    }
-}

@@ -24,14 +24,18 @@ pub fn tick(worker: &mut Worker) {
     let period_ms = 1000 / u64::from(worker.settings.hz.clamp(1, 500));
     worker.next_tick_ms = clock::monotonic_ms() + period_ms;
     worker.ticks += 1;
-    if worker.shared.settings.epoch() != worker.epoch {
-        worker.refresh();
-    }
+    worker.refresh_if_changed();
     expire(worker, period_ms);
     compact(worker, period_ms);
     let every_second = worker.ticks.is_multiple_of(u64::from(worker.settings.hz.max(1)));
     if every_second {
         worker.trim();
+        worker.for_each_session(|worker, session| {
+            if session.soft_limit_since_s.is_some() {
+                worker.enforce_output_limit(session);
+                worker.look_again(session);
+            }
+        });
         close_idle(worker);
     }
     copy_counts(worker);
@@ -74,7 +78,11 @@ fn compact(worker: &mut Worker, period_ms: u64) {
     let shared = worker.shared.clone();
     while stripe < STRIPES && compaction.segments_left() > 0 && clock::monotonic_us() < deadline_us {
         worker.local.heap.tick();
+        let before = stripe;
         shared.keyspace.compact_step(&mut worker.local, &mut stripe);
+        if stripe == before {
+            break; // in use, perhaps for long: the next tick goes on from here
+        }
     }
     if stripe < STRIPES && compaction.segments_left() > 0 {
         worker.compaction = Some((compaction, stripe));

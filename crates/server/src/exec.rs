@@ -34,6 +34,9 @@ use crate::{
     worker::{Member, Worker},
 };
 
+/// After whatever took longer, the wall clock is read again: nanoseconds.
+const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
+
 /// Requests of one group, decoded and not yet run.
 #[derive(Default)]
 pub struct Batch {
@@ -77,6 +80,16 @@ impl<E: Into<Error>> From<E> for Halt {
     }
 }
 
+impl Request {
+    /// What is wrong, if it is no request at all.
+    pub(crate) fn protocol_error(&self) -> Option<ProtocolError> {
+        match self.what {
+            What::Broken(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl Batch {
     /// Requests so far.
     pub fn len(&self) -> usize {
@@ -85,8 +98,11 @@ impl Batch {
 
     /// Empties it.
     pub fn clear(&mut self) {
+        /// Spans for which memory is kept: a request of a million arguments comes seldom.
+        const SPANS_KEPT_MAX: usize = 16 * 1024;
         self.requests.clear();
         self.spans.clear();
+        self.spans.shrink_to(SPANS_KEPT_MAX);
     }
 
     #[allow(clippy::too_many_arguments)] // the hottest call of the product; a struct would be made and taken apart
@@ -148,17 +164,20 @@ impl Worker {
         batch.for_each_key(|db, hash| space.prefetch_buckets(db, hash));
         batch.for_each_key(|db, hash| space.prefetch_entries(db, hash));
         let began_ns = clock::monotonic_ns();
+        let alone = group.len() == 1;
         for index in 0..batch.requests.len() {
             let request = &batch.requests[index];
             let (member, number) = (&mut group[request.member], request.member);
             if member.session.closing || member.session.deferred.is_some() {
                 continue;
             }
+            if !alone && may_run_script(&member.session, request.what) {
+                // It comes back on its own: if it turns the loop, the others must be in the slab.
+                self.defer(member, batch, index, number);
+                continue;
+            }
             match request.what {
-                What::Broken(error) => {
-                    member.session.reply().error(&format!("ERR {error}"));
-                    member.session.closing = true;
-                }
+                What::Broken(error) => member.session.break_off(error),
                 _ => {
                     let args = Args::with_big(
                         &member.query[request.at..],
@@ -183,7 +202,11 @@ impl Worker {
     /// Charges a run of commands with the time it took. Reading the clock at every command would cost a quarter
     /// of a GET; commands that are not `fast` are timed one by one in `dispatch`.
     fn charge(&mut self, batch: &Batch, began_ns: u64) {
-        let share = (clock::monotonic_ns() - began_ns) / batch.requests.len() as u64;
+        let took_ns = clock::monotonic_ns() - began_ns;
+        let share = took_ns / batch.requests.len() as u64;
+        if took_ns > CLOCK_STANDS_NS_MAX {
+            self.read_clock();
+        }
         for request in &batch.requests {
             if let What::Command(id, _) = request.what
                 && spec::gate(id).flags.has(Flags::FAST)
@@ -211,9 +234,7 @@ impl Worker {
         args: Args<'_>,
         known: Option<(CommandId, Option<u64>)>,
     ) {
-        if self.shared.settings.epoch() != self.epoch {
-            self.refresh();
-        }
+        self.refresh_if_changed();
         if session.card.killed.load(Ordering::Acquire) {
             session.closing = true;
             return;
@@ -290,6 +311,10 @@ impl Worker {
             }
         }
         session.rounds = 0;
+        if let Some(reserved) = session.ticket.take() {
+            // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
+            self.shared.keyspace.locks().return_ticket(&reserved, session.card.token.0);
+        }
         if session.is(state::REPLY) {
             match session.reply_mode {
                 ReplyMode::Off => session.out.truncate(mark),
@@ -352,11 +377,16 @@ impl Worker {
         }
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
+        let mut took_ns = 0;
         if timed {
-            stats.ns.add(clock::monotonic_ns() - began_ns);
+            took_ns = clock::monotonic_ns() - began_ns;
+            stats.ns.add(took_ns);
         }
         if result.is_err() {
             stats.failed.add(1);
+        }
+        if took_ns > CLOCK_STANDS_NS_MAX && session.unit.is_none() {
+            self.read_clock();
         }
         result
     }
@@ -584,6 +614,20 @@ impl Worker {
         }
         result
     }
+}
+
+/// May this request turn the worker's loop from inside? Scripts do, past their threshold.
+#[inline]
+fn may_run_script(session: &Session, what: What) -> bool {
+    let What::Command(id, _) = what else { return false };
+    runs_script(id)
+        || (id == CommandId::Exec && session.multi.queue.iter().any(|(queued, _)| runs_script(*queued)))
+}
+
+/// Is it one of the commands that run a script?
+#[inline]
+pub(crate) fn runs_script(id: CommandId) -> bool {
+    matches!(id, CommandId::Eval | CommandId::Evalsha)
 }
 
 #[inline]

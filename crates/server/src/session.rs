@@ -10,7 +10,7 @@ use std::sync::{
 
 use redline_keyspace::WatchFlag;
 use redline_net::{PeerAddr, Stream};
-use redline_resp::{ArgsBuf, Blob, Proto, ReplyBuffer, RequestDecoder, Span};
+use redline_resp::{ArgsBuf, Blob, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span};
 use redline_spec::CommandId;
 
 /// Names a session on some worker: worker, place in its slab, generation of that place.
@@ -180,6 +180,8 @@ pub struct Unit {
 pub struct Multi {
     /// The commands, in order.
     pub queue: Vec<(CommandId, ArgsBuf)>,
+    /// Bytes of their arguments; they count as part of the query buffer.
+    pub bytes: usize,
     /// A command was refused: EXEC will abort.
     pub broken: bool,
 }
@@ -204,6 +206,8 @@ pub struct Deferred {
     pub requests: std::collections::VecDeque<(usize, std::ops::Range<usize>)>,
     /// Their large arguments.
     pub blobs: Vec<Blob>,
+    /// What came behind them broke the protocol.
+    pub broken: Option<ProtocolError>,
 }
 
 /// One connection.
@@ -253,7 +257,9 @@ pub struct Session {
     pub closing: bool,
     /// Write readiness has been asked for.
     pub writable_wanted: bool,
-    /// The event that announced data also announced the end.
+    /// There may be whole requests in `query`: the group had no room for more.
+    pub undecoded: bool,
+    /// The peer has sent its last byte, and all are read.
     pub eof_seen: bool,
     /// The output exceeds its soft limit since this time (Unix, in seconds).
     pub soft_limit_since_s: Option<u64>,

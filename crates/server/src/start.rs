@@ -161,11 +161,7 @@ impl Server {
 
     fn wait(&mut self) {
         for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                // Data may be torn: nothing of it may be served.
-                log::warning("a worker has panicked, the process ends");
-                std::process::abort();
-            }
+            thread.join().expect("a thread that panics ends the process");
         }
         if let Some(reaper) = self.reaper.take() {
             self.shared.chore(Chore::Stop);
@@ -249,7 +245,21 @@ fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, StartError> {
+    /// Ends the process when its thread panics: data may be torn then, and nothing of it may be served.
+    struct NoSurvivor;
+    impl Drop for NoSurvivor {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                log::warning("a thread of the server has panicked, the process ends");
+                std::process::abort();
+            }
+        }
+    }
     let builder = std::thread::Builder::new().name(name.to_string());
+    let body = move || {
+        let _no_survivor = NoSurvivor;
+        body();
+    };
     builder.spawn(body).map_err(|error| StartError::System("thread", error))
 }
 

@@ -71,6 +71,15 @@ pub fn forget(worker: &mut Worker, session: &mut Session) {
     note(session);
 }
 
+/// Does it still want what was published to it? Between the two it may have unsubscribed.
+pub fn is_subscribed(session: &Session, delivery: &Delivery) -> bool {
+    let (names, name) = match &delivery.pattern {
+        None => (&session.channels, &delivery.channel),
+        Some(pattern) => (&session.patterns, pattern),
+    };
+    names.iter().any(|known| Arc::ptr_eq(known, name) || known == name)
+}
+
 /// Writes a published message to a subscriber.
 pub fn write_message(session: &mut Session, delivery: &Delivery) {
     let mut reply = session.reply();

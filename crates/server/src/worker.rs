@@ -17,7 +17,7 @@ use redline_net::{
     BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals, Stream,
     clock, flush,
 };
-use redline_resp::{Blob, Decoded, Proto, Reply, ReplyBuffer, RequestLimits};
+use redline_resp::{Blob, Decoded, Proto, ProtocolError, Reply, ReplyBuffer, RequestLimits};
 use redline_scripting::Host;
 use redline_table::heap::Compaction;
 
@@ -35,8 +35,8 @@ use crate::{
 const GROUP_REQUESTS_MAX: usize = 64;
 /// Sessions of one group.
 const GROUP_SESSIONS_MAX: usize = 64;
-/// Events that one wait reports.
-const EVENTS_MAX: usize = 1024;
+/// Groups between two looks at the poller, the mailbox and the timer: whoever sends without end keeps nobody waiting.
+const GROUPS_PER_TURN_MAX: usize = 16;
 /// What one read of a socket takes at most.
 const READ_BYTES_MAX: usize = 16 * 1024;
 /// A reply buffer that has grown beyond this is given back when it is empty.
@@ -45,6 +45,8 @@ const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
 const REPLY_BUFFERS_MAX: usize = 256;
 /// What a client that has not authenticated may leave unread (CVE-2025-21605).
 const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
+/// What a client that has not authenticated may have in its query buffer.
+const UNAUTHENTICATED_QUERY_BYTES_MAX: u64 = 1024 * 1024;
 /// Pieces of one vectored write.
 const SLICES_MAX: usize = 64;
 
@@ -115,6 +117,19 @@ pub struct Worker {
     replies: Vec<ReplyBuffer>,
     batch: Batch,
     group: Vec<Member>,
+    /// Connections wait that could not be accepted; they raise no event of their own.
+    accept: Accept,
+}
+
+/// How accepting stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accept {
+    /// Listeners are accepted from as they report connections.
+    OnEvents,
+    /// The last try failed, most likely for want of a descriptor: tried again at the next tick.
+    AtTick,
+    /// The same, and something was closed since: tried again in this turn.
+    AtOnce,
 }
 
 /// A place in the slab.
@@ -175,6 +190,7 @@ impl Worker {
             replies: Vec::new(),
             batch: Batch::default(),
             group: Vec::new(),
+            accept: Accept::OnEvents,
             shared,
             number,
             settings,
@@ -229,6 +245,12 @@ impl Worker {
         self.serve_ready();
         if clock::monotonic_ms() >= self.next_tick_ms {
             cron::tick(self);
+            if self.accept == Accept::AtTick {
+                self.accept = Accept::AtOnce;
+            }
+        }
+        if self.accept == Accept::AtOnce {
+            self.accept_again();
         }
         self.local.heap.tick();
         if !self.unwatching.is_empty() {
@@ -240,6 +262,14 @@ impl Worker {
     pub fn read_clock(&mut self) {
         self.now_ms = clock::wall_ms() as i64;
         self.local.clock.now_s = (self.now_ms / 1000) as u32;
+    }
+
+    /// Takes over settings if they were published since; before whatever goes by them.
+    #[inline]
+    pub fn refresh_if_changed(&mut self) {
+        if self.shared.settings.epoch() != self.epoch {
+            self.refresh();
+        }
     }
 
     /// Takes over settings that were published since.
@@ -288,16 +318,20 @@ impl Worker {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Connection(stream, peer) => self.open(stream, peer),
-            Message::Wake(token) => self.with_session(token, Message::Wake(token), |worker, session| {
-                session.aside = None;
-                session.card.set_flag(flag::BLOCKED, false);
-                worker.enqueue(token.index());
-            }),
-            Message::Kill(token) => self.with_session(token, Message::Kill(token), |worker, session| {
-                session.closing = true;
-                session.out.clear();
-                worker.enqueue(token.index());
-            }),
+            Message::Wake(token) => {
+                self.with_session(token, || Message::Wake(token), |worker, session| {
+                    session.aside = None;
+                    session.card.set_flag(flag::BLOCKED, false);
+                    worker.enqueue(token.index());
+                });
+            }
+            Message::Kill(token) => {
+                self.with_session(token, || Message::Kill(token), |worker, session| {
+                    session.closing = true;
+                    session.out.clear();
+                    worker.enqueue(token.index());
+                });
+            }
             Message::Deliver(delivery) => self.deliver(&delivery),
             Message::ScriptBusy => self.answer_busy(),
             Message::Run(run) => run(self),
@@ -309,7 +343,7 @@ impl Worker {
     fn with_session(
         &mut self,
         token: Token,
-        message: Message,
+        message: impl FnOnce() -> Message,
         act: impl FnOnce(&mut Worker, &mut Session),
     ) {
         let Some(place) = self.places.get_mut(token.index()) else { return };
@@ -317,7 +351,7 @@ impl Worker {
             return;
         }
         match place.session.take() {
-            None => place.mail.push(message),
+            None => place.mail.push(message()),
             Some(mut session) => {
                 act(self, &mut session);
                 self.places[token.index()].session = Some(session);
@@ -327,15 +361,19 @@ impl Worker {
 
     fn deliver(&mut self, delivery: &Delivery) {
         for token in &delivery.to {
-            let one = Message::Deliver(Delivery { to: vec![*token], ..delivery.clone() });
+            let one = || Message::Deliver(Delivery { to: vec![*token], ..delivery.clone() });
             self.with_session(*token, one, |worker, session| {
-                crate::subscribe::write_message(session, delivery);
-                worker.enqueue(token.index());
+                // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
+                if !session.closing && crate::subscribe::is_subscribed(session, delivery) {
+                    crate::subscribe::write_message(session, delivery);
+                    worker.enqueue(token.index());
+                }
             });
         }
     }
 
     fn open(&mut self, stream: Stream, peer: PeerAddr) {
+        self.refresh_if_changed();
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.places.len() - 1
@@ -375,6 +413,9 @@ impl Worker {
         let place = &mut self.places[index];
         *place = Place { generation: place.generation.wrapping_add(1), ..Place::default() };
         self.free.push(index);
+        if self.accept == Accept::AtTick {
+            self.accept = Accept::AtOnce;
+        }
     }
 
     fn close_all(&mut self) {
@@ -404,11 +445,22 @@ impl Worker {
     // ---- serving ------------------------------------------------------------------------------
 
     fn serve_ready(&mut self) {
-        while !self.ready.is_empty() {
+        for _ in 0..GROUPS_PER_TURN_MAX {
+            if self.ready.is_empty() || (self.depth > 0 && self.stop) {
+                return;
+            }
             let mut group = mem::take(&mut self.group);
             let mut batch = mem::take(&mut self.batch);
             while batch.len() < GROUP_REQUESTS_MAX && group.len() < GROUP_SESSIONS_MAX {
-                let Some(index) = self.ready.pop_front() else { break };
+                let Some(&index) = self.ready.front() else { break };
+                // Deferred requests run as their session joins. One may be a script that turns the loop from
+                // inside, and then nobody else may be out of the slab.
+                let place = &self.places[index];
+                let deferred = place.session.as_ref().is_some_and(|session| session.deferred.is_some());
+                if deferred && !group.is_empty() {
+                    break;
+                }
+                self.ready.pop_front();
                 self.places[index].queued = false;
                 let Some(session) = self.places[index].session.take() else { continue };
                 self.join(session, &mut group, &mut batch);
@@ -420,9 +472,6 @@ impl Worker {
             }
             self.group = group;
             self.batch = batch;
-            if self.depth > 0 && self.stop {
-                break;
-            }
         }
     }
 
@@ -440,7 +489,8 @@ impl Worker {
             self.run_deferred(&mut member.session);
         }
         if member.session.aside.is_none() && !member.session.closing {
-            if self.places[index].readable {
+            // What is there already comes first: else a long pipeline would pile up in the buffer.
+            if self.places[index].readable && !member.session.undecoded {
                 self.read(&mut member);
             }
             self.decode(&mut member, group.len(), batch);
@@ -467,7 +517,13 @@ impl Worker {
                 let card = &session.card;
                 card.net_in.store(card.net_in.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
                 card.active_s.store((self.now_ms / 1000) as u32, Ordering::Relaxed);
-                if member.query.len() as u64 > self.settings.query_buffer_bytes_max {
+                let unauthenticated = session.is(state::UNAUTHENTICATED);
+                let limit = match self.settings.query_buffer_bytes_max {
+                    limit if unauthenticated => limit.min(UNAUTHENTICATED_QUERY_BYTES_MAX),
+                    limit => limit,
+                };
+                let held = member.query.len() + session.decoder.heap_bytes() + session.multi.bytes;
+                if held as u64 > limit {
                     self.stats.query_limit_closed.add(1);
                     session.closing = true;
                     session.out.clear();
@@ -483,8 +539,15 @@ impl Worker {
 
     fn decode(&mut self, member: &mut Member, number: usize, batch: &mut Batch) {
         let session = &mut member.session;
-        self.request_limits.unauthenticated = session.is(state::UNAUTHENTICATED);
-        while batch.len() < GROUP_REQUESTS_MAX && member.decoded < member.query.len() {
+        let unauthenticated = session.is(state::UNAUTHENTICATED);
+        self.request_limits.unauthenticated = unauthenticated;
+        session.undecoded = false;
+        while member.decoded < member.query.len() {
+            // The limits may be others once an AUTH has run: until then it is one request at a time.
+            if batch.len() >= GROUP_REQUESTS_MAX || (unauthenticated && member.decoded > 0) {
+                session.undecoded = true;
+                break;
+            }
             let bytes = &mut member.query[member.decoded..];
             match session.decoder.decode(bytes, &self.request_limits, &mut batch.spans) {
                 Ok(Decoded::Request { consumed, args, .. }) => {
@@ -530,11 +593,11 @@ impl Worker {
         self.write_out(&mut session);
         let more = session.aside.is_none()
             && !session.closing
-            && (session.deferred.is_some()
-                || self.places[index].readable
-                || has_whole_request(&session, decoded));
-        let done = session.closing && session.out.is_empty();
-        if done || (session.eof_seen && !more) || session.card.killed.load(Ordering::Relaxed) {
+            && (session.deferred.is_some() || self.places[index].readable || session.undecoded);
+        // A peer that has only ended its own direction still gets every reply.
+        let ended = session.closing || (session.eof_seen && !more && session.aside.is_none());
+        let done = ended && session.out.is_empty();
+        if done || session.card.killed.load(Ordering::Relaxed) {
             return self.close(session);
         }
         if session.out.is_empty() && session.out.heap_bytes() > 0 {
@@ -624,7 +687,8 @@ impl Worker {
         self.enforce_output_limit(session);
     }
 
-    fn enforce_output_limit(&mut self, session: &mut Session) {
+    /// Closes whoever leaves too much unread, or a good deal for too long.
+    pub fn enforce_output_limit(&mut self, session: &mut Session) {
         let bytes = session.out.len_bytes() as u64;
         if bytes == 0 {
             session.soft_limit_since_s = None;
@@ -671,10 +735,15 @@ impl Worker {
             spans: Vec::new(),
             requests: VecDeque::new(),
             blobs: member.blobs.clone(),
+            broken: None,
         };
         let base = batch.requests[first].at;
         deferred.buffer.extend_from_slice(&member.query[base..member.decoded]);
         for request in batch.requests[first..].iter().filter(|request| request.member == number) {
+            if let Some(error) = request.protocol_error() {
+                deferred.broken = Some(error);
+                break;
+            }
             let from = deferred.spans.len();
             deferred.spans.extend_from_slice(&batch.spans[request.spans.clone()]);
             deferred.requests.push_back((request.at - base, from..deferred.spans.len()));
@@ -700,6 +769,9 @@ impl Worker {
             }
             deferred.requests.pop_front();
         }
+        if let Some(error) = deferred.broken {
+            session.break_off(error);
+        }
     }
 
     /// A script has become busy: whoever was put aside because of it is answered.
@@ -717,16 +789,31 @@ impl Worker {
     // ---- listeners and signals ----------------------------------------------------------------
 
     fn accept(&mut self, index: usize) {
+        self.refresh_if_changed();
         loop {
             match self.listeners[index].accept() {
                 Ok(Some((stream, peer))) => self.admit(stream, peer),
                 Ok(None) => return,
                 Err(error) => {
-                    crate::log::warning(&format!("Accepting client connection: {error}"));
+                    if self.accept == Accept::OnEvents {
+                        crate::log::warning(&format!("Accepting client connection: {error}"));
+                    }
+                    self.accept = Accept::AtTick;
                     return;
                 }
             }
         }
+    }
+
+    /// Accepts what could not be accepted before.
+    fn accept_again(&mut self) {
+        let mut failed = false;
+        for index in 0..self.listeners.len() {
+            self.accept = Accept::AtOnce; // a further failure is no news for the log
+            self.accept(index);
+            failed |= self.accept == Accept::AtTick;
+        }
+        self.accept = if failed { Accept::AtTick } else { Accept::OnEvents };
     }
 
     /// Lets a connection in, to the worker with the fewest, or turns it away with a reason.
@@ -786,12 +873,6 @@ unix sockets). To accept others, either set a password (CONFIG SET requirepass <
 requirepass in the configuration file), or switch the protection off (CONFIG SET protected-mode no, \
 or --protected-mode no at the start) if nobody untrusted can reach this port.\r\n";
 
-fn has_whole_request(session: &Session, decoded: usize) -> bool {
-    // Bytes are left because the group was full, not because a request is incomplete: only if something
-    // of this session was decoded can the rest be more than the beginning of a request.
-    decoded > 0 && !session.query.is_empty()
-}
-
 impl Session {
     fn open(shared: &Shared, token: Token, stream: Stream, peer: PeerAddr, now_ms: i64) -> Session {
         let unix = stream.is_unix();
@@ -845,6 +926,7 @@ impl Session {
             deferred: None,
             closing: false,
             writable_wanted: false,
+            undecoded: false,
             eof_seen: false,
             soft_limit_since_s: None,
         }
@@ -854,6 +936,12 @@ impl Session {
     #[inline]
     pub fn reply(&mut self) -> Reply<'_> {
         Reply::new(&mut self.out, self.proto)
+    }
+
+    /// The peer has broken the protocol: it is told so, and that is the end.
+    pub fn break_off(&mut self, error: ProtocolError) {
+        self.reply().error_bytes(&error.error_line());
+        self.closing = true;
     }
 }
 

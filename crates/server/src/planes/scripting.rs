@@ -125,12 +125,13 @@ fn run(
     let unit = session.unit.as_mut().expect("the environment leaves it in place");
     unit.in_script = false;
     unit.read_only = false;
+    // Before the locks go: whoever comes next must find neither this script's state, nor lose its own.
+    worker.shared.running_script.busy.store(false, Ordering::Release);
     if !inside_exec {
         let unit = session.unit.take().expect("just looked at");
         worker.shared.keyspace.locks().unlock_set(&unit.stripes);
         worker.shared.keyspace.locks().unlock_script();
     }
-    worker.shared.running_script.busy.store(false, Ordering::Release);
     Ok(())
 }
 
@@ -205,11 +206,16 @@ impl ScriptEnv for Env<'_> {
                 other.mailbox.send(Message::ScriptBusy);
             }
         }
+        // For the script, time stands still.
+        let (now_ms, clock) = (self.worker.now_ms, self.worker.local.clock);
         self.worker.depth += 1;
         self.worker.turn(false);
         self.worker.depth -= 1;
+        (self.worker.now_ms, self.worker.local.clock) = (now_ms, clock);
         let running = &self.worker.shared.running_script;
-        if running.kill.load(Ordering::Acquire) || self.worker.stop {
+        // It may have written since SCRIPT KILL was answered: then it is too late.
+        let killed = running.kill.load(Ordering::Acquire) && !running.wrote.load(Ordering::Acquire);
+        if killed || self.worker.stop {
             return Tick::Kill(KILLED.into());
         }
         Tick::Continue

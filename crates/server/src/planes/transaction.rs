@@ -11,7 +11,7 @@ use redline_resp::{Args, ArgsBuf};
 use redline_spec::{self as spec, CommandId, Scope};
 
 use crate::{
-    exec::{Halt, add_stripes},
+    exec::{Halt, add_stripes, runs_script},
     session::{Aside, Multi, Session, Unit, Watched, flag, state},
     worker::Worker,
 };
@@ -32,6 +32,7 @@ pub fn runs_at_once(id: CommandId) -> bool {
 /// Queues a command of an open transaction.
 pub fn enqueue(session: &mut Session, id: CommandId, args: Args<'_>) {
     if !session.multi.broken {
+        session.multi.bytes += args.iter().map(<[u8]>::len).sum::<usize>();
         session.multi.queue.push((id, ArgsBuf::from(args)));
         let queued = session.multi.queue.len() as u32;
         session.card.multi.store(queued + 1, Ordering::Relaxed);
@@ -109,7 +110,7 @@ fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
     let mut script = false;
     for (id, args) in &session.multi.queue {
         all |= spec::gate(*id).scope.inside_unit() == Scope::All;
-        script |= matches!(id, CommandId::Eval | CommandId::Evalsha);
+        script |= runs_script(*id);
         add_stripes(&mut stripes, *id, args.as_args());
     }
     for watched in &session.watched {
