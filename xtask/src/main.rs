@@ -1,3 +1,39 @@
-//! Chores that are more than one cargo command.
+//! Chores that are more than one cargo command: `cargo xtask compat` and `cargo xtask tidy`.
+//! Knows the product only from outside.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod clients;
+mod command_line_tools;
+mod compat;
+mod install;
+mod run;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask compat [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE]
+    Our server and our bench against a real Redis, its tools, and clients in three languages.
+    Steps: spec compare benchmark cli clients bench. Installs what it needs (apt, pip, npm, go).
+cargo xtask tidy
+    The rules of the house that a program can check.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.first().map(String::as_str) {
+        Some("compat") => {
+            compat::Options::parse(&words[1..]).and_then(|options| compat::run(&options))
+        }
+        Some("tidy") if words.len() == 1 => tidy::run(),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

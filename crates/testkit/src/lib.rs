@@ -1,1 +1,13 @@
-//! Test support: start a server, compare two servers reply by reply.
+//! Test support: start servers, talk to them, and compare two of them reply by reply.
+//!
+//! Start in [`compare`]. Knows servers only from outside: by their process and their socket.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod compare;
+pub mod differences;
+pub mod generate;
+pub mod pools;
+pub mod process;
+pub mod rules;

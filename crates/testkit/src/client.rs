@@ -1,0 +1,111 @@
+//! A connection that sends what it is told, cut up as it is told, and reads replies of any type.
+//! Knows no commands.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use redline_resp::reply_decoder::{ReplyDecoder, Value};
+
+/// How long a reply may take before the test gives up.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+const READ_BYTES: usize = 64 * 1024;
+
+/// A blocking connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    decoder: ReplyDecoder,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&address, REPLY_TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Client {
+            stream,
+            decoder: ReplyDecoder::new(),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next reply; `None` once the server has closed the connection.
+    pub fn reply(&mut self) -> io::Result<Option<Value>> {
+        loop {
+            let decoded = self
+                .decoder
+                .decode(&self.buffer)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.buffer.drain(..decoded.consumed);
+            if decoded.value.is_some() {
+                return Ok(decoded.value);
+            }
+            let start = self.buffer.len();
+            self.buffer.resize(start + READ_BYTES, 0);
+            let read = self.stream.read(&mut self.buffer[start..]);
+            self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends one request and reads one reply; a closed connection is an error.
+    pub fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Value> {
+        let mut request = Vec::new();
+        encode(words, &mut request);
+        self.send(&request)?;
+        self.reply()?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "connection closed"))
+    }
+}
+
+/// Appends a request in multibulk form.
+pub fn encode<W: AsRef<[u8]>>(words: &[W], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        let word = word.as_ref();
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn replies_are_read_one_by_one_until_the_server_closes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 14];
+            stream.read_exact(&mut request).unwrap();
+            assert_eq!(&request, b"*1\r\n$4\r\nPING\r\n");
+            stream.write_all(b"+PONG\r\n:1\r\n").unwrap();
+        });
+        let mut client = Client::connect(address).unwrap();
+        assert_eq!(
+            client.call(&["PING"]).unwrap(),
+            Value::Simple(b"PONG".to_vec())
+        );
+        assert_eq!(client.reply().unwrap(), Some(Value::Integer(1)));
+        server.join().unwrap();
+        assert_eq!(client.reply().unwrap(), None);
+    }
+}

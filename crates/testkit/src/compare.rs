@@ -1,0 +1,590 @@
+//! The same calls to two servers, reply by reply.
+//!
+//! A *round* starts both from nothing, with the same thresholds, and sends the same bytes, cut up at the same places,
+//! over the same number of connections to each. A round ends at its first disagreement, since from there on the two
+//! may hold different data; the next round starts afresh. At the end of a round all that the servers hold is compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use redline_resp::reply_decoder::Value;
+
+use crate::client::{Client, encode};
+use crate::differences::explain;
+use crate::generate::{Call, Generator, innermost};
+use crate::rules::{Rule, rule};
+
+/// Calls in a round.
+const ROUND_CALLS: usize = 400;
+/// Connections that a round uses in turn, so that one watches what another changes.
+const CONNECTIONS: usize = 3;
+/// Disagreements reported in full; the rest is counted.
+const REPORTED_MAX: usize = 60;
+
+/// What to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// About how many calls.
+    pub calls: usize,
+    /// Where the generator starts.
+    pub seed: u64,
+}
+
+/// A disagreement that no entry of the list explains.
+#[derive(Clone, Debug)]
+pub struct Disagreement {
+    /// Seed of the round.
+    pub seed: u64,
+    /// 2 or 3.
+    pub protocol: u8,
+    /// The call, or what was looked at.
+    pub call: String,
+    /// What came before it in its batch.
+    pub before: Vec<String>,
+    /// What we answered.
+    pub ours: String,
+    /// What Redis answered.
+    pub theirs: String,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} (RESP{}, round {:#x})",
+            self.call, self.protocol, self.seed
+        )?;
+        writeln!(f, "    ours   {}", self.ours)?;
+        write!(f, "    theirs {}", self.theirs)?;
+        for call in &self.before {
+            write!(f, "\n    after  {call}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Calls that both answered.
+    pub calls: usize,
+    /// Rounds.
+    pub rounds: usize,
+    /// Calls by command.
+    pub by_command: BTreeMap<String, usize>,
+    /// How often each entry of the list was needed.
+    pub explained: BTreeMap<&'static str, usize>,
+    /// What is left.
+    pub disagreements: Vec<Disagreement>,
+}
+
+/// Compares two servers.
+pub fn run(ours: SocketAddr, theirs: SocketAddr, options: Options) -> io::Result<Report> {
+    let mut report = Report::default();
+    let mut seed = options.seed;
+    while report.calls < options.calls && report.disagreements.len() < REPORTED_MAX {
+        let found = Round::start(ours, theirs, seed)?.run(&mut report)?;
+        report.disagreements.extend(found);
+        report.rounds += 1;
+        seed += 1;
+    }
+    Ok(report)
+}
+
+struct Round {
+    generator: Generator,
+    seed: u64,
+    protocol: u8,
+    ours: Side,
+    theirs: Side,
+}
+
+/// One server's end of a round.
+struct Side {
+    address: SocketAddr,
+    clients: Vec<Client>,
+}
+
+impl Round {
+    fn start(ours: SocketAddr, theirs: SocketAddr, seed: u64) -> io::Result<Round> {
+        let protocol = if seed % 2 == 0 { 2 } else { 3 };
+        let setup = setup(seed);
+        Ok(Round {
+            generator: Generator::new(seed),
+            seed,
+            protocol,
+            ours: Side::start(ours, protocol, &setup)?,
+            theirs: Side::start(theirs, protocol, &setup)?,
+        })
+    }
+
+    fn run(mut self, report: &mut Report) -> io::Result<Option<Disagreement>> {
+        let mut calls_done = 0;
+        while calls_done < ROUND_CALLS {
+            let (calls, sequence) = match self.generator.below(25) {
+                0 => (self.generator.channel_batch(), true),
+                1 => (self.generator.silenced_batch(), true),
+                _ => (self.generator.batch(), false),
+            };
+            calls_done += calls.len();
+            report.calls += calls.len();
+            for call in &calls {
+                *report
+                    .by_command
+                    .entry(command_name(innermost(call)))
+                    .or_default() += 1;
+            }
+            if let Some(found) = self.batch(&calls, sequence, report)? {
+                return Ok(Some(found));
+            }
+        }
+        self.contents()
+    }
+
+    /// Sends a batch to both sides and compares what comes back.
+    fn batch(
+        &mut self,
+        calls: &[Call],
+        sequence: bool,
+        report: &mut Report,
+    ) -> io::Result<Option<Disagreement>> {
+        let connection = self.generator.below(CONNECTIONS);
+        let marker = format!("marker-{}", self.generator.below(usize::MAX));
+        let mut bytes = Vec::new();
+        for call in calls {
+            if self.generator.below(30) == 0 && inline_form(call, &mut bytes) {
+                continue;
+            }
+            encode(call, &mut bytes);
+        }
+        encode(&["PING", &marker], &mut bytes);
+        let mut cuts: Vec<usize> = match self.generator.below(3) {
+            0 => (0..self.generator.below(6))
+                .map(|_| self.generator.below(bytes.len()))
+                .collect(),
+            _ => Vec::new(),
+        };
+        cuts.push(bytes.len());
+        cuts.sort_unstable();
+        let ours = self
+            .ours
+            .exchange(connection, &bytes, &cuts, &marker, calls)?;
+        let theirs = self
+            .theirs
+            .exchange(connection, &bytes, &cuts, &marker, calls)?;
+        if ours.closed != theirs.closed {
+            return Ok(Some(self.disagreement(
+                calls,
+                calls.len(),
+                &closing(ours.closed),
+                &closing(theirs.closed),
+            )));
+        }
+        if ours.closed {
+            for side in [&mut self.ours, &mut self.theirs] {
+                side.clients[connection] = side.connect(self.protocol)?;
+            }
+        }
+        let found = if sequence {
+            compare_sequence(&ours.replies, &theirs.replies)
+        } else {
+            compare_batch(calls, &ours.replies, &theirs.replies, report)
+        };
+        Ok(found.map(|(at, ours, theirs)| self.disagreement(calls, at, &ours, &theirs)))
+    }
+
+    fn disagreement(&self, calls: &[Call], at: usize, ours: &str, theirs: &str) -> Disagreement {
+        let show = |call: &Call| {
+            call.iter()
+                .map(|word| word.escape_ascii().to_string())
+                .map(quote)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        Disagreement {
+            seed: self.seed,
+            protocol: self.protocol,
+            call: calls
+                .get(at)
+                .map_or_else(|| "(end of the batch)".to_owned(), show),
+            before: calls[at.saturating_sub(6).min(calls.len())..at.min(calls.len())]
+                .iter()
+                .map(show)
+                .collect(),
+            ours: ours.to_owned(),
+            theirs: theirs.to_owned(),
+        }
+    }
+
+    /// Compares all that both servers hold.
+    fn contents(&mut self) -> io::Result<Option<Disagreement>> {
+        let ours = self.ours.contents()?;
+        let theirs = self.theirs.contents()?;
+        let keys: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+        for key in keys {
+            let (our, their) = (ours.get(key), theirs.get(key));
+            if our != their {
+                let text = |content: Option<&String>| {
+                    content
+                        .cloned()
+                        .unwrap_or_else(|| "(no such key)".to_owned())
+                };
+                return Ok(Some(Disagreement {
+                    seed: self.seed,
+                    protocol: self.protocol,
+                    call: format!("contents of {key}"),
+                    before: Vec::new(),
+                    ours: text(our),
+                    theirs: text(their),
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn quote(word: String) -> String {
+    if word.is_empty() || word.contains(' ') {
+        format!("\"{word}\"")
+    } else {
+        word
+    }
+}
+
+fn closing(closed: bool) -> String {
+    if closed {
+        "(connection closed)"
+    } else {
+        "(connection open)"
+    }
+    .to_owned()
+}
+
+struct Exchange {
+    replies: Vec<Value>,
+    closed: bool,
+}
+
+impl Side {
+    fn start(address: SocketAddr, protocol: u8, setup: &[(&str, &str)]) -> io::Result<Side> {
+        let mut side = Side {
+            address,
+            clients: Vec::new(),
+        };
+        for _ in 0..CONNECTIONS {
+            side.clients.push(side.connect(protocol)?);
+        }
+        expect_ok(&side.clients[0].call(&["FLUSHALL"])?, "FLUSHALL")?;
+        expect_ok(&side.clients[0].call(&["SCRIPT", "FLUSH"])?, "SCRIPT FLUSH")?;
+        for (name, value) in setup {
+            expect_ok(
+                &side.clients[0].call(&["CONFIG", "SET", name, value])?,
+                name,
+            )?;
+        }
+        Ok(side)
+    }
+
+    fn connect(&self, protocol: u8) -> io::Result<Client> {
+        let mut client = Client::connect(self.address)?;
+        client.call(&["HELLO", &protocol.to_string()])?;
+        Ok(client)
+    }
+
+    fn exchange(
+        &mut self,
+        connection: usize,
+        bytes: &[u8],
+        cuts: &[usize],
+        marker: &str,
+        calls: &[Call],
+    ) -> io::Result<Exchange> {
+        let client = &mut self.clients[connection];
+        let mut from = 0;
+        let mut closed = false;
+        for &to in cuts {
+            // A server that closed in the middle has answered what it would answer.
+            closed |= client.send(&bytes[from..to]).is_err();
+            from = to;
+        }
+        let mut replies = Vec::new();
+        let _ = closed;
+        loop {
+            let reply = client.reply().map_err(|error| {
+                let calls: Vec<String> = calls
+                    .iter()
+                    .map(|call| {
+                        call.iter()
+                            .map(|word| word.escape_ascii().to_string())
+                            .collect::<Vec<_>>()
+                            .join(" ")
+                    })
+                    .collect();
+                io::Error::new(
+                    error.kind(),
+                    format!(
+                        "{}: {error}, after {} replies to\n{}",
+                        self.address,
+                        replies.len(),
+                        calls.join("\n")
+                    ),
+                )
+            })?;
+            match reply {
+                None => {
+                    return Ok(Exchange {
+                        replies,
+                        closed: true,
+                    });
+                }
+                Some(reply) if is_marker(&reply, marker) => {
+                    return Ok(Exchange {
+                        replies,
+                        closed: false,
+                    });
+                }
+                Some(reply) => replies.push(reply),
+            }
+        }
+    }
+
+    /// Every key of every database with all there is to know of it.
+    fn contents(&mut self) -> io::Result<BTreeMap<String, String>> {
+        let mut client = Client::connect(self.address)?;
+        let mut contents = BTreeMap::new();
+        for db in 0..16 {
+            expect_ok(&client.call(&["SELECT", &db.to_string()])?, "SELECT")?;
+            let keys = scan(&mut client)?;
+            contents.insert(
+                format!("db {db}"),
+                format!("{:?} of {}", client.call(&["DBSIZE"])?, keys.len()),
+            );
+            for key in keys {
+                contents.insert(
+                    format!("db {db} {}", key.escape_ascii()),
+                    content(&mut client, &key)?,
+                );
+            }
+        }
+        Ok(contents)
+    }
+}
+
+fn scan(client: &mut Client) -> io::Result<BTreeSet<Vec<u8>>> {
+    let mut keys = BTreeSet::new();
+    let mut cursor = b"0".to_vec();
+    loop {
+        let Value::Array(reply) = client.call(&[b"SCAN", &cursor[..]])? else {
+            return Err(io::Error::other("SCAN answers no array"));
+        };
+        let [Value::Bulk(next), Value::Array(found)] = &reply[..] else {
+            return Err(io::Error::other("SCAN answers no cursor and keys"));
+        };
+        keys.extend(
+            found
+                .iter()
+                .filter_map(|key| key.as_bytes().map(<[u8]>::to_vec)),
+        );
+        if next == b"0" {
+            return Ok(keys);
+        }
+        cursor.clone_from(next);
+    }
+}
+
+fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
+    let kind = client.call(&[b"TYPE", key])?;
+    let (words, elements_per_pair): (&[&[u8]], usize) = match kind.as_bytes().unwrap_or_default() {
+        b"string" => (&[b"GET"], 0),
+        b"list" => (&[b"LRANGE", b"0", b"-1"], 0),
+        b"hash" => (&[b"HGETALL"], 2),
+        b"set" => (&[b"SMEMBERS"], 1),
+        b"zset" => (&[b"ZRANGE", b"0", b"-1", b"WITHSCORES"], 0),
+        b"stream" => (&[b"XRANGE", b"-", b"+"], 0),
+        _ => return Ok(format!("{kind:?}")),
+    };
+    let mut call = vec![words[0], key];
+    call.extend_from_slice(&words[1..]);
+    let value = client.call(&call)?;
+    let text = match (&value, elements_per_pair) {
+        (Value::Array(elements), 1 | 2) => {
+            let mut parts: Vec<String> = elements
+                .chunks(elements_per_pair)
+                .map(|part| format!("{part:?}"))
+                .collect();
+            parts.sort_unstable();
+            parts.join(" ")
+        }
+        (other, _) => format!("{other:?}"),
+    };
+    let encoding = client.call(&[&b"OBJECT"[..], b"ENCODING", key])?;
+    let ttl = match client.call(&[b"PTTL", key])? {
+        Value::Integer(ms) if ms > 0 => "expires".to_owned(),
+        other => format!("{other:?}"),
+    };
+    Ok(format!("{kind:?} {encoding:?} {ttl} {text}"))
+}
+
+fn expect_ok(reply: &Value, what: &str) -> io::Result<()> {
+    if *reply == Value::Simple(b"OK".to_vec()) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{what} was answered {reply:?}")))
+}
+
+/// A subscribed RESP2 connection answers PING with an array.
+fn is_marker(reply: &Value, marker: &str) -> bool {
+    match reply {
+        Value::Bulk(text) => text == marker.as_bytes(),
+        Value::Array(elements) => {
+            elements.len() == 2 && elements[1] == Value::Bulk(marker.as_bytes().to_vec())
+        }
+        _ => false,
+    }
+}
+
+type Found = Option<(usize, String, String)>;
+
+fn compare_sequence(ours: &[Value], theirs: &[Value]) -> Found {
+    let show = |replies: &[Value]| replies.iter().map(show).collect::<Vec<_>>().join(", ");
+    (ours != theirs).then(|| (usize::MAX, show(ours), show(theirs)))
+}
+
+/// Compares the replies of a batch, one for each call.
+fn compare_batch(calls: &[Call], ours: &[Value], theirs: &[Value], report: &mut Report) -> Found {
+    let mut queued: Vec<&Call> = Vec::new();
+    for (at, call) in calls.iter().enumerate() {
+        let (our, their) = match (ours.get(at), theirs.get(at)) {
+            (Some(our), Some(their)) => (our, their),
+            (None, None) => return None,
+            (our, their) => {
+                let text =
+                    |reply: Option<&Value>| reply.map_or_else(|| "(nothing)".to_owned(), show);
+                return Some((at, text(our), text(their)));
+            }
+        };
+        let is = |name: &str| call[0].eq_ignore_ascii_case(name.as_bytes());
+        if is("exec") {
+            let queued = std::mem::take(&mut queued);
+            if let (Value::Array(ours), Value::Array(theirs)) = (our, their) {
+                if ours.len() == theirs.len() && ours.len() == queued.len() {
+                    for ((call, our), their) in queued.into_iter().zip(ours).zip(theirs) {
+                        if !agree(call, our, their, report) {
+                            let of = |value: &Value| {
+                                format!(
+                                    "{} for {}",
+                                    show(value),
+                                    String::from_utf8_lossy(&call.join(&b' '))
+                                )
+                            };
+                            return Some((at, of(our), of(their)));
+                        }
+                    }
+                    continue;
+                }
+            }
+        } else if is("discard") || is("reset") {
+            queued.clear();
+        } else if *their == Value::Simple(b"QUEUED".to_vec()) {
+            queued.push(call);
+        }
+        if !agree(call, our, their, report) {
+            return Some((at, show(our), show(their)));
+        }
+    }
+    None
+}
+
+fn agree(call: &Call, ours: &Value, theirs: &Value, report: &mut Report) -> bool {
+    let inner = innermost(call);
+    let rule = rule(inner);
+    // Inside a script a map or a set becomes an array: free order stays free.
+    if rule.agree(ours, theirs)
+        || (rule == Rule::AnyPairOrder && Rule::AnyPairOrder.agree(ours, theirs))
+    {
+        return true;
+    }
+    let Some(difference) = explain(inner, ours, theirs) else {
+        return false;
+    };
+    *report.explained.entry(difference.name).or_default() += 1;
+    true
+}
+
+fn show(value: &Value) -> String {
+    match value {
+        Value::Simple(text) => format!("+{}", text.escape_ascii()),
+        Value::Error(text) => format!("-{}", text.escape_ascii()),
+        Value::Bulk(text) => format!("\"{}\"", text.escape_ascii()),
+        Value::Integer(number) => format!(":{number}"),
+        Value::Double(text) => format!(",{text}"),
+        Value::Array(elements) => format!(
+            "[{}]",
+            elements.iter().map(show).collect::<Vec<_>>().join(", ")
+        ),
+        Value::Set(elements) => format!(
+            "~[{}]",
+            elements.iter().map(show).collect::<Vec<_>>().join(", ")
+        ),
+        Value::Push(elements) => format!(
+            ">[{}]",
+            elements.iter().map(show).collect::<Vec<_>>().join(", ")
+        ),
+        Value::Map(pairs) => {
+            let pairs: Vec<String> = pairs
+                .iter()
+                .map(|(k, v)| format!("{}: {}", show(k), show(v)))
+                .collect();
+            format!("%{{{}}}", pairs.join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn command_name(call: &[Vec<u8>]) -> String {
+    let second = call.get(1).map(|word| &word[..]);
+    match redline_spec::resolve(&call[0], second) {
+        Ok(id) => redline_spec::row(id).full_name.to_owned(),
+        Err(_) => "(unknown)".to_owned(),
+    }
+}
+
+/// Writes the call as an inline request if its words can be written so.
+fn inline_form(call: &Call, out: &mut Vec<u8>) -> bool {
+    let plain = |word: &Vec<u8>| {
+        !word.is_empty()
+            && word
+                .iter()
+                .all(|c| c.is_ascii_alphanumeric() || b"-.*+(".contains(c))
+    };
+    // A first word that starts like a multibulk header would be read as one.
+    if !call.iter().all(plain) || call[0][0] == b'*' {
+        return false;
+    }
+    out.extend_from_slice(&call.join(&b' '));
+    out.extend_from_slice(b"\r\n");
+    true
+}
+
+/// Thresholds of a round: Redis's own in one of three, small ones in the others, so that encodings change.
+fn setup(seed: u64) -> Vec<(&'static str, &'static str)> {
+    let small = seed % 3 != 0;
+    let pick = |default: &'static str, tiny: &'static str| if small { tiny } else { default };
+    vec![
+        ("hash-max-listpack-entries", pick("128", "4")),
+        ("hash-max-listpack-value", pick("64", "16")),
+        ("set-max-intset-entries", pick("512", "3")),
+        ("set-max-listpack-entries", pick("128", "5")),
+        ("set-max-listpack-value", pick("64", "16")),
+        ("zset-max-listpack-entries", pick("128", "4")),
+        ("zset-max-listpack-value", pick("64", "16")),
+        ("list-max-listpack-size", pick("-2", "3")),
+        ("stream-node-max-entries", pick("100", "3")),
+        ("maxmemory", "0"),
+        ("maxmemory-policy", "noeviction"),
+        ("notify-keyspace-events", ""),
+        ("proto-max-bulk-len", "512mb"),
+    ]
+}

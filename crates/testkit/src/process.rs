@@ -1,0 +1,166 @@
+//! A server as a process of its own: on a free loopback port, in a directory of its own, stopped when dropped.
+//! Knows which words start a redis-server and `redline server`, and nothing else of them.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use redline_resp::reply_decoder::Value;
+
+use crate::client::Client;
+
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// A port that was free may be taken by somebody else before the server binds it.
+const START_ATTEMPTS_MAX: u32 = 5;
+
+/// A running server.
+#[derive(Debug)]
+pub struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+    directory: PathBuf,
+}
+
+impl ServerProcess {
+    /// Starts a redis-server without persistence; `words` are further words of its command line.
+    pub fn redis(program: &Path, words: &[String]) -> io::Result<ServerProcess> {
+        ServerProcess::start(program, &[], words)
+    }
+
+    /// Starts `redline server` with that many workers.
+    pub fn redline(program: &Path, workers: usize, words: &[String]) -> io::Result<ServerProcess> {
+        let mut all = vec!["--threads".to_owned(), workers.to_string()];
+        all.extend_from_slice(words);
+        ServerProcess::start(program, &["server"], &all)
+    }
+
+    fn start(program: &Path, first: &[&str], words: &[String]) -> io::Result<ServerProcess> {
+        let mut attempt = 1;
+        loop {
+            match ServerProcess::start_once(program, first, words) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AddrInUse && attempt < START_ATTEMPTS_MAX =>
+                {
+                    attempt += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn start_once(program: &Path, first: &[&str], words: &[String]) -> io::Result<ServerProcess> {
+        let address = free_address()?;
+        let directory = fresh_directory()?;
+        let log = File::create(directory.join("log"))?;
+        let child = Command::new(program)
+            .args(first)
+            .args(["--port", &address.port().to_string()])
+            .args(["--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(words)
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let mut server = ServerProcess {
+            child,
+            address,
+            directory,
+        };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        let pong = Value::Simple(b"PONG".to_vec());
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                let log = self.log();
+                let kind = if log.contains("Address already in use") {
+                    io::ErrorKind::AddrInUse
+                } else {
+                    io::ErrorKind::Other
+                };
+                return Err(io::Error::new(kind, format!("ended with {status}:\n{log}")));
+            }
+            let answer = Client::connect(self.address).and_then(|mut c| c.call(&["PING"]));
+            if answer.is_ok_and(|answer| answer == pong) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let log = self.log();
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("never ready:\n{log}"),
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has printed so far.
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.directory.join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Whether the process still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks it to stop as an operator would, and says whether it did so in good order.
+    pub fn stop(mut self) -> io::Result<bool> {
+        Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status()?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.success());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+fn fresh_directory() -> io::Result<PathBuf> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let name = format!(
+            "redline-testkit-{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other.map(|()| path),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! How two replies to the same call are compared: equal to the byte wherever Redis promises that, by what it does
+//! promise elsewhere (an order that is free, a random pick, a clock, a text for people).
+
+use redline_resp::reply_decoder::Value;
+use redline_spec::{CommandId, lookup, lookup_subcommand};
+
+/// What must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Every byte.
+    Exact,
+    /// The elements, in any order.
+    AnyOrder,
+    /// The pairs, in any order.
+    AnyPairOrder,
+    /// Types and how many elements: the elements are picked at random.
+    Picked,
+    /// The type of the reply alone: a text for people, the state of the process.
+    Type,
+    /// Numbers that a clock is part of, up to a few seconds; everything else is equal.
+    Clock,
+    /// A cursor, which is the server's own, and the rest by type: contents are compared by whole scans.
+    Cursor,
+}
+
+/// The rule for a call.
+pub fn rule(words: &[Vec<u8>]) -> Rule {
+    let Some(id) = words.first().and_then(|name| lookup(name)) else {
+        return Rule::Exact;
+    };
+    let sub = words.get(1).and_then(|name| lookup_subcommand(id, name));
+    match sub.unwrap_or(id) {
+        CommandId::Sunion | CommandId::Sinter | CommandId::Sdiff | CommandId::Keys => {
+            Rule::AnyOrder
+        }
+        CommandId::Smembers | CommandId::Hkeys | CommandId::Hvals => Rule::AnyOrder,
+        CommandId::PubsubChannels => Rule::AnyOrder,
+        CommandId::Hgetall | CommandId::ConfigGet => Rule::AnyPairOrder,
+        CommandId::Spop
+        | CommandId::Srandmember
+        | CommandId::Hrandfield
+        | CommandId::Zrandmember
+        | CommandId::Randomkey => Rule::Picked,
+        CommandId::Time
+        | CommandId::Info
+        | CommandId::Lolwut
+        | CommandId::MemoryUsage
+        | CommandId::ClientList
+        | CommandId::ClientInfo
+        | CommandId::ClientId
+        | CommandId::ObjectIdletime
+        | CommandId::ObjectFreq
+        | CommandId::ObjectHelp
+        | CommandId::PubsubHelp
+        | CommandId::ClientHelp
+        | CommandId::ScriptHelp
+        | CommandId::CommandHelp
+        | CommandId::ConfigHelp
+        | CommandId::MemoryHelp
+        | CommandId::CommandDocs
+        | CommandId::Hello => Rule::Type,
+        CommandId::CommandCount | CommandId::CommandList => Rule::Type,
+        CommandId::Ttl | CommandId::Pttl | CommandId::Expiretime | CommandId::Pexpiretime => {
+            Rule::Clock
+        }
+        CommandId::Scan | CommandId::Sscan | CommandId::Hscan | CommandId::Zscan => Rule::Cursor,
+        CommandId::Xadd if words.iter().any(|word| word == b"*") => Rule::Type,
+        _ => Rule::Exact,
+    }
+}
+
+/// How far two clocks may be apart.
+const CLOCK_MS: u64 = 3000;
+
+impl Rule {
+    /// Whether two replies agree. Errors are compared to the byte under every rule.
+    pub fn agree(self, ours: &Value, theirs: &Value) -> bool {
+        if ours == theirs {
+            return true;
+        }
+        if ours.is_error() || theirs.is_error() {
+            return false;
+        }
+        match self {
+            Rule::Exact => false,
+            Rule::AnyOrder => sorted(ours, 1) == sorted(theirs, 1),
+            Rule::AnyPairOrder => sorted(ours, 2) == sorted(theirs, 2),
+            Rule::Picked => shape(ours) == shape(theirs),
+            Rule::Type => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
+            Rule::Clock => match (ours, theirs) {
+                (Value::Integer(a), Value::Integer(b)) => {
+                    *a > 0 && *b > 0 && a.abs_diff(*b) <= CLOCK_MS
+                }
+                _ => false,
+            },
+            Rule::Cursor => matches!(
+                (ours, theirs),
+                (Value::Array(a), Value::Array(b))
+                    if a.len() == 2 && b.len() == 2 && shape(&a[0]) == shape(&b[0])
+                        && matches!((&a[1], &b[1]), (Value::Array(_), Value::Array(_)))
+            ),
+        }
+    }
+}
+
+/// The elements of an aggregate in an order of their own, taken `group` at a time; the aggregate's type first.
+fn sorted(value: &Value, group: usize) -> Vec<String> {
+    let mut texts: Vec<String> = match value {
+        Value::Array(elements) => elements
+            .chunks(group)
+            .map(|chunk| format!("{chunk:?}"))
+            .collect(),
+        Value::Set(elements) => elements.iter().map(|e| format!("{e:?}")).collect(),
+        Value::Map(pairs) => pairs.iter().map(|pair| format!("{pair:?}")).collect(),
+        other => vec![format!("{other:?}")],
+    };
+    texts.sort_unstable();
+    texts.push(kind(value).to_owned());
+    texts
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Simple(_) => "simple",
+        Value::Error(_) => "error",
+        Value::Integer(_) => "integer",
+        Value::Bulk(_) => "bulk",
+        Value::Array(_) => "array",
+        Value::NullBulk => "null bulk",
+        Value::NullArray => "null array",
+        Value::Null => "null",
+        Value::Boolean(_) => "boolean",
+        Value::Double(_) => "double",
+        Value::BigNumber(_) => "big number",
+        Value::BulkError(_) => "bulk error",
+        Value::Verbatim { .. } => "verbatim",
+        Value::Map(_) => "map",
+        Value::Set(_) => "set",
+        Value::Push(_) => "push",
+        Value::Attributed { .. } => "attributed",
+    }
+}
+
+/// The types of a reply and of all its elements.
+fn shape(value: &Value) -> String {
+    let inner: Vec<String> = match value {
+        Value::Array(elements) | Value::Set(elements) | Value::Push(elements) => {
+            elements.iter().map(shape).collect()
+        }
+        Value::Map(pairs) => pairs.iter().map(|(k, v)| shape(k) + &shape(v)).collect(),
+        _ => Vec::new(),
+    };
+    format!("{}({})", kind(value), inner.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    fn words(text: &str) -> Vec<Vec<u8>> {
+        text.split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn what_redis_leaves_open_is_not_compared() {
+        let ab = Value::Set(vec![bulk("a"), bulk("b")]);
+        let ba = Value::Set(vec![bulk("b"), bulk("a")]);
+        assert!(rule(&words("smembers s")).agree(&ab, &ba));
+        assert!(!rule(&words("get s")).agree(&ab, &ba));
+        let (x, y) = (
+            Value::Array(vec![bulk("a"), bulk("1"), bulk("b"), bulk("2")]),
+            Value::Array(vec![bulk("b"), bulk("2"), bulk("a"), bulk("1")]),
+        );
+        assert!(rule(&words("HGETALL h")).agree(&x, &y));
+        let crossed = Value::Array(vec![bulk("a"), bulk("2"), bulk("b"), bulk("1")]);
+        assert!(!rule(&words("HGETALL h")).agree(&x, &crossed));
+        assert!(rule(&words("SPOP s")).agree(&bulk("a"), &bulk("b")));
+        assert!(!rule(&words("SPOP s")).agree(&bulk("a"), &Value::NullBulk));
+        assert!(rule(&words("PTTL k")).agree(&Value::Integer(5000), &Value::Integer(4990)));
+        assert!(!rule(&words("PTTL k")).agree(&Value::Integer(5000), &Value::Integer(-1)));
+    }
+
+    #[test]
+    fn an_error_is_compared_to_the_byte_under_every_rule() {
+        let error = |text: &str| Value::Error(text.as_bytes().to_vec());
+        assert!(!rule(&words("INFO x")).agree(&error("ERR a"), &error("ERR b")));
+    }
+}

