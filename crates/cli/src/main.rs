@@ -1,4 +1,4 @@
-//! The `redline` binary: picks the part to run. Everything else lives in the rooms.
+//! The `redline` binary: picks the part to run. Everything else lives in the rooms. Must not know what a part does.
 
 mod embedded;
 

@@ -2,11 +2,11 @@
 //!
 //! One turn of the loop: wait for events, read the clock, fetch messages, serve the sessions that are
 //! ready, look after the timers. Sessions are served in *groups*: sockets are read until some dozens of
-//! requests are decoded, so that the three passes of `exec.rs` have something to overlap also where
+//! requests are decoded, so that the passes of `exec.rs` have something to overlap also where
 //! pipelines are short; then the group is executed, and each session written to once.
 //!
 //! A session that is being served is taken out of the slab. While a script turns the loop from inside
-//! (see `scripting.rs`), what arrives for such a session waits in its place.
+//! (see `planes/scripting.rs`), what arrives for such a session waits in its place.
 //!
 //! Must not know: what any command does.
 
