@@ -22,7 +22,7 @@ const EVICTIONS_MAX: usize = 64;
 /// One tick; sets when the next is due.
 pub fn tick(worker: &mut Worker) {
     let period_ms = 1000 / u64::from(worker.settings.hz.clamp(1, 500));
-    worker.next_tick_ms = clock::monotonic_ms() + period_ms;
+    worker.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
     worker.ticks += 1;
     worker.refresh_if_changed();
     expire(worker, period_ms);

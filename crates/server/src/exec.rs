@@ -36,6 +36,17 @@ use crate::{
 
 /// After whatever took longer, the wall clock is read again: nanoseconds.
 const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
+/// Batches of fewer requests are timed by sampling.
+const SMALL_BATCH: usize = 16;
+/// Of so many small batches one is timed.
+const SMALL_BATCHES_PER_TIMED: u32 = 16;
+
+/// A batch that is being timed.
+struct Charge {
+    began_ns: u64,
+    /// For so many batches its time is charged.
+    stands_for: u64,
+}
 
 /// Requests of one group, decoded and not yet run.
 #[derive(Default)]
@@ -46,24 +57,46 @@ pub struct Batch {
     pub(crate) spans: Vec<Span>,
 }
 
-/// One of them.
+/// One of them; four in three cache lines, since every pass walks over all.
 pub(crate) struct Request {
-    /// Whose: the place in the group.
-    pub(crate) member: usize,
+    /// The hash of its first key, where that is at a fixed place.
+    hash: u64,
     /// Where its bytes begin in the member's query buffer.
-    pub(crate) at: usize,
-    /// Its arguments.
-    pub(crate) spans: Range<usize>,
-    what: What,
+    at: u32,
+    first_span: u32,
+    span_count: u32,
     db: u32,
+    /// Whose: the place in the group.
+    member: u16,
+    what: What,
+    has_hash: bool,
 }
 
 #[derive(Clone, Copy)]
 enum What {
-    /// A command whose first word names a row, with the hash of its first key if that is at a fixed place.
-    Command(CommandId, Option<u64>),
+    /// A command whose first word names a row.
+    Command(CommandId),
     Unknown,
     Broken(ProtocolError),
+}
+
+impl Request {
+    /// Whose: the place in the group.
+    pub(crate) fn member(&self) -> usize {
+        usize::from(self.member)
+    }
+
+    /// Where its bytes begin in the member's query buffer.
+    #[inline]
+    pub(crate) fn at(&self) -> usize {
+        self.at as usize
+    }
+
+    /// Its arguments, in the batch's spans.
+    #[inline]
+    pub(crate) fn spans(&self) -> Range<usize> {
+        self.first_span as usize..self.first_span as usize + self.span_count as usize
+    }
 }
 
 /// Why a command did not run to its end.
@@ -119,37 +152,54 @@ impl Batch {
     ) {
         let spans = self.spans.len() - args..self.spans.len();
         let argv = Args::with_big(bytes, &self.spans[spans.clone()], blobs);
+        let (mut hash, mut has_hash) = (0, false);
         let what = match spec::lookup(&argv[0]) {
             None => What::Unknown,
             Some(id) => {
                 let gate = spec::gate(id);
                 let first = usize::from(gate.first_key);
                 let key = (gate.plane == Plane::Data && first != 0).then(|| argv.get(first)).flatten();
-                let hash = key.map(|key| {
-                    let hash = redline_keyspace::hash(key);
+                if let Some(key) = key {
+                    hash = redline_keyspace::hash(key);
+                    has_hash = true;
                     space.prefetch_slot(db, hash);
-                    hash
-                });
-                What::Command(id, hash)
+                }
+                What::Command(id)
             }
         };
-        self.requests.push(Request { member, at, spans, what, db });
+        self.requests.push(Request {
+            hash,
+            at: at as u32,
+            first_span: spans.start as u32,
+            span_count: args as u32,
+            db,
+            member: member as u16,
+            what,
+            has_hash,
+        });
     }
 
     #[inline]
     fn for_each_key(&self, mut prefetch: impl FnMut(u32, u64)) {
         for request in &self.requests {
-            if let What::Command(_, Some(hash)) = request.what {
-                prefetch(request.db, hash);
+            if request.has_hash {
+                prefetch(request.db, request.hash);
             }
         }
     }
 
     /// Takes in that the peer broke the protocol: answered in its turn.
     pub(crate) fn add_error(&mut self, member: usize, error: ProtocolError) {
-        let end = self.spans.len();
-        let what = What::Broken(error);
-        self.requests.push(Request { member, at: 0, spans: end..end, what, db: 0 });
+        self.requests.push(Request {
+            hash: 0,
+            at: 0,
+            first_span: 0,
+            span_count: 0,
+            db: 0,
+            member: member as u16,
+            what: What::Broken(error),
+            has_hash: false,
+        });
     }
 }
 
@@ -163,11 +213,12 @@ impl Worker {
         batch.for_each_key(|db, hash| space.prefetch_directory(db, hash));
         batch.for_each_key(|db, hash| space.prefetch_buckets(db, hash));
         batch.for_each_key(|db, hash| space.prefetch_entries(db, hash));
-        let began_ns = clock::monotonic_ns();
+        let charge = self.begin_charge(batch.requests.len());
         let alone = group.len() == 1;
         for index in 0..batch.requests.len() {
             let request = &batch.requests[index];
-            let (member, number) = (&mut group[request.member], request.member);
+            let number = request.member();
+            let member = &mut group[number];
             if member.session.closing || member.session.deferred.is_some() {
                 continue;
             }
@@ -180,12 +231,12 @@ impl Worker {
                 What::Broken(error) => member.session.break_off(error),
                 _ => {
                     let args = Args::with_big(
-                        &member.query[request.at..],
-                        &batch.spans[request.spans.clone()],
+                        &member.query[request.at()..],
+                        &batch.spans[request.spans()],
                         &member.blobs,
                     );
                     let known = match request.what {
-                        What::Command(id, hash) => Some((id, hash)),
+                        What::Command(id) if request.has_hash => Some((id, request.hash)),
                         _ => None,
                     };
                     self.run_request(&mut member.session, args, known);
@@ -195,21 +246,32 @@ impl Worker {
                 self.defer(member, batch, index, number);
             }
         }
-        self.charge(batch, began_ns);
+        self.charge(batch, charge);
         self.sweep();
     }
 
-    /// Charges a run of commands with the time it took. Reading the clock at every command would cost a quarter
-    /// of a GET; commands that are not `fast` are timed one by one in `dispatch`.
-    fn charge(&mut self, batch: &Batch, began_ns: u64) {
-        let took_ns = clock::monotonic_ns() - began_ns;
-        let share = took_ns / batch.requests.len() as u64;
-        if took_ns > CLOCK_STANDS_NS_MAX {
-            self.read_clock();
+    /// When this batch began, if it is one of those that are timed. Reading the clock at every command would cost
+    /// a quarter of a GET, so a batch is timed as a whole; and of small batches only one in
+    /// [`SMALL_BATCHES_PER_TIMED`], which then stands for the others. Commands that are not `brief` are timed one by
+    /// one in `call`.
+    fn begin_charge(&mut self, requests: usize) -> Option<Charge> {
+        if requests >= SMALL_BATCH {
+            return Some(Charge { began_ns: clock::monotonic_ns(), stands_for: 1 });
         }
+        self.small_batches = self.small_batches.wrapping_add(1);
+        self.small_batches.is_multiple_of(SMALL_BATCHES_PER_TIMED).then(|| Charge {
+            began_ns: clock::monotonic_ns(),
+            stands_for: u64::from(SMALL_BATCHES_PER_TIMED),
+        })
+    }
+
+    fn charge(&mut self, batch: &Batch, charge: Option<Charge>) {
+        let Some(charge) = charge else { return };
+        let took_ns = (clock::monotonic_ns() - charge.began_ns) * charge.stands_for;
+        let share = took_ns / batch.requests.len() as u64;
         for request in &batch.requests {
-            if let What::Command(id, _) = request.what
-                && spec::gate(id).flags.has(Flags::FAST)
+            if let What::Command(id) = request.what
+                && spec::gate(id).brief
             {
                 self.stats.commands[id as usize].ns.add(share);
             }
@@ -232,14 +294,14 @@ impl Worker {
         &mut self,
         session: &mut Session,
         args: Args<'_>,
-        known: Option<(CommandId, Option<u64>)>,
+        known: Option<(CommandId, u64)>,
     ) {
         self.refresh_if_changed();
         if session.card.killed.load(Ordering::Acquire) {
             session.closing = true;
             return;
         }
-        if let Some((id, Some(hash))) = known
+        if let Some((id, hash)) = known
             && session.state == 0
             && self.run_plain(session, args, id, hash)
         {
@@ -255,7 +317,7 @@ impl Worker {
         if gate.keys != KeyShape::One
             || gate.scope != Scope::Keys
             || !gate.arity_allows(args.len())
-            || !gate.flags.has(Flags::FAST)
+            || !gate.brief
             || (gate.flags.has(Flags::DENYOOM) && self.settings.maxmemory_bytes != 0)
         {
             return false;
@@ -365,7 +427,7 @@ impl Worker {
         args: Args<'_>,
     ) -> Result<(), Halt> {
         let gate = spec::gate(id);
-        let timed = !gate.flags.has(Flags::FAST);
+        let timed = !gate.brief;
         let began_ns = if timed { clock::monotonic_ns() } else { 0 };
         let result = match gate.plane {
             Plane::Data => self.run_data(session, id, gate, args),
@@ -619,7 +681,7 @@ impl Worker {
 /// May this request turn the worker's loop from inside? Scripts do, past their threshold.
 #[inline]
 fn may_run_script(session: &Session, what: What) -> bool {
-    let What::Command(id, _) = what else { return false };
+    let What::Command(id) = what else { return false };
     runs_script(id)
         || (id == CommandId::Exec && session.multi.queue.iter().any(|(queued, _)| runs_script(*queued)))
 }

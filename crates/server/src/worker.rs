@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Requests that are prefetched and executed together.
-const GROUP_REQUESTS_MAX: usize = 64;
+const GROUP_REQUESTS_MAX: usize = 128;
 /// Sessions of one group.
 const GROUP_SESSIONS_MAX: usize = 64;
 /// Groups between two looks at the poller, the mailbox and the timer: whoever sends without end keeps nobody waiting.
@@ -101,6 +101,8 @@ pub struct Worker {
     pub compaction: Option<(Compaction, usize)>,
     /// When the timer is due: milliseconds of the monotonic clock.
     pub next_tick_ms: u64,
+    /// Small batches so far; some of them are timed.
+    pub(crate) small_batches: u32,
     /// Ticks so far.
     pub ticks: u64,
     /// Set by SHUTDOWN and the signals.
@@ -179,7 +181,8 @@ impl Worker {
             unwatching: Vec::new(),
             expiry: ExpiryCursor::new(number, workers),
             compaction: None,
-            next_tick_ms: clock::monotonic_ms(),
+            next_tick_ms: clock::monotonic_coarse_ms(),
+            small_batches: 0,
             ticks: 0,
             stop: false,
             messages: Vec::new(),
@@ -224,7 +227,7 @@ impl Worker {
     pub fn turn(&mut self, wait: bool) {
         let sleep = self.mailbox.prepare_to_sleep() && wait && self.ready.is_empty();
         let timeout = if sleep && self.unwatching.is_empty() {
-            Duration::from_millis(self.next_tick_ms.saturating_sub(clock::monotonic_ms()))
+            Duration::from_millis(self.next_tick_ms.saturating_sub(clock::monotonic_coarse_ms()))
         } else {
             Duration::ZERO
         };
@@ -243,7 +246,7 @@ impl Worker {
         }
         self.fetch_messages();
         self.serve_ready();
-        if clock::monotonic_ms() >= self.next_tick_ms {
+        if clock::monotonic_coarse_ms() >= self.next_tick_ms {
             cron::tick(self);
             if self.accept == Accept::AtTick {
                 self.accept = Accept::AtOnce;
@@ -737,16 +740,16 @@ impl Worker {
             blobs: member.blobs.clone(),
             broken: None,
         };
-        let base = batch.requests[first].at;
+        let base = batch.requests[first].at();
         deferred.buffer.extend_from_slice(&member.query[base..member.decoded]);
-        for request in batch.requests[first..].iter().filter(|request| request.member == number) {
+        for request in batch.requests[first..].iter().filter(|request| request.member() == number) {
             if let Some(error) = request.protocol_error() {
                 deferred.broken = Some(error);
                 break;
             }
             let from = deferred.spans.len();
-            deferred.spans.extend_from_slice(&batch.spans[request.spans.clone()]);
-            deferred.requests.push_back((request.at - base, from..deferred.spans.len()));
+            deferred.spans.extend_from_slice(&batch.spans[request.spans()]);
+            deferred.requests.push_back((request.at() - base, from..deferred.spans.len()));
         }
         member.session.deferred = Some(Box::new(deferred));
     }

@@ -27,6 +27,9 @@ pub struct Gate {
     pub routing: Routing,
     /// Whether a second word names a subcommand: so with every container, and with COMMAND.
     pub has_subcommands: bool,
+    /// It takes about as long as looking a key up (its row is `fast`, or constant in effort, as SET): such commands are
+    /// timed in runs, not one by one.
+    pub brief: bool,
 }
 
 const _: () = assert!(size_of::<Gate>() <= 16, "four gates fit in a cache line");
@@ -82,8 +85,15 @@ impl Gate {
             propagate: row.propagate,
             routing: row.routing,
             has_subcommands: false,
+            brief: row.flags.has(Flags::FAST) || is_constant(row.complexity),
         }
     }
+}
+
+/// Whether a complexity says that the effort does not depend on the data.
+const fn is_constant(complexity: &str) -> bool {
+    let text = complexity.as_bytes();
+    text.len() >= 4 && text[0] == b'O' && text[1] == b'(' && text[2] == b'1' && text[3] == b')'
 }
 
 /// Key specs, seen through the older description: a first key, a last key and a step.
