@@ -624,7 +624,7 @@ impl Worker {
         let mut unit = session.unit.take().expect("checked by the caller");
         self.extend_unit(&mut unit, id, gate, args);
         let held = if unit.all { Held::All } else { Held::Set(&unit.stripes) };
-        let result = self.handle(session, id, args, held);
+        let result = self.handle_counting(session, id, args, held, &mut unit.changes);
         session.unit = Some(unit);
         Ok(result?)
     }
@@ -658,6 +658,18 @@ impl Worker {
         args: Args<'_>,
         held: Held<'_>,
     ) -> Result<(), Error> {
+        self.handle_counting(session, id, args, held, &mut 0)
+    }
+
+    /// The same, and adds the number of changes: a script that has made some cannot be killed.
+    fn handle_counting(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+        held: Held<'_>,
+        changes: &mut u64,
+    ) -> Result<(), Error> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
         let shared = &*self.shared;
         // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
@@ -665,12 +677,9 @@ impl Worker {
         let view = View::new(&shared.keyspace, held, &mut self.local, session.db, self.now_ms);
         let mut ctx = Ctx { keys: view, bulk_bytes_max: self.settings.bulk_bytes_max };
         let result = handler(&mut ctx, args, &mut Reply::new(&mut session.out, session.proto));
-        let changes = ctx.keys.changes();
+        *changes += ctx.keys.changes();
         ctx.keys.finish();
         self.local.clock.frozen = false;
-        if let Some(unit) = &mut session.unit {
-            unit.changes += changes;
-        }
         if !self.local.events.is_empty() {
             planes::publish_events(shared, &mut self.local);
         }

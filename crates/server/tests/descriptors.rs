@@ -1,0 +1,47 @@
+//! Out of file descriptors: who cannot be accepted now is accepted later. Alone in its process, whose limit it sets.
+
+mod client;
+
+use std::{fs::File, net::TcpStream, thread, time::Duration};
+
+use client::{Client, Value, settings, start};
+use redline_server::Settings;
+
+#[test]
+fn a_connection_that_waits_for_a_descriptor_is_accepted_when_there_is_one() {
+    let server = start(Settings {
+        maxclients: 100,
+        ..settings(2)
+    });
+    let mut first = Client::connect(&server);
+    assert_eq!(first.call("PING"), Value::Simple("PONG".into()));
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointers are to a local of the right type.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = 200;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    let mut hoard = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        hoard.push(file);
+    }
+    hoard.pop().expect("one for our end");
+    let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the kernel accepts it");
+    assert!(
+        File::open("/dev/null").is_err(),
+        "none is left for the other end"
+    );
+    thread::sleep(Duration::from_millis(300)); // the server tries, and fails
+    assert_eq!(
+        first.call("PING"),
+        Value::Simple("PONG".into()),
+        "others are served meanwhile"
+    );
+    hoard.pop();
+    let mut second = Client::of(stream);
+    assert_eq!(second.call("PING"), Value::Simple("PONG".into()));
+}
