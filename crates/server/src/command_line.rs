@@ -1,39 +1,266 @@
 //! `redline server`'s command line: redis-server's, and `--threads`.
 //!
-//! Must not know: what a parameter does.
+//! A configuration file first, `-` for standard input, then `--parameter value ...`; what comes later wins. Must not
+//! know: what a parameter does.
 
-use std::process::ExitCode;
+use std::{
+    ffi::OsString,
+    io::Read,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use crate::{
-    Server, Settings, log,
+    REDIS_VERSION, REDLINE_VERSION, Server, Settings,
+    config::{Class, file::Loader, table},
+    log,
     start::Origin,
 };
 
 /// Runs the server until it is stopped.
-pub fn main(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
-    let words: Vec<String> = args.map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut settings = Settings::default();
-    let mut at = 0;
-    while at < words.len() {
-        let value = words.get(at + 1).cloned().unwrap_or_default();
-        match words[at].as_str() {
-            "--port" => settings.port = value.parse().ok(),
-            "--threads" => settings.threads = value.parse().unwrap_or(0),
-            "--busy-reply-threshold" => settings.busy_reply_threshold_ms = value.parse().unwrap_or(5000),
-            "--save" | "--appendonly" => {}
-            other => eprintln!("ignored: {other}"),
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<Vec<u8>> = args.map(OsString::into_vec).collect();
+    match words.as_slice() {
+        [word] if word == b"--version" || word == b"-v" => {
+            println!("{}", version());
+            return ExitCode::SUCCESS;
         }
-        at += 2;
+        [word] if word == b"--help" || word == b"-h" => {
+            print!("{}", usage());
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
-    match Server::start(settings, Origin { config_file: None, command_line: words }, true) {
-        Ok(server) => {
-            log::notice(&format!("Ready to accept connections on {:?} with {} workers", server.listening(), server.workers()));
-            server.join();
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("redline server: {error}");
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("redline server: {why}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Starts, says so, and waits for the end.
+fn run(words: &[Vec<u8>]) -> Result<(), String> {
+    let invocation = Invocation::parse(words)?;
+    let mut loader = Loader::default();
+    let mut config_file = None;
+    if let Some(path) = &invocation.file {
+        loader.file(path)?;
+        // The working directory may change before CONFIG REWRITE.
+        config_file = Some(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+    }
+    if invocation.stdin {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
+        loader.text("standard input", &text)?;
+    }
+    for option in &invocation.options {
+        loader.directive(&option.place, &option.words)?;
+    }
+    let settings = loader.finish()?;
+    prepare(&settings)?;
+    let pidfile = settings.pidfile.clone();
+    let command_line =
+        words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    log::notice(&format!(
+        "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
+        usize::BITS,
+        std::process::id(),
+    ));
+    let server = Server::start(settings, Origin { config_file, command_line }, true)
+        .map_err(|error| error.to_string())?;
+    let written = pidfile.map(write_pidfile);
+    announce(&server);
+    server.join();
+    if let Some(Some(path)) = written {
+        let _ = std::fs::remove_file(path);
+    }
+    log::notice("Redline is now ready to exit, bye bye...");
+    Ok(())
+}
+
+/// What must be in place before anything is opened.
+fn prepare(settings: &Settings) -> Result<(), String> {
+    if let Some(dir) = &settings.dir {
+        std::env::set_current_dir(dir)
+            .map_err(|error| format!("can't chdir to '{}': {error}", dir.display()))?;
+    }
+    log::set_level(settings.log_level);
+    log::set_file(settings.logfile.as_deref()).map_err(|error| {
+        format!("can't open the log file '{}': {error}", settings.logfile.as_deref().unwrap_or(""))
+    })
+}
+
+fn write_pidfile(path: String) -> Option<String> {
+    match std::fs::write(&path, format!("{}\n", std::process::id())) {
+        Ok(()) => Some(path),
+        Err(error) => {
+            log::warning(&format!("Failed to write PID file '{path}': {error}"));
+            None
+        }
+    }
+}
+
+/// Tools wait for these lines.
+fn announce(server: &Server) {
+    let workers = server.workers();
+    let plural = if workers == 1 { "" } else { "s" };
+    let listening = server.listening().join(", ");
+    log::notice(&format!("Listening on {listening} with {workers} worker{plural}"));
+    if server.port() != 0 {
+        log::notice("Ready to accept connections tcp");
+    }
+    if server.listening().iter().any(|address| address.starts_with('/')) {
+        log::notice("Ready to accept connections unix");
+    }
+}
+
+/// The command line, taken apart.
+#[derive(Debug, Default)]
+struct Invocation {
+    file: Option<PathBuf>,
+    stdin: bool,
+    options: Vec<OptionWords>,
+}
+
+/// `--bind a b` as the directive `bind a b`.
+#[derive(Debug, PartialEq, Eq)]
+struct OptionWords {
+    /// As it was written.
+    place: String,
+    words: Vec<Vec<u8>>,
+}
+
+impl Invocation {
+    fn parse(words: &[Vec<u8>]) -> Result<Invocation, String> {
+        let mut invocation = Invocation::default();
+        let mut words = words.iter().map(Vec::as_slice).peekable();
+        if let Some(first) = words.next_if(|word| !word.starts_with(b"-")) {
+            invocation.file = Some(Path::new(String::from_utf8_lossy(first).as_ref()).into());
+        }
+        while let Some(word) = words.next() {
+            if word == b"-" {
+                invocation.stdin = true;
+                continue;
+            }
+            let Some(name) = word.strip_prefix(b"--").filter(|name| !name.is_empty()) else {
+                return Err(format!(
+                    "'{}' is no option and belongs to none",
+                    String::from_utf8_lossy(word)
+                ));
+            };
+            // `"--port 7000"` may also come as one word.
+            let mut directive = crate::config::file::split(name)
+                .ok_or_else(|| format!("--{}: unbalanced quotes", String::from_utf8_lossy(name)))?;
+            if directive.len() == 1 {
+                // `--save` alone, or before another option, means no save points.
+                let lonely = words.peek().is_none_or(|next| next.starts_with(b"--"));
+                if lonely && directive[0].eq_ignore_ascii_case(b"save") {
+                    directive.push(Vec::new());
+                } else if let Some(value) = words.next() {
+                    // The first value is one even if it looks like an option.
+                    directive.push(value.to_vec());
+                }
+            }
+            let more = |next: &&[u8]| !next.starts_with(b"--") && *next != b"-";
+            while let Some(value) = words.next_if(more) {
+                directive.push(value.to_vec());
+            }
+            let text = directive.join(&b' ');
+            let place = format!("--{}", String::from_utf8_lossy(&text));
+            invocation.options.push(OptionWords { place, words: directive });
+        }
+        Ok(invocation)
+    }
+}
+
+/// One line that scripts take apart as redis-server's.
+fn version() -> String {
+    format!(
+        "Redline server v={REDLINE_VERSION} sha=00000000:0 malloc=redline bits={} build=0 redis={REDIS_VERSION}",
+        usize::BITS
+    )
+}
+
+fn usage() -> String {
+    let mut text = String::from(
+        "\
+Usage: redline server [/path/to/redis.conf] [-] [--parameter value ...]
+
+A configuration file comes first; - reads more of it from standard input; what comes later wins.
+
+  redline server                            With defaults, on port 6379.
+  redline server /etc/redis/6379.conf       With a file written for redis-server.
+  redline server --port 7000 --threads 2    With parameters.
+  echo 'maxmemory 128mb' | redline server -
+  redline server --version                  Version, on one line.
+  redline server --help                     This text.
+
+Parameters that have an effect (* can be changed while the server runs, with CONFIG SET):
+
+",
+    );
+    let effective = |class| matches!(class, Class::Live | Class::Start);
+    for row in table::ROWS.iter().filter(|row| effective(row.class)) {
+        let star = if row.class == Class::Live { '*' } else { ' ' };
+        let default = if row.default.is_empty() { "\"\"" } else { row.default };
+        text.push_str(&format!("{star} --{} {default}\n      {}\n", row.name, row.doc));
+    }
+    text.push_str("\nOther parameters of Redis are accepted and have no effect:\n\n ");
+    let mut column = 1;
+    for row in table::ROWS.iter().filter(|row| !effective(row.class)) {
+        if column + row.name.len() > 100 {
+            text.push_str("\n ");
+            column = 1;
+        }
+        text.push(' ');
+        text.push_str(row.name);
+        column += row.name.len() + 1;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> Vec<String> {
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let invocation = Invocation::parse(&words).unwrap();
+        invocation
+            .options
+            .into_iter()
+            .map(|option| String::from_utf8(option.words.join(&b'|')).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn options_take_words_until_the_next() {
+        assert_eq!(options(&["--port", "7000", "--maxmemory", "1gb"]), ["port|7000", "maxmemory|1gb"]);
+        assert_eq!(options(&["--save", "60", "1", "--save", ""]), ["save|60|1", "save|"]);
+        assert_eq!(options(&["--bind", "a", "b"]), ["bind|a|b"]);
+        assert_eq!(options(&["--save", "--port", "1"]), ["save|", "port|1"]);
+        assert_eq!(options(&["--save"]), ["save|"]);
+        assert_eq!(options(&["--port 7000", "--requirepass", "--x"]), ["port|7000", "requirepass|--x"]);
+        assert_eq!(options(&["--port", "1", "-"]), ["port|1"]);
+    }
+
+    #[test]
+    fn a_file_comes_first() {
+        let words = [b"a.conf".to_vec(), b"-".to_vec(), b"--port".to_vec(), b"1".to_vec()];
+        let invocation = Invocation::parse(&words).unwrap();
+        assert_eq!(invocation.file, Some("a.conf".into()));
+        assert!(invocation.stdin);
+        assert!(Invocation::parse(&[b"-x".to_vec()]).is_err());
+        assert!(Invocation::parse(&[b"a".to_vec(), b"b".to_vec()]).is_err());
+    }
+
+    #[test]
+    fn the_version_is_one_line_of_pairs() {
+        let line = version();
+        assert!(line.contains(" v=") && line.contains(" bits=64") && !line.contains('\n'), "{line}");
     }
 }

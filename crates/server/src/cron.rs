@@ -18,6 +18,8 @@ const COMPACTION_PERCENT: u64 = 20;
 const SEGMENTS_PER_TICK: usize = 1;
 /// Most keys that are evicted before one command.
 const EVICTIONS_MAX: usize = 64;
+/// Longest time that a timer, or CONFIG SET, evicts at a stretch.
+const EVICTION_US_MAX: u64 = 20_000;
 
 /// One tick; sets when the next is due.
 pub fn tick(worker: &mut Worker) {
@@ -26,6 +28,7 @@ pub fn tick(worker: &mut Worker) {
     worker.ticks += 1;
     worker.refresh_if_changed();
     expire(worker, period_ms);
+    make_room_for_long(worker);
     compact(worker, period_ms);
     let every_second = worker.ticks.is_multiple_of(u64::from(worker.settings.hz.max(1)));
     if every_second {
@@ -39,6 +42,9 @@ pub fn tick(worker: &mut Worker) {
         close_idle(worker);
     }
     copy_counts(worker);
+    if worker.number == 0 {
+        worker.shared.rates.sample(&worker.shared);
+    }
     worker.local.flush_account(&worker.shared.keyspace);
     worker.sweep();
 }
@@ -109,6 +115,17 @@ pub fn make_room(worker: &mut Worker) -> bool {
     true
 }
 
+/// Evicts until the limit is kept, or for as long as a timer may take: after the limit was lowered, and in quiet times.
+pub fn make_room_for_long(worker: &mut Worker) {
+    let deadline_us = clock::monotonic_us() + EVICTION_US_MAX;
+    let shared = worker.shared.clone();
+    while shared.keyspace.over_limit() && clock::monotonic_us() < deadline_us {
+        if !make_room(worker) {
+            return;
+        }
+    }
+}
+
 fn close_idle(worker: &mut Worker) {
     let timeout_s = worker.settings.timeout_s;
     if timeout_s == 0 {
@@ -125,7 +142,8 @@ fn close_idle(worker: &mut Worker) {
     });
 }
 
-fn copy_counts(worker: &Worker) {
+/// Makes the keyspace's counts visible to others.
+pub fn copy_counts(worker: &Worker) {
     worker.stats.hits.set(worker.local.hits.get());
     worker.stats.misses.set(worker.local.misses.get());
     worker.stats.expired.set(worker.local.expired.get());

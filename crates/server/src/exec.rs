@@ -247,6 +247,7 @@ impl Worker {
             }
         }
         self.charge(batch, charge);
+        crate::cron::copy_counts(self);
         self.sweep();
     }
 
@@ -343,9 +344,10 @@ impl Worker {
         note_command(session, id);
         if let Err(error) = result {
             stats.failed.add(1);
-            self.stats.errors.add(1);
+            let text = error.text();
+            self.stats.note_error(&text);
             session.out.truncate(mark);
-            session.reply().error(&error.text());
+            session.reply().error(&text);
         }
         true
     }
@@ -360,9 +362,10 @@ impl Worker {
         match outcome {
             Ok(()) => {}
             Err(Halt::Error(error)) => {
-                self.stats.errors.add(1);
+                let text = error.text();
+                self.stats.note_error(&text);
                 session.out.truncate(mark);
-                session.reply().error(&error.text());
+                session.reply().error(&text);
             }
             Err(Halt::Aside(reason)) => {
                 session.out.truncate(mark);
@@ -474,7 +477,9 @@ impl Worker {
         gate: Gate,
         args: Args<'_>,
     ) -> Result<(), Error> {
-        if session.is(state::UNAUTHENTICATED) && !gate.flags.has(Flags::NO_AUTH) {
+        // Who came before the password was set, or after it was taken away, needs none.
+        let locked = session.is(state::UNAUTHENTICATED) && self.settings.requirepass.is_some();
+        if locked && !gate.flags.has(Flags::NO_AUTH) {
             return Err(errors::NO_AUTH);
         }
         if session.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {

@@ -1,32 +1,405 @@
-//! The text of INFO. Must not know: who asks.
+//! The text of INFO: one function per section.
+//!
+//! Fields carry the names that tools read. What belongs to a part that does not exist is zero, or in Redis's words
+//! "not in use". Must not know: who asks.
 
-use std::fmt::Write;
+use std::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
 
-use redline_net::process;
+use redline_net::{clock, process};
 use redline_resp::Args;
+use redline_spec::{self as spec, CommandId};
+use redline_table::heap;
 
-use crate::{REDIS_VERSION, REDLINE_VERSION, worker::Worker};
+use crate::{REDIS_VERSION, REDLINE_VERSION, cron, session::flag, stats::Totals, worker::Worker};
 
-/// The sections that were asked for.
-pub fn render(worker: &Worker, _: Args<'_>) -> String {
-    let mut out = String::new();
-    let shared = &worker.shared;
-    let space = &shared.keyspace;
-    let _ = write!(
-        out,
-        "# Server\r\nredis_version:{REDIS_VERSION}\r\nserver_name:redline\r\nredline_version:{REDLINE_VERSION}\r\nredis_mode:standalone\r\nprocess_id:{}\r\nrun_id:{}\r\ntcp_port:{}\r\n\r\n# Clients\r\nconnected_clients:{}\r\nblocked_clients:0\r\n\r\n# Memory\r\nused_memory:{}\r\nused_memory_rss:{}\r\n\r\n# Keyspace\r\n",
-        std::process::id(),
-        shared.run_id,
-        shared.port.load(std::sync::atomic::Ordering::Relaxed),
-        shared.client_count(),
-        space.used_bytes(),
-        process::resident_bytes().unwrap_or(0),
-    );
-    for db in 0..space.databases() {
-        let keys = space.key_count(db);
-        if keys > 0 {
-            let _ = write!(out, "db{db}:keys={keys},expires={},avg_ttl=0\r\n", space.expiring_key_count(db));
+type Render = fn(&Worker, &Totals, &mut Out) -> fmt::Result;
+
+/// Name, title, whether it is shown when nothing is asked for, and what writes it.
+const SECTIONS: &[(&str, &str, bool, Render)] = &[
+    ("server", "Server", true, server),
+    ("clients", "Clients", true, clients),
+    ("memory", "Memory", true, memory),
+    ("persistence", "Persistence", true, persistence),
+    ("threads", "Threads", true, threads),
+    ("stats", "Stats", true, stats),
+    ("replication", "Replication", true, replication),
+    ("cpu", "CPU", true, cpu),
+    ("modules", "Modules", true, nothing),
+    ("commandstats", "Commandstats", false, commandstats),
+    ("errorstats", "Errorstats", true, errorstats),
+    ("latencystats", "Latencystats", false, nothing),
+    ("cluster", "Cluster", true, cluster),
+    ("keyspace", "Keyspace", true, keyspace),
+    ("keysizes", "Keysizes", true, nothing),
+];
+
+/// The sections that were asked for; without a name, the usual ones.
+pub fn render(worker: &Worker, wanted: Args<'_>) -> String {
+    cron::copy_counts(worker);
+    let asked = |name: &str| wanted.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+    let everything = asked("all") || asked("everything");
+    let usual = wanted.is_empty() || asked("default");
+    let totals = worker.shared.totals();
+    let mut out = Out(String::new());
+    for (name, title, default, render) in SECTIONS {
+        if everything || asked(name) || (usual && *default) {
+            if !out.0.is_empty() {
+                out.0.push_str("\r\n");
+            }
+            out.0.push_str(&format!("# {title}\r\n"));
+            render(worker, &totals, &mut out).expect("writing to a string does not fail");
         }
     }
-    out
+    out.0
+}
+
+/// The text so far.
+struct Out(String);
+
+impl Out {
+    fn field(&mut self, name: &str, value: impl fmt::Display) -> fmt::Result {
+        write!(self.0, "{name}:{value}\r\n")
+    }
+
+    /// Bytes, also in the unit that people like.
+    fn bytes(&mut self, name: &str, bytes: u64) -> fmt::Result {
+        self.field(name, bytes)?;
+        self.field(&format!("{name}_human"), human(bytes))
+    }
+
+    /// Fields that are zero because what they count does not exist.
+    fn zeros(&mut self, names: &[&str]) -> fmt::Result {
+        names.iter().try_for_each(|name| self.field(name, 0))
+    }
+}
+
+fn nothing(_: &Worker, _: &Totals, _: &mut Out) -> fmt::Result {
+    Ok(())
+}
+
+fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    let shared = &worker.shared;
+    let now_us = clock::wall_us();
+    let uptime_s = now_us.saturating_sub(shared.started_us) / 1_000_000;
+    let path = |path: Option<std::path::PathBuf>| path.unwrap_or_default().display().to_string();
+    out.field("redis_version", REDIS_VERSION)?;
+    out.field("server_name", "redline")?;
+    out.field("redline_version", REDLINE_VERSION)?;
+    out.field("redis_git_sha1", "00000000")?;
+    out.field("redis_git_dirty", 0)?;
+    out.field("redis_build_id", 0)?;
+    out.field("redis_mode", "standalone")?;
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    out.field("os", format_args!("Linux {} {}", kernel.trim(), std::env::consts::ARCH))?;
+    out.field("arch_bits", usize::BITS)?;
+    out.field("monotonic_clock", "POSIX clock_gettime")?;
+    out.field("multiplexing_api", "epoll")?;
+    out.field("process_id", std::process::id())?;
+    out.field("process_supervised", "no")?;
+    out.field("run_id", &shared.run_id)?;
+    out.field("tcp_port", shared.port.load(Ordering::Relaxed))?;
+    out.field("server_time_usec", now_us)?;
+    out.field("uptime_in_seconds", uptime_s)?;
+    out.field("uptime_in_days", uptime_s / 86_400)?;
+    out.field("hz", worker.settings.hz)?;
+    out.field("configured_hz", worker.settings.hz)?;
+    out.field("lru_clock", worker.local.clock.now_s & 0xff_ffff)?;
+    out.field("executable", path(std::env::current_exe().ok()))?;
+    out.field("config_file", path(shared.config_file.clone()))?;
+    out.field("io_threads_active", 0)?;
+    out.field("worker_threads", shared.workers().len())?;
+    for (number, address) in shared.listening.get().into_iter().flatten().enumerate() {
+        out.field(&format!("listener{number}"), format_args!("name=tcp,bind={address}"))?;
+    }
+    Ok(())
+}
+
+fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    let cards = worker.shared.client_cards();
+    let flagged =
+        |bit| cards.iter().filter(|card| card.flags.load(Ordering::Relaxed) & bit != 0).count();
+    let largest = |bytes: fn(&crate::session::Card) -> u64| {
+        cards.iter().map(|card| bytes(card)).max().unwrap_or(0)
+    };
+    let watched = || cards.iter().map(|card| card.watched.load(Ordering::Relaxed));
+    out.field("connected_clients", cards.len())?;
+    out.field("cluster_connections", 0)?;
+    out.field("maxclients", worker.settings.maxclients)?;
+    let input = largest(|card| card.query_capacity.load(Ordering::Relaxed));
+    let output = largest(|card| card.output_bytes.load(Ordering::Relaxed));
+    out.field("client_recent_max_input_buffer", input)?;
+    out.field("client_recent_max_output_buffer", output)?;
+    // Commands that block do not exist yet; clients that wait for a lock are no matter of the user's.
+    out.field("blocked_clients", 0)?;
+    out.field("tracking_clients", 0)?;
+    out.field("pubsub_clients", flagged(flag::PUBSUB))?;
+    out.field("watching_clients", watched().filter(|count| *count > 0).count())?;
+    out.field("clients_in_timeout_table", 0)?;
+    out.field("total_watched_keys", watched().sum::<u32>())?;
+    out.zeros(&["total_blocking_keys", "total_blocking_keys_on_nokey"])
+}
+
+fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    let shared = &worker.shared;
+    let used = shared.keyspace.used_bytes();
+    let peak = shared.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used);
+    let rss = process::resident_bytes().unwrap_or(0);
+    let (entries, tables) = (heap::stats(), heap::table_stats());
+    let live = (entries.live_bytes + tables.live_bytes) as u64;
+    let mapped = (entries.mapped_bytes + tables.mapped_bytes) as u64;
+    let ratio = |part: u64, whole: u64| match whole {
+        0 => 1.0,
+        _ => part as f64 / whole as f64,
+    };
+    let percent = |part: u64, whole: u64| format!("{:.2}%", 100.0 * ratio(part, whole));
+    let overhead = tables.live_bytes as u64;
+    out.bytes("used_memory", used)?;
+    out.bytes("used_memory_rss", rss)?;
+    out.bytes("used_memory_peak", peak)?;
+    out.field("used_memory_peak_perc", percent(used, peak))?;
+    out.field("used_memory_overhead", overhead)?;
+    out.field("used_memory_startup", 0)?;
+    out.field("used_memory_dataset", used.saturating_sub(overhead))?;
+    out.field("used_memory_dataset_perc", percent(used.saturating_sub(overhead), used))?;
+    out.field("allocator_allocated", live)?;
+    out.field("allocator_active", mapped)?;
+    out.field("allocator_resident", mapped)?;
+    out.field("allocator_muzzy", 0)?;
+    out.bytes("total_system_memory", process::machine_memory_bytes().unwrap_or(0))?;
+    out.bytes("used_memory_lua", 0)?;
+    out.field("used_memory_vm_eval", 0)?;
+    out.field("used_memory_scripts_eval", shared.scripts.bytes())?;
+    out.field("number_of_cached_scripts", shared.scripts.len())?;
+    out.zeros(&["number_of_functions", "number_of_libraries", "used_memory_vm_functions"])?;
+    out.bytes("used_memory_vm_total", 0)?;
+    out.field("used_memory_functions", 0)?;
+    out.bytes("used_memory_scripts", shared.scripts.bytes() as u64)?;
+    out.bytes("maxmemory", worker.settings.maxmemory_bytes)?;
+    out.field("maxmemory_policy", worker.settings.maxmemory_policy.name())?;
+    out.field("allocator_frag_ratio", format_args!("{:.2}", ratio(mapped, live)))?;
+    out.field("allocator_frag_bytes", mapped.saturating_sub(live))?;
+    out.field("allocator_rss_ratio", "1.00")?;
+    out.field("allocator_rss_bytes", 0)?;
+    out.field("rss_overhead_ratio", format_args!("{:.2}", ratio(rss, mapped)))?;
+    out.field("rss_overhead_bytes", rss as i64 - mapped as i64)?;
+    out.field("mem_fragmentation_ratio", format_args!("{:.2}", ratio(rss, used)))?;
+    out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
+    let buffers = |card: &std::sync::Arc<crate::session::Card>| {
+        card.query_capacity.load(Ordering::Relaxed) + card.output_bytes.load(Ordering::Relaxed)
+    };
+    let normal: u64 = shared.client_cards().iter().map(buffers).sum();
+    out.zeros(&[
+        "mem_not_counted_for_evict",
+        "mem_replication_backlog",
+        "mem_total_replication_buffers",
+        "mem_replica_full_sync_buffer",
+        "mem_clients_slaves",
+    ])?;
+    out.field("mem_clients_normal", normal)?;
+    out.zeros(&["mem_cluster_links", "mem_aof_buffer"])?;
+    out.field("mem_allocator", "redline")?;
+    let defrag = u8::from(worker.compaction.is_some());
+    out.field("active_defrag_running", defrag)?;
+    out.zeros(&["lazyfree_pending_objects", "lazyfreed_objects"])
+}
+
+fn persistence(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    out.zeros(&[
+        "loading",
+        "async_loading",
+        "current_cow_peak",
+        "current_cow_size",
+        "current_cow_size_age",
+    ])?;
+    out.field("current_fork_perc", "0.00")?;
+    out.zeros(&[
+        "current_save_keys_processed",
+        "current_save_keys_total",
+        "rdb_changes_since_last_save",
+        "rdb_bgsave_in_progress",
+    ])?;
+    out.field("rdb_last_save_time", worker.shared.started_us / 1_000_000)?;
+    out.field("rdb_last_bgsave_status", "ok")?;
+    out.field("rdb_last_bgsave_time_sec", -1)?;
+    out.field("rdb_current_bgsave_time_sec", -1)?;
+    out.zeros(&[
+        "rdb_saves",
+        "rdb_last_cow_size",
+        "rdb_last_load_keys_expired",
+        "rdb_last_load_keys_loaded",
+        "aof_enabled",
+        "aof_rewrite_in_progress",
+        "aof_rewrite_scheduled",
+    ])?;
+    out.field("aof_last_rewrite_time_sec", -1)?;
+    out.field("aof_current_rewrite_time_sec", -1)?;
+    out.field("aof_last_bgrewrite_status", "ok")?;
+    out.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"])?;
+    out.field("aof_last_write_status", "ok")?;
+    out.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"])
+}
+
+fn threads(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    for (number, handle) in worker.shared.workers().iter().enumerate() {
+        let clients = handle.connections.load(Ordering::Relaxed);
+        let (reads, writes) = (handle.stats.reads.get(), handle.stats.writes.get());
+        let text = format_args!("clients={clients},reads={reads},writes={writes}");
+        out.field(&format!("io_thread_{number}"), text)?;
+    }
+    Ok(())
+}
+
+fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
+    let shared = &worker.shared;
+    let [commands, input, output] = shared.rates.per_second();
+    let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    let received = shared.connections_received.load(Ordering::Relaxed);
+    out.field("total_connections_received", received)?;
+    out.field("total_commands_processed", totals.calls())?;
+    out.field("instantaneous_ops_per_sec", commands)?;
+    out.field("total_net_input_bytes", totals.net_in())?;
+    out.field("total_net_output_bytes", totals.net_out())?;
+    out.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"])?;
+    out.field("instantaneous_input_kbps", kilobytes(input))?;
+    out.field("instantaneous_output_kbps", kilobytes(output))?;
+    out.field("instantaneous_input_repl_kbps", "0.00")?;
+    out.field("instantaneous_output_repl_kbps", "0.00")?;
+    let rejected = shared.connections_rejected.load(Ordering::Relaxed);
+    out.field("rejected_connections", rejected)?;
+    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err", "expired_subkeys"])?;
+    out.field("expired_keys", totals.expired())?;
+    out.field("expired_stale_perc", "0.00")?;
+    out.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"])?;
+    out.field("evicted_keys", totals.evicted())?;
+    out.field("evicted_clients", 0)?;
+    out.field("evicted_scripts", shared.scripts.evicted())?;
+    out.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"])?;
+    out.field("keyspace_hits", totals.hits())?;
+    out.field("keyspace_misses", totals.misses())?;
+    out.field("pubsub_channels", shared.pubsub.channel_count())?;
+    out.field("pubsub_patterns", shared.pubsub.pattern_count())?;
+    out.zeros(&[
+        "pubsubshard_channels",
+        "latest_fork_usec",
+        "total_forks",
+        "migrate_cached_sockets",
+        "slave_expires_tracked_keys",
+        "active_defrag_hits",
+        "active_defrag_misses",
+        "active_defrag_key_hits",
+        "active_defrag_key_misses",
+        "tracking_total_keys",
+        "tracking_total_items",
+        "tracking_total_prefixes",
+        "unexpected_error_replies",
+    ])?;
+    out.field("total_error_replies", totals.errors())?;
+    out.field("dump_payload_sanitizations", 0)?;
+    out.field("total_reads_processed", totals.reads())?;
+    out.field("total_writes_processed", totals.writes())?;
+    out.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"])?;
+    out.field("client_query_buffer_limit_disconnections", totals.query_limit_closed())?;
+    out.field("client_output_buffer_limit_disconnections", totals.output_limit_closed())?;
+    out.zeros(&[
+        "reply_buffer_shrinks",
+        "reply_buffer_expands",
+        "acl_access_denied_auth",
+        "acl_access_denied_cmd",
+        "acl_access_denied_key",
+        "acl_access_denied_channel",
+    ])
+}
+
+fn replication(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    out.field("role", "master")?;
+    out.field("connected_slaves", 0)?;
+    out.field("master_failover_state", "no-failover")?;
+    out.field("master_replid", &worker.shared.run_id)?;
+    out.field("master_replid2", "0".repeat(40))?;
+    out.field("master_repl_offset", 0)?;
+    out.field("second_repl_offset", -1)?;
+    out.zeros(&[
+        "repl_backlog_active",
+        "repl_backlog_size",
+        "repl_backlog_first_byte_offset",
+        "repl_backlog_histlen",
+    ])
+}
+
+fn cpu(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    let figures = [
+        ("", process::cpu_self()),
+        ("_children", process::cpu_children()),
+        ("_main_thread", process::cpu_thread()),
+    ];
+    for (who, time) in figures {
+        let seconds = |time: std::time::Duration| format!("{:.6}", time.as_secs_f64());
+        out.field(&format!("used_cpu_sys{who}"), seconds(time.system))?;
+        out.field(&format!("used_cpu_user{who}"), seconds(time.user))?;
+    }
+    Ok(())
+}
+
+fn commandstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
+    for (id, count) in CommandId::ALL.iter().zip(&totals.commands) {
+        if count.calls + count.rejected == 0 {
+            continue;
+        }
+        let usec = count.ns / 1000;
+        let per_call = count.ns as f64 / 1000.0 / count.calls.max(1) as f64;
+        out.field(
+            &format!("cmdstat_{}", spec::row(*id).full_name),
+            format_args!(
+                "calls={},usec={usec},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+                count.calls, count.rejected, count.failed
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+fn errorstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
+    totals
+        .errors_by_code
+        .iter()
+        .try_for_each(|(code, count)| out.field(&format!("errorstat_{code}"), format_args!("count={count}")))
+}
+
+fn cluster(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    out.field("cluster_enabled", 0)
+}
+
+fn keyspace(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    let space = &worker.shared.keyspace;
+    for db in 0..space.databases() {
+        let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
+        if keys > 0 {
+            let text = format_args!("keys={keys},expires={expiring},avg_ttl=0,subexpiry=0");
+            out.field(&format!("db{db}"), text)?;
+        }
+    }
+    Ok(())
+}
+
+/// `1.50K`, as Redis rounds.
+fn human(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 5] = [("P", 50), ("T", 40), ("G", 30), ("M", 20), ("K", 10)];
+    match UNITS.iter().find(|(_, shift)| bytes >= 1 << shift) {
+        Some((unit, shift)) => format!("{:.2}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(super::human(0), "0B");
+        assert_eq!(super::human(1023), "1023B");
+        assert_eq!(super::human(1536), "1.50K");
+        assert_eq!(super::human(25_276_502_016), "23.54G");
+    }
 }

@@ -4,6 +4,7 @@
 //! request). Must not know: the proxy, the bench.
 
 pub mod command_line;
+pub mod config;
 mod cron;
 mod errors;
 mod exec;

@@ -1,42 +1,71 @@
-//! The log: lines on standard output in the form that redis-server's users know. Must not know: who logs.
+//! The log: lines on standard output, or in a file, in the form that redis-server's users know. Must not know: who
+//! logs.
 
-use std::io::Write;
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    sync::{
+        Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+};
 
 use redline_net::clock;
 
-/// Levels of a line, as the character before its text.
-#[derive(Clone, Copy)]
-enum Level {
-    Debug,
-    Notice,
-    Warning,
+/// Weights of a line, and of `loglevel`: its words' indexes.
+const DEBUG: u8 = 0;
+/// What an operator wants to know.
+pub const NOTICE: u8 = 2;
+const WARNING: u8 = 3;
+
+static LEVEL: AtomicU8 = AtomicU8::new(NOTICE);
+static FILE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Lines below this weight are dropped from now on.
+pub fn set_level(level: u8) {
+    LEVEL.store(level, Ordering::Relaxed);
+}
+
+/// Lines go to this file from now on; it is opened for each, so that it may be rotated.
+pub fn set_file(path: Option<&str>) -> std::io::Result<()> {
+    if let Some(path) = path {
+        OpenOptions::new().append(true).create(true).open(path)?;
+    }
+    *FILE.lock().expect("no panic under the log's path") = path.map(str::to_string);
+    Ok(())
 }
 
 /// Details for developers; dropped unless the log level asks for them.
 pub fn debug(text: &str) {
-    let _ = (Level::Debug, text);
+    write(DEBUG, '.', text);
 }
 
 /// What an operator wants to know.
 pub fn notice(text: &str) {
-    write(Level::Notice, text);
+    write(NOTICE, '*', text);
 }
 
 /// What an operator must know.
 pub fn warning(text: &str) {
-    write(Level::Warning, text);
+    write(WARNING, '#', text);
 }
 
-fn write(level: Level, text: &str) {
-    let mark = match level {
-        Level::Debug => '-',
-        Level::Notice => '*',
-        Level::Warning => '#',
-    };
+fn write(level: u8, mark: char, text: &str) {
+    if level < LEVEL.load(Ordering::Relaxed) {
+        return;
+    }
     let now_ms = clock::wall_ms();
     let line = format!("{}:M {} {mark} {text}\n", std::process::id(), utc(now_ms));
     // A log that cannot be written must not stop the server.
-    let _ = std::io::stdout().write_all(line.as_bytes());
+    let file = FILE.lock().expect("no panic under the log's path");
+    let _ = match &*file {
+        None => std::io::stdout().write_all(line.as_bytes()),
+        Some(path) => OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(line.as_bytes())),
+    };
 }
 
 /// `21 Nov 2026 22:10:00.123`, in UTC.

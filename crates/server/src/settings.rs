@@ -3,13 +3,18 @@
 //! CONFIG SET makes a changed copy and publishes it; a worker that sees the epoch move takes the new one
 //! before its next command. Must not know: how a parameter is written (that is the configuration table).
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use redline_keyspace::{Classes, Policy};
 use redline_types::Limits;
+
+use crate::config::Kept;
 
 /// Limits on what a client may leave unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +82,31 @@ pub struct Settings {
     pub limits: Limits,
     /// DEBUG may be called: `yes`, `local`, `no`.
     pub enable_debug_command: Permission,
+    /// CONFIG SET may change `dir` and the like.
+    pub enable_protected_configs: Permission,
+    /// Lines below this weight are not logged; see [`crate::log`].
+    pub log_level: u8,
+    /// File that the log goes to; none: standard output.
+    pub logfile: Option<String>,
+    /// File that the process id is written to.
+    pub pidfile: Option<String>,
+    /// CPUs that the workers run on, as the kernel lists them.
+    pub server_cpulist: Option<String>,
+    /// Working directory; none: that of the process.
+    pub dir: Option<PathBuf>,
+    /// Parameters without effect that were set.
+    pub kept: Kept,
 }
 
 /// Who may use a dangerous command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
+    /// Nobody.
+    No,
     /// Everybody.
     Yes,
     /// Clients on this machine.
     Local,
-    /// Nobody.
-    No,
 }
 
 impl Default for Settings {
@@ -124,6 +143,13 @@ impl Default for Settings {
             notify: Classes::NONE,
             limits: Limits::default(),
             enable_debug_command: Permission::No,
+            enable_protected_configs: Permission::No,
+            log_level: crate::log::NOTICE,
+            logfile: None,
+            pidfile: None,
+            server_cpulist: None,
+            dir: None,
+            kept: Kept::new(),
         }
     }
 }

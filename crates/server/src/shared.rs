@@ -21,7 +21,7 @@ use crate::{
     pubsub::{Delivery, PubSub},
     session::{Card, Token},
     settings::Published,
-    stats::WorkerStats,
+    stats::{Rates, Totals, WorkerStats},
     worker::Worker,
 };
 
@@ -104,6 +104,12 @@ pub struct Shared {
     pub listening: OnceLock<Vec<String>>,
     /// The TCP port that was bound (the configured one, or the one that the system chose for 0).
     pub port: AtomicUsize,
+    /// What the counters were at the last CONFIG RESETSTAT.
+    baseline: Mutex<Totals>,
+    /// Rates of the last moments.
+    pub rates: Rates,
+    /// The most memory that keys and values have taken, as far as anybody looked.
+    pub peak_bytes: AtomicU64,
     /// Connections accepted and refused since the start.
     pub connections_received: AtomicU64,
     /// See `connections_received`.
@@ -142,6 +148,9 @@ impl Shared {
             command_line,
             listening: OnceLock::new(),
             port: AtomicUsize::new(0),
+            baseline: Mutex::default(),
+            rates: Rates::default(),
+            peak_bytes: AtomicU64::new(0),
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
@@ -179,6 +188,20 @@ impl Shared {
     pub fn kill(&self, card: &Card) {
         card.killed.store(true, Ordering::Release);
         self.workers()[card.token.worker()].mailbox.send(Message::Kill(card.token));
+    }
+
+    /// The counters since the start, or since CONFIG RESETSTAT.
+    pub fn totals(&self) -> Totals {
+        let baseline = self.baseline.lock().expect("no panic under the baseline");
+        Totals::of(self.workers()).since(&baseline)
+    }
+
+    /// CONFIG RESETSTAT. Counters have one writer each, so they go on, and what they were is remembered.
+    pub fn reset_stats(&self) {
+        *self.baseline.lock().expect("no panic under the baseline") = Totals::of(self.workers());
+        self.connections_received.store(0, Ordering::Relaxed);
+        self.connections_rejected.store(0, Ordering::Relaxed);
+        self.peak_bytes.store(self.keyspace.used_bytes(), Ordering::Relaxed);
     }
 
     /// Hands work to the reaper.

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Descriptors that the server needs beside its clients.
-const RESERVED_DESCRIPTORS: u64 = 32;
+pub(crate) const RESERVED_DESCRIPTORS: u64 = 32;
 /// Events that one wait of a worker reports.
 const EVENTS_MAX: usize = 1024;
 
@@ -125,10 +125,15 @@ impl Server {
             let shared = shared.clone();
             move || reap(&shared, &todo)
         })?;
+        let cpus = shared.settings.current().server_cpulist.clone();
         let threads = starts
             .into_iter()
             .map(|start| {
-                spawn(&format!("worker-{}", start.number), move || Worker::new(start).run())
+                let cpus = cpus.clone();
+                spawn(&format!("worker-{}", start.number), move || {
+                    pin(cpus.as_deref());
+                    Worker::new(start).run();
+                })
             })
             .collect::<Result<_, _>>()?;
         Ok(Server { shared, threads, reaper: Some(reaper), unixsocket })
@@ -225,6 +230,15 @@ fn raise_descriptor_limit(settings: &mut Settings) {
             settings.maxclients
         ));
         settings.maxclients = possible;
+    }
+}
+
+/// Keeps the calling thread on these CPUs.
+fn pin(cpus: Option<&str>) {
+    let Some(list) = cpus else { return };
+    let pinned = cpu::parse_list(list).map(|cpus| cpu::pin_current_thread(&cpus));
+    if !matches!(pinned, Some(Ok(()))) {
+        log::warning(&format!("The workers cannot be kept on the CPUs '{list}'"));
     }
 }
 

@@ -2,9 +2,18 @@
 //!
 //! Must not know: what INFO makes of them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
+use redline_net::clock;
 use redline_spec::CommandId;
+
+use crate::shared::{Shared, WorkerHandle};
 
 /// A counter with one writer: adding costs no atomic read-modify-write.
 #[derive(Debug, Default)]
@@ -54,10 +63,10 @@ pub struct WorkerStats {
     pub reads: Counter,
     /// See `reads`.
     pub writes: Counter,
-    /// Commands run.
-    pub processed: Counter,
     /// Error replies.
     pub errors: Counter,
+    /// Error replies, by the first word of their line. Its worker adds, INFO reads.
+    pub errors_by_code: Mutex<BTreeMap<Box<str>, u64>>,
     /// Lookups that found a key, lookups that did not, expired and evicted keys: copies of the keyspace's counts.
     pub hits: Counter,
     /// See `hits`.
@@ -82,8 +91,8 @@ impl Default for WorkerStats {
             net_out: Counter::default(),
             reads: Counter::default(),
             writes: Counter::default(),
-            processed: Counter::default(),
             errors: Counter::default(),
+            errors_by_code: Mutex::default(),
             hits: Counter::default(),
             misses: Counter::default(),
             expired: Counter::default(),
@@ -92,5 +101,164 @@ impl Default for WorkerStats {
             output_limit_closed: Counter::default(),
             query_limit_closed: Counter::default(),
         }
+    }
+}
+
+/// Codes that are counted apart; scripts can make up as many as they like.
+const ERROR_CODES_MAX: usize = 128;
+
+impl WorkerStats {
+    /// Counts an error reply.
+    pub fn note_error(&self, line: &str) {
+        self.errors.add(1);
+        let code = line.split(' ').next().unwrap_or("ERR");
+        let mut codes = self.errors_by_code.lock().expect("no panic under the error counts");
+        if let Some(count) = codes.get_mut(code) {
+            *count += 1;
+        } else if codes.len() < ERROR_CODES_MAX {
+            codes.insert(code.into(), 1);
+        }
+    }
+}
+
+/// What was counted for one command, over all workers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandTotals {
+    /// See [`CommandStats`].
+    pub calls: u64,
+    /// See [`CommandStats`].
+    pub ns: u64,
+    /// See [`CommandStats`].
+    pub rejected: u64,
+    /// See [`CommandStats`].
+    pub failed: u64,
+}
+
+/// The sums over all workers.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// By command.
+    pub commands: Vec<CommandTotals>,
+    /// Plain counters, by name.
+    counts: [u64; COUNTERS.len()],
+    /// Error replies by code.
+    pub errors_by_code: BTreeMap<Box<str>, u64>,
+}
+
+macro_rules! counters {
+    ($($name:ident),*) => {
+        const COUNTERS: &[fn(&WorkerStats) -> u64] = &[$(|stats| stats.$name.get()),*];
+
+        #[allow(non_camel_case_types)]
+        enum Place { $($name),* }
+
+        impl Totals {
+            $(
+                #[doc = concat!("See [`WorkerStats::", stringify!($name), "`].")]
+                pub fn $name(&self) -> u64 {
+                    self.counts[Place::$name as usize]
+                }
+            )*
+        }
+    };
+}
+
+counters!(net_in, net_out, reads, writes, errors, hits, misses, expired, evicted, output_limit_closed, query_limit_closed);
+
+impl Totals {
+    /// The sums now.
+    pub fn of(workers: &[WorkerHandle]) -> Totals {
+        let mut totals = Totals { commands: vec![Default::default(); CommandId::COUNT], ..Totals::default() };
+        for stats in workers.iter().map(|worker| &worker.stats) {
+            for (total, own) in totals.commands.iter_mut().zip(&stats.commands) {
+                total.calls += own.calls.get();
+                total.ns += own.ns.get();
+                total.rejected += own.rejected.get();
+                total.failed += own.failed.get();
+            }
+            for (total, read) in totals.counts.iter_mut().zip(COUNTERS) {
+                *total += read(stats);
+            }
+            let codes = stats.errors_by_code.lock().expect("no panic under the error counts");
+            for (code, count) in codes.iter() {
+                *totals.errors_by_code.entry(code.clone()).or_default() += count;
+            }
+        }
+        totals
+    }
+
+    /// What was added since `earlier`.
+    pub fn since(mut self, earlier: &Totals) -> Totals {
+        for (now, then) in self.commands.iter_mut().zip(&earlier.commands) {
+            now.calls = now.calls.saturating_sub(then.calls);
+            now.ns = now.ns.saturating_sub(then.ns);
+            now.rejected = now.rejected.saturating_sub(then.rejected);
+            now.failed = now.failed.saturating_sub(then.failed);
+        }
+        for (now, then) in self.counts.iter_mut().zip(&earlier.counts) {
+            *now = now.saturating_sub(*then);
+        }
+        for (code, then) in &earlier.errors_by_code {
+            if let Some(now) = self.errors_by_code.get_mut(code) {
+                *now = now.saturating_sub(*then);
+            }
+        }
+        self.errors_by_code.retain(|_, count| *count > 0);
+        self
+    }
+
+    /// Commands that ran.
+    pub fn calls(&self) -> u64 {
+        self.commands.iter().map(|command| command.calls).sum()
+    }
+}
+
+/// Rates of the last moments, as INFO's `instantaneous_*` show them. Sampled by the first worker's timer.
+#[derive(Debug, Default)]
+pub struct Rates(Mutex<RateWindow>);
+
+/// Samples that are averaged; there is one every [`SAMPLE_MS`].
+const SAMPLES: usize = 16;
+const SAMPLE_MS: u64 = 100;
+
+#[derive(Debug, Default)]
+struct RateWindow {
+    last_ms: u64,
+    last: [u64; 3],
+    per_second: [[u64; 3]; SAMPLES],
+    at: usize,
+}
+
+impl Rates {
+    /// Takes a sample if one is due.
+    pub fn sample(&self, shared: &Shared) {
+        let now_ms = clock::monotonic_ms();
+        let mut window = self.0.lock().expect("no panic under the rates");
+        let elapsed_ms = now_ms - window.last_ms;
+        if elapsed_ms < SAMPLE_MS {
+            return;
+        }
+        let totals = Totals::of(shared.workers());
+        let now = [totals.calls(), totals.net_in(), totals.net_out()];
+        let at = window.at % SAMPLES;
+        if window.last_ms != 0 {
+            for index in 0..now.len() {
+                let more = now[index].saturating_sub(window.last[index]);
+                window.per_second[at][index] = more * 1000 / elapsed_ms;
+            }
+            window.at += 1;
+        }
+        window.last = now;
+        window.last_ms = now_ms;
+    }
+
+    /// Commands, bytes read and bytes written, a second.
+    pub fn per_second(&self) -> [u64; 3] {
+        let window = self.0.lock().expect("no panic under the rates");
+        let mut sums = [0; 3];
+        for sample in &window.per_second {
+            sums.iter_mut().zip(sample).for_each(|(sum, rate)| *sum += rate);
+        }
+        sums.map(|sum| sum / SAMPLES as u64)
     }
 }

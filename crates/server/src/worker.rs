@@ -208,11 +208,7 @@ impl Worker {
 
     /// Runs until told to stop.
     pub fn run(mut self) {
-        for (index, listener) in self.listeners.iter().enumerate() {
-            self.poller
-                .register(listener, FIRST_LISTENER + index, Interest::Read)
-                .expect("a fresh listener can be watched");
-        }
+        self.watch_listeners();
         if let Some(signals) = &self.signals {
             self.poller.register(signals, SIGNALS, Interest::Read).expect("signals can be watched");
         }
@@ -272,6 +268,27 @@ impl Worker {
     pub fn refresh_if_changed(&mut self) {
         if self.shared.settings.epoch() != self.epoch {
             self.refresh();
+        }
+    }
+
+    /// Listens on these instead of the TCP listeners of before.
+    pub fn replace_tcp_listeners(&mut self, fresh: Vec<Listener>) {
+        let (old, kept) = mem::take(&mut self.listeners)
+            .into_iter()
+            .partition::<Vec<_>, _>(|listener| listener.port().is_some());
+        for listener in old.iter().chain(&kept) {
+            // What cannot be taken off goes when its descriptor closes.
+            let _ = self.poller.deregister(listener);
+        }
+        self.listeners = kept.into_iter().chain(fresh).collect();
+        self.watch_listeners();
+    }
+
+    fn watch_listeners(&self) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.poller
+                .register(listener, FIRST_LISTENER + index, Interest::Read)
+                .expect("a fresh listener can be watched");
         }
     }
 
@@ -794,7 +811,9 @@ impl Worker {
     fn accept(&mut self, index: usize) {
         self.refresh_if_changed();
         loop {
-            match self.listeners[index].accept() {
+            // The listeners may have been replaced since the event.
+            let Some(listener) = self.listeners.get(index) else { return };
+            match listener.accept() {
                 Ok(Some((stream, peer))) => self.admit(stream, peer),
                 Ok(None) => return,
                 Err(error) => {

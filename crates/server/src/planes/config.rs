@@ -1,40 +1,224 @@
-//! CONFIG.
+//! CONFIG: the configuration table, read and changed by clients.
+//!
+//! CONFIG SET changes a copy of the settings and publishes it whole, so several parameters change together or not at
+//! all. Must not know: what any parameter means, but for those whose change must do something at once.
+
+use std::{io::Write, path::Path, sync::atomic::Ordering};
 
 use redline_commands::Error;
+use redline_net::{Listener, limits};
 use redline_resp::Args;
+use redline_spec::CommandId;
 use redline_types::glob::{self, Case};
 
-use crate::{exec::Halt, session::Session, worker::Worker};
+use crate::{
+    config::{self, Parameter, rewrite::rewritten, table, value::Refusal},
+    cron, errors,
+    exec::Halt,
+    log,
+    session::Session,
+    settings::{Permission, Settings},
+    shared::Message,
+    start::{RESERVED_DESCRIPTORS, apply_to_keyspace},
+    worker::Worker,
+};
 
 pub(crate) fn config_get(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    let settings = &worker.settings;
-    let all = [
-        ("save", String::new()),
-        ("appendonly", "no".into()),
-        ("maxmemory", settings.maxmemory_bytes.to_string()),
-        ("port", settings.port.unwrap_or(0).to_string()),
-        ("databases", settings.databases.to_string()),
-    ];
-    let wanted = |name: &str| args.iter().skip(2).any(|p| glob::matches(p, name.as_bytes(), Case::Insensitive));
-    let found: Vec<_> = all.iter().filter(|(name, _)| wanted(name)).collect();
+    let mut found: Vec<(Vec<u8>, &Parameter)> = Vec::new();
+    let mut add = |name: &[u8], row| {
+        if !found.iter().any(|(known, _)| known == name) {
+            found.push((name.to_vec(), row));
+        }
+    };
+    for pattern in args.iter().skip(2) {
+        if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
+            // A plain name is shown as it was asked for.
+            if let Some(row) = config::find(pattern) {
+                add(pattern, row);
+            }
+            continue;
+        }
+        for row in table::ROWS {
+            for name in row.names().map(str::as_bytes) {
+                if glob::matches(pattern, name, Case::Insensitive) {
+                    add(name, row);
+                }
+            }
+        }
+    }
     let mut reply = session.reply();
     reply.map(found.len());
-    for (name, value) in found {
-        reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
+    for (name, row) in found {
+        reply.bulk(&name);
+        reply.bulk(&row.text(&worker.settings));
     }
     Ok(())
 }
 
-pub(crate) fn config_resetstat(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn config_set(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let pairs = args.from(2);
+    if pairs.len() % 2 != 0 {
+        return Err(errors::wrong_arity(CommandId::ConfigSet).into());
+    }
+    let changes = parse_names(worker, session, pairs)?;
+    let shared = worker.shared.clone();
+    let mut effects = Effects::default();
+    shared.settings.update(|settings| {
+        let before = settings.clone();
+        for (row, name, argument) in &changes {
+            let set = row.set(settings, &config::words_of(row, argument));
+            set.and_then(|()| row.check_built(settings)).map_err(|why| failed(name, &why))?;
+        }
+        effects.prepare(&before, settings).map_err(|(name, why)| failed(name.as_bytes(), &why))?;
+        apply_to_keyspace(&shared.keyspace, settings);
+        Ok::<(), Error>(())
+    })?;
+    worker.refresh();
+    log::set_level(worker.settings.log_level);
+    effects.finish(worker);
+    cron::make_room_for_long(worker);
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn config_rewrite(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR The server is running without a config file").into())
+pub(crate) fn config_resetstat(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    worker.shared.reset_stats();
+    session.reply().ok();
+    Ok(())
 }
 
-pub(crate) fn config_set(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
+pub(crate) fn config_rewrite(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    let Some(path) = &worker.shared.config_file else {
+        return Err(Error::line("ERR The server is running without a config file").into());
+    };
+    if let Err(error) = rewrite_file(path, &worker.settings) {
+        log::warning(&format!("CONFIG REWRITE failed: {error}"));
+        return Err(Error::Line(format!("ERR Rewriting config file: {error}").into()).into());
+    }
+    log::notice("CONFIG REWRITE executed with success.");
+    session.reply().ok();
+    Ok(())
+}
+
+/// Replaces the file in one step: whoever reads it sees the old text or the new one.
+fn rewrite_file(path: &Path, settings: &Settings) -> std::io::Result<()> {
+    let old = std::fs::read(path)?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let written = (|| {
+        let mut file = std::fs::File::create(&beside)?;
+        file.write_all(&rewritten(&old, settings))?;
+        file.set_permissions(std::fs::metadata(path)?.permissions())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+type Change<'a> = (&'static Parameter, &'a [u8], &'a [u8]);
+
+/// Checks the names, before any value is read.
+fn parse_names<'a>(
+    worker: &Worker,
+    session: &Session,
+    pairs: Args<'a>,
+) -> Result<Vec<Change<'a>>, Error> {
+    let mut changes: Vec<Change<'a>> = Vec::new();
+    for at in (0..pairs.len()).step_by(2) {
+        let (name, argument) = (pairs.get(at).unwrap_or_default(), pairs.get(at + 1).unwrap_or_default());
+        let Some(row) = config::find(name) else {
+            let name = String::from_utf8_lossy(name);
+            let text =
+                format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+            return Err(Error::Line(text.into()));
+        };
+        if row.is_immutable() {
+            return Err(failed(name, "can't set immutable config"));
+        }
+        if row.protected && !worker.settings.enable_protected_configs.allows(session) {
+            return Err(failed(name, "can't set protected config"));
+        }
+        if changes.iter().any(|(known, ..)| std::ptr::eq(*known, row)) {
+            return Err(failed(name, "duplicate parameter"));
+        }
+        changes.push((row, name, argument));
+    }
+    Ok(changes)
+}
+
+fn failed(name: &[u8], why: &str) -> Error {
+    let name = String::from_utf8_lossy(name);
+    Error::Line(
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}").into(),
+    )
+}
+
+impl Permission {
+    /// May this client?
+    pub(crate) fn allows(self, session: &Session) -> bool {
+        match self {
+            Permission::No => false,
+            Permission::Yes => true,
+            Permission::Local => session.peer.is_local(),
+        }
+    }
+}
+
+/// What a change of the settings has to do in the world, besides being seen.
+#[derive(Default)]
+struct Effects {
+    listeners: Option<Vec<Listener>>,
+}
+
+impl Effects {
+    /// Everything that can fail; on an error the settings stay as they were.
+    fn prepare(
+        &mut self,
+        before: &Settings,
+        settings: &mut Settings,
+    ) -> Result<(), (&'static str, Refusal)> {
+        if settings.port != before.port {
+            self.listeners = Some(match settings.port {
+                None => Vec::new(),
+                Some(port) => Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog)
+                    .map_err(|_| {
+                        ("port", "Unable to listen on this port. Check server logs.".into())
+                    })?,
+            });
+        }
+        if settings.maxclients > before.maxclients {
+            let wanted = settings.maxclients as u64 + RESERVED_DESCRIPTORS;
+            let granted = limits::raise_open_files(wanted).unwrap_or(0);
+            if granted < wanted {
+                let possible = granted.saturating_sub(RESERVED_DESCRIPTORS);
+                return Err((
+                    "maxclients",
+                    format!("The operating system is not able to handle the specified number of clients, try with {possible}"),
+                ));
+            }
+        }
+        if settings.dir != before.dir
+            && let Some(dir) = settings.dir.take()
+        {
+            std::env::set_current_dir(dir).map_err(|error| ("dir", errno_text(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Everything that cannot.
+    fn finish(self, worker: &Worker) {
+        let Some(listeners) = self.listeners else { return };
+        let port = listeners.iter().find_map(Listener::port).unwrap_or(0);
+        worker.shared.port.store(usize::from(port), Ordering::Release);
+        worker.shared.workers()[0]
+            .mailbox
+            .send(Message::Run(Box::new(move |worker| worker.replace_tcp_listeners(listeners))));
+    }
+}
+
+fn errno_text(error: &std::io::Error) -> String {
+    redline_net::error_text(error)
 }

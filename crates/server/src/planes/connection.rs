@@ -91,7 +91,7 @@ pub(crate) fn hello(worker: &mut Worker, session: &mut Session, args: Args<'_>) 
     if let Some((user, password)) = credentials {
         authenticate(worker, session, user, password)?;
     }
-    if session.is(state::UNAUTHENTICATED) {
+    if session.is(state::UNAUTHENTICATED) && worker.settings.requirepass.is_some() {
         return Err(Error::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
         )

@@ -1,28 +1,22 @@
 //! INFO, TIME, LOLWUT, DEBUG, SHUTDOWN.
+//!
+//! Must not know: what INFO's text says.
+
+use std::time::Duration;
 
 use redline_commands::Error;
 use redline_net::clock;
 use redline_resp::Args;
+use redline_types::{
+    glob::{self, Case},
+    number,
+};
 
-use crate::{exec::Halt, info, session::Session, worker::Worker};
-
-pub(crate) fn debug(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
+use crate::{REDIS_VERSION, exec::Halt, info, planes::command::write_help, session::Session, worker::Worker};
 
 pub(crate) fn info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     let text = info::render(worker, args.from(1));
     session.reply().verbatim("txt", text.as_bytes());
-    Ok(())
-}
-
-pub(crate) fn lolwut(_: &mut Worker, _: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    Err(Error::line("ERR not built yet").into())
-}
-
-pub(crate) fn shutdown(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    session.closing = true;
-    crate::shutdown(&worker.shared);
     Ok(())
 }
 
@@ -32,5 +26,112 @@ pub(crate) fn time(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
     reply.array(2);
     reply.bulk_integer((now_us / 1_000_000) as i64);
     reply.bulk_integer((now_us % 1_000_000) as i64);
+    Ok(())
+}
+
+/// A red line that wanders: never the same twice.
+pub(crate) fn lolwut(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    const COLUMNS: usize = 64;
+    const ROWS: usize = 12;
+    if args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"version")) {
+        let version = args.get(2).ok_or(Error::Syntax)?;
+        number::parse_i64(version).ok_or(Error::NotInteger)?;
+    }
+    let rng = &mut worker.local.rng;
+    let mut grid = [[' '; COLUMNS]; ROWS];
+    let mut row = rng.usize(2..ROWS - 2);
+    for column in 0..COLUMNS {
+        let step = rng.usize(0..3);
+        let (mark, next) = match step {
+            0 if row > 0 => ('/', row - 1),
+            2 if row + 1 < ROWS => ('\\', row + 1),
+            _ => ('_', row),
+        };
+        // A falling stroke is drawn in the line it falls to.
+        grid[if step == 2 { next } else { row }][column] = mark;
+        row = next;
+    }
+    let mut text = String::new();
+    for line in grid {
+        text.push_str(line.iter().collect::<String>().trim_end());
+        text.push('\n');
+    }
+    text.push_str(&format!("\nA line, drawn by chance. Redis ver. {REDIS_VERSION}\n"));
+    session.reply().verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn shutdown(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let (mut save, mut nosave, mut abort, mut other) = (false, false, false, false);
+    for word in args.iter().skip(1) {
+        match word.to_ascii_lowercase().as_slice() {
+            b"save" => save = true,
+            b"nosave" => nosave = true,
+            b"now" | b"force" => other = true,
+            b"abort" => abort = true,
+            _ => return Err(Error::Syntax.into()),
+        }
+    }
+    if (save && nosave) || (abort && (save || nosave || other)) {
+        return Err(Error::Syntax.into());
+    }
+    if abort {
+        // A shutdown waits for nothing, so there is never one to stop.
+        return Err(Error::line("ERR No shutdown in progress.").into());
+    }
+    if save {
+        return Err(Error::line("ERR Errors trying to SHUTDOWN. Check logs.").into());
+    }
+    session.closing = true;
+    crate::shutdown(&worker.shared);
+    Ok(())
+}
+
+const DEBUG_HELP: &[&str] = &[
+    "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "SET-ACTIVE-EXPIRE <0|1>",
+    "    Stop (0) or resume (1) looking for expired keys in the background.",
+    "SLEEP <seconds>",
+    "    Stop this client's worker for so long. Decimals are allowed.",
+    "STRINGMATCH-LEN <length> <pattern>",
+    "    Match the pattern against a string of so many 'a's.",
+    "HELP",
+    "    Print this help.",
+];
+
+pub(crate) fn debug(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    if !worker.settings.enable_debug_command.allows(session) {
+        return Err(Error::line("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.").into());
+    }
+    let sub = args[1].to_ascii_lowercase();
+    match (sub.as_slice(), args.len()) {
+        (b"help", 2) => write_help(&mut session.reply(), DEBUG_HELP),
+        (b"sleep", 3) => {
+            const SECONDS_MAX: f64 = 1e6;
+            let seconds = number::parse_f64(&args[2]).unwrap_or(0.0).clamp(0.0, SECONDS_MAX);
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            worker.read_clock();
+            session.reply().ok();
+        }
+        (b"set-active-expire", 3) => {
+            let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            worker.shared.active_expire.store(on, std::sync::atomic::Ordering::Relaxed);
+            session.reply().ok();
+        }
+        (b"stringmatch-len", 4) => {
+            const LENGTH_MAX: i64 = 512 << 20;
+            let length = number::parse_i64(&args[2]).filter(|n| (0..=LENGTH_MAX).contains(n));
+            let text = vec![b'a'; length.ok_or(Error::NotInteger)? as usize];
+            let matched = glob::matches(&args[3], &text, Case::Sensitive);
+            session.reply().integer(matched.into());
+        }
+        _ => {
+            let sub = String::from_utf8_lossy(&args[1]);
+            let text = format!(
+                "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try DEBUG HELP."
+            );
+            return Err(Error::Line(text.into()).into());
+        }
+    }
     Ok(())
 }

@@ -152,8 +152,10 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
         match worker.call(session, id, args.as_args()) {
             Ok(()) => {}
             Err(Halt::Error(error)) => {
+                let text = error.text();
+                worker.stats.note_error(&text);
                 session.out.truncate(mark);
-                session.reply().error(&error.text());
+                session.reply().error(&text);
             }
             Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
         }

@@ -1,0 +1,261 @@
+//! Configuration files: lines of words, with quoting, comments and includes, in redis.conf's syntax.
+//!
+//! A refusal is one line that names the file and the line. Whether a part exists is asked at the end, of the final
+//! values: `save 60 1` is harmless before `save ""`. Must not know any parameter.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{find, table};
+use crate::settings::Settings;
+
+/// Includes within includes.
+const DEPTH_MAX: usize = 16;
+
+/// Collects settings from files, standard input and the command line; what comes later wins.
+#[derive(Default)]
+pub struct Loader {
+    settings: Settings,
+    /// Where each parameter was set last.
+    places: BTreeMap<&'static str, String>,
+    depth: usize,
+}
+
+impl Loader {
+    /// Reads a file.
+    pub fn file(&mut self, path: &Path) -> Result<(), String> {
+        let text = fs::read(path)
+            .map_err(|error| format!("can't open config file '{}': {error}", path.display()))?;
+        self.text(&path.display().to_string(), &text)
+    }
+
+    /// Reads the text of a file, or what came in on standard input.
+    pub fn text(&mut self, name: &str, text: &[u8]) -> Result<(), String> {
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            let place = format!("{name}:{}: {}", number + 1, String::from_utf8_lossy(line));
+            let words = split(line)
+                .ok_or_else(|| format!("{place}: Unbalanced quotes in configuration line"))?;
+            self.directive(&place, &words)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one directive; `place` names it in a refusal.
+    pub fn directive(&mut self, place: &str, words: &[Vec<u8>]) -> Result<(), String> {
+        let Some((name, values)) = words.split_first() else { return Ok(()) };
+        let refused = |why: &str| Err(format!("{place}: {why}"));
+        let is = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
+        if is(&"include") {
+            let [path] = values else { return refused("wrong number of arguments") };
+            return self.include(place, &PathBuf::from(String::from_utf8_lossy(path).as_ref()));
+        }
+        let Some(parameter) = find(name) else {
+            if table::RETIRED_DIRECTIVES.iter().any(|known| is(known)) {
+                return Ok(());
+            }
+            let unbuilt = table::UNBUILT_DIRECTIVES.iter().find(|(known, _)| is(known));
+            return match unbuilt {
+                Some((_, part)) => refused(&format!("{part}: not built yet")),
+                None => refused("Bad directive or wrong number of arguments"),
+            };
+        };
+        if values.is_empty() {
+            return refused("wrong number of arguments");
+        }
+        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        let result = parameter.add(&mut self.settings, &values);
+        self.places.insert(parameter.name, place.into());
+        result.or_else(|why| refused(&why))
+    }
+
+    /// The settings, if they need no part that does not exist.
+    pub fn finish(self) -> Result<Settings, String> {
+        for (name, place) in &self.places {
+            let parameter = find(name.as_bytes()).expect("only known parameters have a place");
+            parameter.check_built(&self.settings).map_err(|why| format!("{place}: {why}"))?;
+        }
+        Ok(self.settings)
+    }
+
+    fn include(&mut self, place: &str, path: &Path) -> Result<(), String> {
+        if self.depth == DEPTH_MAX {
+            return Err(format!("{place}: more than {DEPTH_MAX} includes within each other"));
+        }
+        self.depth += 1;
+        let result = self.file(path);
+        self.depth -= 1;
+        result
+    }
+}
+
+/// Splits a line into words: `"a b\n\x00"` and `'a b'` are one word each. `None`: a quote is not closed, or
+/// something follows a closing quote at once.
+pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii_start();
+    while !rest.is_empty() {
+        let (word, after) = first_word(rest)?;
+        words.push(word);
+        rest = after.trim_ascii_start();
+    }
+    Some(words)
+}
+
+fn first_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut word = Vec::new();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = match byte {
+            _ if byte.is_ascii_whitespace() || byte == 0 => break,
+            b'"' => return closed(double_quoted(&mut word, after)?).map(|rest| (word, rest)),
+            b'\'' => return closed(single_quoted(&mut word, after)?).map(|rest| (word, rest)),
+            _ => {
+                word.push(byte);
+                after
+            }
+        };
+    }
+    Some((word, rest))
+}
+
+/// What follows a closing quote: a space, or nothing.
+fn closed(rest: &[u8]) -> Option<&[u8]> {
+    rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest)
+}
+
+fn double_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a [u8]> {
+    loop {
+        let (&byte, after) = rest.split_first()?;
+        rest = after;
+        match (byte, after) {
+            (b'"', _) => return Some(after),
+            (b'\\', [b'x', high, low, tail @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
+                word.push(digit(*high) << 4 | digit(*low));
+                rest = tail;
+            }
+            (b'\\', [escaped, tail @ ..]) => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                });
+                rest = tail;
+            }
+            _ => word.push(byte),
+        }
+    }
+}
+
+fn single_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a [u8]> {
+    loop {
+        match rest {
+            [b'\\', b'\'', tail @ ..] => {
+                word.push(b'\'');
+                rest = tail;
+            }
+            [b'\'', tail @ ..] => return Some(tail),
+            [byte, tail @ ..] => {
+                word.push(*byte);
+                rest = tail;
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// A word as it is written to a file: in quotes where it needs them.
+pub fn quoted(word: &[u8]) -> Vec<u8> {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
+    if !word.is_empty() && word[0] != b'#' && word.iter().all(plain) {
+        return word.to_vec();
+    }
+    let mut out = vec![b'"'];
+    for &byte in word {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            b'\n' => out.extend(b"\\n"),
+            b'\r' => out.extend(b"\\r"),
+            b'\t' => out.extend(b"\\t"),
+            b' '..=b'~' => out.push(byte),
+            _ => out.extend(format!("\\x{byte:02x}").into_bytes()),
+        }
+    }
+    out.push(b'"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Settings, String> {
+        let mut loader = Loader::default();
+        loader.text("r.conf", text.as_bytes())?;
+        loader.finish()
+    }
+
+    #[test]
+    fn words_and_quotes() {
+        let words = |line: &str| split(line.as_bytes());
+        let some = |expected: &[&str]| {
+            Some(expected.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>())
+        };
+        assert_eq!(words("  port   7000 "), some(&["port", "7000"]));
+        assert_eq!(words("save \"\""), some(&["save", ""]));
+        assert_eq!(words(r#"requirepass "a b\"\x41\n""#), some(&["requirepass", "a b\"A\n"]));
+        assert_eq!(words(r"requirepass 'it\'s \n'"), some(&["requirepass", r"it's \n"]));
+        for wrong in ["port \"1", "port '1", "port \"1\"2"] {
+            assert_eq!(words(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_read_back() {
+        for word in [&b""[..], b"plain", b"a b", b"\"", b"\\x", b"\x00\xff\r\n", b"#x", b"it's"] {
+            assert_eq!(split(&quoted(word)), Some(vec![word.to_vec()]), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn lines_set_parameters() {
+        let settings = load(
+            "# a comment\n\nPort 7001\r\n  maxmemory 1mb\nbind 127.0.0.1 ::1\nsave 60 1\nsave \"\"\nappendonly no\n",
+        )
+        .unwrap();
+        assert_eq!(settings.port, Some(7001));
+        assert_eq!(settings.maxmemory_bytes, 1 << 20);
+        assert_eq!(settings.bind, ["127.0.0.1", "::1"]);
+    }
+
+    #[test]
+    fn a_refusal_names_file_and_line() {
+        for (text, line) in [
+            ("\nport x", "r.conf:2: port x: argument couldn't be parsed into an integer"),
+            ("port 1 2", "r.conf:1: port 1 2: wrong number of arguments"),
+            ("port", "r.conf:1: port: wrong number of arguments"),
+            ("port \"1", "r.conf:1: port \"1: Unbalanced quotes in configuration line"),
+            ("foo bar", "r.conf:1: foo bar: Bad directive or wrong number of arguments"),
+            ("appendonly yes", "r.conf:1: appendonly yes: the append-only file is not built yet"),
+            ("port 1\nsave 60 1", "r.conf:2: save 60 1: snapshots are not built yet"),
+            ("replicaof a 1", "r.conf:1: replicaof a 1: replication is not built yet"),
+            ("cluster-enabled yes", "r.conf:1: cluster-enabled yes: cluster mode is not built yet"),
+            ("tls-port 1", "r.conf:1: tls-port 1: TLS is not built yet"),
+            ("loadmodule x", "r.conf:1: loadmodule x: modules: not built yet"),
+            ("user a on", "r.conf:1: user a on: users (ACL): not built yet"),
+        ] {
+            assert_eq!(load(text).unwrap_err(), line);
+        }
+    }
+}

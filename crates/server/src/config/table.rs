@@ -1,0 +1,546 @@
+//! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3, `threads` excepted.
+//!
+//! Must not know: how a row is read from a file or shown to a client.
+
+use redline_keyspace::{Classes, Policy};
+
+use super::{
+    Class::{self, Inert, InertFixed, Live, Start},
+    Field, Parameter, Unbuilt,
+    value::{Refusal, Syntax, Unit, Value, Words, parse_memory},
+};
+use crate::settings::{OutputLimit, Permission, Settings};
+
+const fn row(
+    name: &'static str,
+    class: Class,
+    syntax: Syntax,
+    default: &'static str,
+    doc: &'static str,
+) -> Parameter {
+    Parameter {
+        name,
+        alias: None,
+        class,
+        syntax,
+        default,
+        doc,
+        protected: false,
+        adds_up: false,
+        field: None,
+        unbuilt: None,
+    }
+}
+
+impl Parameter {
+    const fn alias(mut self, name: &'static str) -> Parameter {
+        self.alias = Some(name);
+        self
+    }
+
+    const fn protected(mut self) -> Parameter {
+        self.protected = true;
+        self
+    }
+
+    const fn adds_up(mut self) -> Parameter {
+        self.adds_up = true;
+        self
+    }
+
+    const fn kept_in(
+        mut self,
+        read: fn(&Settings) -> Value,
+        write: fn(&mut Settings, &Value) -> Result<(), Refusal>,
+    ) -> Parameter {
+        self.field = Some(Field { read, write });
+        self
+    }
+
+    const fn unbuilt(mut self, part: &'static str, harmless: fn(&[u8]) -> bool) -> Parameter {
+        self.unbuilt = Some(Unbuilt { part, harmless });
+        self
+    }
+}
+
+/// A number in a field of the settings.
+macro_rules! number {
+    ($row:expr, $($field:tt).+) => {
+        $row.kept_in(
+            |s| Value::Integer(s.$($field).+ as i64),
+            |s, v| {
+                s.$($field).+ = v.integer() as _;
+                Ok(())
+            },
+        )
+    };
+}
+
+/// A path in a field of the settings; empty: none.
+macro_rules! path {
+    ($row:expr, $field:ident) => {
+        $row.kept_in(
+            |s| Value::Text(s.$field.clone().unwrap_or_default().into_bytes()),
+            |s, v| {
+                let path = utf8(v.bytes())?;
+                s.$field = (!path.is_empty()).then_some(path);
+                Ok(())
+            },
+        )
+    };
+}
+
+/// Who may, in a field of the settings.
+macro_rules! permission {
+    ($row:expr, $field:ident) => {
+        $row.kept_in(
+            |s| Value::Integer(s.$field as i64),
+            |s, v| {
+                s.$field = match v.integer() {
+                    1 => Permission::Yes,
+                    2 => Permission::Local,
+                    _ => Permission::No,
+                };
+                Ok(())
+            },
+        )
+    };
+}
+
+const SWITCH: Syntax = Syntax::Switch;
+const TEXT: Syntax = Syntax::Text;
+const WHO: Syntax = Syntax::Choice(&["no", "yes", "local"]);
+const INT_MAX: i64 = i32::MAX as i64;
+const PORT: Syntax = int(0, 65535);
+const SECONDS: Syntax = int(0, INT_MAX);
+const ENDING: Syntax = Syntax::Bits(&["default", "save", "nosave", "now", "force"]);
+
+const fn int(min: i64, max: i64) -> Syntax {
+    Syntax::Integer { min, max, unit: Unit::Plain, unsigned: false }
+}
+
+const fn unsigned(min: i64, max: i64) -> Syntax {
+    Syntax::Integer { min, max, unit: Unit::Plain, unsigned: true }
+}
+
+const fn memory(min: i64) -> Syntax {
+    Syntax::Integer { min, max: i64::MAX, unit: Unit::Memory, unsigned: false }
+}
+
+fn no(text: &[u8]) -> bool {
+    text == b"no"
+}
+
+fn zero(text: &[u8]) -> bool {
+    text == b"0"
+}
+
+fn empty(text: &[u8]) -> bool {
+    text.is_empty()
+}
+
+/// Every parameter.
+pub static ROWS: &[Parameter] = &[
+    // ---- network ----
+    // Redis can rebind a running server; here the addresses stay, and the port may change.
+    row("bind", Start, Syntax::Words(any_words), "* -::*", "Addresses to listen on; * is every IPv4 address, ::* every IPv6 address, and a - before one lets it be missing.")
+        .kept_in(
+            |s| Value::Words(s.bind.iter().map(|a| a.clone().into_bytes()).collect()),
+            |s, v| {
+                s.bind = v.words().iter().map(|w| utf8(w)).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+        ),
+    row("port", Live, PORT, "6379", "TCP port; 0: none.").kept_in(
+        |s| Value::Integer(s.port.unwrap_or(0).into()),
+        |s, v| {
+            s.port = u16::try_from(v.integer()).ok().filter(|port| *port != 0);
+            Ok(())
+        },
+    ),
+    row("protected-mode", Live, SWITCH, "yes", "Turn clients from other machines away while there is no password.")
+        .kept_in(
+            |s| Value::Switch(s.protected_mode),
+            |s, v| {
+                s.protected_mode = v.is_on();
+                Ok(())
+            },
+        ),
+    number!(row("tcp-backlog", Start, SECONDS, "511", "Connections that may wait to be accepted."), tcp_backlog),
+    number!(row("tcp-keepalive", Live, SECONDS, "300", "Seconds between probes of silent connections, for connections accepted from now on; 0: none."), tcp_keepalive_s),
+    number!(row("timeout", Live, SECONDS, "0", "Seconds after which a silent client is closed; 0: never."), timeout_s),
+    number!(row("maxclients", Live, unsigned(1, u32::MAX as i64), "10000", "Most clients at a time."), maxclients),
+    path!(row("unixsocket", Start, TEXT, "", "Path of a unix socket to listen on."), unixsocket),
+    number!(row("unixsocketperm", Start, Syntax::Integer { min: 0, max: 0o777, unit: Unit::Octal, unsigned: false }, "0", "Permission bits of the unix socket, in octal; 0: what the umask leaves."), unixsocketperm),
+    number!(row("proto-max-bulk-len", Live, memory(1 << 20), "536870912", "Longest argument, and longest string that a command may build."), bulk_bytes_max),
+    number!(row("client-query-buffer-limit", Live, memory(1 << 20), "1073741824", "A client whose unread requests grow beyond this is closed."), query_buffer_bytes_max),
+    row("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "For a class of clients: bytes of unread replies at which one is closed at once, bytes at which it is closed after a time, and that time in seconds; 0: no limit.")
+        .kept_in(read_output_limits, write_output_limits),
+    row("maxmemory-clients", Inert, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Memory of all clients together, above which the largest are closed.")
+        .unbuilt("eviction of clients", zero),
+    row("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, all that wait."),
+    row("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS."),
+    row("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary."),
+    row("socket-mark-id", InertFixed, unsigned(0, u32::MAX as i64), "0", "Mark of listening sockets, for packet filters.")
+        .unbuilt("marking of sockets", zero),
+    // ---- threads ----
+    number!(row("threads", Start, int(0, 256), "0", "Worker threads; 0: one for every CPU that the process may use."), threads),
+    path!(row("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist"), server_cpulist),
+    row("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads."),
+    row("bio-cpulist", InertFixed, TEXT, "", "CPUs of background threads.").alias("bio_cpulist"),
+    row("aof-rewrite-cpulist", InertFixed, TEXT, "", "CPUs of the process that rewrites the append-only file.").alias("aof_rewrite_cpulist"),
+    row("bgsave-cpulist", InertFixed, TEXT, "", "CPUs of the process that saves.").alias("bgsave_cpulist"),
+    row("hz", Live, int(0, INT_MAX), "10", "Turns a second of each worker's background work: 1 to 500.")
+        .kept_in(
+            |s| Value::Integer(s.hz.into()),
+            |s, v| {
+                s.hz = v.integer().clamp(1, 500) as u32;
+                Ok(())
+            },
+        ),
+    row("dynamic-hz", Inert, SWITCH, "yes", "Raise hz with the number of clients: here background work does not depend on it."),
+    // ---- general ----
+    number!(row("databases", Start, int(1, INT_MAX), "16", "Number of databases."), databases),
+    row("daemonize", InertFixed, SWITCH, "no", "Run in the background.").unbuilt("running in the background", no),
+    row("supervised", InertFixed, Syntax::Choice(&["upstart", "systemd", "auto", "no"]), "no", "Tell a supervisor when the server is ready.")
+        .unbuilt("signalling a supervisor", |text| text == b"no" || text == b"auto"),
+    path!(row("pidfile", Start, TEXT, "", "File to which the process id is written."), pidfile),
+    row("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Least weight of a line that is logged.")
+        .kept_in(
+            |s| Value::Integer(s.log_level.into()),
+            |s, v| {
+                s.log_level = v.integer() as u8;
+                Ok(())
+            },
+        ),
+    path!(row("logfile", Start, TEXT, "", "File to which the log goes; empty: standard output."), logfile),
+    row("syslog-enabled", InertFixed, SWITCH, "no", "Log to syslog as well.").unbuilt("logging to syslog", no),
+    row("syslog-ident", InertFixed, TEXT, "redis", "Name in syslog."),
+    row("syslog-facility", InertFixed, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog."),
+    row("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes."),
+    row("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash."),
+    row("always-show-logo", InertFixed, SWITCH, "no", "Show a logo at the start: there is none."),
+    row("hide-user-data-from-log", Inert, SWITCH, "no", "Keep keys and values out of the log: they never go there."),
+    row("set-proc-title", InertFixed, SWITCH, "yes", "Show the state in the process title."),
+    row("proc-title-template", Inert, TEXT, "{title} {listen-addr} {server-mode}", "What the process title shows."),
+    row("locale-collate", Inert, TEXT, "", "Locale in which strings are compared."),
+    row("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start."),
+    row("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose."),
+    row("oom-score-adj", Inert, Syntax::Choice(&["no", "yes", "relative", "absolute"]), "no", "Tell the kernel whom to end first when memory runs out.")
+        .unbuilt("adjusting the kernel's OOM score", no),
+    row("oom-score-adj-values", Inert, Syntax::Words(oom_scores), "0 200 800", "The scores for oom-score-adj."),
+    row("shutdown-timeout", Inert, SECONDS, "10", "Seconds that a shutdown waits for replicas."),
+    row("shutdown-on-sigint", Inert, ENDING, "default", "How SIGINT ends the server.").unbuilt("snapshots", |t| !saves(t)),
+    row("shutdown-on-sigterm", Inert, ENDING, "default", "How SIGTERM ends the server.").unbuilt("snapshots", |t| !saves(t)),
+    row("dir", Live, TEXT, "", "Working directory.").protected().kept_in(
+        |s| {
+            use std::os::unix::ffi::OsStringExt;
+            let dir = s.dir.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+            Value::Text(dir.into_os_string().into_vec())
+        },
+        |s, v| {
+            use std::os::unix::ffi::OsStrExt;
+            s.dir = Some(std::ffi::OsStr::from_bytes(v.bytes()).into());
+            Ok(())
+        },
+    ),
+    permission!(row("enable-protected-configs", Start, WHO, "no", "Who may change dir and dbfilename."), enable_protected_configs),
+    permission!(row("enable-debug-command", Start, WHO, "no", "Who may call DEBUG."), enable_debug_command),
+    row("enable-module-command", InertFixed, WHO, "no", "Who may call MODULE: there are no modules."),
+    // ---- security ----
+    row("requirepass", Live, TEXT, "", "Password that clients must give with AUTH; empty: none.").kept_in(
+        |s| Value::Text(s.requirepass.clone().unwrap_or_default()),
+        |s, v| {
+            s.requirepass = (!v.bytes().is_empty()).then(|| v.bytes().to_vec());
+            Ok(())
+        },
+    ),
+    row("aclfile", InertFixed, TEXT, "", "File with users.").unbuilt("users (ACL)", empty),
+    row("acl-pubsub-default", Inert, Syntax::Choice(&["allchannels", "resetchannels"]), "resetchannels", "Channels of a new user."),
+    row("acllog-max-len", Inert, int(0, i64::MAX), "128", "Lines of the ACL log."),
+    // ---- memory ----
+    number!(row("maxmemory", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::Memory, unsigned: true }, "0", "Memory that keys and values may take; 0: any."), maxmemory_bytes),
+    row("maxmemory-policy", Live, Syntax::Choice(&["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", "Which keys go when maxmemory is reached.")
+        .kept_in(
+            |s| {
+                let policies = Policy::NAMES.iter();
+                let index = policies.map(|(policy, _)| *policy).position(|p| p == s.maxmemory_policy);
+                Value::Integer(index.unwrap_or_default() as i64)
+            },
+            |s, v| {
+                s.maxmemory_policy = Policy::NAMES[v.integer() as usize].0;
+                Ok(())
+            },
+        ),
+    number!(row("maxmemory-samples", Live, int(1, 64), "5", "Keys that are looked at to find one to evict."), maxmemory_samples),
+    row("maxmemory-eviction-tenacity", Inert, int(0, 100), "10", "How long one command may evict: here at most 64 keys."),
+    number!(row("lfu-log-factor", Live, SECONDS, "10", "How slowly the access counter of the LFU policies grows."), lfu_log_factor),
+    number!(row("lfu-decay-time", Live, SECONDS, "1", "Minutes after which the access counter is lowered; 0: never."), lfu_decay_minutes),
+    number!(row("active-expire-effort", Live, int(1, 10), "1", "How much time goes into finding expired keys."), active_expire_effort),
+    row("lazyfree-lazy-eviction", Inert, SWITCH, "no", "Free evicted values in the background: large ones always are."),
+    row("lazyfree-lazy-expire", Inert, SWITCH, "no", "Free expired values in the background: large ones always are."),
+    row("lazyfree-lazy-server-del", Inert, SWITCH, "no", "Free overwritten values in the background: large ones always are."),
+    row("lazyfree-lazy-user-del", Inert, SWITCH, "no", "Make DEL behave as UNLINK: large values are always freed in the background."),
+    row("lazyfree-lazy-user-flush", Inert, SWITCH, "no", "Free flushed databases in the background: they always are."),
+    row("activedefrag", Inert, SWITCH, "no", "Move values together when memory lies scattered: that is always done."),
+    row("active-defrag-cycle-min", Inert, int(1, 99), "1", "Least share of the CPU for that."),
+    row("active-defrag-cycle-max", Inert, int(1, 99), "25", "Greatest share of the CPU for that."),
+    row("active-defrag-ignore-bytes", Inert, memory(1), "104857600", "Waste that is put up with."),
+    row("active-defrag-max-scan-fields", Inert, int(1, i64::MAX), "1000", "Size of a collection that is walked in one go."),
+    row("active-defrag-threshold-lower", Inert, int(0, 1000), "10", "Percentage of waste at which the work begins."),
+    row("active-defrag-threshold-upper", Inert, int(0, 1000), "100", "Percentage of waste at which it works hardest."),
+    row("activerehashing", Inert, SWITCH, "yes", "Grow tables in quiet moments: here they grow as they fill."),
+    row("jemalloc-bg-thread", Inert, SWITCH, "yes", "Let jemalloc clean up by itself: it is not used."),
+    // ---- data types ----
+    number!(row("hash-max-listpack-entries", Live, unsigned(0, i64::MAX), "512", "Fields up to which a hash stays packed.").alias("hash-max-ziplist-entries"), limits.hash_max_listpack_entries),
+    number!(row("hash-max-listpack-value", Live, memory(0), "64", "Length of a field or value up to which a hash stays packed.").alias("hash-max-ziplist-value"), limits.hash_max_listpack_value),
+    number!(row("list-max-listpack-size", Live, int(i32::MIN as i64, INT_MAX), "-2", "Size of a list's nodes: elements, or -1 to -5 for 4 to 64 KiB.").alias("list-max-ziplist-size"), limits.list_max_listpack_size),
+    row("list-compress-depth", Inert, SECONDS, "0", "Nodes at the ends of a list that are not compressed: none ever is."),
+    number!(row("set-max-intset-entries", Live, unsigned(0, i64::MAX), "512", "Members up to which a set of integers stays an array."), limits.set_max_intset_entries),
+    number!(row("set-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a set stays packed."), limits.set_max_listpack_entries),
+    number!(row("set-max-listpack-value", Live, unsigned(0, i64::MAX), "64", "Length of a member up to which a set stays packed."), limits.set_max_listpack_value),
+    number!(row("zset-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a sorted set stays packed.").alias("zset-max-ziplist-entries"), limits.zset_max_listpack_entries),
+    number!(row("zset-max-listpack-value", Live, memory(0), "64", "Length of a member up to which a sorted set stays packed.").alias("zset-max-ziplist-value"), limits.zset_max_listpack_value),
+    number!(row("stream-node-max-bytes", Live, memory(0), "4096", "Bytes in one node of a stream; 0: any."), limits.stream_node_max_bytes),
+    number!(row("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Entries in one node of a stream; 0: any."), limits.stream_node_max_entries),
+    row("hll-sparse-max-bytes", Inert, memory(0), "3000", "Bytes up to which a HyperLogLog stays sparse."),
+    row("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread."),
+    // ---- scripts, events, statistics ----
+    number!(row("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which others are told that a script is busy; 0: never.").alias("lua-time-limit"), busy_reply_threshold_ms),
+    row("notify-keyspace-events", Live, TEXT, "", "Which events of keys are published: letters, as K, E, g, $ and A.")
+        .kept_in(
+            |s| Value::Text(s.notify.letters().into_bytes()),
+            |s, v| {
+                const WRONG: &str = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
+                let letters = std::str::from_utf8(v.bytes()).ok();
+                s.notify = letters.and_then(Classes::parse).ok_or(WRONG)?;
+                Ok(())
+            },
+        ),
+    row("slowlog-log-slower-than", Inert, int(-1, i64::MAX), "10000", "Microseconds from which a command goes to the slow log."),
+    row("slowlog-max-len", Inert, int(0, i64::MAX), "128", "Commands in the slow log."),
+    row("latency-monitor-threshold", Inert, int(0, i64::MAX), "0", "Milliseconds from which an event goes to the latency monitor."),
+    row("latency-tracking", Inert, SWITCH, "yes", "Keep a distribution of each command's time."),
+    row("latency-tracking-info-percentiles", Inert, Syntax::Words(percentiles), "50 99 99.9", "Percentiles that INFO latencystats shows."),
+    row("tracking-table-max-keys", Inert, unsigned(0, i64::MAX), "1000000", "Keys that are remembered for client-side caching."),
+    // ---- snapshots ----
+    row("save", Inert, Syntax::Words(save_points), "", "When to save: seconds and changes, in pairs; empty: never.").adds_up().unbuilt("snapshots", empty),
+    row("dbfilename", Inert, TEXT, "dump.rdb", "Name of the snapshot.").protected(),
+    row("rdbcompression", Inert, SWITCH, "yes", "Compress strings in the snapshot."),
+    row("rdbchecksum", InertFixed, SWITCH, "yes", "Write a checksum at the end of the snapshot."),
+    row("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas."),
+    row("rdb-save-incremental-fsync", Inert, SWITCH, "yes", "Flush the snapshot in steps."),
+    row("stop-writes-on-bgsave-error", Inert, SWITCH, "yes", "Refuse writes while saving fails."),
+    row("sanitize-dump-payload", Inert, Syntax::Choice(&["no", "yes", "clients"]), "no", "Check serialised values deeply."),
+    // ---- append-only file ----
+    row("appendonly", Inert, SWITCH, "no", "Log every write to a file.").unbuilt("the append-only file", no),
+    row("appendfilename", InertFixed, TEXT, "appendonly.aof", "Beginning of the names of the append-only files."),
+    row("appenddirname", InertFixed, TEXT, "appendonlydir", "Folder of the append-only files."),
+    row("appendfsync", Inert, Syntax::Choice(&["everysec", "always", "no"]), "everysec", "When the append-only file is flushed."),
+    row("no-appendfsync-on-rewrite", Inert, SWITCH, "no", "Do not flush it while it is rewritten."),
+    row("auto-aof-rewrite-percentage", Inert, SECONDS, "100", "Growth at which it is rewritten."),
+    row("auto-aof-rewrite-min-size", Inert, memory(0), "67108864", "Size below which it is not."),
+    row("aof-load-truncated", Inert, SWITCH, "yes", "Load a file whose end is missing."),
+    row("aof-use-rdb-preamble", Inert, SWITCH, "yes", "Begin a rewritten file with a snapshot."),
+    row("aof-timestamp-enabled", Inert, SWITCH, "no", "Write times into the file."),
+    row("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps."),
+    // ---- replication ----
+    row("replicaof", InertFixed, Syntax::Words(any_words), "", "The primary: host and port.").alias("slaveof").unbuilt("replication", empty),
+    row("masterauth", Inert, TEXT, "", "Password for the primary."),
+    row("masteruser", Inert, TEXT, "", "User at the primary."),
+    row("replica-serve-stale-data", Inert, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data"),
+    row("replica-read-only", Inert, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only"),
+    row("replica-ignore-maxmemory", Inert, SWITCH, "yes", "Let the primary alone evict.").alias("slave-ignore-maxmemory"),
+    row("replica-lazy-flush", Inert, SWITCH, "no", "Free old data in the background before a full load.").alias("slave-lazy-flush"),
+    row("replica-priority", Inert, SECONDS, "100", "Who is promoted first.").alias("slave-priority"),
+    row("replica-announced", Inert, SWITCH, "yes", "Be named to those who ask for replicas."),
+    row("replica-announce-ip", Inert, TEXT, "", "Address that the primary tells others.").alias("slave-announce-ip"),
+    row("replica-announce-port", Inert, PORT, "0", "Port that the primary tells others.").alias("slave-announce-port"),
+    row("replica-ignore-disk-write-errors", Inert, SWITCH, "no", "Go on when the disk fails."),
+    row("replica-full-sync-buffer-limit", Inert, memory(0), "0", "Bytes kept while a replica loads a snapshot."),
+    row("repl-diskless-sync", Inert, SWITCH, "yes", "Send snapshots to replicas without a file."),
+    row("repl-diskless-sync-delay", Inert, SECONDS, "5", "Seconds to wait for more replicas."),
+    row("repl-diskless-sync-max-replicas", Inert, SECONDS, "0", "Replicas at which not to wait any longer."),
+    row("repl-diskless-load", Inert, Syntax::Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled", "Load a snapshot without a file."),
+    row("repl-ping-replica-period", Inert, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period"),
+    row("repl-timeout", Inert, int(1, INT_MAX), "60", "Seconds after which the other side is given up."),
+    row("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas."),
+    row("repl-backlog-size", Inert, memory(1), "1048576", "Bytes kept for replicas that come back."),
+    row("repl-backlog-ttl", Inert, int(0, i64::MAX), "3600", "Seconds that they are kept without a replica."),
+    row("min-replicas-to-write", Inert, SECONDS, "0", "Refuse writes with fewer replicas.").alias("min-slaves-to-write").unbuilt("replication", zero),
+    row("min-replicas-max-lag", Inert, SECONDS, "10", "Seconds after which a replica does not count.").alias("min-slaves-max-lag"),
+    row("propagation-error-behavior", Inert, Syntax::Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", "What to do when a replica refuses a write."),
+    // ---- cluster ----
+    row("cluster-enabled", InertFixed, SWITCH, "no", "Be a node of a cluster.").unbuilt("cluster mode", no),
+    row("cluster-config-file", InertFixed, TEXT, "nodes.conf", "File in which the node keeps its state."),
+    row("cluster-node-timeout", Inert, int(0, i64::MAX), "15000", "Milliseconds after which a silent node counts as failed."),
+    row("cluster-port", InertFixed, PORT, "0", "Port of the cluster bus."),
+    row("cluster-migration-barrier", Inert, SECONDS, "1", "Replicas that a primary keeps."),
+    row("cluster-replica-validity-factor", Inert, SECONDS, "10", "How stale a replica may be to take over.").alias("cluster-slave-validity-factor"),
+    row("cluster-replica-no-failover", Inert, SWITCH, "no", "Never take over.").alias("cluster-slave-no-failover"),
+    row("cluster-allow-replica-migration", Inert, SWITCH, "yes", "Let replicas change their primary."),
+    row("cluster-require-full-coverage", Inert, SWITCH, "yes", "Serve nothing while a slot has no node."),
+    row("cluster-allow-reads-when-down", Inert, SWITCH, "no", "Serve reads while the cluster is down."),
+    row("cluster-allow-pubsubshard-when-down", Inert, SWITCH, "yes", "Serve shard channels while the cluster is down."),
+    row("cluster-link-sendbuf-limit", Inert, memory(0), "0", "Bytes that may wait on the cluster bus."),
+    row("cluster-announce-ip", Inert, TEXT, "", "Address that the node tells others."),
+    row("cluster-announce-port", Inert, PORT, "0", "Port that the node tells others."),
+    row("cluster-announce-tls-port", Inert, PORT, "0", "TLS port that the node tells others."),
+    row("cluster-announce-bus-port", Inert, PORT, "0", "Bus port that the node tells others."),
+    row("cluster-announce-hostname", Inert, TEXT, "", "Host name that the node tells others."),
+    row("cluster-announce-human-nodename", Inert, TEXT, "", "Name of the node in logs."),
+    row("cluster-preferred-endpoint-type", Inert, Syntax::Choice(&["ip", "hostname", "unknown-endpoint"]), "ip", "What redirections name."),
+    row("cluster-compatibility-sample-ratio", Inert, int(0, 100), "0", "Percentage of commands that are checked for what a cluster refuses."),
+    row("cluster-slot-stats-enabled", Inert, SWITCH, "no", "Count by slot."),
+    // ---- TLS ----
+    row("tls-port", Inert, PORT, "0", "Port with TLS.").unbuilt("TLS", zero),
+    row("tls-cluster", Inert, SWITCH, "no", "TLS on the cluster bus."),
+    row("tls-replication", Inert, SWITCH, "no", "TLS towards the primary."),
+    row("tls-auth-clients", Inert, Syntax::Choice(&["no", "yes", "optional"]), "yes", "Ask clients for a certificate."),
+    row("tls-prefer-server-ciphers", Inert, SWITCH, "no", "Choose the cipher on the server's side."),
+    row("tls-session-caching", Inert, SWITCH, "yes", "Resume TLS sessions."),
+    row("tls-session-cache-size", Inert, SECONDS, "20480", "Sessions that are kept for that."),
+    row("tls-session-cache-timeout", Inert, SECONDS, "300", "Seconds that they are kept."),
+    row("tls-cert-file", Inert, TEXT, "", "The server's certificate."),
+    row("tls-key-file", Inert, TEXT, "", "The key of that certificate."),
+    row("tls-key-file-pass", Inert, TEXT, "", "The key's password."),
+    row("tls-client-cert-file", Inert, TEXT, "", "Certificate for outgoing connections."),
+    row("tls-client-key-file", Inert, TEXT, "", "The key of that certificate."),
+    row("tls-client-key-file-pass", Inert, TEXT, "", "The key's password."),
+    row("tls-dh-params-file", Inert, TEXT, "", "Diffie-Hellman parameters."),
+    row("tls-ca-cert-file", Inert, TEXT, "", "Certificates that are trusted."),
+    row("tls-ca-cert-dir", Inert, TEXT, "", "Folder of certificates that are trusted."),
+    row("tls-protocols", Inert, TEXT, "", "TLS versions."),
+    row("tls-ciphers", Inert, TEXT, "", "Ciphers up to TLS 1.2."),
+    row("tls-ciphersuites", Inert, TEXT, "", "Ciphers of TLS 1.3."),
+];
+
+/// Directives of a file that are no parameters, and the part that each needs.
+pub const UNBUILT_DIRECTIVES: &[(&str, &str)] = &[
+    ("user", "users (ACL)"),
+    ("loadmodule", "modules"),
+    ("rename-command", "renaming of commands"),
+    ("sentinel", "Sentinel"),
+];
+
+/// Directives that Redis has retired and still lets pass.
+pub const RETIRED_DIRECTIVES: &[&str] = &[
+    "list-max-ziplist-entries",
+    "list-max-ziplist-value",
+    "lua-replicate-commands",
+    "io-threads-do-reads",
+];
+
+fn utf8(bytes: &[u8]) -> Result<String, Refusal> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| "argument must be UTF-8".into())
+}
+
+fn owned(words: &Words<'_>) -> Vec<Vec<u8>> {
+    words.iter().filter(|word| !word.is_empty()).map(|word| word.to_vec()).collect()
+}
+
+fn any_words(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    Ok(owned(words))
+}
+
+fn saves(text: &[u8]) -> bool {
+    text.split(|byte| *byte == b' ').any(|word| word == b"save")
+}
+
+fn number(word: &[u8]) -> Option<i64> {
+    redline_types::number::parse_i64(word)
+}
+
+fn save_points(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    let words = owned(words);
+    let right = |pair: &[Vec<u8>]| {
+        matches!(pair, [seconds, changes]
+            if number(seconds).is_some_and(|n| n >= 1) && number(changes).is_some_and(|n| n >= 0))
+    };
+    match words.chunks(2).all(right) {
+        true => Ok(words),
+        false => Err("Invalid save parameters".into()),
+    }
+}
+
+fn oom_scores(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    if words.len() != 3 {
+        return Err("wrong number of arguments".into());
+    }
+    let right = |word: &&[u8]| number(word).is_some_and(|n| (-2000..=2000).contains(&n));
+    match words.iter().all(right) {
+        true => Ok(owned(words)),
+        false => {
+            Err("Invalid oom-score-adj-values, elements must be between -2000 and 2000.".into())
+        }
+    }
+}
+
+fn percentiles(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    let words = owned(words);
+    for word in &words {
+        match redline_types::number::parse_f64(word) {
+            None => return Err("Invalid latency-tracking-info-percentiles parameters".into()),
+            Some(n) if !(0.0..=100.0).contains(&n) => {
+                return Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]".into());
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(words)
+}
+
+const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
+
+fn output_class(word: &[u8]) -> Option<usize> {
+    let word = if word.eq_ignore_ascii_case(b"replica") { b"slave" } else { word };
+    OUTPUT_CLASSES.iter().position(|name| name.as_bytes().eq_ignore_ascii_case(word))
+}
+
+fn output_limit(words: &[Vec<u8>]) -> Option<OutputLimit> {
+    let bytes = |word: &[u8]| parse_memory(word).map(|n| n as u64);
+    Some(OutputLimit {
+        hard_bytes: bytes(&words[0])?,
+        soft_bytes: bytes(&words[1])?,
+        soft_seconds: u32::try_from(number(&words[2])?).ok()?,
+    })
+}
+
+fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    let words = owned(words);
+    if words.is_empty() || words.len() % 4 != 0 {
+        return Err("Wrong number of arguments in buffer limit configuration.".into());
+    }
+    for group in words.chunks(4) {
+        if output_class(&group[0]).is_none() {
+            return Err("Invalid client class specified in buffer limit configuration.".into());
+        }
+        if output_limit(&group[1..]).is_none() {
+            return Err(
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration.".into()
+            );
+        }
+    }
+    Ok(words)
+}
+
+fn read_output_limits(settings: &Settings) -> Value {
+    let mut words = Vec::new();
+    for (name, limit) in OUTPUT_CLASSES.iter().zip(&settings.output_limits) {
+        words.push(name.as_bytes().to_vec());
+        words.push(limit.hard_bytes.to_string().into_bytes());
+        words.push(limit.soft_bytes.to_string().into_bytes());
+        words.push(limit.soft_seconds.to_string().into_bytes());
+    }
+    Value::Words(words)
+}
+
+fn write_output_limits(settings: &mut Settings, value: &Value) -> Result<(), Refusal> {
+    for group in value.words().chunks(4) {
+        let (class, limit) = (output_class(&group[0]), output_limit(&group[1..]));
+        if let (Some(class), Some(limit)) = (class, limit) {
+            settings.output_limits[class] = limit;
+        }
+    }
+    Ok(())
+}

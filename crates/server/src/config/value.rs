@@ -1,0 +1,293 @@
+//! What a parameter may hold, how people write it, and how it is shown. Must not know any parameter.
+
+use redline_types::number;
+
+/// Words as they come from a configuration file, the command line or CONFIG SET.
+pub type Words<'a> = [&'a [u8]];
+
+/// Why a value was refused: the end of Redis's error line.
+pub type Refusal = String;
+
+/// A value, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// `yes` or `no`.
+    Switch(bool),
+    /// A number; a choice's index; a percentage as its negative.
+    Integer(i64),
+    /// Anything.
+    Text(Vec<u8>),
+    /// Several words.
+    Words(Vec<Vec<u8>>),
+}
+
+impl Value {
+    /// The switch.
+    pub fn is_on(&self) -> bool {
+        matches!(self, Value::Switch(true))
+    }
+
+    /// The number; 0 for what is none.
+    pub fn integer(&self) -> i64 {
+        match self {
+            Value::Integer(n) => *n,
+            _ => 0,
+        }
+    }
+
+    /// The bytes; none for what is no text.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Value::Text(text) => text,
+            _ => b"",
+        }
+    }
+
+    /// The words; none for what has none.
+    pub fn words(&self) -> &[Vec<u8>] {
+        match self {
+            Value::Words(words) => words,
+            _ => &[],
+        }
+    }
+}
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// In decimal.
+    Plain,
+    /// As permission bits.
+    Octal,
+    /// In bytes, with `k`, `kb`, `m`, `mb`, `g`, `gb` for more.
+    Memory,
+    /// As `Memory`, or as a percentage.
+    MemoryOrPercent,
+}
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Syntax {
+    /// `yes` or `no`.
+    Switch,
+    /// A number from `min` to `max`.
+    Integer {
+        /// The least.
+        min: i64,
+        /// The most; `i64::MAX` also stands for Redis's unsigned limits.
+        max: i64,
+        /// How it is written.
+        unit: Unit,
+        /// A negative number is refused in other words.
+        unsigned: bool,
+    },
+    /// One of these words, in any case.
+    Choice(&'static [&'static str]),
+    /// Any of these words; each stands for a bit, the first for none.
+    Bits(&'static [&'static str]),
+    /// Anything.
+    Text,
+    /// Several words, which a function checks.
+    Words(fn(&Words<'_>) -> Result<Vec<Vec<u8>>, Refusal>),
+}
+
+const WRONG_COUNT: &str = "wrong number of arguments";
+
+impl Syntax {
+    /// Does CONFIG SET's one argument hold several words?
+    pub fn is_wordy(self) -> bool {
+        matches!(self, Syntax::Words(_) | Syntax::Bits(_))
+    }
+
+    /// Reads a value.
+    pub fn parse(self, words: &Words<'_>) -> Result<Value, Refusal> {
+        match self {
+            Syntax::Words(check) => return check(words).map(Value::Words),
+            Syntax::Bits(names) => return parse_bits(names, words).map(Value::Integer),
+            _ => {}
+        }
+        let [word] = words else { return Err(WRONG_COUNT.into()) };
+        match self {
+            Syntax::Switch if word.eq_ignore_ascii_case(b"yes") => Ok(Value::Switch(true)),
+            Syntax::Switch if word.eq_ignore_ascii_case(b"no") => Ok(Value::Switch(false)),
+            Syntax::Switch => Err("argument must be 'yes' or 'no'".into()),
+            Syntax::Choice(names) => match position(names, word) {
+                Some(index) => Ok(Value::Integer(index as i64)),
+                None => Err(one_of(names)),
+            },
+            Syntax::Integer { min, max, unit, unsigned } => {
+                parse_integer(word, min, max, unit, unsigned).map(Value::Integer)
+            }
+            _ => Ok(Value::Text(word.to_vec())),
+        }
+    }
+
+    /// How the value is shown, and written to a file.
+    pub fn text(self, value: &Value) -> Vec<u8> {
+        match (self, value) {
+            (_, Value::Switch(on)) => if *on { "yes" } else { "no" }.into(),
+            (_, Value::Text(text)) => text.clone(),
+            (_, Value::Words(words)) => words.join(&b' '),
+            (Syntax::Choice(names), Value::Integer(index)) => {
+                names.get(*index as usize).copied().unwrap_or_default().into()
+            }
+            (Syntax::Bits(names), Value::Integer(bits)) => bits_text(names, *bits).into(),
+            (Syntax::Integer { unit: Unit::Octal, .. }, Value::Integer(n)) => {
+                format!("{n:o}").into()
+            }
+            (_, Value::Integer(n)) if *n < 0 && self.allows_percent() => {
+                format!("{}%", n.unsigned_abs()).into()
+            }
+            (_, Value::Integer(n)) => n.to_string().into(),
+        }
+    }
+
+    fn allows_percent(self) -> bool {
+        matches!(self, Syntax::Integer { unit: Unit::MemoryOrPercent, .. })
+    }
+}
+
+fn position(names: &[&str], word: &[u8]) -> Option<usize> {
+    names.iter().position(|name| name.as_bytes().eq_ignore_ascii_case(word))
+}
+
+fn one_of(names: &[&str]) -> Refusal {
+    format!("argument(s) must be one of the following: {}", names.join(", "))
+}
+
+fn parse_bits(names: &[&str], words: &Words<'_>) -> Result<i64, Refusal> {
+    words.iter().try_fold(0, |bits, word| match position(names, word) {
+        Some(0) => Ok(bits),
+        Some(index) => Ok(bits | 1 << (index - 1)),
+        None => Err(one_of(names)),
+    })
+}
+
+fn bits_text(names: &[&str], bits: i64) -> String {
+    let set = names.iter().skip(1).enumerate();
+    let set: Vec<&str> =
+        set.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect();
+    if set.is_empty() { names[0].into() } else { set.join(" ") }
+}
+
+fn parse_integer(
+    word: &[u8],
+    min: i64,
+    max: i64,
+    unit: Unit,
+    unsigned: bool,
+) -> Result<i64, Refusal> {
+    let n = match unit {
+        Unit::Plain => number::parse_i64(word)
+            .ok_or_else(|| "argument couldn't be parsed into an integer".to_string())?,
+        Unit::Octal => parse_octal(word)
+            .ok_or_else(|| "argument couldn't be parsed as an octal number".to_string())?,
+        Unit::Memory => {
+            parse_memory(word).ok_or_else(|| "argument must be a memory value".to_string())?
+        }
+        Unit::MemoryOrPercent => match word.strip_suffix(b"%").and_then(number::parse_i64) {
+            Some(percent) if percent > 100 => {
+                return Err("percentage argument must be less or equal to 100".into());
+            }
+            Some(percent) if percent >= 0 => return Ok(-percent),
+            _ => parse_memory(word)
+                .ok_or_else(|| "argument must be a memory or percent value".to_string())?,
+        },
+    };
+    if (min..=max).contains(&n) {
+        return Ok(n);
+    }
+    Err(match unit {
+        _ if unsigned && n < 0 => "argument must be greater or equal to 0".into(),
+        Unit::Octal => format!("argument must be between {min:o} and {max:o} inclusive"),
+        _ => format!("argument must be between {min} and {max} inclusive"),
+    })
+}
+
+fn parse_octal(word: &[u8]) -> Option<i64> {
+    let digits = std::str::from_utf8(word).ok().filter(|text| !text.is_empty())?;
+    digits.bytes().all(|byte| matches!(byte, b'0'..=b'7')).then_some(())?;
+    i64::from_str_radix(digits, 8).ok()
+}
+
+/// `1gb`, `100mb`, `64kb`, `512`: decimal units without the `b`, binary ones with it.
+pub fn parse_memory(word: &[u8]) -> Option<i64> {
+    const UNITS: [(&str, i64); 8] = [
+        ("", 1),
+        ("b", 1),
+        ("k", 1000),
+        ("kb", 1 << 10),
+        ("m", 1_000_000),
+        ("mb", 1 << 20),
+        ("g", 1_000_000_000),
+        ("gb", 1 << 30),
+    ];
+    let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, unit) = word.split_at(digits);
+    let unit = UNITS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(unit))?.1;
+    let number: i64 = std::str::from_utf8(number).ok()?.parse().ok()?;
+    number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_units() {
+        for (text, bytes) in [
+            ("1", Some(1)),
+            ("1b", Some(1)),
+            ("2k", Some(2000)),
+            ("2Kb", Some(2048)),
+            ("3m", Some(3_000_000)),
+            ("3MB", Some(3 << 20)),
+            ("1g", Some(1_000_000_000)),
+            ("1GB", Some(1 << 30)),
+            ("", None),
+            ("gb", None),
+            ("-1", None),
+            ("1 gb", None),
+            ("1.5gb", None),
+            ("1tb", None),
+            ("9223372036854775807gb", None),
+        ] {
+            assert_eq!(parse_memory(text.as_bytes()), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_syntax_reads_what_it_shows() {
+        let integer = |unit| Syntax::Integer { min: 0, max: 1 << 40, unit, unsigned: false };
+        for (syntax, words, shown) in [
+            (Syntax::Switch, &["YES"][..], "yes"),
+            (Syntax::Choice(&["a", "b"]), &["B"], "b"),
+            (Syntax::Bits(&["default", "save", "now"]), &["now", "save"], "save now"),
+            (Syntax::Bits(&["default", "save", "now"]), &["default"], "default"),
+            (integer(Unit::Plain), &["7"], "7"),
+            (integer(Unit::Octal), &["755"], "755"),
+            (integer(Unit::Memory), &["1kb"], "1024"),
+            (integer(Unit::MemoryOrPercent), &["10%"], "10%"),
+            (Syntax::Text, &["a b"], "a b"),
+        ] {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let value = syntax.parse(&words).unwrap();
+            assert_eq!(syntax.text(&value), shown.as_bytes());
+        }
+    }
+
+    #[test]
+    fn refusals_are_worded_as_redis_words_them() {
+        let refusal = |syntax: Syntax, word: &str| syntax.parse(&[word.as_bytes()]).unwrap_err();
+        let int = Syntax::Integer { min: 1, max: 64, unit: Unit::Plain, unsigned: false };
+        assert_eq!(refusal(int, "0"), "argument must be between 1 and 64 inclusive");
+        assert_eq!(refusal(int, "x"), "argument couldn't be parsed into an integer");
+        assert_eq!(refusal(Syntax::Switch, "1"), "argument must be 'yes' or 'no'");
+        let choice = Syntax::Choice(&["ip", "hostname"]);
+        assert_eq!(
+            refusal(choice, "x"),
+            "argument(s) must be one of the following: ip, hostname"
+        );
+        assert_eq!(int.parse(&[b"1", b"2"]).unwrap_err(), "wrong number of arguments");
+    }
+}
