@@ -113,6 +113,8 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
         let Some(running) = (*machine).running else {
             return fail(state, raise, c"redis.call is not available here");
         };
+        // An error may have ended the last call halfway.
+        (*machine).answer.clear();
         let (args, answer) = (&(*machine).args, &mut (*machine).answer);
         let proto = (*machine).proto;
         unpanicking(|| (*running.as_ptr()).env.call(args.as_args(), proto, answer));

@@ -9,7 +9,7 @@ use mlua_sys::lua_State;
 use super::strings::check_string;
 use super::to_lua::push_bytes;
 use super::to_reply::{truncate, until_nul};
-use super::{machine, raise_text};
+use super::{NOT_ENOUGH_MEMORY, machine, raise_text};
 
 /// Room for one directive with flags, a width and a precision of two digits each, and the length of the integer.
 const DIRECTIVE_BYTES_MAX: usize = 16;
@@ -55,7 +55,7 @@ pub(super) unsafe extern "C-unwind" fn format(state: *mut lua_State) -> c_int {
             item(state, &mut *out, directive, conversion.unwrap_or(0), arg);
             if (*out).len() > (*machine).memory.free() {
                 (*machine).text = Vec::new();
-                ffi::lua_pushstring(state, c"not enough memory".as_ptr());
+                ffi::lua_pushstring(state, NOT_ENOUGH_MEMORY.as_ptr());
                 ffi::lua_error(state);
             }
         }

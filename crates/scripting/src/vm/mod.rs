@@ -29,7 +29,7 @@ use mlua_sys::lua_State;
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 
 use crate::env::{ScriptEnv, Tick};
-use crate::host::Limits;
+use crate::host::{Limits, LoadError};
 use crate::script::Script;
 
 /// How often the server gets its turn while a script runs.
@@ -51,6 +51,16 @@ const COMPILED_MAX: u32 = 512;
 
 /// Heap size at which garbage is collected after a script, if it is not yet twice what the last collection left.
 const COLLECT_BYTES_MIN: usize = 4 << 20;
+
+/// One part in so many of the memory is kept for small allocations, so that a script at its limit gets as far as the next
+/// instruction, where garbage can be collected.
+const RESERVE_SHARE: usize = 8;
+
+/// As the interpreter says it.
+const NOT_ENOUGH_MEMORY: &CStr = c"not enough memory";
+
+/// What counts as a small allocation.
+const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// Where scripts say that they come from.
 const CHUNK_NAME: &CStr = c"@user_script";
@@ -124,8 +134,8 @@ struct Machine {
     /// Room for one function to put a text together; nothing else is called meanwhile.
     text: Vec<u8>,
     kill_text: Vec<u8>,
+    open_aggregates: Vec<to_reply::Aggregate>,
     failure: Failure,
-    collect_at: usize,
 }
 
 /// Capacity of the reused buffers that survives a call with large arguments or a large reply.
@@ -139,6 +149,13 @@ struct Memory {
     used: usize,
     max: usize,
     since_look: usize,
+    /// What is left is the reserve.
+    is_pressed: bool,
+    /// A collection allocates a little in order to free much, and must not fail.
+    is_collecting: bool,
+    /// Size from which on garbage is collected: while a script runs, and after it.
+    collect_at: usize,
+    collect_idle_at: usize,
 }
 
 /// One call of [`Vm::eval`].
@@ -185,6 +202,10 @@ impl Vm {
                 used: heap_bytes(state),
                 max: limits.memory_bytes_max,
                 since_look: 0,
+                is_pressed: false,
+                is_collecting: false,
+                collect_at: usize::MAX,
+                collect_idle_at: COLLECT_BYTES_MIN,
             };
             let machine = NonNull::from(Box::leak(Box::new(Machine::new(
                 memory,
@@ -194,10 +215,10 @@ impl Vm {
             ffi::lua_setallocf(state, allocate, machine.as_ptr().cast());
             let vm = Vm { state, machine };
             if ffi::lua_cpcall(state, set_up, ptr::null_mut()) != ffi::LUA_OK {
-                debug_assert_eq!(pop_text(state), b"not enough memory");
+                debug_assert_eq!(pop_text(state), NOT_ENOUGH_MEMORY.to_bytes());
                 return None;
             }
-            (*machine.as_ptr()).collect_at = COLLECT_BYTES_MIN;
+            (*machine.as_ptr()).memory.plan_collection();
             ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, RUN_INDEX.into());
             debug_assert_eq!(ffi::lua_gettop(state), RUN_INDEX);
             Some(vm)
@@ -295,9 +316,11 @@ impl Vm {
                 (*machine).killed = false;
                 set_hook(self.state, machine, HOOK_INSTRUCTIONS);
             }
-            if (*machine).memory.used > (*machine).collect_at {
-                ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0);
-                (*machine).collect_at = COLLECT_BYTES_MIN.max(2 * (*machine).memory.used);
+            (*machine).failure.trim();
+            if (*machine).memory.used > (*machine).memory.collect_idle_at {
+                collect(self.state, machine);
+                let used = (*machine).memory.used;
+                (*machine).memory.collect_idle_at = COLLECT_BYTES_MIN.max(2 * used);
             }
         }
     }
@@ -336,8 +359,8 @@ impl Machine {
             answer: ReplyBuffer::new(),
             text: Vec::new(),
             kill_text: Vec::new(),
+            open_aggregates: Vec::new(),
             failure: Failure::default(),
-            collect_at: usize::MAX,
         }
     }
 }
@@ -355,6 +378,35 @@ impl Memory {
     fn free(&self) -> usize {
         self.max.saturating_sub(self.used)
     }
+
+    /// What may be used before the reserve.
+    fn max_before_reserve(&self) -> usize {
+        self.max - self.max / RESERVE_SHARE
+    }
+
+    /// Whether `more` bytes may be allocated. If that takes from the reserve, the next instruction has to collect.
+    fn admit(&mut self, more: usize) -> bool {
+        if self.is_collecting {
+            return true;
+        }
+        if more > self.free() {
+            self.is_pressed = true;
+            return false;
+        }
+        if self.used + more > self.max_before_reserve() {
+            self.is_pressed = true;
+            return more <= SMALL_BYTES_MAX;
+        }
+        true
+    }
+
+    /// The next collection is due when half of what is free now has been used. The interpreter's own plan, to start when
+    /// the heap has doubled, would be too late.
+    fn plan_collection(&mut self) {
+        self.is_pressed = false;
+        let free = self.max_before_reserve().saturating_sub(self.used);
+        self.collect_at = self.used + (free / 2).max(ALLOCATED_PER_LOOK);
+    }
 }
 
 impl Failure {
@@ -364,6 +416,15 @@ impl Failure {
         self.text.extend_from_slice(text);
         self.source.clear();
         self.line = 0;
+    }
+
+    /// Gives back the memory of an unusually long text.
+    fn trim(&mut self) {
+        for text in [&mut self.text, &mut self.source] {
+            if text.capacity() > BUFFER_BYTES_KEPT {
+                *text = Vec::new();
+            }
+        }
     }
 
     fn write(&self, script: &Script, reply: &mut Reply<'_>) {
@@ -483,7 +544,12 @@ unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
             let mut len = 0;
             let text = ffi::lua_tolstring(state, -1, &mut len);
             let text = std::slice::from_raw_parts(text.cast::<u8>(), len);
+            let running = (*machine).running.map(NonNull::as_ptr);
             (*machine).failure.set(b"", text);
+            if let Some(running) = running {
+                let error = LoadError::Syntax(String::from_utf8_lossy(text).into_owned());
+                (*running).reply.error(&error.to_string());
+            }
             return 0;
         }
         let Some(running) = (*machine).running.map(NonNull::as_ptr) else {
@@ -662,7 +728,8 @@ unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut ffi::lua_Debug) 
     unsafe { look(state, machine(state)) }
 }
 
-/// Reads the clock, and gives the server its turn if that is due. Raises an error if the script is to end.
+/// Reads the clock, and gives the server its turn if that is due; collects garbage if memory is short. Raises an error if
+/// the script is to end, or if there is not enough memory all the same.
 ///
 /// # Safety
 /// Called where an error may be raised, by a function that owns nothing.
@@ -671,6 +738,14 @@ unsafe fn look(state: *mut lua_State, machine: *mut Machine) {
     unsafe {
         if poll(state, machine) {
             raise_killed(state, machine);
+        }
+        let memory = &raw mut (*machine).memory;
+        if (*memory).is_pressed || (*memory).used > (*memory).collect_at {
+            collect(state, machine);
+            if (*memory).used > (*memory).max_before_reserve() {
+                ffi::lua_pushstring(state, NOT_ENOUGH_MEMORY.as_ptr());
+                ffi::lua_error(state);
+            }
         }
     }
 }
@@ -718,6 +793,21 @@ unsafe fn poll(state: *mut lua_State, machine: *mut Machine) -> bool {
         };
         set_hook(state, machine, adapted);
         false
+    }
+}
+
+/// Collects all garbage.
+///
+/// # Safety
+/// `machine` is that of `state`.
+unsafe fn collect(state: *mut lua_State, machine: *mut Machine) {
+    // SAFETY: as promised by the caller. Meanwhile no allocation is refused, so that nothing is raised; there are no
+    // finalizers.
+    unsafe {
+        (*machine).memory.is_collecting = true;
+        ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0);
+        (*machine).memory.is_collecting = false;
+        (*machine).memory.plan_collection();
     }
 }
 
@@ -783,19 +873,20 @@ unsafe extern "C" fn allocate(
 ) -> *mut c_void {
     // SAFETY: nobody else has a borrow of `memory` while Lua is called, and only Lua calls this.
     unsafe {
-        let memory = &mut *(&raw mut (*data.cast::<Machine>()).memory);
+        let memory = &mut (*data.cast::<Machine>()).memory;
         let old = if block.is_null() { 0 } else { old };
-        if new > old && new - old > memory.free() {
-            return ptr::null_mut();
-        }
-        let moved = (memory.inner)(memory.inner_data, block, old, new);
+        let is_admitted = new <= old || memory.admit(new - old);
+        let moved = match is_admitted {
+            true => (memory.inner)(memory.inner_data, block, old, new),
+            false => ptr::null_mut(),
+        };
         if new == 0 || !moved.is_null() {
             memory.used = memory.used + new - old;
             memory.since_look += new;
-            if memory.since_look > ALLOCATED_PER_LOOK {
-                memory.since_look = 0;
-                ffi::lua_sethook(memory.state, Some(hook), ffi::LUA_MASKCOUNT, 1);
-            }
+        }
+        if memory.since_look > ALLOCATED_PER_LOOK || memory.is_pressed {
+            memory.since_look = 0;
+            ffi::lua_sethook(memory.state, Some(hook), ffi::LUA_MASKCOUNT, 1);
         }
         moved
     }

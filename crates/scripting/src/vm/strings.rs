@@ -11,7 +11,7 @@ use mlua_sys::lua_State;
 
 use super::format::format;
 use super::to_lua::push_bytes;
-use super::{Machine, machine, poll, raise_killed, raise_text};
+use super::{Machine, NOT_ENOUGH_MEMORY, machine, poll, raise_killed, raise_text};
 use crate::pattern::{Capture, Matcher, Problem, is_plain};
 
 pub(super) const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 6] = [
@@ -153,7 +153,7 @@ unsafe extern "C-unwind" fn gsub(state: *mut lua_State) -> c_int {
             }
             if (*out).len() > (*machine).memory.free() {
                 *out = Vec::new();
-                ffi::lua_pushstring(state, c"not enough memory".as_ptr());
+                ffi::lua_pushstring(state, NOT_ENOUGH_MEMORY.as_ptr());
                 ffi::lua_error(state);
             }
             from = found.end;

@@ -4,12 +4,15 @@ use std::ffi::c_int;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
-use redline_resp::{Proto, Reply};
+use redline_resp::{Mark, Proto, Reply};
 
 use super::{
     Machine, UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_MAP, UP_OK, UP_SET, UP_STRING,
     UP_VERBATIM,
 };
+
+/// Room that a value needs on the stack: of a map its table, a key, a value and the key's copy.
+const SLOTS_PER_VALUE: c_int = 4;
 
 /// Writes the value on top of the stack as the reply of a script, and pops it.
 ///
@@ -17,46 +20,73 @@ use super::{
 /// Called protected from a function with the upvalues `NAMES`; `machine` is that of `state`.
 pub(super) unsafe fn write(state: *mut lua_State, machine: *mut Machine, reply: &mut Reply<'_>) {
     let mark = reply.mark();
-    let bytes_before = reply.buffer().len_bytes();
-    // SAFETY: as promised by the caller.
+    let bytes_max = reply.buffer().len_bytes().saturating_add(
+        // SAFETY: as promised by the caller.
+        unsafe { (*machine).message_bytes_max },
+    );
+    // SAFETY: as promised by the caller. Nobody else uses `open_aggregates`; it is emptied here since an error may have
+    // ended the last reply.
     unsafe {
+        let open = &raw mut (*machine).open_aggregates;
+        (*open).clear();
         let mut writer = Writer {
             state,
             proto: (*machine).proto,
-            bytes_max: bytes_before.saturating_add((*machine).message_bytes_max),
-            reply: &mut *reply,
+            open: &mut *open,
+            reply,
         };
-        if writer.value().is_err() {
-            reply.truncate(mark);
-            reply.error("ERR The reply of the script is too large");
+        writer.value();
+        while writer.step() {
+            if writer.reply.buffer().len_bytes() > bytes_max {
+                reply.truncate(mark);
+                return reply.error("ERR The reply of the script is too large");
+            }
         }
     }
 }
 
-/// The reply has become larger than it may.
-struct TooLarge;
+/// An array, map or set of which a part is written.
+#[derive(Debug)]
+pub(super) struct Aggregate {
+    kind: Kind,
+    /// Where its header will be.
+    mark: Mark,
+    /// Elements (of a map: pairs) written.
+    n: usize,
+}
 
-/// A reply being written. Its methods take their value from the top of the stack; they need the upvalues `NAMES`, are
-/// called protected, and own nothing.
+/// What lies on the stack for an aggregate, and what comes next.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// The table. Its next element.
+    Array,
+    /// The table, its field `map`, and a key of that. The next key.
+    MapKey,
+    /// The same and the key's value. That value.
+    MapValue,
+    /// The table, its field `set`, and an element of that. The next element.
+    Set,
+}
+
+/// A reply being written, without recursion: as deep as the interpreter's stack allows. The methods take their value
+/// from the top of that stack; they need the upvalues `NAMES`, are called protected, and own nothing.
 struct Writer<'a, 'r> {
     state: *mut lua_State,
     /// What the script has chosen, which decides about truth values; all else depends on the reply's own version.
     proto: Proto,
-    bytes_max: usize,
+    open: &'a mut Vec<Aggregate>,
     reply: &'a mut Reply<'r>,
 }
 
 impl Writer<'_, '_> {
-    /// Writes a value, and pops it. Anything that has no reply is null.
-    unsafe fn value(&mut self) -> Result<(), TooLarge> {
+    /// Writes a value, and pops it, or opens an aggregate. Anything that has no reply is null.
+    unsafe fn value(&mut self) {
         let state = self.state;
         // SAFETY: see the type.
         unsafe {
-            // A table needs itself, an index, an element and a field of it.
-            if ffi::lua_checkstack(state, 6) == 0 {
-                ffi::lua_settop(state, -2);
+            if ffi::lua_checkstack(state, SLOTS_PER_VALUE) == 0 {
                 self.reply.error("ERR reached lua stack limit");
-                return Ok(());
+                return ffi::lua_settop(state, -2);
             }
             match ffi::lua_type(state, -1) {
                 ffi::LUA_TSTRING => self.reply.bulk(bytes_at(state, -1)),
@@ -73,15 +103,11 @@ impl Writer<'_, '_> {
                 _ => self.reply.null(),
             }
             ffi::lua_settop(state, -2);
-            if self.reply.buffer().len_bytes() > self.bytes_max {
-                return Err(TooLarge);
-            }
-            Ok(())
         }
     }
 
-    /// Writes a table, and pops it: one of the typed forms, or else an array.
-    unsafe fn table(&mut self) -> Result<(), TooLarge> {
+    /// Writes a table that is one of the typed forms, and pops it, or opens an aggregate.
+    unsafe fn table(&mut self) {
         let state = self.state;
         // SAFETY: see the type.
         unsafe {
@@ -93,17 +119,81 @@ impl Writer<'_, '_> {
             } else if self.field(table, UP_DOUBLE) == ffi::LUA_TNUMBER {
                 self.reply.double(ffi::lua_tonumber(state, -1));
             } else if self.field(table, UP_MAP) == ffi::LUA_TTABLE {
-                self.map()?;
+                ffi::lua_pushnil(state);
+                return self.open(Kind::MapKey);
             } else if self.field(table, UP_SET) == ffi::LUA_TTABLE {
-                self.set()?;
+                ffi::lua_pushnil(state);
+                return self.open(Kind::Set);
             } else if self.field(table, UP_BIG_NUMBER) == ffi::LUA_TSTRING {
                 write_big_number(self.reply, bytes_at(state, -1));
             } else if self.field(table, UP_VERBATIM) != ffi::LUA_TTABLE || !self.verbatim() {
                 ffi::lua_settop(state, table);
-                self.array()?;
+                return self.open(Kind::Array);
             }
             ffi::lua_settop(state, table - 1);
-            Ok(())
+        }
+    }
+
+    fn open(&mut self, kind: Kind) {
+        let mark = self.reply.mark();
+        self.open.push(Aggregate { kind, mark, n: 0 });
+    }
+
+    /// Writes the next element of the aggregate that was opened last, or closes that. `false` if none is open.
+    unsafe fn step(&mut self) -> bool {
+        let state = self.state;
+        let Some(last) = self.open.last_mut() else {
+            return false;
+        };
+        // SAFETY: see the type and `Kind`. The tables are not changed while `lua_next` walks them.
+        unsafe {
+            let is_over = match last.kind {
+                Kind::Array => {
+                    // Not `c_int`s, no array is that long.
+                    ffi::lua_rawgeti(state, -1, last.n as i64 + 1) == ffi::LUA_TNIL
+                }
+                Kind::MapValue => false,
+                Kind::MapKey => ffi::lua_next(state, -2) == 0,
+                Kind::Set => {
+                    let is_over = ffi::lua_next(state, -2) == 0;
+                    if !is_over {
+                        ffi::lua_settop(state, -2);
+                        ffi::lua_pushvalue(state, -1);
+                    }
+                    is_over
+                }
+            };
+            if is_over {
+                self.close();
+                return true;
+            }
+            match last.kind {
+                Kind::Array | Kind::Set => last.n += 1,
+                Kind::MapKey => {
+                    ffi::lua_pushvalue(state, -2);
+                    last.kind = Kind::MapValue;
+                }
+                Kind::MapValue => {
+                    last.n += 1;
+                    last.kind = Kind::MapKey;
+                }
+            }
+            self.value();
+            true
+        }
+    }
+
+    /// Writes the header of the aggregate that was opened last, and pops what lies on the stack for it: with the nil
+    /// behind an array's last element, or without the key behind a map's, two values.
+    unsafe fn close(&mut self) {
+        if let Some(Aggregate { kind, mark, n }) = self.open.pop() {
+            match kind {
+                Kind::Array => self.reply.insert_array_header(mark, n),
+                Kind::MapKey | Kind::MapValue => self.reply.insert_map_header(mark, n),
+                Kind::Set => self.reply.insert_set_header(mark, n),
+            }
+            // SAFETY: see the type.
+            unsafe { ffi::lua_settop(self.state, -3) };
         }
     }
 
@@ -115,60 +205,6 @@ impl Writer<'_, '_> {
             ffi::lua_pushvalue(self.state, name);
             ffi::lua_rawget(self.state, table);
             ffi::lua_type(self.state, -1)
-        }
-    }
-
-    /// Writes an array up to its first nil.
-    unsafe fn array(&mut self) -> Result<(), TooLarge> {
-        // SAFETY: see the type.
-        unsafe {
-            let mark = self.reply.mark();
-            let mut n = 0;
-            loop {
-                ffi::lua_rawgeti(self.state, -1, n as i64 + 1);
-                if ffi::lua_type(self.state, -1) == ffi::LUA_TNIL {
-                    break;
-                }
-                self.value()?;
-                n += 1;
-            }
-            ffi::lua_settop(self.state, -2);
-            self.reply.insert_array_header(mark, n);
-            Ok(())
-        }
-    }
-
-    unsafe fn map(&mut self) -> Result<(), TooLarge> {
-        // SAFETY: see the type; the map is not changed while `lua_next` walks it.
-        unsafe {
-            let mark = self.reply.mark();
-            let mut pairs = 0;
-            ffi::lua_pushnil(self.state);
-            while ffi::lua_next(self.state, -2) != 0 {
-                ffi::lua_pushvalue(self.state, -2);
-                self.value()?;
-                self.value()?;
-                pairs += 1;
-            }
-            self.reply.insert_map_header(mark, pairs);
-            Ok(())
-        }
-    }
-
-    unsafe fn set(&mut self) -> Result<(), TooLarge> {
-        // SAFETY: see the type; the set is not changed while `lua_next` walks it.
-        unsafe {
-            let mark = self.reply.mark();
-            let mut n = 0;
-            ffi::lua_pushnil(self.state);
-            while ffi::lua_next(self.state, -2) != 0 {
-                ffi::lua_settop(self.state, -2);
-                ffi::lua_pushvalue(self.state, -1);
-                self.value()?;
-                n += 1;
-            }
-            self.reply.insert_set_header(mark, n);
-            Ok(())
         }
     }
 
