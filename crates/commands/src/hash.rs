@@ -27,7 +27,11 @@ pub(crate) fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// HEXISTS key field
-pub(crate) fn hexists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hexists(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let hash = ctx.keys.collection::<Hash>(&args[1])?;
     reply.integer(i64::from(hash.is_some_and(|hash| hash.contains(&args[2]))));
     Ok(())
@@ -35,7 +39,11 @@ pub(crate) fn hexists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 
 /// HGET key field
 pub(crate) fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    match ctx.keys.collection::<Hash>(&args[1])?.and_then(|hash| hash.get(&args[2])) {
+    match ctx
+        .keys
+        .collection::<Hash>(&args[1])?
+        .and_then(|hash| hash.get(&args[2]))
+    {
         Some(value) => bulk(reply, value),
         None => reply.null(),
     }
@@ -43,7 +51,11 @@ pub(crate) fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// HGETALL key
-pub(crate) fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hgetall(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let hash = ctx.keys.collection::<Hash>(&args[1])?;
     reply.map(hash.map_or(0, DataType::len));
     for (field, value) in hash.into_iter().flat_map(Hash::iter) {
@@ -54,14 +66,18 @@ pub(crate) fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 }
 
 /// HINCRBY key field increment
-pub(crate) fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hincrby(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let increment = integer(&args[3])?;
     let sum = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
         let value = match hash.get(&args[2]) {
             None => 0,
-            Some(value) => {
-                value.to_i64().ok_or(Error::line("ERR hash value is not an integer"))?
-            }
+            Some(value) => value
+                .to_i64()
+                .ok_or(Error::line("ERR hash value is not an integer"))?,
         };
         let sum = value.checked_add(increment).ok_or(Error::Overflow)?;
         hash.set(&args[2], IntBuf::new().format(sum), limits);
@@ -74,7 +90,11 @@ pub(crate) fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 }
 
 /// HINCRBYFLOAT key field increment
-pub(crate) fn hincrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hincrbyfloat(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let increment = number::Extended::parse(&args[3]).ok_or(Error::NotFloat)?;
     if !increment.is_finite() {
         return Err(Error::line("ERR value is NaN or Infinity"));
@@ -117,7 +137,9 @@ fn one_side(
 ) -> Result<(), Error> {
     let hash = ctx.keys.collection::<Hash>(&args[1])?;
     reply.array(hash.map_or(0, DataType::len));
-    hash.into_iter().flat_map(Hash::iter).for_each(|pair| bulk(reply, side(pair)));
+    hash.into_iter()
+        .flat_map(Hash::iter)
+        .for_each(|pair| bulk(reply, side(pair)));
     Ok(())
 }
 
@@ -170,7 +192,11 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<usiz
 }
 
 /// HRANDFIELD key [count [WITHVALUES]]
-pub(crate) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hrandfield(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let Some(count) = args.get(2) else {
         let mut rng = ctx.keys.local.rng.clone();
         let hash = ctx.keys.collection::<Hash>(&args[1])?;
@@ -198,8 +224,16 @@ pub(crate) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_
     };
     let nested = with_values && reply.proto() == Proto::Resp3;
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    let given = if count < 0 { wanted } else { wanted.min(hash.len()) };
-    reply.array(if with_values && !nested { given * 2 } else { given });
+    let given = if count < 0 {
+        wanted
+    } else {
+        wanted.min(hash.len())
+    };
+    reply.array(if with_values && !nested {
+        given * 2
+    } else {
+        given
+    });
     let random = &mut || rng.u64(..);
     let write = |field: Element<'_>, value: Element<'_>| {
         if nested {
@@ -242,7 +276,11 @@ pub(crate) fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// HSETNX key field value
-pub(crate) fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hsetnx(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let set = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
         hash.set_if_absent(&args[2], &args[3], limits)
     })?;
@@ -255,8 +293,15 @@ pub(crate) fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// HSTRLEN key field
-pub(crate) fn hstrlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let value = ctx.keys.collection::<Hash>(&args[1])?.and_then(|hash| hash.get(&args[2]));
+pub(crate) fn hstrlen(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let value = ctx
+        .keys
+        .collection::<Hash>(&args[1])?
+        .and_then(|hash| hash.get(&args[2]));
     reply.integer(value.map_or(0, |value| value.len() as i64));
     Ok(())
 }
@@ -272,7 +317,10 @@ mod tests {
         let mut db = TestDb::new();
         db.script(&[
             ("HSET h a 1 b 2", ":2"),
-            ("HSET h a 3 c", "-ERR wrong number of arguments for 'hset' command"),
+            (
+                "HSET h a 3 c",
+                "-ERR wrong number of arguments for 'hset' command",
+            ),
             ("HSET h a 3 c 4", ":1"),
             ("HGET h a", "$1|3"),
             ("HGET h x", "$-1"),
@@ -290,7 +338,10 @@ mod tests {
             ("HLEN h", ":0"),
             ("HGETALL none", "*0"),
         ]);
-        assert_eq!(db.events(), ["hset h", "hset h", "hset h", "hset h", "hdel h", "del h"]);
+        assert_eq!(
+            db.events(),
+            ["hset h", "hset h", "hset h", "hset h", "hdel h", "del h"]
+        );
     }
 
     #[test]
@@ -300,7 +351,10 @@ mod tests {
             ("HINCRBY h n 5", ":5"),
             ("HINCRBY h n -7", ":-2"),
             ("HINCRBY h n 9223372036854775807", ":9223372036854775805"),
-            ("HINCRBY h n 9", "-ERR increment or decrement would overflow"),
+            (
+                "HINCRBY h n 9",
+                "-ERR increment or decrement would overflow",
+            ),
             ("HSET h t text", ":1"),
             ("HINCRBY h t 1", "-ERR hash value is not an integer"),
             ("HINCRBYFLOAT h t 1", "-ERR hash value is not a float"),
@@ -308,7 +362,10 @@ mod tests {
             ("HINCRBYFLOAT h f 0.1", "$4|10.6"),
             ("HINCRBYFLOAT h f inf", "-ERR value is NaN or Infinity"),
             ("HINCRBYFLOAT h f x", "-ERR value is not a valid float"),
-            ("HINCRBY none t x", "-ERR value is not an integer or out of range"),
+            (
+                "HINCRBY none t x",
+                "-ERR value is not an integer or out of range",
+            ),
             ("EXISTS none", ":0"),
         ]);
     }
@@ -324,7 +381,10 @@ mod tests {
             ("HRANDFIELD h 5 WITHVALUES", "*2|$1|a|$1|1"),
             ("HRANDFIELD h -2", "*2|$1|a|$1|a"),
             ("HRANDFIELD h 2 VALUES", "-ERR syntax error"),
-            ("HRANDFIELD h -9223372036854775808 WITHVALUES", "-ERR value is out of range"),
+            (
+                "HRANDFIELD h -9223372036854775808 WITHVALUES",
+                "-ERR value is out of range",
+            ),
         ]);
         db.proto = Proto::Resp3;
         db.script(&[

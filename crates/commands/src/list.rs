@@ -4,11 +4,7 @@ use std::{ops::ControlFlow, ops::Range};
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
-use redline_types::{
-    DataType, List,
-    list::Place,
-    pack::End,
-};
+use redline_types::{DataType, List, list::Place, pack::End};
 
 use crate::{
     Ctx, Error,
@@ -17,7 +13,11 @@ use crate::{
 };
 
 /// LINDEX key index
-pub(crate) fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lindex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
         reply.null();
         return Ok(());
@@ -30,7 +30,11 @@ pub(crate) fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// LINSERT key BEFORE | AFTER pivot element
-pub(crate) fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn linsert(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let place = if is(&args[2], "AFTER") {
         Place::After
     } else if is(&args[2], "BEFORE") {
@@ -38,9 +42,12 @@ pub(crate) fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     } else {
         return Err(Error::Syntax);
     };
-    let inserted = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
-        list.insert(place, &args[3], &args[4], limits).then(|| list.len())
-    })?;
+    let inserted = ctx
+        .keys
+        .update::<List, _>(&args[1], false, |list, limits| {
+            list.insert(place, &args[3], &args[4], limits)
+                .then(|| list.len())
+        })?;
     match inserted {
         None => reply.integer(0),
         Some(None) => reply.integer(-1),
@@ -61,11 +68,22 @@ pub(crate) fn llen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// LMOVE source destination LEFT | RIGHT LEFT | RIGHT
 pub(crate) fn lmove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    move_element(ctx, &args[1], &args[2], end(&args[3])?, end(&args[4])?, reply)
+    move_element(
+        ctx,
+        &args[1],
+        &args[2],
+        end(&args[3])?,
+        end(&args[4])?,
+        reply,
+    )
 }
 
 /// RPOPLPUSH source destination
-pub(crate) fn rpoplpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn rpoplpush(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     move_element(ctx, &args[1], &args[2], End::Back, End::Front, reply)
 }
 
@@ -96,9 +114,10 @@ fn move_element(
     })?;
     let emptied = ctx.keys.take_emptied();
     if !rotates {
-        ctx.keys.update::<List, _>(destination, true, |list, limits| {
-            list.push(to, std::iter::once(&moved[..]), limits);
-        })?;
+        ctx.keys
+            .update::<List, _>(destination, true, |list, limits| {
+                list.push(to, std::iter::once(&moved[..]), limits);
+            })?;
     }
     ctx.keys.changed(Classes::LIST, push_event(to), destination);
     ctx.keys.set_emptied(emptied);
@@ -110,15 +129,25 @@ fn move_element(
 pub(crate) fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
     const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
-    let keys = integer(&args[1]).ok().filter(|keys| *keys > 0).ok_or(NO_KEYS)?;
+    let keys = integer(&args[1])
+        .ok()
+        .filter(|keys| *keys > 0)
+        .ok_or(NO_KEYS)?;
     let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
-    let at = keys.checked_add(2).filter(|at| *at < args.len()).ok_or(Error::Syntax)?;
+    let at = keys
+        .checked_add(2)
+        .filter(|at| *at < args.len())
+        .ok_or(Error::Syntax)?;
     let from = end(&args[at])?;
     let mut count = None;
     let mut options = args.from(at + 1).iter();
     while let Some(option) = options.next() {
-        let value = options.next().filter(|_| count.is_none() && is(option, "COUNT"));
-        let value = integer(value.ok_or(Error::Syntax)?).ok().filter(|count| *count > 0);
+        let value = options
+            .next()
+            .filter(|_| count.is_none() && is(option, "COUNT"));
+        let value = integer(value.ok_or(Error::Syntax)?)
+            .ok()
+            .filter(|count| *count > 0);
         count = Some(value.ok_or(NO_COUNT)?);
     }
     let count = count.unwrap_or(1) as usize;
@@ -220,10 +249,18 @@ pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             }
         } else if is(option, "COUNT") {
             const NEGATIVE: Error = Error::line("ERR COUNT can't be negative");
-            count = Some(integer(value).ok().filter(|count| *count >= 0).ok_or(NEGATIVE)?);
+            count = Some(
+                integer(value)
+                    .ok()
+                    .filter(|count| *count >= 0)
+                    .ok_or(NEGATIVE)?,
+            );
         } else if is(option, "MAXLEN") {
             const NEGATIVE: Error = Error::line("ERR MAXLEN can't be negative");
-            compared_max = integer(value).ok().filter(|len| *len >= 0).ok_or(NEGATIVE)?;
+            compared_max = integer(value)
+                .ok()
+                .filter(|len| *len >= 0)
+                .ok_or(NEGATIVE)?;
         } else {
             return Err(Error::Syntax);
         }
@@ -236,7 +273,11 @@ pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         }
         return Ok(());
     };
-    let compared_max = if compared_max == 0 { usize::MAX } else { compared_max as usize };
+    let compared_max = if compared_max == 0 {
+        usize::MAX
+    } else {
+        compared_max as usize
+    };
     let wanted_max = match count {
         None => 1,
         Some(0) => usize::MAX,
@@ -247,7 +288,11 @@ pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     list.positions(&args[2], rank, compared_max, |index| {
         reply.integer(index as i64);
         found += 1;
-        if found == wanted_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if found == wanted_max {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     match count {
         Some(_) => reply.insert_array_header(mark, found),
@@ -263,7 +308,11 @@ pub(crate) fn lpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// LPUSHX key element [element …]
-pub(crate) fn lpushx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lpushx(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     push(ctx, args, End::Front, false, reply)
 }
 
@@ -273,7 +322,11 @@ pub(crate) fn rpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// RPUSHX key element [element …]
-pub(crate) fn rpushx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn rpushx(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     push(ctx, args, End::Back, false, reply)
 }
 
@@ -285,10 +338,12 @@ fn push(
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let elements = args.from(2);
-    let len = ctx.keys.update::<List, _>(&args[1], create, |list, limits| {
-        list.push(to, elements.iter(), limits);
-        list.len()
-    })?;
+    let len = ctx
+        .keys
+        .update::<List, _>(&args[1], create, |list, limits| {
+            list.push(to, elements.iter(), limits);
+            list.len()
+        })?;
     if len.is_some() {
         ctx.keys.changed(Classes::LIST, push_event(to), &args[1]);
         ctx.keys.count_changes(elements.len() as u64 - 1);
@@ -298,7 +353,11 @@ fn push(
 }
 
 /// LRANGE key start stop
-pub(crate) fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lrange(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
     let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
         reply.array(0);
@@ -306,7 +365,9 @@ pub(crate) fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     };
     let range = clamp(start, stop, list.len());
     reply.array(range.len());
-    list.iter_from(range.start).take(range.len()).for_each(|element| bulk(reply, element));
+    list.iter_from(range.start)
+        .take(range.len())
+        .for_each(|element| bulk(reply, element));
     Ok(())
 }
 
@@ -318,9 +379,11 @@ pub(crate) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         ));
     }
-    let removed = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
-        list.remove(count, &args[3], limits)
-    })?;
+    let removed = ctx
+        .keys
+        .update::<List, _>(&args[1], false, |list, limits| {
+            list.remove(count, &args[3], limits)
+        })?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
         ctx.keys.changed(Classes::LIST, "lrem", &args[1]);
@@ -336,9 +399,11 @@ pub(crate) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         return Err(Error::NoSuchKey);
     }
     let index = integer(&args[2])?;
-    let set = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
-        list.set(index, &args[3], limits)
-    })?;
+    let set = ctx
+        .keys
+        .update::<List, _>(&args[1], false, |list, limits| {
+            list.set(index, &args[3], limits)
+        })?;
     if set != Some(true) {
         return Err(Error::IndexOutOfRange);
     }
@@ -350,11 +415,13 @@ pub(crate) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 /// LTRIM key start stop
 pub(crate) fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
-    let trimmed = ctx.keys.update::<List, _>(&args[1], false, |list, limits| {
-        let before = list.len();
-        list.trim(clamp(start, stop, before), limits);
-        before - list.len()
-    })?;
+    let trimmed = ctx
+        .keys
+        .update::<List, _>(&args[1], false, |list, limits| {
+            let before = list.len();
+            list.trim(clamp(start, stop, before), limits);
+            before - list.len()
+        })?;
     if let Some(trimmed) = trimmed {
         ctx.keys.changed(Classes::LIST, "ltrim", &args[1]);
         ctx.keys.count_changes((trimmed as u64).saturating_sub(1));
@@ -384,10 +451,20 @@ fn pop_event(end: End) -> &'static str {
 /// The indices that `start` and `stop` (inclusive; negative ones count from the back) mean in `len` elements.
 fn clamp(start: i64, stop: i64, len: usize) -> Range<usize> {
     let len = len as i64;
-    let from_front = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
+    let from_front = |index: i64| {
+        if index < 0 {
+            index.saturating_add(len)
+        } else {
+            index
+        }
+    };
     let start = from_front(start).max(0);
     let stop = from_front(stop).min(len - 1);
-    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
+    if start > stop {
+        0..0
+    } else {
+        start as usize..stop as usize + 1
+    }
 }
 
 #[cfg(test)]
@@ -411,7 +488,10 @@ mod tests {
             ("LLEN l", ":0"),
             ("LPUSHX l a", ":0"),
         ]);
-        assert_eq!(db.events(), ["rpush l", "lpush l", "lpop l", "rpop l", "lpop l", "del l"]);
+        assert_eq!(
+            db.events(),
+            ["rpush l", "lpush l", "lpop l", "rpop l", "lpop l", "del l"]
+        );
     }
 
     #[test]
@@ -430,7 +510,9 @@ mod tests {
         ]);
         assert_eq!(
             db.events(),
-            ["rpush a", "rpush b", "lpop a", "lpush a", "rpop a", "rpop a", "del a"]
+            [
+                "rpush a", "rpush b", "lpop a", "lpush a", "rpop a", "rpop a", "del a"
+            ]
         );
     }
 

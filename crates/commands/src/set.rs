@@ -36,14 +36,22 @@ pub(crate) fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// SISMEMBER key member
-pub(crate) fn sismember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sismember(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let set = ctx.keys.collection::<Set>(&args[1])?;
     reply.integer(i64::from(set.is_some_and(|set| set.contains(&args[2]))));
     Ok(())
 }
 
 /// SMISMEMBER key member [member …]
-pub(crate) fn smismember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn smismember(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let set = ctx.keys.collection::<Set>(&args[1])?;
     let members = args.from(2);
     reply.array(members.len());
@@ -54,10 +62,16 @@ pub(crate) fn smismember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_
 }
 
 /// SMEMBERS key
-pub(crate) fn smembers(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn smembers(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let set = ctx.keys.collection::<Set>(&args[1])?;
     reply.set(set.map_or(0, DataType::len));
-    set.into_iter().flat_map(Set::iter).for_each(|member| bulk(reply, member));
+    set.into_iter()
+        .flat_map(Set::iter)
+        .for_each(|member| bulk(reply, member));
     Ok(())
 }
 
@@ -75,9 +89,12 @@ pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         reply.integer(i64::from(has));
         return Ok(());
     }
-    ctx.keys.update::<Set, _>(source, false, |set, _| set.remove(member))?;
+    ctx.keys
+        .update::<Set, _>(source, false, |set, _| set.remove(member))?;
     ctx.keys.changed(Classes::SET, "srem", source);
-    let added = ctx.keys.update::<Set, _>(destination, true, |set, limits| set.add(member, limits))?;
+    let added = ctx
+        .keys
+        .update::<Set, _>(destination, true, |set, limits| set.add(member, limits))?;
     if added == Some(true) {
         ctx.keys.changed(Classes::SET, "sadd", destination);
     }
@@ -113,7 +130,9 @@ pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     }
     let mut rng = ctx.keys.local.rng.clone();
     ctx.keys.update::<Set, _>(key, false, |set, limits| {
-        set.pop(given, limits, &mut || rng.u64(..), |member| bulk(reply, member));
+        set.pop(given, limits, &mut || rng.u64(..), |member| {
+            bulk(reply, member)
+        });
     })?;
     ctx.keys.local.rng = rng;
     ctx.keys.changed(Classes::SET, "spop", key);
@@ -128,7 +147,11 @@ fn positive(argument: &[u8]) -> Result<usize, Error> {
 }
 
 /// SRANDMEMBER key [count]
-pub(crate) fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn srandmember(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let count = match args.len() {
         2 => None,
         3 => Some(integer(&args[2])?),
@@ -213,7 +236,11 @@ pub(crate) fn sdiff(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// SINTER key [key …]
-pub(crate) fn sinter(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sinter(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let sets = operands(ctx, args.from(1))?;
     counted(reply, |visit| {
         if let Some(sets) = all_present(&sets) {
@@ -227,31 +254,55 @@ pub(crate) fn sinter(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// SUNION key [key …]
-pub(crate) fn sunion(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sunion(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let sets: Vec<&Set> = operands(ctx, args.from(1))?.into_iter().flatten().collect();
     counted(reply, |visit| algebra::visit_union(&sets, visit));
     Ok(())
 }
 
 /// SINTERCARD numkeys key [key …] [LIMIT limit]
-pub(crate) fn sintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sintercard(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
     const TOO_MANY: Error = Error::line("ERR Number of keys can't be greater than number of args");
     const NEGATIVE: Error = Error::line("ERR LIMIT can't be negative");
-    let keys = integer(&args[1]).ok().filter(|keys| *keys > 0).ok_or(NO_KEYS)?;
-    let keys = usize::try_from(keys).ok().filter(|keys| *keys <= args.len() - 2).ok_or(TOO_MANY)?;
+    let keys = integer(&args[1])
+        .ok()
+        .filter(|keys| *keys > 0)
+        .ok_or(NO_KEYS)?;
+    let keys = usize::try_from(keys)
+        .ok()
+        .filter(|keys| *keys <= args.len() - 2)
+        .ok_or(TOO_MANY)?;
     let mut limit = 0;
     let mut options = args.from(2 + keys).iter();
     while let Some(option) = options.next() {
-        let value = options.next().filter(|_| is(option, "LIMIT")).ok_or(Error::Syntax)?;
-        limit = integer(value).ok().filter(|limit| *limit >= 0).ok_or(NEGATIVE)?;
+        let value = options
+            .next()
+            .filter(|_| is(option, "LIMIT"))
+            .ok_or(Error::Syntax)?;
+        limit = integer(value)
+            .ok()
+            .filter(|limit| *limit >= 0)
+            .ok_or(NEGATIVE)?;
     }
     let sets = operands(ctx, args.from(2).first(keys))?;
     let mut count = 0;
     if let Some(sets) = all_present(&sets) {
         algebra::visit_intersection(&sets, |_| {
             count += 1;
-            if count == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if count == limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
     }
     reply.integer(count);
@@ -259,25 +310,39 @@ pub(crate) fn sintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_
 }
 
 /// SDIFFSTORE destination key [key …]
-pub(crate) fn sdiffstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    store(ctx, args, "sdiffstore", reply, |sets, limits| match sets.split_first() {
-        Some((Some(first), others)) => {
-            let others: Vec<&Set> = others.iter().copied().flatten().collect();
-            algebra::difference(first, &others, limits)
+pub(crate) fn sdiffstore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    store(ctx, args, "sdiffstore", reply, |sets, limits| {
+        match sets.split_first() {
+            Some((Some(first), others)) => {
+                let others: Vec<&Set> = others.iter().copied().flatten().collect();
+                algebra::difference(first, &others, limits)
+            }
+            _ => Set::default(),
         }
-        _ => Set::default(),
     })
 }
 
 /// SINTERSTORE destination key [key …]
-pub(crate) fn sinterstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sinterstore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     store(ctx, args, "sinterstore", reply, |sets, limits| {
         all_present(sets).map_or_else(Set::default, |sets| algebra::intersection(&sets, limits))
     })
 }
 
 /// SUNIONSTORE destination key [key …]
-pub(crate) fn sunionstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sunionstore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     store(ctx, args, "sunionstore", reply, |sets, limits| {
         let sets: Vec<&Set> = sets.iter().copied().flatten().collect();
         algebra::union(&sets, limits)
@@ -286,7 +351,9 @@ pub(crate) fn sunionstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'
 
 /// The sets under these keys; `None` for a key that does not exist.
 fn operands<'v>(ctx: &'v Ctx<'_>, keys: Args<'_>) -> Result<Vec<Option<&'v Set>>, Error> {
-    keys.iter().map(|key| Ok(ctx.keys.collection::<Set>(key)?)).collect()
+    keys.iter()
+        .map(|key| Ok(ctx.keys.collection::<Set>(key)?))
+        .collect()
 }
 
 /// The sets, if none of the keys was missing: otherwise their intersection is empty.
@@ -350,7 +417,10 @@ mod tests {
             ("SRANDMEMBER s", "$-1"),
             ("SRANDMEMBER s 2", "*0"),
         ]);
-        assert_eq!(db.events(), ["sadd s", "sadd s", "srem s", "spop s", "del s"]);
+        assert_eq!(
+            db.events(),
+            ["sadd s", "sadd s", "srem s", "spop s", "del s"]
+        );
     }
 
     #[test]
@@ -366,11 +436,16 @@ mod tests {
             ("EXISTS a", ":0"),
             ("SCARD b", ":2"),
             ("SET k v", "+OK"),
-            ("SMOVE b k x", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+            (
+                "SMOVE b k x",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
         ]);
         assert_eq!(
             db.events(),
-            ["sadd a", "sadd b", "srem a", "srem a", "del a", "sadd b", "set k"]
+            [
+                "sadd a", "sadd b", "srem a", "srem a", "del a", "sadd b", "set k"
+            ]
         );
     }
 
@@ -387,7 +462,10 @@ mod tests {
             ("SDIFF none b", "*0"),
             ("SINTERCARD 2 a b", ":2"),
             ("SINTERCARD 2 a b LIMIT 1", ":1"),
-            ("SINTERCARD 3 a b", "-ERR Number of keys can't be greater than number of args"),
+            (
+                "SINTERCARD 3 a b",
+                "-ERR Number of keys can't be greater than number of args",
+            ),
             ("SINTERCARD 0 a", "-ERR numkeys should be greater than 0"),
             ("SINTERSTORE c a b", ":2"),
             ("SDIFFSTORE c a a", ":0"),

@@ -12,8 +12,7 @@ use crate::{
     parse::{integer, is},
 };
 
-const INVALID_ID: Error =
-    Error::line("ERR Invalid stream ID specified as stream command argument");
+const INVALID_ID: Error = Error::line("ERR Invalid stream ID specified as stream command argument");
 
 /// XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value
 /// [field value …]
@@ -30,18 +29,20 @@ pub(crate) fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     let now_ms = ctx.keys.now_ms().max(0) as u64;
     let mut failed = None;
     let existed = ctx.keys.collection_quiet::<Stream>(&args[1])?.is_some();
-    let added = ctx.keys.update::<Stream, _>(&args[1], !options.no_make, |stream, limits| {
-        match stream.add(id, now_ms, fields.iter(), limits) {
-            Ok(id) => {
-                let trimmed = options.trim.as_ref().map_or(0, |trim| stream.trim(trim));
-                Some((id, trimmed))
+    let added = ctx
+        .keys
+        .update::<Stream, _>(&args[1], !options.no_make, |stream, limits| {
+            match stream.add(id, now_ms, fields.iter(), limits) {
+                Ok(id) => {
+                    let trimmed = options.trim.as_ref().map_or(0, |trim| stream.trim(trim));
+                    Some((id, trimmed))
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    None
+                }
             }
-            Err(error) => {
-                failed = Some(error);
-                None
-            }
-        }
-    })?;
+        })?;
     let Some(added) = added else {
         reply.null();
         return Ok(());
@@ -88,7 +89,12 @@ impl Options {
         const BOTH: Error = Error::line(
             "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
         );
-        let mut options = Options { no_make: false, trim: None, id: None, end: 2 };
+        let mut options = Options {
+            no_make: false,
+            trim: None,
+            id: None,
+            end: 2,
+        };
         let mut limit = None;
         let mut at = 2;
         while let Some(word) = args.get(at) {
@@ -110,19 +116,25 @@ impl Options {
                 at += 1;
                 let to = if by_len {
                     let max = integer(&args[at])?;
-                    TrimTo::MaxLen(u64::try_from(max).map_err(|_| {
-                        Error::line("ERR The MAXLEN argument must be >= 0.")
-                    })?)
+                    TrimTo::MaxLen(
+                        u64::try_from(max)
+                            .map_err(|_| Error::line("ERR The MAXLEN argument must be >= 0."))?,
+                    )
                 } else {
                     TrimTo::MinId(StreamId::parse(&args[at], 0).map_err(|_| INVALID_ID)?)
                 };
-                options.trim = Some(Trim { to, approximate, limit: 0 });
+                options.trim = Some(Trim {
+                    to,
+                    approximate,
+                    limit: 0,
+                });
             } else if is(word, "LIMIT") && more > 0 {
                 at += 1;
                 let value = integer(&args[at])?;
-                limit = Some(u64::try_from(value).map_err(|_| {
-                    Error::line("ERR The LIMIT argument must be >= 0.")
-                })?);
+                limit = Some(
+                    u64::try_from(value)
+                        .map_err(|_| Error::line("ERR The LIMIT argument must be >= 0."))?,
+                );
             } else if adds && is(word, "NOMKSTREAM") {
                 options.no_make = true;
             } else if is(word, "KEEPREF") || is(word, "DELREF") || is(word, "ACKED") {
@@ -161,8 +173,10 @@ impl Options {
 pub(crate) fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let options = Options::parse(args, false, ctx.keys.limits())?;
     let trim = options.trim.ok_or(Error::Syntax)?;
-    let removed =
-        ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| stream.trim(&trim))?.unwrap_or(0);
+    let removed = ctx
+        .keys
+        .update::<Stream, _>(&args[1], false, |stream, _| stream.trim(&trim))?
+        .unwrap_or(0);
     if removed > 0 {
         ctx.keys.changed(Classes::STREAM, "xtrim", &args[1]);
         ctx.keys.count_changes(removed - 1);
@@ -184,8 +198,11 @@ pub(crate) fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         reply.integer(0);
         return Ok(());
     }
-    let ids: Result<Vec<StreamId>, _> =
-        args.from(2).iter().map(|text| StreamId::parse(text, 0)).collect();
+    let ids: Result<Vec<StreamId>, _> = args
+        .from(2)
+        .iter()
+        .map(|text| StreamId::parse(text, 0))
+        .collect();
     let ids = ids.map_err(|_| INVALID_ID)?;
     let deleted = ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| {
         ids.iter().filter(|id| stream.delete(**id)).count()
@@ -200,12 +217,20 @@ pub(crate) fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// XRANGE key start end [COUNT count]
-pub(crate) fn xrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xrange(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     range(ctx, args, false, reply)
 }
 
 /// XREVRANGE key end start [COUNT count]
-pub(crate) fn xrevrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xrevrange(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     range(ctx, args, true, reply)
 }
 
@@ -217,13 +242,26 @@ fn range(
 ) -> Result<(), Error> {
     const NO_START: Error = Error::line("ERR invalid start ID for the interval");
     const NO_END: Error = Error::line("ERR invalid end ID for the interval");
-    let (start, end) = if backwards { (&args[3], &args[2]) } else { (&args[2], &args[3]) };
-    let start = IdBound::parse(start, 0).map_err(|_| INVALID_ID)?.first().ok_or(NO_START)?;
-    let end = IdBound::parse(end, u64::MAX).map_err(|_| INVALID_ID)?.last().ok_or(NO_END)?;
+    let (start, end) = if backwards {
+        (&args[3], &args[2])
+    } else {
+        (&args[2], &args[3])
+    };
+    let start = IdBound::parse(start, 0)
+        .map_err(|_| INVALID_ID)?
+        .first()
+        .ok_or(NO_START)?;
+    let end = IdBound::parse(end, u64::MAX)
+        .map_err(|_| INVALID_ID)?
+        .last()
+        .ok_or(NO_END)?;
     let mut count = None;
     let mut options = args.from(4).iter();
     while let Some(option) = options.next() {
-        let value = options.next().filter(|_| is(option, "COUNT")).ok_or(Error::Syntax)?;
+        let value = options
+            .next()
+            .filter(|_| is(option, "COUNT"))
+            .ok_or(Error::Syntax)?;
         count = Some(usize::try_from(integer(value)?).unwrap_or(0));
     }
     let Some(stream) = ctx.keys.collection::<Stream>(&args[1])? else {
@@ -242,7 +280,10 @@ fn range(
         entries += 1;
     };
     if backwards {
-        stream.range_backwards(start, end).take(most).for_each(&mut write);
+        stream
+            .range_backwards(start, end)
+            .take(most)
+            .for_each(&mut write);
     } else {
         stream.range(start, end).take(most).for_each(&mut write);
     }
@@ -277,15 +318,33 @@ mod tests {
         db.script(&[
             ("XADD s 1-1 a 1", "$3|1-1"),
             ("XADD s 1-* a 2 b 3", "$3|1-2"),
-            ("XADD s 1-1 a 1", "-ERR The ID specified in XADD is equal or smaller than the target stream top item"),
-            ("XADD s 0-0 a 1", "-ERR The ID specified in XADD must be greater than 0-0"),
-            ("XADD t 0-0 a 1", "-ERR The ID specified in XADD must be greater than 0-0"),
+            (
+                "XADD s 1-1 a 1",
+                "-ERR The ID specified in XADD is equal or smaller than the target stream top item",
+            ),
+            (
+                "XADD s 0-0 a 1",
+                "-ERR The ID specified in XADD must be greater than 0-0",
+            ),
+            (
+                "XADD t 0-0 a 1",
+                "-ERR The ID specified in XADD must be greater than 0-0",
+            ),
             ("EXISTS t", ":0"),
             ("XADD t NOMKSTREAM * a 1", "$-1"),
-            ("XADD s x a 1", "-ERR Invalid stream ID specified as stream command argument"),
+            (
+                "XADD s x a 1",
+                "-ERR Invalid stream ID specified as stream command argument",
+            ),
             ("XLEN s", ":2"),
-            ("XRANGE s - +", "*2|*2|$3|1-1|*2|$1|a|$1|1|*2|$3|1-2|*4|$1|a|$1|2|$1|b|$1|3"),
-            ("XREVRANGE s + (1-1 COUNT 5", "*1|*2|$3|1-2|*4|$1|a|$1|2|$1|b|$1|3"),
+            (
+                "XRANGE s - +",
+                "*2|*2|$3|1-1|*2|$1|a|$1|1|*2|$3|1-2|*4|$1|a|$1|2|$1|b|$1|3",
+            ),
+            (
+                "XREVRANGE s + (1-1 COUNT 5",
+                "*1|*2|$3|1-2|*4|$1|a|$1|2|$1|b|$1|3",
+            ),
             ("XRANGE s - + COUNT 0", "*-1"),
             ("XRANGE none - +", "*0"),
             ("XDEL s 1-1 9-9", ":1"),
@@ -305,9 +364,18 @@ mod tests {
             ("XTRIM s MAXLEN 8", ":2"),
             ("XTRIM s MINID 6", ":3"),
             ("XTRIM s MAXLEN ~ 1", ":0"),
-            ("XTRIM s MAXLEN 1 LIMIT 5", "-ERR syntax error, LIMIT cannot be used without the special ~ option"),
-            ("XTRIM s MAXLEN -1", "-ERR The MAXLEN argument must be >= 0."),
-            ("XTRIM s MAXLEN 1 MINID 2", "-ERR syntax error, MAXLEN and MINID options at the same time are not compatible"),
+            (
+                "XTRIM s MAXLEN 1 LIMIT 5",
+                "-ERR syntax error, LIMIT cannot be used without the special ~ option",
+            ),
+            (
+                "XTRIM s MAXLEN -1",
+                "-ERR The MAXLEN argument must be >= 0.",
+            ),
+            (
+                "XTRIM s MAXLEN 1 MINID 2",
+                "-ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+            ),
             ("XTRIM s LEN 1", "-ERR syntax error"),
             ("XADD s MAXLEN = 2 * f v", "$15|1700000000000-0"),
             ("XLEN s", ":2"),

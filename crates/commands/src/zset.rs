@@ -53,7 +53,9 @@ pub(crate) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         return Err(Error::Syntax);
     }
     if flags.nx && flags.xx {
-        return Err(Error::line("ERR XX and NX options at the same time are not compatible"));
+        return Err(Error::line(
+            "ERR XX and NX options at the same time are not compatible",
+        ));
     }
     if (flags.gt && flags.nx) || (flags.lt && flags.nx) || (flags.gt && flags.lt) {
         return Err(Error::line(
@@ -61,7 +63,9 @@ pub(crate) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         ));
     }
     if flags.incr && pairs.len() > 2 {
-        return Err(Error::line("ERR INCR option supports a single increment-element pair"));
+        return Err(Error::line(
+            "ERR INCR option supports a single increment-element pair",
+        ));
     }
     let tally = add(ctx, &args[1], pairs, flags)?;
     if flags.incr {
@@ -77,8 +81,15 @@ pub(crate) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// ZINCRBY key increment member
-pub(crate) fn zincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let flags = AddFlags { incr: true, ..AddFlags::default() };
+pub(crate) fn zincrby(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let flags = AddFlags {
+        incr: true,
+        ..AddFlags::default()
+    };
     let tally = add(ctx, &args[1], args.from(2), flags)?;
     reply.double(tally.score.expect("no flag refuses it"));
     Ok(())
@@ -150,7 +161,10 @@ fn full() -> Error {
 pub(crate) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let members = args.from(2);
     let removed = ctx.keys.update::<Zset, _>(&args[1], false, |zset, _| {
-        members.iter().filter(|member| zset.remove(member).is_some()).count()
+        members
+            .iter()
+            .filter(|member| zset.remove(member).is_some())
+            .count()
     })?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
@@ -169,7 +183,11 @@ pub(crate) fn zcard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// ZSCORE key member
-pub(crate) fn zscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zscore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     match zset.and_then(|zset| zset.score(&args[2])) {
         Some(score) => reply.double(score),
@@ -179,7 +197,11 @@ pub(crate) fn zscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// ZMSCORE key member [member …]
-pub(crate) fn zmscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zmscore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     let members = args.from(2);
     reply.array(members.len());
@@ -198,7 +220,11 @@ pub(crate) fn zrank(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// ZREVRANK key member [WITHSCORE]
-pub(crate) fn zrevrank(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zrevrank(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     rank(ctx, args, |rank, len| len - 1 - rank, reply)
 }
 
@@ -233,12 +259,20 @@ fn rank(
 // ---- taking out ---------------------------------------------------------------------------------
 
 /// ZPOPMIN key [count]
-pub(crate) fn zpopmin(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zpopmin(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     pop(ctx, args, Side::Min, reply)
 }
 
 /// ZPOPMAX key [count]
-pub(crate) fn zpopmax(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zpopmax(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     pop(ctx, args, Side::Max, reply)
 }
 
@@ -251,7 +285,11 @@ enum Side {
 
 impl Side {
     fn event(self) -> &'static str {
-        if self == Side::Min { "zpopmin" } else { "zpopmax" }
+        if self == Side::Min {
+            "zpopmin"
+        } else {
+            "zpopmax"
+        }
     }
 }
 
@@ -311,9 +349,15 @@ fn take(
 pub(crate) fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
     const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
-    let keys = integer(&args[1]).ok().filter(|keys| *keys > 0).ok_or(NO_KEYS)?;
+    let keys = integer(&args[1])
+        .ok()
+        .filter(|keys| *keys > 0)
+        .ok_or(NO_KEYS)?;
     let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
-    let at = keys.checked_add(2).filter(|at| *at < args.len()).ok_or(Error::Syntax)?;
+    let at = keys
+        .checked_add(2)
+        .filter(|at| *at < args.len())
+        .ok_or(Error::Syntax)?;
     let side = if is(&args[at], "MIN") {
         Side::Min
     } else if is(&args[at], "MAX") {
@@ -324,8 +368,12 @@ pub(crate) fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let mut count = None;
     let mut options = args.from(at + 1).iter();
     while let Some(option) = options.next() {
-        let value = options.next().filter(|_| count.is_none() && is(option, "COUNT"));
-        let value = integer(value.ok_or(Error::Syntax)?).ok().filter(|count| *count > 0);
+        let value = options
+            .next()
+            .filter(|_| count.is_none() && is(option, "COUNT"));
+        let value = integer(value.ok_or(Error::Syntax)?)
+            .ok()
+            .filter(|count| *count > 0);
         count = Some(value.ok_or(NO_COUNT)?);
     }
     let count = count.unwrap_or(1) as usize;
@@ -343,21 +391,33 @@ pub(crate) fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// ZREMRANGEBYRANK key start stop
-pub(crate) fn zremrangebyrank(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zremrangebyrank(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
     let ranks = |zset: &Zset| index_range(start, stop, zset.len());
     remove_range(ctx, &args[1], "zremrangebyrank", ranks, reply)
 }
 
 /// ZREMRANGEBYSCORE key min max
-pub(crate) fn zremrangebyscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zremrangebyscore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let range = ScoreRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_SCORE_RANGE)?;
     let ranks = |zset: &Zset| zset.score_range(&range);
     remove_range(ctx, &args[1], "zremrangebyscore", ranks, reply)
 }
 
 /// ZREMRANGEBYLEX key min max
-pub(crate) fn zremrangebylex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zremrangebylex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let range = LexRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_LEX_RANGE)?;
     let ranks = |zset: &Zset| zset.lex_range(&range, false);
     remove_range(ctx, &args[1], "zremrangebylex", ranks, reply)
@@ -386,7 +446,11 @@ fn remove_range(
 // ---- ranges -------------------------------------------------------------------------------------
 
 /// ZCOUNT key min max
-pub(crate) fn zcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zcount(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let range = ScoreRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_SCORE_RANGE)?;
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     reply.integer(zset.map_or(0, |zset| zset.score_range(&range).len() as i64));
@@ -394,7 +458,11 @@ pub(crate) fn zcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
 }
 
 /// ZLEXCOUNT key min max
-pub(crate) fn zlexcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zlexcount(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let range = LexRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_LEX_RANGE)?;
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     reply.integer(zset.map_or(0, |zset| zset.lex_range(&range, false).len() as i64));
@@ -468,16 +536,27 @@ impl<'a> Query<'a> {
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
         }
-        let (first, second) = (args.get(0).unwrap_or_default(), args.get(1).unwrap_or_default());
-        let (min, max) = if reverse { (second, first) } else { (first, second) };
+        let (first, second) = (
+            args.get(0).unwrap_or_default(),
+            args.get(1).unwrap_or_default(),
+        );
+        let (min, max) = if reverse {
+            (second, first)
+        } else {
+            (first, second)
+        };
         let bounds = match by {
             By::Rank => Bounds::Rank(integer(first)?, integer(second)?),
-            By::Score => {
-                Bounds::Score(ScoreRange::parse(min, max).map_err(|_| NOT_A_SCORE_RANGE)?)
-            }
+            By::Score => Bounds::Score(ScoreRange::parse(min, max).map_err(|_| NOT_A_SCORE_RANGE)?),
             By::Lex => Bounds::Lex(LexRange::parse(min, max).map_err(|_| NOT_A_LEX_RANGE)?),
         };
-        Ok(Query { bounds, reverse, offset, count, with_scores })
+        Ok(Query {
+            bounds,
+            reverse,
+            offset,
+            count,
+            with_scores,
+        })
     }
 
     /// The ranks that the query means, counted from the lowest score.
@@ -486,14 +565,22 @@ impl<'a> Query<'a> {
         let found = match &self.bounds {
             Bounds::Rank(start, stop) => {
                 let range = index_range(*start, *stop, len);
-                return if self.reverse { len - range.end..len - range.start } else { range };
+                return if self.reverse {
+                    len - range.end..len - range.start
+                } else {
+                    range
+                };
             }
             Bounds::Score(range) => zset.score_range(range),
             Bounds::Lex(range) => zset.lex_range(range, self.reverse),
         };
-        let Ok(offset) = usize::try_from(self.offset) else { return 0..0 };
+        let Ok(offset) = usize::try_from(self.offset) else {
+            return 0..0;
+        };
         let offset = offset.min(found.len());
-        let count = usize::try_from(self.count).unwrap_or(usize::MAX).min(found.len() - offset);
+        let count = usize::try_from(self.count)
+            .unwrap_or(usize::MAX)
+            .min(found.len() - offset);
         if self.reverse {
             found.end - offset - count..found.end - offset
         } else {
@@ -502,7 +589,12 @@ impl<'a> Query<'a> {
     }
 }
 
-fn range(ctx: &mut Ctx<'_>, args: Args<'_>, form: &Form, reply: &mut Reply<'_>) -> Result<(), Error> {
+fn range(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    form: &Form,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let query = Query::parse(args.from(2), form)?;
     let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
         reply.array(0);
@@ -529,8 +621,16 @@ struct Pairs<'r, 'b> {
 impl<'r, 'b> Pairs<'r, 'b> {
     fn begin(reply: &'r mut Reply<'b>, members: usize, with_scores: bool) -> Pairs<'r, 'b> {
         let nested = with_scores && reply.proto() == Proto::Resp3;
-        reply.array(if with_scores && !nested { members * 2 } else { members });
-        Pairs { reply, with_scores, nested }
+        reply.array(if with_scores && !nested {
+            members * 2
+        } else {
+            members
+        });
+        Pairs {
+            reply,
+            with_scores,
+            nested,
+        }
     }
 
     #[inline]
@@ -546,38 +646,124 @@ impl<'r, 'b> Pairs<'r, 'b> {
 }
 
 /// ZRANGE key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]
-pub(crate) fn zrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    range(ctx, args, &Form { by: None, reverse: None, stores: false }, reply)
+pub(crate) fn zrange(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    range(
+        ctx,
+        args,
+        &Form {
+            by: None,
+            reverse: None,
+            stores: false,
+        },
+        reply,
+    )
 }
 
 /// ZREVRANGE key start stop [WITHSCORES]
-pub(crate) fn zrevrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    range(ctx, args, &Form { by: Some(By::Rank), reverse: Some(true), stores: false }, reply)
+pub(crate) fn zrevrange(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    range(
+        ctx,
+        args,
+        &Form {
+            by: Some(By::Rank),
+            reverse: Some(true),
+            stores: false,
+        },
+        reply,
+    )
 }
 
 /// ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]
-pub(crate) fn zrangebyscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    range(ctx, args, &Form { by: Some(By::Score), reverse: Some(false), stores: false }, reply)
+pub(crate) fn zrangebyscore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    range(
+        ctx,
+        args,
+        &Form {
+            by: Some(By::Score),
+            reverse: Some(false),
+            stores: false,
+        },
+        reply,
+    )
 }
 
 /// ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]
-pub(crate) fn zrevrangebyscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    range(ctx, args, &Form { by: Some(By::Score), reverse: Some(true), stores: false }, reply)
+pub(crate) fn zrevrangebyscore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    range(
+        ctx,
+        args,
+        &Form {
+            by: Some(By::Score),
+            reverse: Some(true),
+            stores: false,
+        },
+        reply,
+    )
 }
 
 /// ZRANGEBYLEX key min max [LIMIT offset count]
-pub(crate) fn zrangebylex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    range(ctx, args, &Form { by: Some(By::Lex), reverse: Some(false), stores: false }, reply)
+pub(crate) fn zrangebylex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    range(
+        ctx,
+        args,
+        &Form {
+            by: Some(By::Lex),
+            reverse: Some(false),
+            stores: false,
+        },
+        reply,
+    )
 }
 
 /// ZREVRANGEBYLEX key max min [LIMIT offset count]
-pub(crate) fn zrevrangebylex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    range(ctx, args, &Form { by: Some(By::Lex), reverse: Some(true), stores: false }, reply)
+pub(crate) fn zrevrangebylex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    range(
+        ctx,
+        args,
+        &Form {
+            by: Some(By::Lex),
+            reverse: Some(true),
+            stores: false,
+        },
+        reply,
+    )
 }
 
 /// ZRANGESTORE destination source min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]
-pub(crate) fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let form = Form { by: None, reverse: None, stores: true };
+pub(crate) fn zrangestore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let form = Form {
+        by: None,
+        reverse: None,
+        stores: true,
+    };
     let query = Query::parse(args.from(3), &form)?;
     let limits = ctx.keys.limits().clone();
     let mut result = Zset::new();
@@ -586,7 +772,9 @@ pub(crate) fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'
         result.expect(ranks.len(), &limits).map_err(|_| full())?;
         for (member, score) in zset.range(ranks) {
             let member = member.bytes(&mut IntBuf::new()).to_vec();
-            result.add(&member, score, AddFlags::default(), &limits).map_err(add_error)?;
+            result
+                .add(&member, score, AddFlags::default(), &limits)
+                .map_err(add_error)?;
         }
     }
     store(ctx, &args[1], result, "zrangestore", reply);
@@ -614,7 +802,11 @@ fn store(
 // ---- random members and scans -------------------------------------------------------------------
 
 /// ZRANDMEMBER key [count [WITHSCORES]]
-pub(crate) fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zrandmember(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     let mut rng = ctx.keys.local.rng.clone();
     let random = &mut || rng.u64(..);
     let Some(count) = args.get(2) else {
@@ -644,7 +836,9 @@ pub(crate) fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'
     if count < 0 {
         let mut pairs = Pairs::begin(reply, wanted, with_scores);
         for _ in 0..wanted {
-            let (member, score) = zset.random_member(random).expect("a stored set is not empty");
+            let (member, score) = zset
+                .random_member(random)
+                .expect("a stored set is not empty");
             pairs.write(member, score);
         }
     } else {
@@ -681,12 +875,20 @@ pub(crate) fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 // ---- algebra ------------------------------------------------------------------------------------
 
 /// ZUNION numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]
-pub(crate) fn zunion(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zunion(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     combine(ctx, args, Operation::Union, "zunion", reply)
 }
 
 /// ZINTER numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]
-pub(crate) fn zinter(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zinter(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     combine(ctx, args, Operation::Inter, "zinter", reply)
 }
 
@@ -696,28 +898,47 @@ pub(crate) fn zdiff(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// ZUNIONSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX]
-pub(crate) fn zunionstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zunionstore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     combine_and_store(ctx, args, Operation::Union, "zunionstore", reply)
 }
 
 /// ZINTERSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX]
-pub(crate) fn zinterstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zinterstore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     combine_and_store(ctx, args, Operation::Inter, "zinterstore", reply)
 }
 
 /// ZDIFFSTORE destination numkeys key [key …]
-pub(crate) fn zdiffstore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zdiffstore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     combine_and_store(ctx, args, Operation::Diff, "zdiffstore", reply)
 }
 
 /// ZINTERCARD numkeys key [key …] [LIMIT limit]
-pub(crate) fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zintercard(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
     const NEGATIVE: Error = Error::line("ERR LIMIT can't be negative");
     let (sources, options) = sources(ctx, args.from(1), "zintercard")?;
     let mut limit = 0;
     let mut words = options.iter();
     while let Some(option) = words.next() {
-        let value = words.next().filter(|_| is(option, "LIMIT")).ok_or(Error::Syntax)?;
+        let value = words
+            .next()
+            .filter(|_| is(option, "LIMIT"))
+            .ok_or(Error::Syntax)?;
         let value = integer(value).map_err(|_| NEGATIVE)?;
         limit = usize::try_from(value).map_err(|_| NEGATIVE)?;
     }
@@ -763,8 +984,13 @@ impl<'v> Combination<'v> {
         name: &str,
     ) -> Result<Combination<'v>, Error> {
         let (sources, options) = sources(ctx, args, name)?;
-        let mut inputs: Vec<Input<'v>> =
-            sources.into_iter().map(|source| Input { source, weight: 1.0 }).collect();
+        let mut inputs: Vec<Input<'v>> = sources
+            .into_iter()
+            .map(|source| Input {
+                source,
+                weight: 1.0,
+            })
+            .collect();
         let (mut aggregate, mut with_scores) = (Aggregate::Sum, false);
         let mut at = 0;
         while let Some(option) = options.get(at) {
@@ -795,7 +1021,11 @@ impl<'v> Combination<'v> {
                 return Err(Error::Syntax);
             }
         }
-        Ok(Combination { inputs, aggregate, with_scores })
+        Ok(Combination {
+            inputs,
+            aggregate,
+            with_scores,
+        })
     }
 }
 
@@ -811,8 +1041,16 @@ fn sources<'v, 'a>(
             format!("ERR at least 1 input key is needed for '{name}' command").into(),
         ));
     }
-    let keys = usize::try_from(keys).ok().filter(|keys| *keys < args.len()).ok_or(Error::Syntax)?;
-    let found = args.from(1).first(keys).iter().map(|key| source(ctx, key)).collect::<Result<_, _>>()?;
+    let keys = usize::try_from(keys)
+        .ok()
+        .filter(|keys| *keys < args.len())
+        .ok_or(Error::Syntax)?;
+    let found = args
+        .from(1)
+        .first(keys)
+        .iter()
+        .map(|key| source(ctx, key))
+        .collect::<Result<_, _>>()?;
     Ok((found, args.from(1 + keys)))
 }
 
@@ -835,7 +1073,9 @@ fn combine(
     let combination = Combination::parse(ctx, args.from(1), operation, false, name)?;
     let result = operation.run(&combination)?;
     let mut pairs = Pairs::begin(reply, result.len(), combination.with_scores);
-    result.iter().for_each(|(member, score)| pairs.write(member, score));
+    result
+        .iter()
+        .for_each(|(member, score)| pairs.write(member, score));
     Ok(())
 }
 
@@ -872,15 +1112,27 @@ mod tests {
             ("ZADD z LT CH 1 a", ":1"),
             ("ZADD z INCR 1.5 a", "$3|2.5"),
             ("ZADD z NX INCR 1 a", "$-1"),
-            ("ZADD z INCR 1 a 2 b", "-ERR INCR option supports a single increment-element pair"),
-            ("ZADD z NX XX 1 a", "-ERR XX and NX options at the same time are not compatible"),
-            ("ZADD z GT LT 1 a", "-ERR GT, LT, and/or NX options at the same time are not compatible"),
+            (
+                "ZADD z INCR 1 a 2 b",
+                "-ERR INCR option supports a single increment-element pair",
+            ),
+            (
+                "ZADD z NX XX 1 a",
+                "-ERR XX and NX options at the same time are not compatible",
+            ),
+            (
+                "ZADD z GT LT 1 a",
+                "-ERR GT, LT, and/or NX options at the same time are not compatible",
+            ),
             ("ZADD z 1 a 2", "-ERR syntax error"),
             ("ZADD z x a", "-ERR value is not a valid float"),
             ("ZADD none XX 1 a", ":0"),
             ("EXISTS none", ":0"),
             ("ZINCRBY z inf a", "$3|inf"),
-            ("ZINCRBY z -inf a", "-ERR resulting score is not a number (NaN)"),
+            (
+                "ZINCRBY z -inf a",
+                "-ERR resulting score is not a number (NaN)",
+            ),
             ("ZSCORE z b", "$1|3"),
             ("ZMSCORE z b x", "*2|$1|3|$-1"),
             ("ZREM z a b c", ":3"),
@@ -932,11 +1184,17 @@ mod tests {
             ("ZPOPMAX z 2", "*4|$1|d|$1|4|$1|c|$1|3"),
             ("ZPOPMIN z 0", "*0"),
             ("ZPOPMIN none", "*0"),
-            ("ZPOPMIN z -1", "-ERR value is out of range, must be positive"),
+            (
+                "ZPOPMIN z -1",
+                "-ERR value is out of range, must be positive",
+            ),
             ("ZMPOP 2 none z MAX COUNT 3", "*2|$1|z|*1|*2|$1|b|$1|2"),
             ("ZMPOP 1 none MIN", "*-1"),
         ]);
-        assert_eq!(db.events(), ["zadd z", "zpopmin z", "zpopmax z", "zpopmax z", "del z"]);
+        assert_eq!(
+            db.events(),
+            ["zadd z", "zpopmin z", "zpopmax z", "zpopmax z", "del z"]
+        );
     }
 
     #[test]
@@ -946,15 +1204,24 @@ mod tests {
             ("ZADD a 1 x 2 y", ":2"),
             ("ZADD b 10 y 20 z", ":2"),
             ("SADD s x", ":1"),
-            ("ZUNION 2 a b WITHSCORES", "*6|$1|x|$1|1|$1|y|$2|12|$1|z|$2|20"),
-            ("ZINTER 2 a b WEIGHTS 2 1 AGGREGATE MAX WITHSCORES", "*2|$1|y|$2|10"),
+            (
+                "ZUNION 2 a b WITHSCORES",
+                "*6|$1|x|$1|1|$1|y|$2|12|$1|z|$2|20",
+            ),
+            (
+                "ZINTER 2 a b WEIGHTS 2 1 AGGREGATE MAX WITHSCORES",
+                "*2|$1|y|$2|10",
+            ),
             ("ZDIFF 2 a b", "*1|$1|x"),
             ("ZINTERCARD 2 a s", ":1"),
             ("ZUNIONSTORE u 3 a b s", ":3"),
             ("ZSCORE u x", "$1|2"),
             ("ZDIFFSTORE u 1 none", ":0"),
             ("EXISTS u", ":0"),
-            ("ZUNION 0 a", "-ERR at least 1 input key is needed for 'zunion' command"),
+            (
+                "ZUNION 0 a",
+                "-ERR at least 1 input key is needed for 'zunion' command",
+            ),
             ("ZUNION 3 a", "-ERR syntax error"),
             ("ZUNION 1 a WEIGHTS x", "-ERR weight value is not a float"),
         ]);

@@ -43,7 +43,11 @@ impl Policy {
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
-        Policy::NAMES.iter().find(|(policy, _)| *policy == self).expect("every policy has a name").1
+        Policy::NAMES
+            .iter()
+            .find(|(policy, _)| *policy == self)
+            .expect("every policy has a name")
+            .1
     }
 
     /// From its number (`policy as u32`).
@@ -64,7 +68,10 @@ impl Policy {
     pub fn is_volatile(self) -> bool {
         matches!(
             self,
-            Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileRandom | Policy::VolatileTtl
+            Policy::VolatileLru
+                | Policy::VolatileLfu
+                | Policy::VolatileRandom
+                | Policy::VolatileTtl
         )
     }
 
@@ -95,7 +102,13 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { lfu: false, log_factor: 10, decay_minutes: 1, now_s: 0, frozen: false }
+        Clock {
+            lfu: false,
+            log_factor: 10,
+            decay_minutes: 1,
+            now_s: 0,
+            frozen: false,
+        }
     }
 }
 
@@ -103,7 +116,11 @@ impl Clock {
     /// The word of a new entry.
     #[inline]
     pub fn initial(&self) -> u32 {
-        if self.lfu { self.minutes() << 8 | LFU_INITIAL } else { self.now_s & CLOCK_MASK }
+        if self.lfu {
+            self.minutes() << 8 | LFU_INITIAL
+        } else {
+            self.now_s & CLOCK_MASK
+        }
     }
 
     /// The word after an access. `random` is asked only under an LFU policy.
@@ -167,14 +184,25 @@ impl EvictionPool {
         if full && self.candidates[0].score >= score {
             return;
         }
-        if self.candidates.iter().any(|known| known.db == db && *known.key == *key) {
+        if self
+            .candidates
+            .iter()
+            .any(|known| known.db == db && *known.key == *key)
+        {
             return;
         }
         if full {
             self.candidates.remove(0);
         }
         let at = self.candidates.partition_point(|known| known.score < score);
-        self.candidates.insert(at, Candidate { score, db, key: key.into() });
+        self.candidates.insert(
+            at,
+            Candidate {
+                score,
+                db,
+                key: key.into(),
+            },
+        );
     }
 
     pub(crate) fn best(&mut self) -> Option<Candidate> {
@@ -196,19 +224,33 @@ mod tests {
 
     #[test]
     fn idle_time_survives_the_wrap_of_24_bits() {
-        let clock = Clock { now_s: 0x0100_0005, ..Clock::default() };
+        let clock = Clock {
+            now_s: 0x0100_0005,
+            ..Clock::default()
+        };
         assert_eq!(clock.idle_s(0xff_fffe), 7);
     }
 
     #[test]
     fn a_counter_grows_by_chance_and_decays_by_minutes() {
-        let clock = Clock { lfu: true, now_s: 600, ..Clock::default() };
+        let clock = Clock {
+            lfu: true,
+            now_s: 600,
+            ..Clock::default()
+        };
         let word = clock.initial();
         assert_eq!(clock.frequency(word), 5);
         let grown = clock.touched(word, || 0.0);
         assert_eq!(clock.frequency(grown), 6);
-        assert_eq!(clock.frequency(clock.touched(word, || 0.999)), 6, "the first step is certain");
-        let later = Clock { now_s: 600 + 180, ..clock };
+        assert_eq!(
+            clock.frequency(clock.touched(word, || 0.999)),
+            6,
+            "the first step is certain"
+        );
+        let later = Clock {
+            now_s: 600 + 180,
+            ..clock
+        };
         assert_eq!(later.frequency(grown), 3);
     }
 

@@ -30,7 +30,11 @@ impl Keyspace {
     pub(crate) fn watch(&self, stripe: u16, db: u32, key: &[u8], flag: &Arc<WatchFlag>) {
         // SAFETY: the caller holds the stripe; the reference ends with this function.
         let state = unsafe { self.stripe_state(stripe) };
-        state.watchers.entry((db, key.into())).or_default().push(flag.clone());
+        state
+            .watchers
+            .entry((db, key.into()))
+            .or_default()
+            .push(flag.clone());
         self.watched.fetch_add(1, Ordering::Relaxed);
     }
 
