@@ -30,7 +30,7 @@ use crate::os;
 /// Units of a segment.
 const UNITS: usize = 32;
 /// The smallest span. Under Miri everything is smaller: it interprets every byte.
-const UNIT_BYTES: usize = if cfg!(miri) { 4 << 10 } else { 64 << 10 };
+const UNIT_BYTES: usize = if cfg!(miri) { 1 << 10 } else { 64 << 10 };
 /// A huge page.
 pub(crate) const SEGMENT_BYTES: usize = UNITS * UNIT_BYTES;
 /// Segments of an arena that begin with small pages.

@@ -37,11 +37,11 @@ pub(crate) fn reserve(bytes: usize, align: usize) -> (NonNull<u8>, usize) {
 /// Miri's stand-in: a small zeroed allocation that is never freed.
 #[cfg(any(not(unix), miri))]
 pub(crate) fn reserve(bytes: usize, align: usize) -> (NonNull<u8>, usize) {
-    let bytes = bytes.min(4 << 20).next_multiple_of(align);
+    let bytes = bytes.min(1 << 20).next_multiple_of(align);
     let layout = std::alloc::Layout::from_size_align(bytes, align).expect("a small size");
     // SAFETY: the size is not zero.
     let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
-    (NonNull::new(pointer).expect("4 MiB"), bytes)
+    (NonNull::new(pointer).expect("1 MiB"), bytes)
 }
 
 /// Asks for huge pages in a range; may be refused.

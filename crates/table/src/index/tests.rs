@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Fewer steps where every one is interpreted.
 const fn steps(n: usize) -> usize {
-    if cfg!(miri) { n / 50 } else { n }
+    if cfg!(miri) { n / 200 } else { n }
 }
 
 fn index() -> Index {
