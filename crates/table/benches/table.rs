@@ -20,10 +20,16 @@ fn main() {
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    let parts: [(&str, fn()); 7] = [
+    if let [child, n] = &words[..]
+        && child == "resident-child"
+    {
+        return resident_child(n.parse().expect("a count"));
+    }
+    let parts: [(&str, fn()); 8] = [
         ("hash", hashes),
         ("heap", heaps),
         ("memory", memory),
+        ("resident", resident),
         ("find", finds),
         ("churn", churn),
         ("compaction", compaction),
@@ -332,6 +338,34 @@ fn resident_bytes() -> usize {
         .and_then(|pages| pages.parse::<usize>().ok())
         .unwrap_or(0)
         * 4096
+}
+
+/// What the operating system says, each count in a process of its own.
+fn resident() {
+    let program = std::env::current_exe().expect("this program has a path");
+    for n in ["700000", "1000000", "1500000", "3000000"] {
+        let child = std::process::Command::new(&program)
+            .args(["resident-child", n])
+            .status();
+        assert!(child.is_ok_and(|status| status.success()));
+    }
+}
+
+fn resident_child(n: u64) {
+    let slots = slots();
+    let mut heap = Heap::new();
+    let idle = resident_bytes();
+    fill(&slots, &mut heap, 0..n);
+    let per_key = |bytes: usize| bytes as f64 / n as f64;
+    let small = resident_bytes() - idle;
+    heap::maintain(1_000);
+    let huge = resident_bytes() - idle;
+    println!(
+        "  {n:>8} keys: {:.2} bytes a key, with huge pages {:.2}; said to be mapped: {:.2}",
+        per_key(small),
+        per_key(huge),
+        per_key(heap::stats().mapped_bytes + heap::table_stats().mapped_bytes),
+    );
 }
 
 /// 3M keys, of which nine tenths are deleted.

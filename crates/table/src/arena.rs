@@ -593,6 +593,9 @@ impl Arena {
         let Some(region) = self.region.get() else {
             return Vec::new();
         };
+        if !worth_evacuating(self.mapped_bytes(), self.live_bytes()) {
+            return Vec::new();
+        }
         let victims = self.mark_victims(region);
         for &number in &victims {
             for unit in 0..UNITS as u32 {
@@ -617,10 +620,11 @@ impl Arena {
             .collect();
         used.sort_unstable();
         let live: usize = used.iter().map(|(bytes, _)| bytes).sum();
-        let mut room = used.len() * SEGMENT_BYTES - live;
-        if room < (used.len() * SEGMENT_BYTES / 4).max(4 * SEGMENT_BYTES) {
+        let mapped = used.len() * SEGMENT_BYTES;
+        if !worth_evacuating(mapped, live) {
             return Vec::new();
         }
+        let mut room = mapped - live;
         let mut moved = 0;
         let mut victims = Vec::new();
         for (bytes, number) in used {
@@ -700,6 +704,11 @@ impl Arena {
             }
         }
     }
+}
+
+/// True if a quarter of the memory, and at least four segments' worth, has no objects.
+fn worth_evacuating(mapped_bytes: usize, live_bytes: usize) -> bool {
+    mapped_bytes.saturating_sub(live_bytes) >= (mapped_bytes / 4).max(4 * SEGMENT_BYTES)
 }
 
 /// The free mask of a segment with nothing in it.

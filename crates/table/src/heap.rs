@@ -1,24 +1,23 @@
-//! Memory for keyspace entries: threads' magazines in front of the central arena, and the compaction that gives memory
-//! back after many entries went. Knows sizes and addresses, not what an entry is.
+//! Memory for keyspace entries, and the compaction that gives memory back after many entries went. Knows sizes and
+//! addresses, not what an entry is.
 //!
 //! General allocators round to 16 bytes (48 for an entry of 40), which no memory target survives; here classes are
-//! exact to 8 bytes up to 1 KiB and to 3 % above. The hot path takes no lock and no atomic: a magazine is a stack of
-//! free objects of one class, which exchanges batches with the arena. Because entries are allocated, moved and freed
-//! under their owner's locks, the heap can be asked to empty its sparsest segments: see [`Compaction`].
+//! exact to 8 bytes up to 1 KiB and to 3 % above. The hot path takes no lock and no atomic: see `magazine.rs`. Because
+//! entries are allocated, moved and freed under their owner's locks, the heap can be asked to empty its sparsest
+//! segments: see [`Compaction`].
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::arena::{Arena, OBJECT_BYTES_MAX, class_bytes, class_of};
 use crate::index::TABLES;
+use crate::magazine::{Magazines, evacuation_turned};
 
 /// Entries of all keyspaces: 1 TiB of addresses.
 static ENTRIES: Arena = Arena::new(1 << 40);
 /// Bytes in objects above [`CLASS_BYTES_MAX`], which come from the global allocator.
 static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Odd while a compaction runs.
-static EVACUATIONS: AtomicU64 = AtomicU64::new(0);
 static COMPACTION_RUNS: AtomicBool = AtomicBool::new(false);
 
 /// Objects up to this size (a value of 16 KiB, its key and header) have size classes.
@@ -29,32 +28,12 @@ pub const CLASS_BYTES_MAX: usize = if cfg!(miri) {
 };
 const CLASSES: usize = class_of(CLASS_BYTES_MAX) + 1;
 
-/// A batch between a magazine and the arena: at most so many objects, and about so many bytes.
-const BATCH_OBJECTS_MAX: usize = 64;
+/// Bytes of a batch between a thread's magazine and the arena, about.
 const BATCH_BYTES: usize = 8 << 10;
-
-const fn batch_objects(class: usize) -> usize {
-    let objects = BATCH_BYTES / class_bytes(class);
-    if objects > BATCH_OBJECTS_MAX {
-        BATCH_OBJECTS_MAX
-    } else if objects == 0 {
-        1
-    } else {
-        objects
-    }
-}
 
 /// A thread's way into the process-wide entry allocator: it keeps some free objects of each size at hand, and gives
 /// them back when it is dropped. Objects may be freed through any thread's `Heap`.
-pub struct Heap {
-    /// Free objects, by class; at most two batches each.
-    magazines: Box<[Vec<NonNull<u8>>; CLASSES]>,
-    /// The value of `EVACUATIONS` that this heap has acted on.
-    evacuations_seen: u64,
-}
-
-// SAFETY: the magazines own their objects, to which nobody else has access; the pointers are bound to no thread.
-unsafe impl Send for Heap {}
+pub struct Heap(Magazines<CLASSES>);
 
 impl Default for Heap {
     fn default() -> Heap {
@@ -65,10 +44,7 @@ impl Default for Heap {
 impl Heap {
     /// An empty handle; the first allocations fill it.
     pub fn new() -> Heap {
-        Heap {
-            magazines: Box::new([const { Vec::new() }; CLASSES]),
-            evacuations_seen: 0,
-        }
+        Heap(Magazines::new(&ENTRIES, BATCH_BYTES))
     }
 
     /// Memory of at least `bytes`, aligned to 8, not initialised. Ends the process when there is none.
@@ -77,11 +53,7 @@ impl Heap {
         if bytes.wrapping_sub(1) >= CLASS_BYTES_MAX {
             return alloc_large(bytes);
         }
-        let class = class_of(bytes);
-        match self.magazines[class].pop() {
-            Some(object) => object,
-            None => self.refill(class),
-        }
+        self.0.take(class_of(bytes))
     }
 
     /// Gives memory back.
@@ -91,21 +63,13 @@ impl Heap {
     /// [`Heap::size_class`], has not been freed since, and nobody uses it any more.
     #[inline]
     pub unsafe fn free(&mut self, ptr: NonNull<u8>, bytes: usize) {
-        if bytes.wrapping_sub(1) >= CLASS_BYTES_MAX {
-            // SAFETY: the caller vouches that `ptr` came from `alloc_large` with this size class.
-            return unsafe { free_large(ptr, bytes) };
+        // SAFETY: the caller vouches that `ptr` came from `alloc`, which chose by the same comparison.
+        unsafe {
+            if bytes.wrapping_sub(1) >= CLASS_BYTES_MAX {
+                return free_large(ptr, bytes);
+            }
+            self.0.give_back(class_of(bytes), ptr);
         }
-        let class = class_of(bytes);
-        if self.knows_of_evacuation() && ENTRIES.is_evacuating(ptr.addr().get()) {
-            // Not into the magazine: the next allocation would put an entry there again.
-            // SAFETY: the caller vouches for `ptr`.
-            return unsafe { ENTRIES.give_back(class, &[ptr]) };
-        }
-        let magazine = &mut self.magazines[class];
-        if magazine.len() == magazine.capacity() {
-            make_room(magazine, class);
-        }
-        magazine.push(ptr);
     }
 
     /// How many bytes [`Heap::alloc`] really takes for `bytes`; an object may grow in place up to that.
@@ -118,80 +82,17 @@ impl Heap {
     }
 
     /// To be called once per turn of the thread's loop: lets go of cached objects that a compaction waits for.
-    /// One relaxed load when there is nothing to do.
+    /// Two relaxed loads when there is nothing to do.
     #[inline]
     pub fn tick(&mut self) {
-        let evacuations = EVACUATIONS.load(Relaxed);
-        if evacuations != self.evacuations_seen {
-            self.evacuations_seen = evacuations;
-            self.drop_evacuating();
-        }
+        self.0.tick();
+        crate::index::tick();
     }
 
     /// Gives every cached object back to the process.
     pub fn flush(&mut self) {
-        for (class, magazine) in self.magazines.iter_mut().enumerate() {
-            give_back(magazine, class, magazine.len());
-        }
+        self.0.flush();
     }
-
-    #[inline]
-    fn knows_of_evacuation(&self) -> bool {
-        self.evacuations_seen % 2 == 1
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn refill(&mut self, class: usize) -> NonNull<u8> {
-        let magazine = &mut self.magazines[class];
-        if magazine.capacity() == 0 {
-            magazine.reserve_exact(2 * batch_objects(class));
-        }
-        ENTRIES.take(class, batch_objects(class), |object| magazine.push(object));
-        // Handed out from the end: in the order of addresses.
-        magazine.reverse();
-        magazine.pop().expect("the arena gives at least one object")
-    }
-
-    #[cold]
-    fn drop_evacuating(&mut self) {
-        if !self.knows_of_evacuation() {
-            return;
-        }
-        for (class, magazine) in self.magazines.iter_mut().enumerate() {
-            magazine.retain(|object| {
-                let evacuating = ENTRIES.is_evacuating(object.addr().get());
-                if evacuating {
-                    // SAFETY: the magazine owned the object, and forgets it here.
-                    unsafe { ENTRIES.give_back(class, &[*object]) };
-                }
-                !evacuating
-            });
-        }
-    }
-}
-
-impl Drop for Heap {
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn make_room(magazine: &mut Vec<NonNull<u8>>, class: usize) {
-    if magazine.capacity() == 0 {
-        magazine.reserve_exact(2 * batch_objects(class));
-    } else {
-        // The oldest: what was freed last is in the cache.
-        give_back(magazine, class, batch_objects(class));
-    }
-}
-
-fn give_back(magazine: &mut Vec<NonNull<u8>>, class: usize, count: usize) {
-    // SAFETY: the magazine owned these objects, and forgets them in the next line.
-    unsafe { ENTRIES.give_back(class, &magazine[..count]) };
-    magazine.drain(..count);
 }
 
 const fn large_bytes(bytes: usize) -> usize {
@@ -287,7 +188,7 @@ impl Compaction {
             entries: ENTRIES.begin_evacuation(),
             tables: TABLES.begin_evacuation(),
         };
-        EVACUATIONS.fetch_add(1, Relaxed);
+        evacuation_turned();
         let worth_it = !compaction.entries.is_empty() || !compaction.tables.is_empty();
         worth_it.then_some(compaction)
     }
@@ -302,7 +203,7 @@ impl Drop for Compaction {
     fn drop(&mut self) {
         ENTRIES.end_evacuation(&self.entries);
         TABLES.end_evacuation(&self.tables);
-        EVACUATIONS.fetch_add(1, Relaxed);
+        evacuation_turned();
         COMPACTION_RUNS.store(false, Relaxed);
     }
 }

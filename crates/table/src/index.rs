@@ -44,7 +44,7 @@ use crate::os::prefetch;
 use bucket::{Bucket, ENTRIES, EPOCH_MASK, EPOCH_SHIFT, SPILLED, Word};
 use layout::Layout;
 
-pub(crate) use layout::TABLES;
+pub(crate) use layout::{TABLES, tick};
 
 mod bucket;
 mod layout;

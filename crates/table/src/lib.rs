@@ -10,6 +10,7 @@ pub mod dict;
 pub mod hash;
 pub mod heap;
 pub mod index;
+mod magazine;
 mod os;
 
 pub use dict::{BytesDict, Dict};

@@ -1,10 +1,12 @@
 //! Where the buckets of an index lie: place word, directory and chunks in the tables' arena. Knows no entries.
 
+use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::bucket::{BUCKET_BYTES, Bucket};
 use crate::arena::{Arena, class_bytes, class_of};
+use crate::magazine::Magazines;
 
 /// Chunks and directories of all indexes. 256 GiB of addresses: 2^32 buckets.
 pub(crate) static TABLES: Arena = Arena::new(BUCKET_BYTES << 32);
@@ -219,20 +221,63 @@ fn directory_bytes(chunks: u32) -> usize {
     class_bytes(class_of(bytes.next_multiple_of(step)))
 }
 
+/// Directories and chunks up to this size go through the thread's magazines.
+const CACHED_BYTES_MAX: usize = 256;
+const CACHED_CLASSES: usize = class_of(CACHED_BYTES_MAX) + 1;
+/// Bytes of a batch between a magazine and the arena, about.
+const BATCH_BYTES: usize = 4 << 10;
+
+thread_local! {
+    static MAGAZINES: RefCell<Magazines<CACHED_CLASSES>> =
+        RefCell::new(Magazines::new(&TABLES, BATCH_BYTES));
+}
+
 /// So many bytes of the arena, with what was in them before; 0 for none.
 fn take(bytes: usize) -> usize {
     if bytes == 0 {
-        0
-    } else {
-        TABLES.take_one(class_of(bytes)).addr().get()
+        return 0;
     }
+    let class = class_of(bytes);
+    let cached = if class < CACHED_CLASSES {
+        with_magazines(|magazines| magazines.take(class))
+    } else {
+        None
+    };
+    cached
+        .unwrap_or_else(|| TABLES.take_one(class))
+        .addr()
+        .get()
 }
 
 fn give_back(address: usize, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: it came from `take` with this size, and whoever owned it names it no more.
-        unsafe { TABLES.give_back(class_of(bytes), &[pointer_to(address)]) };
+    if bytes == 0 {
+        return;
     }
+    let (class, object) = (class_of(bytes), pointer_to(address));
+    // SAFETY: it came from `take` with this size, and whoever owned it names it no more.
+    unsafe {
+        let cached = class < CACHED_CLASSES
+            && with_magazines(|magazines| magazines.give_back(class, object)).is_some();
+        if !cached {
+            TABLES.give_back(class, &[object]);
+        }
+    }
+}
+
+/// Does something with this thread's magazines, if it still has them: an index may be dropped while
+/// the thread ends.
+fn with_magazines<R>(act: impl FnOnce(&mut Magazines<CACHED_CLASSES>) -> R) -> Option<R> {
+    let with = |magazines: &RefCell<Magazines<CACHED_CLASSES>>| {
+        let mut magazines = magazines.borrow_mut();
+        magazines.tick();
+        act(&mut magazines)
+    };
+    MAGAZINES.try_with(with).ok()
+}
+
+/// Lets go of cached memory that a compaction waits for.
+pub(crate) fn tick() {
+    with_magazines(|_| ());
 }
 
 fn copied(from: usize, bytes: usize) -> usize {
