@@ -128,11 +128,9 @@ impl Parameter {
     /// Says which part is missing if the value needs one that does not exist.
     pub fn check_built(&self, settings: &Settings) -> Result<(), Refusal> {
         match self.unbuilt {
-            Some(unbuilt) if !(unbuilt.harmless)(&self.text(settings)) => Err(format!(
-                "{} {} not built yet",
-                unbuilt.part,
-                if unbuilt.part.ends_with('s') { "are" } else { "is" }
-            )),
+            Some(unbuilt) if !(unbuilt.harmless)(&self.text(settings)) => {
+                Err(not_built(unbuilt.part))
+            }
             _ => Ok(()),
         }
     }
@@ -144,6 +142,12 @@ impl Parameter {
         };
         self.syntax.parse(&words).expect("a test reads every row's default")
     }
+}
+
+/// What a part that does not exist yet is answered with.
+fn not_built(part: &str) -> Refusal {
+    let verb = if part.ends_with('s') && part != "TLS" { "are" } else { "is" };
+    format!("{part} {verb} not built yet")
 }
 
 /// Splits CONFIG SET's one argument as the parameter wants it.

@@ -203,7 +203,11 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("mem_allocator", "redline")?;
     let defrag = u8::from(worker.compaction.is_some());
     out.field("active_defrag_running", defrag)?;
-    out.zeros(&["lazyfree_pending_objects", "lazyfreed_objects"])
+    out.zeros(&[
+        "mem_overhead_db_hashtable_rehashing",
+        "lazyfree_pending_objects",
+        "lazyfreed_objects",
+    ])
 }
 
 fn persistence(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
@@ -291,6 +295,8 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
         "active_defrag_misses",
         "active_defrag_key_hits",
         "active_defrag_key_misses",
+        "total_active_defrag_time",
+        "current_active_defrag_time",
         "tracking_total_keys",
         "tracking_total_items",
         "tracking_total_prefixes",

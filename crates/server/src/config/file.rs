@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{find, table};
+use super::{find, not_built, table};
 use crate::settings::Settings;
 
 /// Includes within includes.
@@ -28,7 +28,7 @@ impl Loader {
     /// Reads a file.
     pub fn file(&mut self, path: &Path) -> Result<(), String> {
         let text = fs::read(path)
-            .map_err(|error| format!("can't open config file '{}': {error}", path.display()))?;
+            .map_err(|error| format!("can't open config file '{}': {}", path.display(), redline_net::error_text(&error)))?;
         self.text(&path.display().to_string(), &text)
     }
 
@@ -62,7 +62,7 @@ impl Loader {
             }
             let unbuilt = table::UNBUILT_DIRECTIVES.iter().find(|(known, _)| is(known));
             return match unbuilt {
-                Some((_, part)) => refused(&format!("{part}: not built yet")),
+                Some((_, part)) => refused(&not_built(part)),
                 None => refused("Bad directive or wrong number of arguments"),
             };
         };
@@ -252,8 +252,8 @@ mod tests {
             ("replicaof a 1", "r.conf:1: replicaof a 1: replication is not built yet"),
             ("cluster-enabled yes", "r.conf:1: cluster-enabled yes: cluster mode is not built yet"),
             ("tls-port 1", "r.conf:1: tls-port 1: TLS is not built yet"),
-            ("loadmodule x", "r.conf:1: loadmodule x: modules: not built yet"),
-            ("user a on", "r.conf:1: user a on: users (ACL): not built yet"),
+            ("loadmodule x", "r.conf:1: loadmodule x: modules are not built yet"),
+            ("user a on", "r.conf:1: user a on: ACL users are not built yet"),
         ] {
             assert_eq!(load(text).unwrap_err(), line);
         }

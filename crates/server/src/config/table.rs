@@ -177,7 +177,7 @@ pub static ROWS: &[Parameter] = &[
     row("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "For a class of clients: bytes of unread replies at which one is closed at once, bytes at which it is closed after a time, and that time in seconds; 0: no limit.")
         .kept_in(read_output_limits, write_output_limits),
     row("maxmemory-clients", Inert, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Memory of all clients together, above which the largest are closed.")
-        .unbuilt("eviction of clients", zero),
+        .unbuilt("client eviction", zero),
     row("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, all that wait."),
     row("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS."),
     row("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary."),
@@ -255,7 +255,7 @@ pub static ROWS: &[Parameter] = &[
             Ok(())
         },
     ),
-    row("aclfile", InertFixed, TEXT, "", "File with users.").unbuilt("users (ACL)", empty),
+    row("aclfile", InertFixed, TEXT, "", "File with users.").unbuilt("ACL users", empty),
     row("acl-pubsub-default", Inert, Syntax::Choice(&["allchannels", "resetchannels"]), "resetchannels", "Channels of a new user."),
     row("acllog-max-len", Inert, int(0, i64::MAX), "128", "Lines of the ACL log."),
     // ---- memory ----
@@ -417,7 +417,7 @@ pub static ROWS: &[Parameter] = &[
 
 /// Directives of a file that are no parameters, and the part that each needs.
 pub const UNBUILT_DIRECTIVES: &[(&str, &str)] = &[
-    ("user", "users (ACL)"),
+    ("user", "ACL users"),
     ("loadmodule", "modules"),
     ("rename-command", "renaming of commands"),
     ("sentinel", "Sentinel"),

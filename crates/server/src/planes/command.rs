@@ -32,7 +32,7 @@ pub(crate) fn command_info(worker: &mut Worker, session: &mut Session, args: Arg
     for name in args.iter().skip(2) {
         match named(name) {
             Some(row) => write_info(&mut reply, row),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

@@ -8,12 +8,11 @@ use std::{io::Write, path::Path, sync::atomic::Ordering};
 use redline_commands::Error;
 use redline_net::{Listener, limits};
 use redline_resp::Args;
-use redline_spec::CommandId;
 use redline_types::glob::{self, Case};
 
 use crate::{
     config::{self, Parameter, rewrite::rewritten, table, value::Refusal},
-    cron, errors,
+    cron,
     exec::Halt,
     log,
     session::Session,
@@ -58,7 +57,7 @@ pub(crate) fn config_get(worker: &mut Worker, session: &mut Session, args: Args<
 pub(crate) fn config_set(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     let pairs = args.from(2);
     if pairs.len() % 2 != 0 {
-        return Err(errors::wrong_arity(CommandId::ConfigSet).into());
+        return Err(Error::Syntax.into());
     }
     let changes = parse_names(worker, session, pairs)?;
     let shared = worker.shared.clone();
@@ -141,7 +140,7 @@ fn parse_names<'a>(
         if row.protected && !worker.settings.enable_protected_configs.allows(session) {
             return Err(failed(name, "can't set protected config"));
         }
-        if changes.iter().any(|(known, ..)| std::ptr::eq(*known, row)) {
+        if changes.iter().any(|(_, known, _)| known.eq_ignore_ascii_case(name)) {
             return Err(failed(name, "duplicate parameter"));
         }
         changes.push((row, name, argument));
