@@ -55,7 +55,10 @@ fn busy_then_killed(server: &Server) -> Duration {
     assert_eq!(client.call("GET k"), Value::Bulk(b"v".to_vec()));
     assert!(client.call("SCRIPT KILL").error().starts_with("NOTBUSY"));
     // The server counts whole milliseconds.
-    assert!(took + Duration::from_millis(2) >= THRESHOLD, "it was not over its threshold");
+    assert!(
+        took + Duration::from_millis(2) >= THRESHOLD,
+        "it was not over its threshold"
+    );
     took
 }
 

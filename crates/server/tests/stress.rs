@@ -26,6 +26,8 @@ struct Run<'a> {
     deadline: Instant,
     seed: u64,
     started: AtomicU64,
+    /// Clients that the server knows.
+    connected: AtomicU64,
 }
 
 impl<'a> Run<'a> {
@@ -36,15 +38,16 @@ impl<'a> Run<'a> {
             deadline: Instant::now() + Duration::from_secs(seconds),
             seed: from_environment("REDLINE_STRESS_SEED", 1),
             started: AtomicU64::new(0),
+            connected: AtomicU64::new(0),
         }
     }
 
     fn client(&self) -> (Client, Rng) {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        (
-            Client::connect(self.server),
-            Rng::with_seed(self.seed * 1000 + number),
-        )
+        let mut client = Client::connect(self.server);
+        client.call("PING");
+        self.connected.fetch_add(1, Ordering::Relaxed);
+        (client, Rng::with_seed(self.seed * 1000 + number))
     }
 
     fn goes_on(&self) -> bool {
@@ -297,6 +300,90 @@ fn listen(mut client: Client) -> Vec<Vec<u8>> {
     }
 }
 
+/// Clients that go away in the middle of whatever they do.
+fn come_and_go(run: &Run) {
+    let mut rng = run.client().1;
+    let value = rng.u32(..);
+    let pairs: Vec<String> = many_keys()
+        .iter()
+        .map(|key| format!("{key} {value}"))
+        .collect();
+    let requests = [
+        request(&format!("WATCH {}", many_keys().join(" "))),
+        request("MULTI"),
+        request(&format!("MSET {}", pairs.join(" "))),
+        request("EXEC"),
+        request("SUBSCRIBE other"),
+        request("GET account:1"),
+        request("KEYS *"),
+        encode(&[
+            b"EVAL",
+            b"for i = 1, 200 do redis.call('get', 'many:' .. i % 40) end",
+            b"0",
+        ]),
+        b"*3\r\n$3\r\nSET\r\n$1".to_vec(),
+    ];
+    while run.goes_on() {
+        let mut client = Client::connect(run.server);
+        for _ in 0..rng.usize(1..30) {
+            // It may be closed already: the requests are not always in an order that makes sense.
+            let _ = std::io::Write::write_all(
+                &mut client.stream,
+                &requests[rng.usize(..requests.len())],
+            );
+        }
+        if rng.bool() {
+            // It may have asked for nothing.
+            client
+                .stream
+                .set_read_timeout(Some(Duration::from_millis(20)))
+                .unwrap();
+            let _ = client.try_read();
+        }
+    }
+}
+
+/// Clients that are killed while they work, by each other.
+fn kill(run: &Run) {
+    let mut rng = run.client().1;
+    let mut seen = 0;
+    while run.goes_on() {
+        let mut client = Client::connect(run.server);
+        client
+            .stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let id = client.call("CLIENT ID").integer();
+        let value = rng.u32(..);
+        let pairs: Vec<String> = many_keys()
+            .iter()
+            .map(|key| format!("{key} {value}"))
+            .collect();
+        for _ in 0..50 {
+            let bytes = request(&format!("MSET {}", pairs.join(" ")));
+            if std::io::Write::write_all(&mut client.stream, &bytes).is_err() {
+                break;
+            }
+            match client.try_read() {
+                Ok(reply) => reply.ok(),
+                Err(error) => {
+                    assert_ne!(
+                        error.kind(),
+                        std::io::ErrorKind::WouldBlock,
+                        "a reply is missing"
+                    );
+                    break;
+                }
+            }
+        }
+        if seen != 0 {
+            let mut killer = Client::connect(run.server);
+            killer.call(&format!("CLIENT KILL ID {}", rng.i64(seen..=id)));
+        }
+        seen = id;
+    }
+}
+
 fn fill(client: &mut Client) {
     (0..ACCOUNTS).for_each(|n| client.call(&format!("SET account:{n} 1000")).ok());
     client.call("SET counter 0").ok();
@@ -317,13 +404,17 @@ fn fill(client: &mut Client) {
     client.call("SELECT 0").ok();
 }
 
+/// Clients of a run that live as long as it does.
+const CLIENTS: u64 = 12 * 2 + 3 + 3;
+
 fn everything_at_once(workers: usize) {
     let server = start(settings(workers));
     let mut client = Client::connect(&server);
     fill(&mut client);
     let run = &Run::new(&server);
     thread::scope(|scope| {
-        let plain: [fn(&Run); 11] = [
+        let plain: [fn(&Run); 12] = [
+            come_and_go,
             transfer,
             transfer_by_script,
             audit,
@@ -353,6 +444,11 @@ fn everything_at_once(workers: usize) {
             .map(|n| scope.spawn(move || publish(run, n)))
             .collect();
 
+        // Whom they kill has a later id than all that must live: these have connected by then.
+        client::until("all have connected", || {
+            run.connected.load(Ordering::Relaxed) == CLIENTS
+        });
+        let killers: Vec<_> = (0..2).map(|_| scope.spawn(move || kill(run))).collect();
         let done: i64 = increments
             .into_iter()
             .map(|thread| thread.join().unwrap())
@@ -368,6 +464,9 @@ fn everything_at_once(workers: usize) {
             .map(|thread| thread.join().unwrap())
             .sum();
         client.call("PUBLISH channel end");
+        killers
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         let heard: Vec<_> = listeners
             .into_iter()
             .map(|thread| thread.join().unwrap())
