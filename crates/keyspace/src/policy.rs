@@ -156,7 +156,7 @@ impl Clock {
     }
 
     fn minutes(&self) -> u32 {
-        self.now_s / 60 & MINUTES_MASK
+        (self.now_s / 60) & MINUTES_MASK
     }
 }
 

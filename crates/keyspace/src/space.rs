@@ -102,10 +102,13 @@ pub(crate) struct DbStripe {
 #[derive(Default)]
 struct StripeCell(UnsafeCell<StripeState>);
 
+/// A database and a key in it.
+type WatchedKey = (u32, Box<[u8]>);
+
 #[derive(Default)]
 pub(crate) struct StripeState {
     /// Who watches which key of the stripe.
-    pub(crate) watchers: HashMap<(u32, Box<[u8]>), Vec<Arc<WatchFlag>>>,
+    pub(crate) watchers: HashMap<WatchedKey, Vec<Arc<WatchFlag>>>,
 }
 
 // SAFETY: the cells are reached through `stripe_state` only, and entries through a unit, both by holders of the

@@ -53,7 +53,9 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
     }
     if invocation.stdin {
         let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
+        std::io::stdin()
+            .read_to_end(&mut text)
+            .map_err(|e| format!("standard input: {e}"))?;
         loader.text("standard input", &text)?;
     }
     for option in &invocation.options {
@@ -62,15 +64,24 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
     let settings = loader.finish()?;
     prepare(&settings)?;
     let pidfile = settings.pidfile.clone();
-    let command_line =
-        words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let command_line = words
+        .iter()
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
     log::notice(&format!(
         "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
         usize::BITS,
         std::process::id(),
     ));
-    let server = Server::start(settings, Origin { config_file, command_line }, true)
-        .map_err(|error| error.to_string())?;
+    let server = Server::start(
+        settings,
+        Origin {
+            config_file,
+            command_line,
+        },
+        true,
+    )
+    .map_err(|error| error.to_string())?;
     let written = pidfile.map(write_pidfile);
     announce(&server);
     server.join();
@@ -89,7 +100,10 @@ fn prepare(settings: &Settings) -> Result<(), String> {
     }
     log::set_level(settings.log_level);
     log::set_file(settings.logfile.as_deref()).map_err(|error| {
-        format!("can't open the log file '{}': {error}", settings.logfile.as_deref().unwrap_or(""))
+        format!(
+            "can't open the log file '{}': {error}",
+            settings.logfile.as_deref().unwrap_or("")
+        )
     })
 }
 
@@ -108,11 +122,17 @@ fn announce(server: &Server) {
     let workers = server.workers();
     let plural = if workers == 1 { "" } else { "s" };
     let listening = server.listening().join(", ");
-    log::notice(&format!("Listening on {listening} with {workers} worker{plural}"));
+    log::notice(&format!(
+        "Listening on {listening} with {workers} worker{plural}"
+    ));
     if server.port() != 0 {
         log::notice("Ready to accept connections tcp");
     }
-    if server.listening().iter().any(|address| address.starts_with('/')) {
+    if server
+        .listening()
+        .iter()
+        .any(|address| address.starts_with('/'))
+    {
         log::notice("Ready to accept connections unix");
     }
 }
@@ -170,7 +190,10 @@ impl Invocation {
             }
             let text = directive.join(&b' ');
             let place = format!("--{}", String::from_utf8_lossy(&text));
-            invocation.options.push(OptionWords { place, words: directive });
+            invocation.options.push(OptionWords {
+                place,
+                words: directive,
+            });
         }
         Ok(invocation)
     }
@@ -205,8 +228,15 @@ Parameters that have an effect (* can be changed while the server runs, with CON
     let effective = |class| matches!(class, Class::Live | Class::Start);
     for row in table::ROWS.iter().filter(|row| effective(row.class)) {
         let star = if row.class == Class::Live { '*' } else { ' ' };
-        let default = if row.default.is_empty() { "\"\"" } else { row.default };
-        text.push_str(&format!("{star} --{} {default}\n      {}\n", row.name, row.doc));
+        let default = if row.default.is_empty() {
+            "\"\""
+        } else {
+            row.default
+        };
+        text.push_str(&format!(
+            "{star} --{} {default}\n      {}\n",
+            row.name, row.doc
+        ));
     }
     text.push_str("\nOther parameters of Redis are accepted and have no effect:\n\n ");
     let mut column = 1;
@@ -239,18 +269,32 @@ mod tests {
 
     #[test]
     fn options_take_words_until_the_next() {
-        assert_eq!(options(&["--port", "7000", "--maxmemory", "1gb"]), ["port|7000", "maxmemory|1gb"]);
-        assert_eq!(options(&["--save", "60", "1", "--save", ""]), ["save|60|1", "save|"]);
+        assert_eq!(
+            options(&["--port", "7000", "--maxmemory", "1gb"]),
+            ["port|7000", "maxmemory|1gb"]
+        );
+        assert_eq!(
+            options(&["--save", "60", "1", "--save", ""]),
+            ["save|60|1", "save|"]
+        );
         assert_eq!(options(&["--bind", "a", "b"]), ["bind|a|b"]);
         assert_eq!(options(&["--save", "--port", "1"]), ["save|", "port|1"]);
         assert_eq!(options(&["--save"]), ["save|"]);
-        assert_eq!(options(&["--port 7000", "--requirepass", "--x"]), ["port|7000", "requirepass|--x"]);
+        assert_eq!(
+            options(&["--port 7000", "--requirepass", "--x"]),
+            ["port|7000", "requirepass|--x"]
+        );
         assert_eq!(options(&["--port", "1", "-"]), ["port|1"]);
     }
 
     #[test]
     fn a_file_comes_first() {
-        let words = [b"a.conf".to_vec(), b"-".to_vec(), b"--port".to_vec(), b"1".to_vec()];
+        let words = [
+            b"a.conf".to_vec(),
+            b"-".to_vec(),
+            b"--port".to_vec(),
+            b"1".to_vec(),
+        ];
         let invocation = Invocation::parse(&words).unwrap();
         assert_eq!(invocation.file, Some("a.conf".into()));
         assert!(invocation.stdin);
@@ -261,6 +305,9 @@ mod tests {
     #[test]
     fn the_version_is_one_line_of_pairs() {
         let line = version();
-        assert!(line.contains(" v=") && line.contains(" bits=64") && !line.contains('\n'), "{line}");
+        assert!(
+            line.contains(" v=") && line.contains(" bits=64") && !line.contains('\n'),
+            "{line}"
+        );
     }
 }

@@ -39,7 +39,11 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
 /// The sections that were asked for; without a name, the usual ones.
 pub fn render(worker: &Worker, wanted: Args<'_>) -> String {
     cron::copy_counts(worker);
-    let asked = |name: &str| wanted.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+    let asked = |name: &str| {
+        wanted
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
     let everything = asked("all") || asked("everything");
     let usual = wanted.is_empty() || asked("default");
     let totals = worker.shared.totals();
@@ -93,7 +97,10 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("redis_build_id", 0)?;
     out.field("redis_mode", "standalone")?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    out.field("os", format_args!("Linux {} {}", kernel.trim(), std::env::consts::ARCH))?;
+    out.field(
+        "os",
+        format_args!("Linux {} {}", kernel.trim(), std::env::consts::ARCH),
+    )?;
     out.field("arch_bits", usize::BITS)?;
     out.field("monotonic_clock", "POSIX clock_gettime")?;
     out.field("multiplexing_api", "epoll")?;
@@ -112,19 +119,30 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("io_threads_active", 0)?;
     out.field("worker_threads", shared.workers().len())?;
     for (number, address) in shared.listening.get().into_iter().flatten().enumerate() {
-        out.field(&format!("listener{number}"), format_args!("name=tcp,bind={address}"))?;
+        out.field(
+            &format!("listener{number}"),
+            format_args!("name=tcp,bind={address}"),
+        )?;
     }
     Ok(())
 }
 
 fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     let cards = worker.shared.client_cards();
-    let flagged =
-        |bit| cards.iter().filter(|card| card.flags.load(Ordering::Relaxed) & bit != 0).count();
+    let flagged = |bit| {
+        cards
+            .iter()
+            .filter(|card| card.flags.load(Ordering::Relaxed) & bit != 0)
+            .count()
+    };
     let largest = |bytes: fn(&crate::session::Card) -> u64| {
         cards.iter().map(|card| bytes(card)).max().unwrap_or(0)
     };
-    let watched = || cards.iter().map(|card| card.watched.load(Ordering::Relaxed));
+    let watched = || {
+        cards
+            .iter()
+            .map(|card| card.watched.load(Ordering::Relaxed))
+    };
     out.field("connected_clients", cards.len())?;
     out.field("cluster_connections", 0)?;
     out.field("maxclients", worker.settings.maxclients)?;
@@ -136,7 +154,10 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("blocked_clients", 0)?;
     out.field("tracking_clients", 0)?;
     out.field("pubsub_clients", flagged(flag::PUBSUB))?;
-    out.field("watching_clients", watched().filter(|count| *count > 0).count())?;
+    out.field(
+        "watching_clients",
+        watched().filter(|count| *count > 0).count(),
+    )?;
     out.field("clients_in_timeout_table", 0)?;
     out.field("total_watched_keys", watched().sum::<u32>())?;
     out.zeros(&["total_blocking_keys", "total_blocking_keys_on_nokey"])
@@ -145,7 +166,10 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
 fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     let shared = &worker.shared;
     let used = shared.keyspace.used_bytes();
-    let peak = shared.peak_bytes.fetch_max(used, Ordering::Relaxed).max(used);
+    let peak = shared
+        .peak_bytes
+        .fetch_max(used, Ordering::Relaxed)
+        .max(used);
     let rss = process::resident_bytes().unwrap_or(0);
     let (entries, tables) = (heap::stats(), heap::table_stats());
     let live = (entries.live_bytes + tables.live_bytes) as u64;
@@ -163,29 +187,48 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("used_memory_overhead", overhead)?;
     out.field("used_memory_startup", 0)?;
     out.field("used_memory_dataset", used.saturating_sub(overhead))?;
-    out.field("used_memory_dataset_perc", percent(used.saturating_sub(overhead), used))?;
+    out.field(
+        "used_memory_dataset_perc",
+        percent(used.saturating_sub(overhead), used),
+    )?;
     out.field("allocator_allocated", live)?;
     out.field("allocator_active", mapped)?;
     out.field("allocator_resident", mapped)?;
     out.field("allocator_muzzy", 0)?;
-    out.bytes("total_system_memory", process::machine_memory_bytes().unwrap_or(0))?;
+    out.bytes(
+        "total_system_memory",
+        process::machine_memory_bytes().unwrap_or(0),
+    )?;
     out.bytes("used_memory_lua", 0)?;
     out.field("used_memory_vm_eval", 0)?;
     out.field("used_memory_scripts_eval", shared.scripts.bytes())?;
     out.field("number_of_cached_scripts", shared.scripts.len())?;
-    out.zeros(&["number_of_functions", "number_of_libraries", "used_memory_vm_functions"])?;
+    out.zeros(&[
+        "number_of_functions",
+        "number_of_libraries",
+        "used_memory_vm_functions",
+    ])?;
     out.bytes("used_memory_vm_total", 0)?;
     out.field("used_memory_functions", 0)?;
     out.bytes("used_memory_scripts", shared.scripts.bytes() as u64)?;
     out.bytes("maxmemory", worker.settings.maxmemory_bytes)?;
     out.field("maxmemory_policy", worker.settings.maxmemory_policy.name())?;
-    out.field("allocator_frag_ratio", format_args!("{:.2}", ratio(mapped, live)))?;
+    out.field(
+        "allocator_frag_ratio",
+        format_args!("{:.2}", ratio(mapped, live)),
+    )?;
     out.field("allocator_frag_bytes", mapped.saturating_sub(live))?;
     out.field("allocator_rss_ratio", "1.00")?;
     out.field("allocator_rss_bytes", 0)?;
-    out.field("rss_overhead_ratio", format_args!("{:.2}", ratio(rss, mapped)))?;
+    out.field(
+        "rss_overhead_ratio",
+        format_args!("{:.2}", ratio(rss, mapped)),
+    )?;
     out.field("rss_overhead_bytes", rss as i64 - mapped as i64)?;
-    out.field("mem_fragmentation_ratio", format_args!("{:.2}", ratio(rss, used)))?;
+    out.field(
+        "mem_fragmentation_ratio",
+        format_args!("{:.2}", ratio(rss, used)),
+    )?;
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
     let buffers = |card: &std::sync::Arc<crate::session::Card>| {
         card.query_capacity.load(Ordering::Relaxed) + card.output_bytes.load(Ordering::Relaxed)
@@ -243,7 +286,11 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("aof_last_bgrewrite_status", "ok")?;
     out.zeros(&["aof_rewrites", "aof_rewrites_consecutive_failures"])?;
     out.field("aof_last_write_status", "ok")?;
-    out.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"])
+    out.zeros(&[
+        "aof_last_cow_size",
+        "module_fork_in_progress",
+        "module_fork_last_cow_size",
+    ])
 }
 
 fn threads(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
@@ -273,14 +320,25 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     out.field("instantaneous_output_repl_kbps", "0.00")?;
     let rejected = shared.connections_rejected.load(Ordering::Relaxed);
     out.field("rejected_connections", rejected)?;
-    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err", "expired_subkeys"])?;
+    out.zeros(&[
+        "sync_full",
+        "sync_partial_ok",
+        "sync_partial_err",
+        "expired_subkeys",
+    ])?;
     out.field("expired_keys", totals.expired())?;
     out.field("expired_stale_perc", "0.00")?;
-    out.zeros(&["expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds"])?;
+    out.zeros(&[
+        "expired_time_cap_reached_count",
+        "expire_cycle_cpu_milliseconds",
+    ])?;
     out.field("evicted_keys", totals.evicted())?;
     out.field("evicted_clients", 0)?;
     out.field("evicted_scripts", shared.scripts.evicted())?;
-    out.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"])?;
+    out.zeros(&[
+        "total_eviction_exceeded_time",
+        "current_eviction_exceeded_time",
+    ])?;
     out.field("keyspace_hits", totals.hits())?;
     out.field("keyspace_misses", totals.misses())?;
     out.field("pubsub_channels", shared.pubsub.channel_count())?;
@@ -306,9 +364,18 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     out.field("dump_payload_sanitizations", 0)?;
     out.field("total_reads_processed", totals.reads())?;
     out.field("total_writes_processed", totals.writes())?;
-    out.zeros(&["io_threaded_reads_processed", "io_threaded_writes_processed"])?;
-    out.field("client_query_buffer_limit_disconnections", totals.query_limit_closed())?;
-    out.field("client_output_buffer_limit_disconnections", totals.output_limit_closed())?;
+    out.zeros(&[
+        "io_threaded_reads_processed",
+        "io_threaded_writes_processed",
+    ])?;
+    out.field(
+        "client_query_buffer_limit_disconnections",
+        totals.query_limit_closed(),
+    )?;
+    out.field(
+        "client_output_buffer_limit_disconnections",
+        totals.output_limit_closed(),
+    )?;
     out.zeros(&[
         "reply_buffer_shrinks",
         "reply_buffer_expands",
@@ -368,10 +435,9 @@ fn commandstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
 }
 
 fn errorstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
-    totals
-        .errors_by_code
-        .iter()
-        .try_for_each(|(code, count)| out.field(&format!("errorstat_{code}"), format_args!("count={count}")))
+    totals.errors_by_code.iter().try_for_each(|(code, count)| {
+        out.field(&format!("errorstat_{code}"), format_args!("count={count}"))
+    })
 }
 
 fn cluster(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {

@@ -70,8 +70,9 @@ fn write(level: u8, mark: char, text: &str) {
 
 /// `21 Nov 2026 22:10:00.123`, in UTC.
 fn utc(unix_ms: u64) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
     let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
     // Civil date from a day count, by Howard Hinnant's method: years begin in March, eras have 400 years.
     let shifted = days + 719_468;
@@ -81,11 +82,18 @@ fn utc(unix_ms: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
     let month = MONTHS[month as usize - 1];
-    format!("{day:02} {month} {year} {hour:02}:{minute:02}:{second:02}.{:03}", ms % 1000)
+    format!(
+        "{day:02} {month} {year} {hour:02}:{minute:02}:{second:02}.{:03}",
+        ms % 1000
+    )
 }
 
 #[cfg(test)]

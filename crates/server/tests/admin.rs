@@ -19,8 +19,11 @@ fn text(value: &Value) -> String {
 /// A field of INFO.
 fn field(client: &mut Client, section: &str, name: &str) -> String {
     let info = text(&client.call(&format!("INFO {section}")));
-    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-    line.unwrap_or_else(|| panic!("{name} in {info}")).to_string()
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap_or_else(|| panic!("{name} in {info}"))
+        .to_string()
 }
 
 #[test]
@@ -50,9 +53,17 @@ fn what_cannot_change_or_is_not_built_is_refused() {
         ("hz 1 hz 2", "duplicate parameter"),
     ] {
         let reply = client.call(&format!("CONFIG SET {call}"));
-        assert!(reply.error().ends_with(&format!(" - {why}")), "{call}: {reply:?}");
+        assert!(
+            reply.error().ends_with(&format!(" - {why}")),
+            "{call}: {reply:?}"
+        );
     }
-    assert!(client.call("CONFIG SET nosuch 1").error().starts_with("ERR Unknown option"));
+    assert!(
+        client
+            .call("CONFIG SET nosuch 1")
+            .error()
+            .starts_with("ERR Unknown option")
+    );
     client.call("CONFIG SET appendonly no").ok();
     client.call_args(&[b"CONFIG", b"SET", b"save", b""]).ok();
 }
@@ -65,11 +76,16 @@ fn a_password_concerns_those_who_come_after_it() {
     before.call("CONFIG SET requirepass secret").ok();
     before.call("SET k v").ok();
     let mut after = Client::connect(&server);
-    assert_eq!(after.call("GET k").error(), "NOAUTH Authentication required.");
+    assert_eq!(
+        after.call("GET k").error(),
+        "NOAUTH Authentication required."
+    );
     after.call("AUTH secret").ok();
     assert_eq!(text(&after.call("GET k")), "v");
     let mut third = Client::connect(&server);
-    before.call_args(&[b"CONFIG", b"SET", b"requirepass", b""]).ok();
+    before
+        .call_args(&[b"CONFIG", b"SET", b"requirepass", b""])
+        .ok();
     assert_eq!(text(&third.call("GET k")), "v");
 }
 
@@ -86,7 +102,10 @@ fn fewer_clients_and_another_port() {
     drop(free);
     client.call(&format!("CONFIG SET port {port}")).ok();
     assert_eq!(server.port(), port);
-    assert_eq!(Client::connect(&server).call("PING"), Value::Simple("PONG".into()));
+    assert_eq!(
+        Client::connect(&server).call("PING"),
+        Value::Simple("PONG".into())
+    );
 }
 
 #[test]
@@ -94,13 +113,24 @@ fn less_memory_evicts_and_no_policy_refuses() {
     let server = server();
     let mut client = Client::connect(&server);
     for i in 0..200 {
-        client.call_args(&[b"SET", format!("k{i}").as_bytes(), &[b'x'; 10_000]]).ok();
+        client
+            .call_args(&[b"SET", format!("k{i}").as_bytes(), &[b'x'; 10_000]])
+            .ok();
     }
-    client.call("CONFIG SET maxmemory 1mb maxmemory-policy allkeys-lru maxmemory-samples 10").ok();
-    until("evicted", || field(&mut client, "memory", "used_memory").parse::<u64>().unwrap() <= 1 << 20);
+    client
+        .call("CONFIG SET maxmemory 1mb maxmemory-policy allkeys-lru maxmemory-samples 10")
+        .ok();
+    until("evicted", || {
+        field(&mut client, "memory", "used_memory")
+            .parse::<u64>()
+            .unwrap()
+            <= 1 << 20
+    });
     assert!(client.call("DBSIZE").integer() < 200);
     assert_ne!(field(&mut client, "stats", "evicted_keys"), "0");
-    client.call("CONFIG SET maxmemory 1 maxmemory-policy noeviction").ok();
+    client
+        .call("CONFIG SET maxmemory 1 maxmemory-policy noeviction")
+        .ok();
     assert!(client.call("SET k v").error().starts_with("OOM "));
 }
 
@@ -108,7 +138,12 @@ fn less_memory_evicts_and_no_policy_refuses() {
 fn encodings_follow_their_thresholds() {
     let server = server();
     let mut client = Client::connect(&server);
-    let values = ["hash-max-listpack-entries 1", "set-max-listpack-value 2", "zset-max-ziplist-entries 1", "set-max-intset-entries 1"];
+    let values = [
+        "hash-max-listpack-entries 1",
+        "set-max-listpack-value 2",
+        "zset-max-ziplist-entries 1",
+        "set-max-intset-entries 1",
+    ];
     for value in values {
         client.call(&format!("CONFIG SET {value}")).ok();
     }
@@ -116,8 +151,17 @@ fn encodings_follow_their_thresholds() {
     client.call("SADD s abc d");
     client.call("ZADD z 1 a 2 b");
     client.call("SADD i 1 2");
-    for (key, encoding) in [("h", "hashtable"), ("s", "hashtable"), ("z", "skiplist"), ("i", "listpack")] {
-        assert_eq!(text(&client.call(&format!("OBJECT ENCODING {key}"))), encoding, "{key}");
+    for (key, encoding) in [
+        ("h", "hashtable"),
+        ("s", "hashtable"),
+        ("z", "skiplist"),
+        ("i", "listpack"),
+    ] {
+        assert_eq!(
+            text(&client.call(&format!("OBJECT ENCODING {key}"))),
+            encoding,
+            "{key}"
+        );
     }
 }
 
@@ -125,12 +169,17 @@ fn encodings_follow_their_thresholds() {
 fn events_and_argument_length() {
     let server = server();
     let (mut client, mut hears) = (Client::connect(&server), Client::connect(&server));
-    client.call("CONFIG SET notify-keyspace-events KA proto-max-bulk-len 1mb").ok();
+    client
+        .call("CONFIG SET notify-keyspace-events KA proto-max-bulk-len 1mb")
+        .ok();
     hears.call("SUBSCRIBE __keyspace@0__:k");
     client.call("SET k v").ok();
     assert_eq!(text(&hears.read().array()[2]), "set");
     client.write(b"*2\r\n$4\r\nECHO\r\n$1048577\r\n");
-    assert_eq!(client.read().error(), "ERR Protocol error: invalid bulk length");
+    assert_eq!(
+        client.read().error(),
+        "ERR Protocol error: invalid bulk length"
+    );
 }
 
 #[test]
@@ -140,16 +189,29 @@ fn clients_are_listed_named_and_ended() {
     let id = b.call("CLIENT ID").integer();
     a.call("CLIENT SETNAME first").ok();
     a.call("CLIENT SETINFO lib-name py").ok();
-    assert!(a.call_args(&[b"CLIENT", b"SETNAME", b"a b"]).error().contains("cannot contain spaces"));
+    assert!(
+        a.call_args(&[b"CLIENT", b"SETNAME", b"a b"])
+            .error()
+            .contains("cannot contain spaces")
+    );
     let line = text(&a.call("CLIENT INFO"));
-    assert!(line.contains(" name=first ") && line.contains(" lib-name=py "), "{line}");
+    assert!(
+        line.contains(" name=first ") && line.contains(" lib-name=py "),
+        "{line}"
+    );
     assert_eq!(text(&a.call("CLIENT LIST")).lines().count(), 2);
     assert_eq!(text(&a.call("CLIENT LIST TYPE pubsub")), "");
     assert!(text(&a.call(&format!("CLIENT LIST ID {id}"))).starts_with(&format!("id={id} ")));
-    assert_eq!(a.call("CLIENT KILL TYPE normal SKIPME yes"), Value::Integer(1));
+    assert_eq!(
+        a.call("CLIENT KILL TYPE normal SKIPME yes"),
+        Value::Integer(1)
+    );
     assert_eq!(b.drain(), 0, "the connection has ended");
     assert_eq!(a.call(&format!("CLIENT KILL ID {id}")), Value::Integer(0));
-    assert_eq!(a.call("CLIENT KILL 1.2.3.4:5").error(), "ERR No such client");
+    assert_eq!(
+        a.call("CLIENT KILL 1.2.3.4:5").error(),
+        "ERR No such client"
+    );
 }
 
 #[test]
@@ -166,7 +228,11 @@ fn replies_can_be_switched_off() {
 
 #[test]
 fn no_touch_leaves_the_access_counter() {
-    let server = start(Settings { maxmemory_policy: redline_keyspace::Policy::AllKeysLfu, lfu_log_factor: 0, ..settings(1) });
+    let server = start(Settings {
+        maxmemory_policy: redline_keyspace::Policy::AllKeysLfu,
+        lfu_log_factor: 0,
+        ..settings(1)
+    });
     let mut client = Client::connect(&server);
     client.call("SET k v").ok();
     client.call("CLIENT NO-TOUCH on").ok();
@@ -207,18 +273,35 @@ fn commands_describe_themselves() {
     assert_eq!(info.array()[0].array()[1], Value::Integer(2));
     assert_eq!(info.array()[1], Value::Nil);
     let keys = client.call("COMMAND GETKEYS MSET a 1 b 2");
-    assert_eq!(keys.array().iter().map(text).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(
+        keys.array().iter().map(text).collect::<Vec<_>>(),
+        ["a", "b"]
+    );
 }
 
 #[test]
 fn debug_needs_permission_and_shutdown_ends() {
     let server = server();
     let mut client = Client::connect(&server);
-    assert!(client.call("DEBUG SLEEP 0").error().starts_with("ERR DEBUG command not allowed."));
-    assert_eq!(client.call("SHUTDOWN ABORT").error(), "ERR No shutdown in progress.");
-    assert_eq!(client.call("SHUTDOWN SAVE NOSAVE").error(), "ERR syntax error");
+    assert!(
+        client
+            .call("DEBUG SLEEP 0")
+            .error()
+            .starts_with("ERR DEBUG command not allowed.")
+    );
+    assert_eq!(
+        client.call("SHUTDOWN ABORT").error(),
+        "ERR No shutdown in progress."
+    );
+    assert_eq!(
+        client.call("SHUTDOWN SAVE NOSAVE").error(),
+        "ERR syntax error"
+    );
     client.send("SHUTDOWN NOSAVE");
     server.join();
-    let allowed = start(Settings { enable_debug_command: Permission::Local, ..settings(1) });
+    let allowed = start(Settings {
+        enable_debug_command: Permission::Local,
+        ..settings(1)
+    });
     Client::connect(&allowed).call("DEBUG SLEEP 0").ok();
 }

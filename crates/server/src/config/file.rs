@@ -27,8 +27,13 @@ pub struct Loader {
 impl Loader {
     /// Reads a file.
     pub fn file(&mut self, path: &Path) -> Result<(), String> {
-        let text = fs::read(path)
-            .map_err(|error| format!("can't open config file '{}': {}", path.display(), redline_net::error_text(&error)))?;
+        let text = fs::read(path).map_err(|error| {
+            format!(
+                "can't open config file '{}': {}",
+                path.display(),
+                redline_net::error_text(&error)
+            )
+        })?;
         self.text(&path.display().to_string(), &text)
     }
 
@@ -49,18 +54,27 @@ impl Loader {
 
     /// Takes one directive; `place` names it in a refusal.
     pub fn directive(&mut self, place: &str, words: &[Vec<u8>]) -> Result<(), String> {
-        let Some((name, values)) = words.split_first() else { return Ok(()) };
+        let Some((name, values)) = words.split_first() else {
+            return Ok(());
+        };
         let refused = |why: &str| Err(format!("{place}: {why}"));
         let is = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
         if is(&"include") {
-            let [path] = values else { return refused("wrong number of arguments") };
-            return self.include(place, &PathBuf::from(String::from_utf8_lossy(path).as_ref()));
+            let [path] = values else {
+                return refused("wrong number of arguments");
+            };
+            return self.include(
+                place,
+                &PathBuf::from(String::from_utf8_lossy(path).as_ref()),
+            );
         }
         let Some(parameter) = find(name) else {
             if table::RETIRED_DIRECTIVES.iter().any(|known| is(known)) {
                 return Ok(());
             }
-            let unbuilt = table::UNBUILT_DIRECTIVES.iter().find(|(known, _)| is(known));
+            let unbuilt = table::UNBUILT_DIRECTIVES
+                .iter()
+                .find(|(known, _)| is(known));
             return match unbuilt {
                 Some((_, part)) => refused(&not_built(part)),
                 None => refused("Bad directive or wrong number of arguments"),
@@ -79,14 +93,18 @@ impl Loader {
     pub fn finish(self) -> Result<Settings, String> {
         for (name, place) in &self.places {
             let parameter = find(name.as_bytes()).expect("only known parameters have a place");
-            parameter.check_built(&self.settings).map_err(|why| format!("{place}: {why}"))?;
+            parameter
+                .check_built(&self.settings)
+                .map_err(|why| format!("{place}: {why}"))?;
         }
         Ok(self.settings)
     }
 
     fn include(&mut self, place: &str, path: &Path) -> Result<(), String> {
         if self.depth == DEPTH_MAX {
-            return Err(format!("{place}: more than {DEPTH_MAX} includes within each other"));
+            return Err(format!(
+                "{place}: more than {DEPTH_MAX} includes within each other"
+            ));
         }
         self.depth += 1;
         let result = self.file(path);
@@ -126,7 +144,9 @@ fn first_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 
 /// What follows a closing quote: a space, or nothing.
 fn closed(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest)
+    rest.first()
+        .is_none_or(u8::is_ascii_whitespace)
+        .then_some(rest)
 }
 
 fn double_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a [u8]> {
@@ -210,12 +230,23 @@ mod tests {
     fn words_and_quotes() {
         let words = |line: &str| split(line.as_bytes());
         let some = |expected: &[&str]| {
-            Some(expected.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>())
+            Some(
+                expected
+                    .iter()
+                    .map(|word| word.as_bytes().to_vec())
+                    .collect::<Vec<_>>(),
+            )
         };
         assert_eq!(words("  port   7000 "), some(&["port", "7000"]));
         assert_eq!(words("save \"\""), some(&["save", ""]));
-        assert_eq!(words(r#"requirepass "a b\"\x41\n""#), some(&["requirepass", "a b\"A\n"]));
-        assert_eq!(words(r"requirepass 'it\'s \n'"), some(&["requirepass", r"it's \n"]));
+        assert_eq!(
+            words(r#"requirepass "a b\"\x41\n""#),
+            some(&["requirepass", "a b\"A\n"])
+        );
+        assert_eq!(
+            words(r"requirepass 'it\'s \n'"),
+            some(&["requirepass", r"it's \n"])
+        );
         for wrong in ["port \"1", "port '1", "port \"1\"2"] {
             assert_eq!(words(wrong), None, "{wrong}");
         }
@@ -223,7 +254,16 @@ mod tests {
 
     #[test]
     fn what_is_quoted_is_read_back() {
-        for word in [&b""[..], b"plain", b"a b", b"\"", b"\\x", b"\x00\xff\r\n", b"#x", b"it's"] {
+        for word in [
+            &b""[..],
+            b"plain",
+            b"a b",
+            b"\"",
+            b"\\x",
+            b"\x00\xff\r\n",
+            b"#x",
+            b"it's",
+        ] {
             assert_eq!(split(&quoted(word)), Some(vec![word.to_vec()]), "{word:?}");
         }
     }
@@ -242,18 +282,45 @@ mod tests {
     #[test]
     fn a_refusal_names_file_and_line() {
         for (text, line) in [
-            ("\nport x", "r.conf:2: port x: argument couldn't be parsed into an integer"),
+            (
+                "\nport x",
+                "r.conf:2: port x: argument couldn't be parsed into an integer",
+            ),
             ("port 1 2", "r.conf:1: port 1 2: wrong number of arguments"),
             ("port", "r.conf:1: port: wrong number of arguments"),
-            ("port \"1", "r.conf:1: port \"1: Unbalanced quotes in configuration line"),
-            ("foo bar", "r.conf:1: foo bar: Bad directive or wrong number of arguments"),
-            ("appendonly yes", "r.conf:1: appendonly yes: the append-only file is not built yet"),
-            ("port 1\nsave 60 1", "r.conf:2: save 60 1: snapshots are not built yet"),
-            ("replicaof a 1", "r.conf:1: replicaof a 1: replication is not built yet"),
-            ("cluster-enabled yes", "r.conf:1: cluster-enabled yes: cluster mode is not built yet"),
+            (
+                "port \"1",
+                "r.conf:1: port \"1: Unbalanced quotes in configuration line",
+            ),
+            (
+                "foo bar",
+                "r.conf:1: foo bar: Bad directive or wrong number of arguments",
+            ),
+            (
+                "appendonly yes",
+                "r.conf:1: appendonly yes: the append-only file is not built yet",
+            ),
+            (
+                "port 1\nsave 60 1",
+                "r.conf:2: save 60 1: snapshots are not built yet",
+            ),
+            (
+                "replicaof a 1",
+                "r.conf:1: replicaof a 1: replication is not built yet",
+            ),
+            (
+                "cluster-enabled yes",
+                "r.conf:1: cluster-enabled yes: cluster mode is not built yet",
+            ),
             ("tls-port 1", "r.conf:1: tls-port 1: TLS is not built yet"),
-            ("loadmodule x", "r.conf:1: loadmodule x: modules are not built yet"),
-            ("user a on", "r.conf:1: user a on: ACL users are not built yet"),
+            (
+                "loadmodule x",
+                "r.conf:1: loadmodule x: modules are not built yet",
+            ),
+            (
+                "user a on",
+                "r.conf:1: user a on: ACL users are not built yet",
+            ),
         ] {
             assert_eq!(load(text).unwrap_err(), line);
         }

@@ -116,15 +116,30 @@ const SECONDS: Syntax = int(0, INT_MAX);
 const ENDING: Syntax = Syntax::Bits(&["default", "save", "nosave", "now", "force"]);
 
 const fn int(min: i64, max: i64) -> Syntax {
-    Syntax::Integer { min, max, unit: Unit::Plain, unsigned: false }
+    Syntax::Integer {
+        min,
+        max,
+        unit: Unit::Plain,
+        unsigned: false,
+    }
 }
 
 const fn unsigned(min: i64, max: i64) -> Syntax {
-    Syntax::Integer { min, max, unit: Unit::Plain, unsigned: true }
+    Syntax::Integer {
+        min,
+        max,
+        unit: Unit::Plain,
+        unsigned: true,
+    }
 }
 
 const fn memory(min: i64) -> Syntax {
-    Syntax::Integer { min, max: i64::MAX, unit: Unit::Memory, unsigned: false }
+    Syntax::Integer {
+        min,
+        max: i64::MAX,
+        unit: Unit::Memory,
+        unsigned: false,
+    }
 }
 
 fn no(text: &[u8]) -> bool {
@@ -436,7 +451,11 @@ fn utf8(bytes: &[u8]) -> Result<String, Refusal> {
 }
 
 fn owned(words: &Words<'_>) -> Vec<Vec<u8>> {
-    words.iter().filter(|word| !word.is_empty()).map(|word| word.to_vec()).collect()
+    words
+        .iter()
+        .filter(|word| !word.is_empty())
+        .map(|word| word.to_vec())
+        .collect()
 }
 
 fn any_words(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
@@ -482,7 +501,10 @@ fn percentiles(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
         match redline_types::number::parse_f64(word) {
             None => return Err("Invalid latency-tracking-info-percentiles parameters".into()),
             Some(n) if !(0.0..=100.0).contains(&n) => {
-                return Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]".into());
+                return Err(
+                    "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+                        .into(),
+                );
             }
             Some(_) => {}
         }
@@ -493,8 +515,14 @@ fn percentiles(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
 const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
 
 fn output_class(word: &[u8]) -> Option<usize> {
-    let word = if word.eq_ignore_ascii_case(b"replica") { b"slave" } else { word };
-    OUTPUT_CLASSES.iter().position(|name| name.as_bytes().eq_ignore_ascii_case(word))
+    let word = if word.eq_ignore_ascii_case(b"replica") {
+        b"slave"
+    } else {
+        word
+    };
+    OUTPUT_CLASSES
+        .iter()
+        .position(|name| name.as_bytes().eq_ignore_ascii_case(word))
 }
 
 fn output_limit(words: &[Vec<u8>]) -> Option<OutputLimit> {
@@ -508,7 +536,7 @@ fn output_limit(words: &[Vec<u8>]) -> Option<OutputLimit> {
 
 fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let words = owned(words);
-    if words.is_empty() || words.len() % 4 != 0 {
+    if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".into());
     }
     for group in words.chunks(4) {
@@ -517,7 +545,7 @@ fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
         }
         if output_limit(&group[1..]).is_none() {
             return Err(
-                "Error in hard, soft or soft_seconds setting in buffer limit configuration.".into()
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration.".into(),
             );
         }
     }

@@ -106,7 +106,9 @@ impl Syntax {
             Syntax::Bits(names) => return parse_bits(names, words).map(Value::Integer),
             _ => {}
         }
-        let [word] = words else { return Err(WRONG_COUNT.into()) };
+        let [word] = words else {
+            return Err(WRONG_COUNT.into());
+        };
         match self {
             Syntax::Switch if word.eq_ignore_ascii_case(b"yes") => Ok(Value::Switch(true)),
             Syntax::Switch if word.eq_ignore_ascii_case(b"no") => Ok(Value::Switch(false)),
@@ -115,9 +117,12 @@ impl Syntax {
                 Some(index) => Ok(Value::Integer(index as i64)),
                 None => Err(one_of(names)),
             },
-            Syntax::Integer { min, max, unit, unsigned } => {
-                parse_integer(word, min, max, unit, unsigned).map(Value::Integer)
-            }
+            Syntax::Integer {
+                min,
+                max,
+                unit,
+                unsigned,
+            } => parse_integer(word, min, max, unit, unsigned).map(Value::Integer),
             _ => Ok(Value::Text(word.to_vec())),
         }
     }
@@ -128,13 +133,18 @@ impl Syntax {
             (_, Value::Switch(on)) => if *on { "yes" } else { "no" }.into(),
             (_, Value::Text(text)) => text.clone(),
             (_, Value::Words(words)) => words.join(&b' '),
-            (Syntax::Choice(names), Value::Integer(index)) => {
-                names.get(*index as usize).copied().unwrap_or_default().into()
-            }
+            (Syntax::Choice(names), Value::Integer(index)) => names
+                .get(*index as usize)
+                .copied()
+                .unwrap_or_default()
+                .into(),
             (Syntax::Bits(names), Value::Integer(bits)) => bits_text(names, *bits).into(),
-            (Syntax::Integer { unit: Unit::Octal, .. }, Value::Integer(n)) => {
-                format!("{n:o}").into()
-            }
+            (
+                Syntax::Integer {
+                    unit: Unit::Octal, ..
+                },
+                Value::Integer(n),
+            ) => format!("{n:o}").into(),
             (_, Value::Integer(n)) if *n < 0 && self.allows_percent() => {
                 format!("{}%", n.unsigned_abs()).into()
             }
@@ -143,31 +153,50 @@ impl Syntax {
     }
 
     fn allows_percent(self) -> bool {
-        matches!(self, Syntax::Integer { unit: Unit::MemoryOrPercent, .. })
+        matches!(
+            self,
+            Syntax::Integer {
+                unit: Unit::MemoryOrPercent,
+                ..
+            }
+        )
     }
 }
 
 fn position(names: &[&str], word: &[u8]) -> Option<usize> {
-    names.iter().position(|name| name.as_bytes().eq_ignore_ascii_case(word))
+    names
+        .iter()
+        .position(|name| name.as_bytes().eq_ignore_ascii_case(word))
 }
 
 fn one_of(names: &[&str]) -> Refusal {
-    format!("argument(s) must be one of the following: {}", names.join(", "))
+    format!(
+        "argument(s) must be one of the following: {}",
+        names.join(", ")
+    )
 }
 
 fn parse_bits(names: &[&str], words: &Words<'_>) -> Result<i64, Refusal> {
-    words.iter().try_fold(0, |bits, word| match position(names, word) {
-        Some(0) => Ok(bits),
-        Some(index) => Ok(bits | 1 << (index - 1)),
-        None => Err(one_of(names)),
-    })
+    words
+        .iter()
+        .try_fold(0, |bits, word| match position(names, word) {
+            Some(0) => Ok(bits),
+            Some(index) => Ok(bits | 1 << (index - 1)),
+            None => Err(one_of(names)),
+        })
 }
 
 fn bits_text(names: &[&str], bits: i64) -> String {
     let set = names.iter().skip(1).enumerate();
-    let set: Vec<&str> =
-        set.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect();
-    if set.is_empty() { names[0].into() } else { set.join(" ") }
+    let set: Vec<&str> = set
+        .filter(|(bit, _)| bits >> bit & 1 == 1)
+        .map(|(_, name)| *name)
+        .collect();
+    if set.is_empty() {
+        names[0].into()
+    } else {
+        set.join(" ")
+    }
 }
 
 fn parse_integer(
@@ -205,8 +234,13 @@ fn parse_integer(
 }
 
 fn parse_octal(word: &[u8]) -> Option<i64> {
-    let digits = std::str::from_utf8(word).ok().filter(|text| !text.is_empty())?;
-    digits.bytes().all(|byte| matches!(byte, b'0'..=b'7')).then_some(())?;
+    let digits = std::str::from_utf8(word)
+        .ok()
+        .filter(|text| !text.is_empty())?;
+    digits
+        .bytes()
+        .all(|byte| matches!(byte, b'0'..=b'7'))
+        .then_some(())?;
     i64::from_str_radix(digits, 8).ok()
 }
 
@@ -224,7 +258,10 @@ pub fn parse_memory(word: &[u8]) -> Option<i64> {
     ];
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, unit) = word.split_at(digits);
-    let unit = UNITS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(unit))?.1;
+    let unit = UNITS
+        .iter()
+        .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(unit))?
+        .1;
     let number: i64 = std::str::from_utf8(number).ok()?.parse().ok()?;
     number.checked_mul(unit)
 }
@@ -258,12 +295,25 @@ mod tests {
 
     #[test]
     fn every_syntax_reads_what_it_shows() {
-        let integer = |unit| Syntax::Integer { min: 0, max: 1 << 40, unit, unsigned: false };
+        let integer = |unit| Syntax::Integer {
+            min: 0,
+            max: 1 << 40,
+            unit,
+            unsigned: false,
+        };
         for (syntax, words, shown) in [
             (Syntax::Switch, &["YES"][..], "yes"),
             (Syntax::Choice(&["a", "b"]), &["B"], "b"),
-            (Syntax::Bits(&["default", "save", "now"]), &["now", "save"], "save now"),
-            (Syntax::Bits(&["default", "save", "now"]), &["default"], "default"),
+            (
+                Syntax::Bits(&["default", "save", "now"]),
+                &["now", "save"],
+                "save now",
+            ),
+            (
+                Syntax::Bits(&["default", "save", "now"]),
+                &["default"],
+                "default",
+            ),
             (integer(Unit::Plain), &["7"], "7"),
             (integer(Unit::Octal), &["755"], "755"),
             (integer(Unit::Memory), &["1kb"], "1024"),
@@ -279,15 +329,32 @@ mod tests {
     #[test]
     fn refusals_are_worded_as_redis_words_them() {
         let refusal = |syntax: Syntax, word: &str| syntax.parse(&[word.as_bytes()]).unwrap_err();
-        let int = Syntax::Integer { min: 1, max: 64, unit: Unit::Plain, unsigned: false };
-        assert_eq!(refusal(int, "0"), "argument must be between 1 and 64 inclusive");
-        assert_eq!(refusal(int, "x"), "argument couldn't be parsed into an integer");
-        assert_eq!(refusal(Syntax::Switch, "1"), "argument must be 'yes' or 'no'");
+        let int = Syntax::Integer {
+            min: 1,
+            max: 64,
+            unit: Unit::Plain,
+            unsigned: false,
+        };
+        assert_eq!(
+            refusal(int, "0"),
+            "argument must be between 1 and 64 inclusive"
+        );
+        assert_eq!(
+            refusal(int, "x"),
+            "argument couldn't be parsed into an integer"
+        );
+        assert_eq!(
+            refusal(Syntax::Switch, "1"),
+            "argument must be 'yes' or 'no'"
+        );
         let choice = Syntax::Choice(&["ip", "hostname"]);
         assert_eq!(
             refusal(choice, "x"),
             "argument(s) must be one of the following: ip, hostname"
         );
-        assert_eq!(int.parse(&[b"1", b"2"]).unwrap_err(), "wrong number of arguments");
+        assert_eq!(
+            int.parse(&[b"1", b"2"]).unwrap_err(),
+            "wrong number of arguments"
+        );
     }
 }

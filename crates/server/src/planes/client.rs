@@ -22,7 +22,11 @@ pub(crate) fn client_id(_: &mut Worker, session: &mut Session, _: Args<'_>) -> R
     Ok(())
 }
 
-pub(crate) fn client_getname(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_getname(
+    _: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
     let card = session.card.clone();
     let names = card.names.lock().expect("no panic under the names");
     match names.name.as_slice() {
@@ -32,7 +36,11 @@ pub(crate) fn client_getname(_: &mut Worker, session: &mut Session, _: Args<'_>)
     Ok(())
 }
 
-pub(crate) fn client_setname(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_setname(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     set_name(session, &args[2])?;
     session.reply().ok();
     Ok(())
@@ -45,11 +53,20 @@ pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), Error> {
             "ERR Client names cannot contain spaces, newlines or special characters.",
         ));
     }
-    session.card.names.lock().expect("no panic under the names").name = name.to_vec();
+    session
+        .card
+        .names
+        .lock()
+        .expect("no panic under the names")
+        .name = name.to_vec();
     Ok(())
 }
 
-pub(crate) fn client_setinfo(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_setinfo(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let (option, value) = (&args[2], &args[3]);
     let library = option.eq_ignore_ascii_case(b"lib-name");
     if !library && !option.eq_ignore_ascii_case(b"lib-ver") {
@@ -57,30 +74,43 @@ pub(crate) fn client_setinfo(_: &mut Worker, session: &mut Session, args: Args<'
     }
     if !is_printable(value) {
         let name = if library { "lib-name" } else { "lib-ver" };
-        let text =
-            format!("ERR {name} cannot contain spaces, newlines or special characters.");
+        let text = format!("ERR {name} cannot contain spaces, newlines or special characters.");
         return Err(Error::Line(text.into()).into());
     }
     let mut names = session.card.names.lock().expect("no panic under the names");
-    let place = if library { &mut names.library } else { &mut names.library_version };
+    let place = if library {
+        &mut names.library
+    } else {
+        &mut names.library_version
+    };
     *place = value.to_vec();
     drop(names);
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn client_info(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_info(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
     let mut text = String::new();
     write_line(&mut text, &session.card, worker.now_ms);
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
-pub(crate) fn client_list(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_list(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let mut text = String::new();
     let all = worker.shared.client_cards();
     match args.get(2) {
-        None => all.iter().for_each(|card| write_line(&mut text, card, worker.now_ms)),
+        None => all
+            .iter()
+            .for_each(|card| write_line(&mut text, card, worker.now_ms)),
         Some(option) if option.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
             let class = Class::parse(&args[3])?;
             let wanted = all.iter().filter(|card| Class::of(card) == class);
@@ -101,11 +131,19 @@ pub(crate) fn client_list(worker: &mut Worker, session: &mut Session, args: Args
     Ok(())
 }
 
-pub(crate) fn client_kill(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_kill(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let old_form = args.len() == 3;
     let wanted = if old_form {
         let addr = args[2].to_vec();
-        Kill { addr: Some(addr), skip_me: false, ..Kill::default() }
+        Kill {
+            addr: Some(addr),
+            skip_me: false,
+            ..Kill::default()
+        }
     } else {
         Kill::parse(args)?
     };
@@ -138,14 +176,22 @@ pub(crate) fn client_kill(worker: &mut Worker, session: &mut Session, args: Args
     Ok(())
 }
 
-pub(crate) fn client_no_evict(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_no_evict(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let on = on_or_off(&args[2])?;
     session.card.set_flag(flag::NO_EVICT, on);
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn client_no_touch(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_no_touch(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let on = on_or_off(&args[2])?;
     session.set_state(state::NO_TOUCH, on);
     session.card.set_flag(flag::NO_TOUCH, on);
@@ -153,7 +199,11 @@ pub(crate) fn client_no_touch(_: &mut Worker, session: &mut Session, args: Args<
     Ok(())
 }
 
-pub(crate) fn client_reply(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn client_reply(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let word = &args[2];
     if word.eq_ignore_ascii_case(b"on") {
         session.reply_mode = ReplyMode::On;
@@ -191,8 +241,12 @@ impl Class {
             ("slave", Class::Replica),
             ("pubsub", Class::Pubsub),
         ];
-        let known = NAMES.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
-        known.map(|(_, class)| *class).ok_or_else(|| quoted("ERR Unknown client type", name))
+        let known = NAMES
+            .iter()
+            .find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
+        known
+            .map(|(_, class)| *class)
+            .ok_or_else(|| quoted("ERR Unknown client type", name))
     }
 
     fn of(card: &Card) -> Class {
@@ -215,7 +269,14 @@ struct Kill {
 
 impl Default for Kill {
     fn default() -> Self {
-        Kill { id: None, class: None, addr: None, laddr: None, max_age_s: None, skip_me: true }
+        Kill {
+            id: None,
+            class: None,
+            addr: None,
+            laddr: None,
+            max_age_s: None,
+            skip_me: true,
+        }
     }
 }
 
@@ -257,8 +318,14 @@ impl Kill {
         let age_s = now_s - (card.created_ms / 1000) as i64;
         self.id.is_none_or(|id| id == card.id)
             && self.class.is_none_or(|class| class == Class::of(card))
-            && self.addr.as_ref().is_none_or(|addr| addr == card.addr.as_bytes())
-            && self.laddr.as_ref().is_none_or(|laddr| laddr == card.laddr.as_bytes())
+            && self
+                .addr
+                .as_ref()
+                .is_none_or(|addr| addr == card.addr.as_bytes())
+            && self
+                .laddr
+                .as_ref()
+                .is_none_or(|laddr| laddr == card.laddr.as_bytes())
             && self.max_age_s.is_none_or(|age| age_s >= age)
     }
 }
@@ -320,8 +387,15 @@ fn flag_letters(flags: u32) -> String {
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
     ];
-    let set = LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| *letter);
-    if flags == 0 { "N".into() } else { set.collect() }
+    let set = LETTERS
+        .iter()
+        .filter(|(bit, _)| flags & bit != 0)
+        .map(|(_, letter)| *letter);
+    if flags == 0 {
+        "N".into()
+    } else {
+        set.collect()
+    }
 }
 
 fn on_or_off(word: &[u8]) -> Result<bool, Error> {

@@ -18,12 +18,20 @@ pub(crate) fn command(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Res
     Ok(())
 }
 
-pub(crate) fn command_count(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn command_count(
+    _: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
     session.reply().integer(top_level().count() as i64);
     Ok(())
 }
 
-pub(crate) fn command_info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn command_info(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     if args.len() == 2 {
         return command(worker, session, args);
     }
@@ -38,7 +46,11 @@ pub(crate) fn command_info(worker: &mut Worker, session: &mut Session, args: Arg
     Ok(())
 }
 
-pub(crate) fn command_docs(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn command_docs(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let rows: Vec<&Row> = match args.len() {
         2 => top_level().collect(),
         _ => args.iter().skip(2).filter_map(named).collect(),
@@ -49,7 +61,11 @@ pub(crate) fn command_docs(_: &mut Worker, session: &mut Session, args: Args<'_>
     Ok(())
 }
 
-pub(crate) fn command_list(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn command_list(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let filter = match args.len() {
         2 => Filter::None,
         5 if args[2].eq_ignore_ascii_case(b"filterby") => {
@@ -67,15 +83,24 @@ pub(crate) fn command_list(_: &mut Worker, session: &mut Session, args: Args<'_>
         }
         _ => return Err(Error::Syntax.into()),
     };
-    let names: Vec<&str> =
-        table::all().iter().filter(|row| filter.admits(row)).map(|row| row.full_name).collect();
+    let names: Vec<&str> = table::all()
+        .iter()
+        .filter(|row| filter.admits(row))
+        .map(|row| row.full_name)
+        .collect();
     let mut reply = session.reply();
     reply.array(names.len());
-    names.into_iter().for_each(|name| reply.bulk(name.as_bytes()));
+    names
+        .into_iter()
+        .for_each(|name| reply.bulk(name.as_bytes()));
     Ok(())
 }
 
-pub(crate) fn command_getkeys(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn command_getkeys(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let call = args.from(2);
     let keys = keys_of(call)?;
     let mut reply = session.reply();
@@ -105,14 +130,25 @@ pub(crate) fn command_getkeysandflags(
 pub(crate) fn help(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     let container = spec::lookup(&args[0]).expect("the executor found the container of this HELP");
     let name = spec::row(container).name.to_ascii_uppercase();
-    let mut lines =
-        vec![format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
+    let mut lines = vec![format!(
+        "{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    )];
     let (help, others): (Vec<&Row>, Vec<&Row>) =
         subcommands(container).partition(|row| row.name == "help");
     for row in others.into_iter().chain(help) {
         let syntax = row.syntax();
-        lines.push(syntax.strip_prefix(&name).unwrap_or(&syntax).trim_start().to_string());
-        let summary = if row.name == "help" { "Print this help." } else { row.summary };
+        lines.push(
+            syntax
+                .strip_prefix(&name)
+                .unwrap_or(&syntax)
+                .trim_start()
+                .to_string(),
+        );
+        let summary = if row.name == "help" {
+            "Print this help."
+        } else {
+            row.summary
+        };
         lines.push(format!("    {summary}"));
     }
     write_help(&mut session.reply(), &lines);
@@ -151,7 +187,9 @@ fn top_level() -> impl Iterator<Item = &'static Row> {
 }
 
 fn subcommands(container: CommandId) -> impl Iterator<Item = &'static Row> {
-    table::all().iter().filter(move |row| row.container == Some(container))
+    table::all()
+        .iter()
+        .filter(move |row| row.container == Some(container))
 }
 
 /// The row of a name as COMMAND INFO takes it: `get`, `config|get`.
@@ -221,11 +259,19 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     reply.bulk(b"find_keys");
     match spec.find {
         Find::Range { last, step } => {
-            let fields = [("lastkey", last.into()), ("keystep", step.into()), ("limit", 0)];
+            let fields = [
+                ("lastkey", last.into()),
+                ("keystep", step.into()),
+                ("limit", 0),
+            ];
             write_search(reply, "range", &fields);
         }
         Find::KeyNum => {
-            write_search(reply, "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]);
+            write_search(
+                reply,
+                "keynum",
+                &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)],
+            );
         }
     }
 }
@@ -252,7 +298,11 @@ struct Pairs<'r, 'a> {
 impl<'r, 'a> Pairs<'r, 'a> {
     fn begin(reply: &'r mut Reply<'a>) -> Self {
         let mark = reply.mark();
-        Pairs { reply, mark, count: 0 }
+        Pairs {
+            reply,
+            mark,
+            count: 0,
+        }
     }
 
     fn key(&mut self, key: &str) -> &mut Reply<'a> {
@@ -282,7 +332,10 @@ fn write_docs(reply: &mut Reply<'_>, row: &Row) {
     pairs.text("summary", row.summary);
     pairs.text("since", row.since);
     pairs.text("group", row.group.name());
-    pairs.text_if("complexity", Some(row.complexity).filter(|text| !text.is_empty()));
+    pairs.text_if(
+        "complexity",
+        Some(row.complexity).filter(|text| !text.is_empty()),
+    );
     if row.doc_flags().next().is_some() {
         write_set(pairs.key("doc_flags"), row.doc_flags());
     }

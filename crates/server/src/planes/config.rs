@@ -22,7 +22,11 @@ use crate::{
     worker::Worker,
 };
 
-pub(crate) fn config_get(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn config_get(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let mut found: Vec<(Vec<u8>, &Parameter)> = Vec::new();
     let mut add = |name: &[u8], row| {
         if !found.iter().any(|(known, _)| known == name) {
@@ -54,9 +58,13 @@ pub(crate) fn config_get(worker: &mut Worker, session: &mut Session, args: Args<
     Ok(())
 }
 
-pub(crate) fn config_set(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn config_set(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let pairs = args.from(2);
-    if pairs.len() % 2 != 0 {
+    if !pairs.len().is_multiple_of(2) {
         return Err(Error::Syntax.into());
     }
     let changes = parse_names(worker, session, pairs)?;
@@ -66,9 +74,12 @@ pub(crate) fn config_set(worker: &mut Worker, session: &mut Session, args: Args<
         let before = settings.clone();
         for (row, name, argument) in &changes {
             let set = row.set(settings, &config::words_of(row, argument));
-            set.and_then(|()| row.check_built(settings)).map_err(|why| failed(name, &why))?;
+            set.and_then(|()| row.check_built(settings))
+                .map_err(|why| failed(name, &why))?;
         }
-        effects.prepare(&before, settings).map_err(|(name, why)| failed(name.as_bytes(), &why))?;
+        effects
+            .prepare(&before, settings)
+            .map_err(|(name, why)| failed(name.as_bytes(), &why))?;
         apply_to_keyspace(&shared.keyspace, settings);
         Ok::<(), Error>(())
     })?;
@@ -80,13 +91,21 @@ pub(crate) fn config_set(worker: &mut Worker, session: &mut Session, args: Args<
     Ok(())
 }
 
-pub(crate) fn config_resetstat(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn config_resetstat(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
     worker.shared.reset_stats();
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn config_rewrite(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn config_rewrite(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
     let Some(path) = &worker.shared.config_file else {
         return Err(Error::line("ERR The server is running without a config file").into());
     };
@@ -127,7 +146,10 @@ fn parse_names<'a>(
 ) -> Result<Vec<Change<'a>>, Error> {
     let mut changes: Vec<Change<'a>> = Vec::new();
     for at in (0..pairs.len()).step_by(2) {
-        let (name, argument) = (pairs.get(at).unwrap_or_default(), pairs.get(at + 1).unwrap_or_default());
+        let (name, argument) = (
+            pairs.get(at).unwrap_or_default(),
+            pairs.get(at + 1).unwrap_or_default(),
+        );
         let Some(row) = config::find(name) else {
             let name = String::from_utf8_lossy(name);
             let text =
@@ -140,7 +162,10 @@ fn parse_names<'a>(
         if row.protected && !worker.settings.enable_protected_configs.allows(session) {
             return Err(failed(name, "can't set protected config"));
         }
-        if changes.iter().any(|(_, known, _)| known.eq_ignore_ascii_case(name)) {
+        if changes
+            .iter()
+            .any(|(_, known, _)| known.eq_ignore_ascii_case(name))
+        {
             return Err(failed(name, "duplicate parameter"));
         }
         changes.push((row, name, argument));
@@ -184,7 +209,10 @@ impl Effects {
                 None => Vec::new(),
                 Some(port) => Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog)
                     .map_err(|_| {
-                        ("port", "Unable to listen on this port. Check server logs.".into())
+                        (
+                            "port",
+                            "Unable to listen on this port. Check server logs.".into(),
+                        )
                     })?,
             });
         }
@@ -195,7 +223,9 @@ impl Effects {
                 let possible = granted.saturating_sub(RESERVED_DESCRIPTORS);
                 return Err((
                     "maxclients",
-                    format!("The operating system is not able to handle the specified number of clients, try with {possible}"),
+                    format!(
+                        "The operating system is not able to handle the specified number of clients, try with {possible}"
+                    ),
                 ));
             }
         }
@@ -209,12 +239,19 @@ impl Effects {
 
     /// Everything that cannot.
     fn finish(self, worker: &Worker) {
-        let Some(listeners) = self.listeners else { return };
+        let Some(listeners) = self.listeners else {
+            return;
+        };
         let port = listeners.iter().find_map(Listener::port).unwrap_or(0);
-        worker.shared.port.store(usize::from(port), Ordering::Release);
+        worker
+            .shared
+            .port
+            .store(usize::from(port), Ordering::Release);
         worker.shared.workers()[0]
             .mailbox
-            .send(Message::Run(Box::new(move |worker| worker.replace_tcp_listeners(listeners))));
+            .send(Message::Run(Box::new(move |worker| {
+                worker.replace_tcp_listeners(listeners)
+            })));
     }
 }
 

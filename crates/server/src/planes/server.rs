@@ -12,7 +12,9 @@ use redline_types::{
     number,
 };
 
-use crate::{REDIS_VERSION, exec::Halt, info, planes::command::write_help, session::Session, worker::Worker};
+use crate::{
+    REDIS_VERSION, exec::Halt, info, planes::command::write_help, session::Session, worker::Worker,
+};
 
 pub(crate) fn info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     let text = info::render(worker, args.from(1));
@@ -30,10 +32,17 @@ pub(crate) fn time(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
 }
 
 /// A red line that wanders: never the same twice.
-pub(crate) fn lolwut(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn lolwut(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     const COLUMNS: usize = 64;
     const ROWS: usize = 12;
-    if args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"version")) {
+    if args
+        .get(1)
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"version"))
+    {
         let version = args.get(2).ok_or(Error::Syntax)?;
         number::parse_i64(version).ok_or(Error::NotInteger)?;
     }
@@ -56,12 +65,18 @@ pub(crate) fn lolwut(worker: &mut Worker, session: &mut Session, args: Args<'_>)
         text.push_str(line.iter().collect::<String>().trim_end());
         text.push('\n');
     }
-    text.push_str(&format!("\nA line, drawn by chance. Redis ver. {REDIS_VERSION}\n"));
+    text.push_str(&format!(
+        "\nA line, drawn by chance. Redis ver. {REDIS_VERSION}\n"
+    ));
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
 
-pub(crate) fn shutdown(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn shutdown(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let (mut save, mut nosave, mut abort, mut other) = (false, false, false, false);
     for word in args.iter().skip(1) {
         match word.to_ascii_lowercase().as_slice() {
@@ -99,7 +114,11 @@ const DEBUG_HELP: &[&str] = &[
     "    Print this help.",
 ];
 
-pub(crate) fn debug(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn debug(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     if !worker.settings.enable_debug_command.allows(session) {
         return Err(Error::line("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.").into());
     }
@@ -108,14 +127,19 @@ pub(crate) fn debug(worker: &mut Worker, session: &mut Session, args: Args<'_>) 
         (b"help", 2) => write_help(&mut session.reply(), DEBUG_HELP),
         (b"sleep", 3) => {
             const SECONDS_MAX: f64 = 1e6;
-            let seconds = number::parse_f64(&args[2]).unwrap_or(0.0).clamp(0.0, SECONDS_MAX);
+            let seconds = number::parse_f64(&args[2])
+                .unwrap_or(0.0)
+                .clamp(0.0, SECONDS_MAX);
             std::thread::sleep(Duration::from_secs_f64(seconds));
             worker.read_clock();
             session.reply().ok();
         }
         (b"set-active-expire", 3) => {
             let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
-            worker.shared.active_expire.store(on, std::sync::atomic::Ordering::Relaxed);
+            worker
+                .shared
+                .active_expire
+                .store(on, std::sync::atomic::Ordering::Relaxed);
             session.reply().ok();
         }
         (b"stringmatch-len", 4) => {
