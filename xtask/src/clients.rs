@@ -1,9 +1,172 @@
-//! clients
+//! Client libraries in three languages: each runs the calls of `crates/testkit/clients/calls.txt`, and what its library
+//! offers beyond single calls, against us and against a real Redis. A library must not be able to tell them apart.
 
-use crate::compat::Setting;
-use crate::run::Failure;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
-/// To come.
-pub fn run(_setting: &Setting) -> Result<String, Failure> {
-    Err("not written".to_owned())
+use crate::compat::{Setting, stop};
+use crate::install;
+use crate::run::{Failure, captured, workspace};
+
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Differing lines shown of one client.
+const SHOWN_MAX: usize = 30;
+
+/// One way to run one client program.
+struct Client {
+    name: &'static str,
+    program: PathBuf,
+    /// The words before the port.
+    script: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    protocol: Option<&'static str>,
+}
+
+/// Runs them all.
+pub fn run(setting: &Setting) -> Result<String, Failure> {
+    let sources = workspace().join("crates/testkit/clients");
+    let calls = sources.join("calls.txt");
+    let mut failures = Vec::new();
+    let mut lines = 0;
+    let clients = clients(&sources)?;
+    for client in &clients {
+        let label = format!(
+            "{}{}",
+            client.name,
+            client
+                .protocol
+                .map_or(String::new(), |p| format!(" RESP{p}"))
+        );
+        let redis = setting.start_redis(&["--enable-debug-command", "local"])?;
+        let redline = setting.start_redline(2, &["--enable-debug-command", "local"])?;
+        let said_of = |port: u16| -> Result<String, Failure> {
+            let mut command = Command::new(&client.program);
+            command
+                .args(&client.script)
+                .arg(port.to_string())
+                .args(client.protocol)
+                .arg(&calls);
+            if let Some(folder) = &client.folder {
+                command.env("NODE_PATH", folder.join("node_modules"));
+            }
+            captured(command, b"", CLIENT_TIMEOUT).map_err(|failure| format!("{label}: {failure}"))
+        };
+        let theirs = said_of(redis.address().port())?;
+        match said_of(redline.address().port()) {
+            Ok(ours) => {
+                lines += ours.lines().count();
+                failures.extend(differing(&label, &ours, &theirs));
+            }
+            Err(failure) => failures.push(failure),
+        }
+        stop(redline)?;
+    }
+    if failures.is_empty() {
+        return Ok(format!(
+            "{} ways (ioredis has no RESP3), {lines} lines as against Redis",
+            clients.len()
+        ));
+    }
+    Err(failures.join("\n"))
+}
+
+fn clients(sources: &std::path::Path) -> Result<Vec<Client>, Failure> {
+    let python = install::redis_py()?;
+    let js = install::node_clients()?;
+    let go = install::go_client(&sources.join("go"))?;
+    let mut clients = vec![Client {
+        name: "ioredis",
+        program: "node".into(),
+        script: Some(sources.join("js/ioredis.js")),
+        folder: Some(js.clone()),
+        protocol: None,
+    }];
+    for protocol in ["2", "3"] {
+        let make =
+            |name, program: &PathBuf, script: Option<&str>, folder: Option<&PathBuf>| Client {
+                name,
+                program: program.clone(),
+                script: script.map(|script| sources.join(script)),
+                folder: folder.cloned(),
+                protocol: Some(protocol),
+            };
+        clients.push(make("redis-py", &python, Some("py/client.py"), None));
+        clients.push(make("go-redis", &go, None, None));
+        clients.push(make(
+            "node-redis",
+            &"node".into(),
+            Some("js/node-redis.js"),
+            Some(&js),
+        ));
+    }
+    Ok(clients)
+}
+
+/// The lines that are not the same, as a failure.
+fn differing(label: &str, ours: &str, theirs: &str) -> Option<Failure> {
+    let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.lines().collect(), theirs.lines().collect());
+    let mut shown = Vec::new();
+    for at in 0..ours.len().max(theirs.len()) {
+        let (our, their) = (ours.get(at), theirs.get(at));
+        if our != their {
+            let text = |line: Option<&&str>| {
+                line.map_or("(nothing)".to_owned(), |line| (*line).to_owned())
+            };
+            shown.push(format!("  ours   {}\n  theirs {}", text(our), text(their)));
+        }
+    }
+    let count = shown.len();
+    shown.truncate(SHOWN_MAX);
+    (count > 0).then(|| format!("{label}: {count} lines differ\n{}", shown.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Commands that the client programs send in their own way: they change what the connection is, or end the server.
+    const OWN_WAY: &[&str] = &[
+        "multi",
+        "exec",
+        "discard",
+        "subscribe",
+        "unsubscribe",
+        "psubscribe",
+        "punsubscribe",
+        "hello",
+        "reset",
+        "quit",
+        "client|reply",
+        "shutdown",
+    ];
+
+    #[test]
+    fn clients_call_every_command() {
+        let called = commands_called(include_str!("../../crates/testkit/clients/calls.txt"));
+        let missing: Vec<_> = redline_spec::table::all()
+            .iter()
+            .filter(|row| row.plane != redline_spec::Plane::Container)
+            .map(|row| row.full_name)
+            .filter(|name| !called.contains(*name) && !OWN_WAY.contains(name))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    fn commands_called(calls: &str) -> BTreeSet<String> {
+        let lines = calls
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines
+            .map(|line| {
+                let mut words = line.trim_start_matches(['~', '?']).split_whitespace();
+                let first = words.next().unwrap_or_default().to_ascii_lowercase();
+                let second = words.next().unwrap_or_default().to_ascii_lowercase();
+                match redline_spec::resolve(first.as_bytes(), Some(second.as_bytes())) {
+                    Ok(id) => redline_spec::row(id).full_name.to_owned(),
+                    Err(_) => first,
+                }
+            })
+            .collect()
+    }
 }

@@ -1,9 +1,236 @@
-//! command_line_tools
+//! The real redis-cli against our server: typed into, and in its modes.
 
-use crate::compat::Setting;
-use crate::run::Failure;
+use std::process::Command;
+use std::time::Duration;
 
-/// To come.
-pub fn run(_setting: &Setting) -> Result<String, Failure> {
-    Err("not written".to_owned())
+use redline_testkit::client::encode;
+use redline_testkit::process::ServerProcess;
+
+use crate::compat::{Setting, stop};
+use crate::run::{Failure, captured, ended, line};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+const KEYS: usize = 2000;
+
+/// Runs every mode.
+pub fn run(setting: &Setting) -> Result<String, Failure> {
+    let redline = setting.start_redline(2, &[])?;
+    let redis = setting.start_redis(&[])?;
+    typed(&redline, &redis)?;
+    one_shot(&redline, &redis)?;
+    pipe(&redline)?;
+    scan(&redline)?;
+    big_keys(&redline, &redis)?;
+    latency(&redline)?;
+    stat(&redline)?;
+    stop(redline)?;
+    Ok("typed commands, --csv, --pipe, --scan, --bigkeys, --latency, --stat".to_owned())
+}
+
+fn cli(server: &ServerProcess, words: &[&str]) -> Command {
+    let mut command = Command::new("redis-cli");
+    command
+        .args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &server.address().port().to_string(),
+        ])
+        .args(words);
+    command
+}
+
+/// A session as somebody types it: the same text must come back as from a real Redis.
+fn typed(redline: &ServerProcess, redis: &ServerProcess) -> Result<(), Failure> {
+    const SESSION: &str = "\
+ping
+set greeting \"hello world\"
+get greeting
+incr greeting
+lpush list a b c
+lrange list 0 -1
+hset hash f v g w
+hgetall hash
+zadd z 1.5 m 2 n
+zrange z 0 -1 withscores
+type z
+object encoding z
+ttl greeting
+nonesuch x
+multi
+incr counter
+get greeting
+exec
+multi
+nonesuch
+exec
+select 3
+set there 1
+dbsize
+select 0
+eval \"return {1,2,{3,'x'}}\" 0
+hello 3
+hgetall hash
+zscore z m
+smembers none
+hello 2
+config get maxmemory-policy
+script load \"return 1\"
+publish c m
+del list hash z
+";
+    let mut said = Vec::new();
+    for server in [redline, redis] {
+        let text = captured(cli(server, &[]), SESSION.as_bytes(), TIMEOUT)?;
+        // HELLO names the connection's id.
+        let kept = text.lines().filter(|line| !line.starts_with("id "));
+        said.push(kept.collect::<Vec<_>>().join("\n"));
+    }
+    same(
+        "redis-cli with commands on its standard input",
+        &said[0],
+        &said[1],
+    )
+}
+
+fn one_shot(redline: &ServerProcess, redis: &ServerProcess) -> Result<(), Failure> {
+    let calls: [&[&str]; 5] = [
+        &["--csv", "lrange", "none", "0", "-1"],
+        &["--raw", "echo", "a b"],
+        &["-3", "--no-raw", "config", "get", "databases"],
+        &["-n", "2", "set", "k", "v"],
+        &["--no-raw", "command", "getkeys", "mset", "a", "1", "b", "2"],
+    ];
+    for call in calls {
+        let ours = captured(cli(redline, call), b"", TIMEOUT)?;
+        let theirs = captured(cli(redis, call), b"", TIMEOUT)?;
+        same(&format!("redis-cli {}", call.join(" ")), &ours, &theirs)?;
+    }
+    Ok(())
+}
+
+fn pipe(redline: &ServerProcess) -> Result<(), Failure> {
+    let mut input = Vec::new();
+    for i in 0..KEYS {
+        encode(&["SET", &format!("pipe:{i}"), &i.to_string()], &mut input);
+    }
+    encode(&["LPUSH", "pipe:0", "x"], &mut input);
+    let output = ended(cli(redline, &["--pipe"]), &input, TIMEOUT)?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = format!("errors: 1, replies: {}", KEYS + 1);
+    contains("redis-cli --pipe", &said, &[&expected])
+}
+
+fn scan(redline: &ServerProcess) -> Result<(), Failure> {
+    let said = captured(
+        cli(redline, &["--scan", "--pattern", "pipe:*"]),
+        b"",
+        TIMEOUT,
+    )?;
+    let keys: std::collections::BTreeSet<&str> = said.lines().collect();
+    if keys.len() == KEYS {
+        return Ok(());
+    }
+    Err(format!(
+        "redis-cli --scan found {} of {KEYS} keys",
+        keys.len()
+    ))
+}
+
+fn big_keys(redline: &ServerProcess, redis: &ServerProcess) -> Result<(), Failure> {
+    const SESSION: &str = "flushall\nset big 0123456789\nset small 0\nrpush list 1 2 3\nsadd set a\nhset hash f v g w\nzadd z 1 a\nxadd x 1-1 f v\n";
+    let mut said = Vec::new();
+    for server in [redline, redis] {
+        captured(cli(server, &[]), SESSION.as_bytes(), TIMEOUT)?;
+        let text = captured(cli(server, &["--bigkeys", "-i", "0.01"]), b"", TIMEOUT)?;
+        let summary = text
+            .split("-------- summary -------")
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned();
+        said.push(summary);
+    }
+    contains(
+        "redis-cli --bigkeys",
+        &said[0],
+        &[
+            "Sampled 7 keys",
+            "Biggest string found '\"big\"' has 10 bytes",
+        ],
+    )?;
+    let sorted = |text: &str| {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    same("redis-cli --bigkeys", &sorted(&said[0]), &sorted(&said[1]))
+}
+
+/// It measures until it is stopped; without a terminal it stops after a second and prints one line.
+fn latency(redline: &ServerProcess) -> Result<(), Failure> {
+    let command = cli(redline, &["--latency", "-i", "1"]);
+    let text = line(&command);
+    let said = captured(command, b"", TIMEOUT)?;
+    let numbers: Vec<f64> = said
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    match numbers[..] {
+        [min, max, average, samples] if min <= average && average <= max && samples > 10.0 => {
+            Ok(())
+        }
+        _ => Err(format!("{text} printed {said}")),
+    }
+}
+
+/// It prints a line a period, for ever: a few are read.
+fn stat(redline: &ServerProcess) -> Result<(), Failure> {
+    let mut command = Command::new("timeout");
+    command.args([
+        "--preserve-status",
+        "--signal=INT",
+        "2",
+        "redis-cli",
+        "-p",
+        &redline.address().port().to_string(),
+    ]);
+    command.args(["--stat", "-i", "0.2"]);
+    let output = ended(command, b"", TIMEOUT)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let rows = said
+        .lines()
+        .filter(|line| {
+            line.split_whitespace()
+                .next()
+                .is_some_and(|word| word == "7")
+        })
+        .count();
+    if rows >= 3 {
+        return Ok(());
+    }
+    Err(format!(
+        "redis-cli --stat printed\n{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+fn same(what: &str, ours: &str, theirs: &str) -> Result<(), Failure> {
+    if ours == theirs {
+        return Ok(());
+    }
+    let pairs = ours.lines().zip(theirs.lines());
+    let first = pairs.enumerate().find(|(_, (our, their))| our != their);
+    Err(match first {
+        Some((at, (our, their))) => {
+            format!("{what}: line {}:\n  ours   {our}\n  theirs {their}", at + 1)
+        }
+        None => format!("{what}: one says more\n--- ours\n{ours}\n--- theirs\n{theirs}"),
+    })
+}
+
+fn contains(what: &str, said: &str, parts: &[&str]) -> Result<(), Failure> {
+    match parts.iter().find(|part| !said.contains(*part)) {
+        Some(part) => Err(format!("{what} did not print {part:?} but\n{said}")),
+        None => Ok(()),
+    }
 }

@@ -208,20 +208,19 @@ fn compare_replies(setting: &Setting) -> Result<String, Failure> {
             calls: setting.options.calls / WORKERS.len(),
             seed: setting.options.seed + 1_000_000 * at as u64,
         };
-        let report = match compare::run(redline.address(), redis.address(), options) {
-            Ok(report) => report,
-            Err(error) => {
-                let state = if redline.is_running() {
-                    "runs"
-                } else {
-                    "has ended"
-                };
-                return Err(format!(
-                    "{error}\nour server {state}; its log:\n{}",
-                    redline.log()
-                ));
-            }
-        };
+        let report = compare::run(redline.address(), redis.address(), options);
+        if let Some(broken) = &report.broken {
+            let state = if redline.is_running() {
+                "runs"
+            } else {
+                "has ended"
+            };
+            return Err(format!(
+                "{}\n{broken}\nour server {state}; its log:\n{}",
+                listed(&report.disagreements),
+                redline.log()
+            ));
+        }
         println!(
             "  {workers} workers: {} calls in {} rounds, {} disagreements",
             report.calls,
@@ -242,13 +241,17 @@ fn compare_replies(setting: &Setting) -> Result<String, Failure> {
     if disagreements.is_empty() {
         return Ok(format!("{calls} calls of {} commands", commands.len()));
     }
+    Err(format!(
+        "{}\n{} disagreements in {calls} calls",
+        listed(&disagreements),
+        disagreements.len()
+    ))
+}
+
+fn listed(disagreements: &[compare::Disagreement]) -> String {
     let listed: Vec<String> = disagreements
         .iter()
         .map(|found| format!("  {found}"))
         .collect();
-    Err(format!(
-        "{}\n{} disagreements in {calls} calls",
-        listed.join("\n"),
-        disagreements.len()
-    ))
+    listed.join("\n")
 }

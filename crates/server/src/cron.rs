@@ -30,7 +30,9 @@ pub fn tick(worker: &mut Worker) {
     expire(worker, period_ms);
     make_room_for_long(worker);
     compact(worker, period_ms);
-    let every_second = worker.ticks.is_multiple_of(u64::from(worker.settings.hz.max(1)));
+    let every_second = worker
+        .ticks
+        .is_multiple_of(u64::from(worker.settings.hz.max(1)));
     if every_second {
         worker.trim();
         worker.for_each_session(|worker, session| {
@@ -79,10 +81,13 @@ fn compact(worker: &mut Worker, period_ms: u64) {
     if worker.compaction.is_none() {
         worker.compaction = Compaction::begin().map(|compaction| (compaction, 0));
     }
-    let Some((compaction, mut stripe)) = worker.compaction.take() else { return };
+    let Some((compaction, mut stripe)) = worker.compaction.take() else {
+        return;
+    };
     let deadline_us = clock::monotonic_us() + period_ms * 10 * COMPACTION_PERCENT;
     let shared = worker.shared.clone();
-    while stripe < STRIPES && compaction.segments_left() > 0 && clock::monotonic_us() < deadline_us {
+    while stripe < STRIPES && compaction.segments_left() > 0 && clock::monotonic_us() < deadline_us
+    {
         worker.local.heap.tick();
         let before = stripe;
         shared.keyspace.compact_step(&mut worker.local, &mut stripe);
@@ -103,9 +108,11 @@ pub fn make_room(worker: &mut Worker) -> bool {
         if !shared.keyspace.over_limit() {
             return true;
         }
-        let evicted = shared.keyspace.evict_one(&mut worker.local, worker.now_ms, &mut |local| {
-            publish_events(&shared, local);
-        });
+        let evicted = shared
+            .keyspace
+            .evict_one(&mut worker.local, worker.now_ms, &mut |local| {
+                publish_events(&shared, local);
+            });
         if !evicted {
             return false;
         }

@@ -10,8 +10,9 @@ pub const NO_AUTH: Error = Error::line("NOAUTH Authentication required.");
 /// The memory limit is reached and nothing may be evicted.
 pub const OOM: Error = Error::line("OOM command not allowed when used memory > 'maxmemory'.");
 /// A script is over its threshold.
-pub const BUSY: Error =
-    Error::line("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
+pub const BUSY: Error = Error::line(
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+);
 
 /// Bytes of an argument, and of all arguments, that the unknown-command error repeats.
 const PREVIEW_BYTES_MAX: usize = 128;
@@ -24,7 +25,10 @@ pub fn unknown_command(args: Args<'_>) -> Error {
         if rest.len() >= PREVIEW_BYTES_MAX {
             break;
         }
-        let shown: String = preview(arg).chars().take(PREVIEW_BYTES_MAX - rest.len()).collect();
+        let shown: String = preview(arg)
+            .chars()
+            .take(PREVIEW_BYTES_MAX - rest.len())
+            .collect();
         rest.push_str(&format!("'{shown}' "));
     }
     Error::Line(format!("ERR unknown command '{name}', with args beginning with: {rest}").into())
@@ -40,7 +44,11 @@ pub fn unknown_subcommand(container: CommandId, args: Args<'_>) -> Error {
 /// Too few arguments, or too many.
 pub fn wrong_arity(id: CommandId) -> Error {
     Error::Line(
-        format!("ERR wrong number of arguments for '{}' command", spec::row(id).full_name).into(),
+        format!(
+            "ERR wrong number of arguments for '{}' command",
+            spec::row(id).full_name
+        )
+        .into(),
     )
 }
 
@@ -60,8 +68,9 @@ pub fn exec_aborted(reason: &str) -> Error {
     Error::Line(format!("EXECABORT Transaction discarded because of: {reason}").into())
 }
 
-/// An argument as part of an error: cut, and without what would break the reply's line.
+/// An argument as part of an error: cut (at a zero byte, too), and without what would break the reply's line.
 fn preview(arg: &[u8]) -> String {
-    let shown = &arg[..arg.len().min(PREVIEW_BYTES_MAX)];
+    let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
+    let shown = &text[..text.len().min(PREVIEW_BYTES_MAX)];
     String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
 }

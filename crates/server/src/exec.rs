@@ -28,8 +28,7 @@ use redline_resp::{Args, Blob, ProtocolError, Reply, Span};
 use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Scope};
 
 use crate::{
-    errors,
-    planes,
+    errors, planes,
     session::{Aside, ReplyMode, Session, Unit, flag, state},
     worker::{Member, Worker},
 };
@@ -158,7 +157,9 @@ impl Batch {
             Some(id) => {
                 let gate = spec::gate(id);
                 let first = usize::from(gate.first_key);
-                let key = (gate.plane == Plane::Data && first != 0).then(|| argv.get(first)).flatten();
+                let key = (gate.plane == Plane::Data && first != 0)
+                    .then(|| argv.get(first))
+                    .flatten();
                 if let Some(key) = key {
                     hash = redline_keyspace::hash(key);
                     has_hash = true;
@@ -257,13 +258,18 @@ impl Worker {
     /// one in `call`.
     fn begin_charge(&mut self, requests: usize) -> Option<Charge> {
         if requests >= SMALL_BATCH {
-            return Some(Charge { began_ns: clock::monotonic_ns(), stands_for: 1 });
+            return Some(Charge {
+                began_ns: clock::monotonic_ns(),
+                stands_for: 1,
+            });
         }
         self.small_batches = self.small_batches.wrapping_add(1);
-        self.small_batches.is_multiple_of(SMALL_BATCHES_PER_TIMED).then(|| Charge {
-            began_ns: clock::monotonic_ns(),
-            stands_for: u64::from(SMALL_BATCHES_PER_TIMED),
-        })
+        self.small_batches
+            .is_multiple_of(SMALL_BATCHES_PER_TIMED)
+            .then(|| Charge {
+                began_ns: clock::monotonic_ns(),
+                stands_for: u64::from(SMALL_BATCHES_PER_TIMED),
+            })
     }
 
     fn charge(&mut self, batch: &Batch, charge: Option<Charge>) {
@@ -313,7 +319,13 @@ impl Worker {
 
     /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
     #[inline]
-    fn run_plain(&mut self, session: &mut Session, args: Args<'_>, id: CommandId, hash: u64) -> bool {
+    fn run_plain(
+        &mut self,
+        session: &mut Session,
+        args: Args<'_>,
+        id: CommandId,
+        hash: u64,
+    ) -> bool {
         let gate = spec::gate(id);
         if gate.keys != KeyShape::One
             || gate.scope != Scope::Keys
@@ -323,17 +335,32 @@ impl Worker {
         {
             return false;
         }
-        let Some(handler) = redline_commands::handler(id) else { return false };
+        let Some(handler) = redline_commands::handler(id) else {
+            return false;
+        };
         let stripe = stripe_of(hash);
         let shared = &*self.shared;
         if !shared.keyspace.locks().try_one(stripe) {
             return false;
         }
         let mark = session.out.mark();
-        let view = View::new(&shared.keyspace, Held::One(stripe), &mut self.local, session.db, self.now_ms);
-        let mut ctx = Ctx { keys: view, bulk_bytes_max: self.settings.bulk_bytes_max };
+        let view = View::new(
+            &shared.keyspace,
+            Held::One(stripe),
+            &mut self.local,
+            session.db,
+            self.now_ms,
+        );
+        let mut ctx = Ctx {
+            keys: view,
+            bulk_bytes_max: self.settings.bulk_bytes_max,
+        };
         ctx.keys.hint(&args[usize::from(gate.first_key)], hash);
-        let result = handler(&mut ctx, args, &mut Reply::new(&mut session.out, session.proto));
+        let result = handler(
+            &mut ctx,
+            args,
+            &mut Reply::new(&mut session.out, session.proto),
+        );
         ctx.keys.finish();
         if !self.local.events.is_empty() {
             planes::publish_events(shared, &mut self.local);
@@ -378,7 +405,10 @@ impl Worker {
         session.rounds = 0;
         if let Some(reserved) = session.ticket.take() {
             // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
-            self.shared.keyspace.locks().return_ticket(&reserved, session.card.token.0);
+            self.shared
+                .keyspace
+                .locks()
+                .return_ticket(&reserved, session.card.token.0);
         }
         if session.is(state::REPLY) {
             match session.reply_mode {
@@ -397,22 +427,12 @@ impl Worker {
     fn gate_and_run(&mut self, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
         let id = match self.resolve(session, args) {
             Ok(id) => id,
-            Err(error) => {
-                self.break_multi(session);
-                return Err(Halt::Error(error));
-            }
+            Err(error) => return Err(self.reject(session, args, &error)),
         };
         let gate = spec::gate(id);
         if let Err(error) = self.check(session, id, gate, args) {
             self.stats.commands[id as usize].rejected.add(1);
-            self.break_multi(session);
-            if id == CommandId::Exec && session.is(state::MULTI) {
-                let text = error.text();
-                let reason = text.strip_prefix("ERR ").unwrap_or(&text).to_string();
-                planes::transaction::abandon(self, session);
-                return Err(Halt::Error(errors::exec_aborted(&reason)));
-            }
-            return Err(Halt::Error(error));
+            return Err(self.reject(session, args, &error));
         }
         if session.is(state::MULTI) && !planes::transaction::runs_at_once(id) {
             planes::transaction::enqueue(session, id, args);
@@ -420,6 +440,18 @@ impl Worker {
         }
         note_command(session, id);
         self.call(session, id, args)
+    }
+
+    /// What a call that may not run is answered. It spoils a transaction; an EXEC gives it up, even where there is none.
+    fn reject(&mut self, session: &mut Session, args: Args<'_>, error: &Error) -> Halt {
+        self.break_multi(session);
+        if !args[0].eq_ignore_ascii_case(b"exec") {
+            return Halt::Error(error.clone());
+        }
+        let text = error.text();
+        let reason = text.strip_prefix("ERR ").unwrap_or(&text).to_string();
+        planes::transaction::abandon(self, session);
+        Halt::Error(errors::exec_aborted(&reason))
     }
 
     /// Runs a command that may run: times it, counts it.
@@ -505,7 +537,11 @@ impl Worker {
         }
         let enough = crate::cron::make_room(self);
         let queued_needs = id == CommandId::Exec
-            && session.multi.queue.iter().any(|(id, _)| spec::gate(*id).flags.has(Flags::DENYOOM));
+            && session
+                .multi
+                .queue
+                .iter()
+                .any(|(id, _)| spec::gate(*id).flags.has(Flags::DENYOOM));
         if !enough && (gate.flags.has(Flags::DENYOOM) || queued_needs) {
             return Err(errors::OOM);
         }
@@ -575,7 +611,9 @@ impl Worker {
     pub(crate) fn lock_set(&mut self, session: &mut Session, set: &StripeSet) -> Result<(), Halt> {
         loop {
             let ticket = session.ticket.is_some();
-            let Err(stripe) = self.shared.keyspace.locks().try_set(set, ticket) else { return Ok(()) };
+            let Err(stripe) = self.shared.keyspace.locks().try_set(set, ticket) else {
+                return Ok(());
+            };
             self.refuse_if_busy()?;
             session.rounds += 1;
             let token = session.card.token.0;
@@ -596,7 +634,10 @@ impl Worker {
     pub(crate) fn unlock_set(&mut self, session: &mut Session, set: &StripeSet) {
         self.shared.keyspace.locks().unlock_set(set);
         if let Some(reserved) = session.ticket.take() {
-            self.shared.keyspace.locks().return_ticket(&reserved, session.card.token.0);
+            self.shared
+                .keyspace
+                .locks()
+                .return_ticket(&reserved, session.card.token.0);
         }
     }
 
@@ -604,7 +645,12 @@ impl Worker {
     /// now, try again.
     fn wait_for_stripe(&self, session: &Session, stripe: u16) -> Result<(), Halt> {
         self.refuse_if_busy()?;
-        match self.shared.keyspace.locks().wait_for(stripe, session.card.token.0, false) {
+        match self
+            .shared
+            .keyspace
+            .locks()
+            .wait_for(stripe, session.card.token.0, false)
+        {
             Wait::Registered => Err(Halt::Aside(Aside::Stripe(stripe))),
             Wait::TryAgain => Ok(()),
         }
@@ -628,7 +674,11 @@ impl Worker {
     ) -> Result<(), Halt> {
         let mut unit = session.unit.take().expect("checked by the caller");
         self.extend_unit(&mut unit, id, gate, args);
-        let held = if unit.all { Held::All } else { Held::Set(&unit.stripes) };
+        let held = if unit.all {
+            Held::All
+        } else {
+            Held::Set(&unit.stripes)
+        };
         let result = self.handle_counting(session, id, args, held, &mut unit.changes);
         session.unit = Some(unit);
         Ok(result?)
@@ -679,9 +729,22 @@ impl Worker {
         let shared = &*self.shared;
         // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
         self.local.clock.frozen = session.is(state::NO_TOUCH) && id != CommandId::Touch;
-        let view = View::new(&shared.keyspace, held, &mut self.local, session.db, self.now_ms);
-        let mut ctx = Ctx { keys: view, bulk_bytes_max: self.settings.bulk_bytes_max };
-        let result = handler(&mut ctx, args, &mut Reply::new(&mut session.out, session.proto));
+        let view = View::new(
+            &shared.keyspace,
+            held,
+            &mut self.local,
+            session.db,
+            self.now_ms,
+        );
+        let mut ctx = Ctx {
+            keys: view,
+            bulk_bytes_max: self.settings.bulk_bytes_max,
+        };
+        let result = handler(
+            &mut ctx,
+            args,
+            &mut Reply::new(&mut session.out, session.proto),
+        );
         *changes += ctx.keys.changes();
         ctx.keys.finish();
         self.local.clock.frozen = false;
@@ -695,9 +758,16 @@ impl Worker {
 /// May this request turn the worker's loop from inside? Scripts do, past their threshold.
 #[inline]
 fn may_run_script(session: &Session, what: What) -> bool {
-    let What::Command(id) = what else { return false };
+    let What::Command(id) = what else {
+        return false;
+    };
     runs_script(id)
-        || (id == CommandId::Exec && session.multi.queue.iter().any(|(queued, _)| runs_script(*queued)))
+        || (id == CommandId::Exec
+            && session
+                .multi
+                .queue
+                .iter()
+                .any(|(queued, _)| runs_script(*queued)))
 }
 
 /// Is it one of the commands that run a script?
@@ -710,7 +780,8 @@ pub(crate) fn runs_script(id: CommandId) -> bool {
 fn note_command(session: &Session, id: CommandId) {
     let card = &session.card;
     card.command.store(id as u16, Ordering::Relaxed);
-    card.commands.store(card.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    card.commands
+        .store(card.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// Adds the stripes of a call's keys.

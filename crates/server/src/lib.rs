@@ -42,6 +42,9 @@ pub(crate) fn shutdown(shared: &Shared) {
 /// Ends all workers; returns at once.
 pub(crate) fn stop_workers(shared: &Shared) {
     if !shared.stopping.swap(true, Ordering::AcqRel) {
-        shared.workers().iter().for_each(|worker| worker.mailbox.send(Message::Stop));
+        shared
+            .workers()
+            .iter()
+            .for_each(|worker| worker.mailbox.send(Message::Stop));
     }
 }

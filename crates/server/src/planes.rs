@@ -75,11 +75,15 @@ pub fn publish_events(shared: &Shared, local: &mut Local) {
         if wanted.intersects(Classes::KEYSPACE) {
             let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
             channel.extend_from_slice(&event.key);
-            shared.pubsub.publish(shared.workers(), &channel, event.name.as_bytes());
+            shared
+                .pubsub
+                .publish(shared.workers(), &channel, event.name.as_bytes());
         }
         if wanted.intersects(Classes::KEYEVENT) {
             let channel = format!("__keyevent@{}__:{}", event.db, event.name);
-            shared.pubsub.publish(shared.workers(), channel.as_bytes(), &event.key);
+            shared
+                .pubsub
+                .publish(shared.workers(), channel.as_bytes(), &event.key);
         }
     }
 }

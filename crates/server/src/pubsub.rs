@@ -108,7 +108,9 @@ impl PubSub {
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().expect("no panic under a shard of channels");
-            let wanted = |channel: &&Arc<[u8]>| pattern.is_none_or(|p| glob::matches(p, channel, Case::Sensitive));
+            let wanted = |channel: &&Arc<[u8]>| {
+                pattern.is_none_or(|p| glob::matches(p, channel, Case::Sensitive))
+            };
             found.extend(shard.keys().filter(wanted).cloned());
         }
         found
@@ -122,7 +124,10 @@ impl PubSub {
     /// Channels with subscribers.
     pub fn channel_count(&self) -> usize {
         let count = |shard: &Mutex<Subscribers>| {
-            shard.lock().expect("no panic under a shard of channels").len()
+            shard
+                .lock()
+                .expect("no panic under a shard of channels")
+                .len()
         };
         self.shards.iter().map(count).sum()
     }
@@ -134,7 +139,9 @@ impl PubSub {
 
     fn shard(&self, channel: &[u8]) -> std::sync::MutexGuard<'_, Subscribers> {
         let shard = redline_keyspace::stripe_of(redline_keyspace::hash(channel)) as usize % SHARDS;
-        self.shards[shard].lock().expect("no panic under a shard of channels")
+        self.shards[shard]
+            .lock()
+            .expect("no panic under a shard of channels")
     }
 }
 
@@ -156,8 +163,11 @@ fn deliver(
     payload: &Arc<[u8]>,
 ) {
     for (number, worker) in workers.iter().enumerate() {
-        let to: Vec<Token> =
-            tokens.iter().copied().filter(|token| token.worker() == number).collect();
+        let to: Vec<Token> = tokens
+            .iter()
+            .copied()
+            .filter(|token| token.worker() == number)
+            .collect();
         if !to.is_empty() {
             worker.mailbox.send(Message::Deliver(Delivery {
                 to,

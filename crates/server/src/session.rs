@@ -130,7 +130,10 @@ impl Card {
     /// Sets or clears bits of `flags`.
     pub fn set_flag(&self, bits: u32, on: bool) {
         let flags = self.flags.load(Ordering::Relaxed);
-        self.flags.store(if on { flags | bits } else { flags & !bits }, Ordering::Relaxed);
+        self.flags.store(
+            if on { flags | bits } else { flags & !bits },
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -282,7 +285,11 @@ pub mod state {
 impl Session {
     /// Sets or clears bits of `state`.
     pub fn set_state(&mut self, bits: u32, on: bool) {
-        self.state = if on { self.state | bits } else { self.state & !bits };
+        self.state = if on {
+            self.state | bits
+        } else {
+            self.state & !bits
+        };
     }
 
     /// Is it in this state?

@@ -128,9 +128,21 @@ impl Default for Settings {
             bulk_bytes_max: 512 * MIB,
             query_buffer_bytes_max: 1024 * MIB,
             output_limits: [
-                OutputLimit { hard_bytes: 0, soft_bytes: 0, soft_seconds: 0 },
-                OutputLimit { hard_bytes: 256 * MIB, soft_bytes: 64 * MIB, soft_seconds: 60 },
-                OutputLimit { hard_bytes: 32 * MIB, soft_bytes: 8 * MIB, soft_seconds: 60 },
+                OutputLimit {
+                    hard_bytes: 0,
+                    soft_bytes: 0,
+                    soft_seconds: 0,
+                },
+                OutputLimit {
+                    hard_bytes: 256 * MIB,
+                    soft_bytes: 64 * MIB,
+                    soft_seconds: 60,
+                },
+                OutputLimit {
+                    hard_bytes: 32 * MIB,
+                    soft_bytes: 8 * MIB,
+                    soft_seconds: 60,
+                },
             ],
             maxmemory_bytes: 0,
             maxmemory_policy: Policy::NoEviction,
@@ -163,7 +175,10 @@ pub struct Published {
 impl Published {
     /// The first settings, at epoch 1.
     pub fn new(settings: Settings) -> Published {
-        Published { current: Mutex::new(Arc::new(settings)), epoch: AtomicU64::new(1) }
+        Published {
+            current: Mutex::new(Arc::new(settings)),
+            epoch: AtomicU64::new(1),
+        }
     }
 
     /// Moves with every change. Checked before every command: one load of a line that is shared by
@@ -175,7 +190,10 @@ impl Published {
 
     /// The settings now.
     pub fn current(&self) -> Arc<Settings> {
-        self.current.lock().expect("no panic under the settings").clone()
+        self.current
+            .lock()
+            .expect("no panic under the settings")
+            .clone()
     }
 
     /// Publishes what `change` makes of a copy; on its error nothing changes. When this returns, every

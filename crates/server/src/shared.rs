@@ -160,13 +160,18 @@ impl Shared {
 
     /// To be called once, before the first worker runs.
     pub fn set_workers(&self, workers: Box<[WorkerHandle]>) {
-        assert!(self.workers.set(workers).is_ok(), "the workers are set once");
+        assert!(
+            self.workers.set(workers).is_ok(),
+            "the workers are set once"
+        );
     }
 
     /// All workers, by number.
     #[inline]
     pub fn workers(&self) -> &[WorkerHandle] {
-        self.workers.get().expect("set before the first worker runs")
+        self.workers
+            .get()
+            .expect("set before the first worker runs")
     }
 
     /// A new client id.
@@ -176,18 +181,28 @@ impl Shared {
 
     /// The clients now, by ascending id.
     pub fn client_cards(&self) -> Vec<Arc<Card>> {
-        self.clients.lock().expect("no panic under the clients").values().cloned().collect()
+        self.clients
+            .lock()
+            .expect("no panic under the clients")
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Number of connected clients.
     pub fn client_count(&self) -> usize {
-        self.clients.lock().expect("no panic under the clients").len()
+        self.clients
+            .lock()
+            .expect("no panic under the clients")
+            .len()
     }
 
     /// Marks a client as killed and tells its worker. When this returns, none of its commands begins.
     pub fn kill(&self, card: &Card) {
         card.killed.store(true, Ordering::Release);
-        self.workers()[card.token.worker()].mailbox.send(Message::Kill(card.token));
+        self.workers()[card.token.worker()]
+            .mailbox
+            .send(Message::Kill(card.token));
     }
 
     /// The counters since the start, or since CONFIG RESETSTAT.
@@ -201,13 +216,18 @@ impl Shared {
         *self.baseline.lock().expect("no panic under the baseline") = Totals::of(self.workers());
         self.connections_received.store(0, Ordering::Relaxed);
         self.connections_rejected.store(0, Ordering::Relaxed);
-        self.peak_bytes.store(self.keyspace.used_bytes(), Ordering::Relaxed);
+        self.peak_bytes
+            .store(self.keyspace.used_bytes(), Ordering::Relaxed);
     }
 
     /// Hands work to the reaper.
     pub fn chore(&self, chore: Chore) {
         // A send fails only when the reaper has gone, at the very end: then the memory goes with the process.
-        let _ = self.chores.lock().expect("no panic under the chores").send(chore);
+        let _ = self
+            .chores
+            .lock()
+            .expect("no panic under the chores")
+            .send(chore);
     }
 }
 

@@ -75,10 +75,16 @@ impl Server {
         signals: bool,
     ) -> Result<Server, StartError> {
         let signals = signals.then(|| Signals::install(&[Signal::Terminate, Signal::Interrupt]));
-        let signals = signals.transpose().map_err(|e| StartError::System("signals", e))?;
+        let signals = signals
+            .transpose()
+            .map_err(|e| StartError::System("signals", e))?;
         raise_descriptor_limit(&mut settings);
         let listeners = listen(&settings)?;
-        let workers = if settings.threads == 0 { cpu::usable_count() } else { settings.threads };
+        let workers = if settings.threads == 0 {
+            cpu::usable_count()
+        } else {
+            settings.threads
+        };
         let bell = Bell::default();
         let (chores, todo) = mpsc::channel();
         let keyspace = Keyspace::new(settings.databases as usize, Box::new(bell.clone()));
@@ -95,8 +101,12 @@ impl Server {
         ));
         let port = listeners.iter().find_map(Listener::port).unwrap_or(0);
         shared.port.store(usize::from(port), Ordering::Release);
-        let names = listeners.iter().filter_map(|listener| listener.local_address().ok());
-        let _ = shared.listening.set(names.map(|address| address.to_string()).collect());
+        let names = listeners
+            .iter()
+            .filter_map(|listener| listener.local_address().ok());
+        let _ = shared
+            .listening
+            .set(names.map(|address| address.to_string()).collect());
 
         let mut starts = Vec::new();
         let mut handles = Vec::new();
@@ -119,7 +129,12 @@ impl Server {
                 signals: signals.take().flatten(),
             });
         }
-        bell.set(handles.iter().map(|handle| handle.mailbox.clone()).collect());
+        bell.set(
+            handles
+                .iter()
+                .map(|handle| handle.mailbox.clone())
+                .collect(),
+        );
         shared.set_workers(handles.into_boxed_slice());
         let reaper = spawn("reaper", {
             let shared = shared.clone();
@@ -136,7 +151,12 @@ impl Server {
                 })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Server { shared, threads, reaper: Some(reaper), unixsocket })
+        Ok(Server {
+            shared,
+            threads,
+            reaper: Some(reaper),
+            unixsocket,
+        })
     }
 
     /// The TCP port that it listens on; 0: none.
@@ -166,7 +186,9 @@ impl Server {
 
     fn wait(&mut self) {
         for thread in self.threads.drain(..) {
-            thread.join().expect("a thread that panics ends the process");
+            thread
+                .join()
+                .expect("a thread that panics ends the process");
         }
         if let Some(reaper) = self.reaper.take() {
             self.shared.chore(Chore::Stop);
@@ -188,11 +210,16 @@ impl Drop for Server {
 /// Hands the keyspace what it reads by itself.
 pub(crate) fn apply_to_keyspace(keyspace: &Keyspace, settings: &Settings) {
     let own = &keyspace.settings;
-    own.maxmemory_bytes.store(settings.maxmemory_bytes, Ordering::Relaxed);
-    own.policy.store(settings.maxmemory_policy as u32, Ordering::Relaxed);
-    own.samples.store(settings.maxmemory_samples, Ordering::Relaxed);
-    own.lfu_log_factor.store(settings.lfu_log_factor, Ordering::Relaxed);
-    own.lfu_decay_minutes.store(settings.lfu_decay_minutes, Ordering::Relaxed);
+    own.maxmemory_bytes
+        .store(settings.maxmemory_bytes, Ordering::Relaxed);
+    own.policy
+        .store(settings.maxmemory_policy as u32, Ordering::Relaxed);
+    own.samples
+        .store(settings.maxmemory_samples, Ordering::Relaxed);
+    own.lfu_log_factor
+        .store(settings.lfu_log_factor, Ordering::Relaxed);
+    own.lfu_decay_minutes
+        .store(settings.lfu_decay_minutes, Ordering::Relaxed);
     own.notify.store(settings.notify.0, Ordering::Relaxed);
 }
 
@@ -255,10 +282,7 @@ fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
     }
 }
 
-fn spawn(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, StartError> {
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     /// Ends the process when its thread panics: data may be torn then, and nothing of it may be served.
     struct NoSurvivor;
     impl Drop for NoSurvivor {
@@ -274,7 +298,9 @@ fn spawn(
         let _no_survivor = NoSurvivor;
         body();
     };
-    builder.spawn(body).map_err(|error| StartError::System("thread", error))
+    builder
+        .spawn(body)
+        .map_err(|error| StartError::System("thread", error))
 }
 
 /// 40 random hexadecimal digits.

@@ -23,7 +23,10 @@ impl Counter {
     /// Adds; only the owning worker may.
     #[inline]
     pub fn add(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(more),
+            Ordering::Relaxed,
+        );
     }
 
     /// The value now.
@@ -86,7 +89,9 @@ pub struct WorkerStats {
 impl Default for WorkerStats {
     fn default() -> Self {
         WorkerStats {
-            commands: (0..CommandId::COUNT).map(|_| CommandStats::default()).collect(),
+            commands: (0..CommandId::COUNT)
+                .map(|_| CommandStats::default())
+                .collect(),
             net_in: Counter::default(),
             net_out: Counter::default(),
             reads: Counter::default(),
@@ -112,7 +117,10 @@ impl WorkerStats {
     pub fn note_error(&self, line: &str) {
         self.errors.add(1);
         let code = line.split(' ').next().unwrap_or("ERR");
-        let mut codes = self.errors_by_code.lock().expect("no panic under the error counts");
+        let mut codes = self
+            .errors_by_code
+            .lock()
+            .expect("no panic under the error counts");
         if let Some(count) = codes.get_mut(code) {
             *count += 1;
         } else if codes.len() < ERROR_CODES_MAX {
@@ -163,12 +171,27 @@ macro_rules! counters {
     };
 }
 
-counters!(net_in, net_out, reads, writes, errors, hits, misses, expired, evicted, output_limit_closed, query_limit_closed);
+counters!(
+    net_in,
+    net_out,
+    reads,
+    writes,
+    errors,
+    hits,
+    misses,
+    expired,
+    evicted,
+    output_limit_closed,
+    query_limit_closed
+);
 
 impl Totals {
     /// The sums now.
     pub fn of(workers: &[WorkerHandle]) -> Totals {
-        let mut totals = Totals { commands: vec![Default::default(); CommandId::COUNT], ..Totals::default() };
+        let mut totals = Totals {
+            commands: vec![Default::default(); CommandId::COUNT],
+            ..Totals::default()
+        };
         for stats in workers.iter().map(|worker| &worker.stats) {
             for (total, own) in totals.commands.iter_mut().zip(&stats.commands) {
                 total.calls += own.calls.get();
@@ -179,7 +202,10 @@ impl Totals {
             for (total, read) in totals.counts.iter_mut().zip(COUNTERS) {
                 *total += read(stats);
             }
-            let codes = stats.errors_by_code.lock().expect("no panic under the error counts");
+            let codes = stats
+                .errors_by_code
+                .lock()
+                .expect("no panic under the error counts");
             for (code, count) in codes.iter() {
                 *totals.errors_by_code.entry(code.clone()).or_default() += count;
             }
@@ -257,7 +283,9 @@ impl Rates {
         let window = self.0.lock().expect("no panic under the rates");
         let mut sums = [0; 3];
         for sample in &window.per_second {
-            sums.iter_mut().zip(sample).for_each(|(sum, rate)| *sum += rate);
+            sums.iter_mut()
+                .zip(sample)
+                .for_each(|(sum, rate)| *sum += rate);
         }
         sums.map(|sum| sum / SAMPLES as u64)
     }

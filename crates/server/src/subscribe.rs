@@ -34,14 +34,22 @@ pub fn add(worker: &mut Worker, session: &mut Session, kind: Kind, name: &[u8]) 
         }
         names.push(name);
     }
-    let word = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
+    let word = if kind == Kind::Channel {
+        "subscribe"
+    } else {
+        "psubscribe"
+    };
     confirm(session, word, Some(name));
     note(session);
 }
 
 /// Unsubscribes from these, or from all if none is named, and confirms each.
 pub fn remove(worker: &mut Worker, session: &mut Session, kind: Kind, wanted: Args<'_>) {
-    let word = if kind == Kind::Channel { "unsubscribe" } else { "punsubscribe" };
+    let word = if kind == Kind::Channel {
+        "unsubscribe"
+    } else {
+        "punsubscribe"
+    };
     let all: Vec<Arc<[u8]>>;
     let mut list: Vec<&[u8]> = wanted.iter().collect();
     if list.is_empty() {
@@ -52,7 +60,10 @@ pub fn remove(worker: &mut Worker, session: &mut Session, kind: Kind, wanted: Ar
         }
     }
     for name in list {
-        if let Some(at) = names(session, kind).iter().position(|known| **known == *name) {
+        if let Some(at) = names(session, kind)
+            .iter()
+            .position(|known| **known == *name)
+        {
             let name = names(session, kind).remove(at);
             leave(worker, session, kind, &name);
         }
@@ -77,7 +88,9 @@ pub fn is_subscribed(session: &Session, delivery: &Delivery) -> bool {
         None => (&session.channels, &delivery.channel),
         Some(pattern) => (&session.patterns, pattern),
     };
-    names.iter().any(|known| Arc::ptr_eq(known, name) || known == name)
+    names
+        .iter()
+        .any(|known| Arc::ptr_eq(known, name) || known == name)
 }
 
 /// Writes a published message to a subscriber.
@@ -126,8 +139,17 @@ fn confirm(session: &mut Session, word: &str, name: Option<&[u8]>) {
 
 fn note(session: &mut Session) {
     let subscribed = !session.channels.is_empty() || !session.patterns.is_empty();
-    session.set_state(state::SUBSCRIBED, subscribed && session.proto == Proto::Resp2);
+    session.set_state(
+        state::SUBSCRIBED,
+        subscribed && session.proto == Proto::Resp2,
+    );
     session.card.set_flag(flag::PUBSUB, subscribed);
-    session.card.channels.store(session.channels.len() as u32, Ordering::Relaxed);
-    session.card.patterns.store(session.patterns.len() as u32, Ordering::Relaxed);
+    session
+        .card
+        .channels
+        .store(session.channels.len() as u32, Ordering::Relaxed);
+    session
+        .card
+        .patterns
+        .store(session.patterns.len() as u32, Ordering::Relaxed);
 }

@@ -14,8 +14,8 @@ use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::D
 
 use redline_keyspace::{Local, WatchFlag, upkeep::ExpiryCursor};
 use redline_net::{
-    BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals, Stream,
-    clock, flush,
+    BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals,
+    Stream, clock, flush,
 };
 use redline_resp::{Blob, Decoded, Proto, ProtocolError, Reply, ReplyBuffer, RequestLimits};
 use redline_scripting::Host;
@@ -166,7 +166,14 @@ pub struct Member {
 impl Worker {
     /// A worker that has not begun.
     pub fn new(start: Start) -> Worker {
-        let Start { number, shared, poller, mailbox, listeners, signals } = start;
+        let Start {
+            number,
+            shared,
+            poller,
+            mailbox,
+            listeners,
+            signals,
+        } = start;
         let settings = shared.settings.current();
         let stats = shared.workers()[number].stats.clone();
         let workers = shared.workers().len();
@@ -210,7 +217,9 @@ impl Worker {
     pub fn run(mut self) {
         self.watch_listeners();
         if let Some(signals) = &self.signals {
-            self.poller.register(signals, SIGNALS, Interest::Read).expect("signals can be watched");
+            self.poller
+                .register(signals, SIGNALS, Interest::Read)
+                .expect("signals can be watched");
         }
         while !self.stop {
             self.turn(true);
@@ -223,7 +232,10 @@ impl Worker {
     pub fn turn(&mut self, wait: bool) {
         let sleep = self.mailbox.prepare_to_sleep() && wait && self.ready.is_empty();
         let timeout = if sleep && self.unwatching.is_empty() {
-            Duration::from_millis(self.next_tick_ms.saturating_sub(clock::monotonic_coarse_ms()))
+            Duration::from_millis(
+                self.next_tick_ms
+                    .saturating_sub(clock::monotonic_coarse_ms()),
+            )
         } else {
             Duration::ZERO
         };
@@ -309,7 +321,9 @@ impl Worker {
     // ---- sessions -----------------------------------------------------------------------------
 
     fn on_event(&mut self, index: usize, event: &redline_net::Event) {
-        let Some(place) = self.places.get_mut(index).filter(|place| place.used) else { return };
+        let Some(place) = self.places.get_mut(index).filter(|place| place.used) else {
+            return;
+        };
         place.readable |= event.readable || event.error || event.closed;
         place.closed |= event.closed || event.error;
         self.enqueue(index);
@@ -339,18 +353,26 @@ impl Worker {
         match message {
             Message::Connection(stream, peer) => self.open(stream, peer),
             Message::Wake(token) => {
-                self.with_session(token, || Message::Wake(token), |worker, session| {
-                    session.aside = None;
-                    session.card.set_flag(flag::BLOCKED, false);
-                    worker.enqueue(token.index());
-                });
+                self.with_session(
+                    token,
+                    || Message::Wake(token),
+                    |worker, session| {
+                        session.aside = None;
+                        session.card.set_flag(flag::BLOCKED, false);
+                        worker.enqueue(token.index());
+                    },
+                );
             }
             Message::Kill(token) => {
-                self.with_session(token, || Message::Kill(token), |worker, session| {
-                    session.closing = true;
-                    session.out.clear();
-                    worker.enqueue(token.index());
-                });
+                self.with_session(
+                    token,
+                    || Message::Kill(token),
+                    |worker, session| {
+                        session.closing = true;
+                        session.out.clear();
+                        worker.enqueue(token.index());
+                    },
+                );
             }
             Message::Deliver(delivery) => self.deliver(&delivery),
             Message::ScriptBusy => self.answer_busy(),
@@ -366,7 +388,9 @@ impl Worker {
         message: impl FnOnce() -> Message,
         act: impl FnOnce(&mut Worker, &mut Session),
     ) {
-        let Some(place) = self.places.get_mut(token.index()) else { return };
+        let Some(place) = self.places.get_mut(token.index()) else {
+            return;
+        };
         if !place.used || Token::new(self.number, token.index(), place.generation) != token {
             return;
         }
@@ -381,7 +405,12 @@ impl Worker {
 
     fn deliver(&mut self, delivery: &Delivery) {
         for token in &delivery.to {
-            let one = || Message::Deliver(Delivery { to: vec![*token], ..delivery.clone() });
+            let one = || {
+                Message::Deliver(Delivery {
+                    to: vec![*token],
+                    ..delivery.clone()
+                })
+            };
             self.with_session(*token, one, |worker, session| {
                 // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
                 if !session.closing && crate::subscribe::is_subscribed(session, delivery) {
@@ -400,10 +429,16 @@ impl Worker {
         });
         let place = &mut self.places[index];
         let token = Token::new(self.number, index, place.generation);
-        if self.poller.register(&stream, FIRST_SESSION + index, Interest::Read).is_err() {
+        if self
+            .poller
+            .register(&stream, FIRST_SESSION + index, Interest::Read)
+            .is_err()
+        {
             // The descriptor is of no use: the peer sees its connection closed.
             self.free.push(index);
-            self.shared.workers()[self.number].connections.fetch_sub(1, Ordering::Relaxed);
+            self.shared.workers()[self.number]
+                .connections
+                .fetch_sub(1, Ordering::Relaxed);
             return;
         }
         let session = Session::open(&self.shared, token, stream, peer, self.now_ms);
@@ -412,7 +447,11 @@ impl Worker {
             session.set_state(state::UNAUTHENTICATED, true);
         }
         let card = session.card.clone();
-        self.shared.clients.lock().expect("no panic under the clients").insert(card.id, card);
+        self.shared
+            .clients
+            .lock()
+            .expect("no panic under the clients")
+            .insert(card.id, card);
         place.used = true;
         place.session = Some(session);
     }
@@ -425,13 +464,25 @@ impl Worker {
         crate::subscribe::forget(self, &mut session);
         self.unwatch(&mut session);
         if let Some(set) = session.ticket.take() {
-            self.shared.keyspace.locks().return_ticket(&set, session.card.token.0);
+            self.shared
+                .keyspace
+                .locks()
+                .return_ticket(&set, session.card.token.0);
         }
-        self.shared.clients.lock().expect("no panic under the clients").remove(&session.card.id);
-        self.shared.workers()[self.number].connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared
+            .clients
+            .lock()
+            .expect("no panic under the clients")
+            .remove(&session.card.id);
+        self.shared.workers()[self.number]
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
         self.keep_query(mem::take(&mut session.query));
         let place = &mut self.places[index];
-        *place = Place { generation: place.generation.wrapping_add(1), ..Place::default() };
+        *place = Place {
+            generation: place.generation.wrapping_add(1),
+            ..Place::default()
+        };
         self.free.push(index);
         if self.accept == Accept::AtTick {
             self.accept = Accept::AtOnce;
@@ -472,17 +523,24 @@ impl Worker {
             let mut group = mem::take(&mut self.group);
             let mut batch = mem::take(&mut self.batch);
             while batch.len() < GROUP_REQUESTS_MAX && group.len() < GROUP_SESSIONS_MAX {
-                let Some(&index) = self.ready.front() else { break };
+                let Some(&index) = self.ready.front() else {
+                    break;
+                };
                 // Deferred requests run as their session joins. One may be a script that turns the loop from
                 // inside, and then nobody else may be out of the slab.
                 let place = &self.places[index];
-                let deferred = place.session.as_ref().is_some_and(|session| session.deferred.is_some());
+                let deferred = place
+                    .session
+                    .as_ref()
+                    .is_some_and(|session| session.deferred.is_some());
                 if deferred && !group.is_empty() {
                     break;
                 }
                 self.ready.pop_front();
                 self.places[index].queued = false;
-                let Some(session) = self.places[index].session.take() else { continue };
+                let Some(session) = self.places[index].session.take() else {
+                    continue;
+                };
                 self.join(session, &mut group, &mut batch);
             }
             self.execute(&mut group, &mut batch);
@@ -503,8 +561,12 @@ impl Worker {
         {
             session.out = buffer;
         }
-        let mut member =
-            Member { query: mem::take(&mut session.query), session, decoded: 0, blobs: Vec::new() };
+        let mut member = Member {
+            query: mem::take(&mut session.query),
+            session,
+            decoded: 0,
+            blobs: Vec::new(),
+        };
         if member.session.deferred.is_some() && member.session.aside.is_none() {
             self.run_deferred(&mut member.session);
         }
@@ -535,8 +597,12 @@ impl Worker {
                 place.readable = !drained || place.closed;
                 self.stats.net_in.add(bytes as u64);
                 let card = &session.card;
-                card.net_in.store(card.net_in.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
-                card.active_s.store((self.now_ms / 1000) as u32, Ordering::Relaxed);
+                card.net_in.store(
+                    card.net_in.load(Ordering::Relaxed) + bytes as u64,
+                    Ordering::Relaxed,
+                );
+                card.active_s
+                    .store((self.now_ms / 1000) as u32, Ordering::Relaxed);
                 let unauthenticated = session.is(state::UNAUTHENTICATED);
                 let limit = match self.settings.query_buffer_bytes_max {
                     limit if unauthenticated => limit.min(UNAUTHENTICATED_QUERY_BYTES_MAX),
@@ -569,12 +635,23 @@ impl Worker {
                 break;
             }
             let bytes = &mut member.query[member.decoded..];
-            match session.decoder.decode(bytes, &self.request_limits, &mut batch.spans) {
+            match session
+                .decoder
+                .decode(bytes, &self.request_limits, &mut batch.spans)
+            {
                 Ok(Decoded::Request { consumed, args, .. }) => {
                     let at = member.decoded;
                     member.decoded += consumed;
                     let (space, blobs) = (&self.shared.keyspace, session.decoder.blobs());
-                    batch.add(space, number, session.db, &member.query[at..], blobs, at, args);
+                    batch.add(
+                        space,
+                        number,
+                        session.db,
+                        &member.query[at..],
+                        blobs,
+                        at,
+                        args,
+                    );
                 }
                 Ok(Decoded::Empty { consumed }) => member.decoded += consumed,
                 Ok(Decoded::Incomplete { need }) => {
@@ -602,7 +679,12 @@ impl Worker {
 
     /// After its requests: writes the replies, keeps what is left of the query, puts the session back.
     fn leave(&mut self, member: Member) {
-        let Member { mut session, mut query, decoded, .. } = member;
+        let Member {
+            mut session,
+            mut query,
+            decoded,
+            ..
+        } = member;
         let index = session.card.token.index();
         if decoded >= query.len() {
             self.keep_query(query);
@@ -642,9 +724,12 @@ impl Worker {
 
     fn update_card(&self, session: &Session) {
         let card = &session.card;
-        card.query_bytes.store(session.query.len() as u64, Ordering::Relaxed);
-        card.query_capacity.store(session.query.capacity() as u64, Ordering::Relaxed);
-        card.output_bytes.store(session.out.len_bytes() as u64, Ordering::Relaxed);
+        card.query_bytes
+            .store(session.query.len() as u64, Ordering::Relaxed);
+        card.query_capacity
+            .store(session.query.capacity() as u64, Ordering::Relaxed);
+        card.output_bytes
+            .store(session.out.len_bytes() as u64, Ordering::Relaxed);
     }
 
     /// Writes as much of the replies as the peer takes.
@@ -686,7 +771,9 @@ impl Worker {
                     if !session.writable_wanted {
                         session.writable_wanted = true;
                         // It worked for reading; should it fail now, the next read or write will tell.
-                        let _ = self.poller.reregister(&session.stream, token, Interest::ReadWrite);
+                        let _ = self
+                            .poller
+                            .reregister(&session.stream, token, Interest::ReadWrite);
                     }
                 }
                 Flush::Closed(_) => {
@@ -702,7 +789,9 @@ impl Worker {
         sent.store(sent.load(Ordering::Relaxed) + written, Ordering::Relaxed);
         if session.out.is_empty() && session.writable_wanted {
             session.writable_wanted = false;
-            let _ = self.poller.reregister(&session.stream, token, Interest::Read);
+            let _ = self
+                .poller
+                .reregister(&session.stream, token, Interest::Read);
         }
         self.enforce_output_limit(session);
     }
@@ -758,21 +847,32 @@ impl Worker {
             broken: None,
         };
         let base = batch.requests[first].at();
-        deferred.buffer.extend_from_slice(&member.query[base..member.decoded]);
-        for request in batch.requests[first..].iter().filter(|request| request.member() == number) {
+        deferred
+            .buffer
+            .extend_from_slice(&member.query[base..member.decoded]);
+        for request in batch.requests[first..]
+            .iter()
+            .filter(|request| request.member() == number)
+        {
             if let Some(error) = request.protocol_error() {
                 deferred.broken = Some(error);
                 break;
             }
             let from = deferred.spans.len();
-            deferred.spans.extend_from_slice(&batch.spans[request.spans()]);
-            deferred.requests.push_back((request.at() - base, from..deferred.spans.len()));
+            deferred
+                .spans
+                .extend_from_slice(&batch.spans[request.spans()]);
+            deferred
+                .requests
+                .push_back((request.at() - base, from..deferred.spans.len()));
         }
         member.session.deferred = Some(Box::new(deferred));
     }
 
     fn run_deferred(&mut self, session: &mut Session) {
-        let Some(mut deferred) = session.deferred.take() else { return };
+        let Some(mut deferred) = session.deferred.take() else {
+            return;
+        };
         while let Some((at, spans)) = deferred.requests.front().cloned() {
             if session.closing {
                 return;
@@ -797,7 +897,10 @@ impl Worker {
     /// A script has become busy: whoever was put aside because of it is answered.
     fn answer_busy(&mut self) {
         self.for_each_session(|worker, session| {
-            if !matches!(session.aside, Some(Aside::Stripe(_) | Aside::Script | Aside::Ticket)) {
+            if !matches!(
+                session.aside,
+                Some(Aside::Stripe(_) | Aside::Script | Aside::Ticket)
+            ) {
                 return;
             }
             session.aside = None;
@@ -812,7 +915,9 @@ impl Worker {
         self.refresh_if_changed();
         loop {
             // The listeners may have been replaced since the event.
-            let Some(listener) = self.listeners.get(index) else { return };
+            let Some(listener) = self.listeners.get(index) else {
+                return;
+            };
             match listener.accept() {
                 Ok(Some((stream, peer))) => self.admit(stream, peer),
                 Ok(None) => return,
@@ -835,14 +940,24 @@ impl Worker {
             self.accept(index);
             failed |= self.accept == Accept::AtTick;
         }
-        self.accept = if failed { Accept::AtTick } else { Accept::OnEvents };
+        self.accept = if failed {
+            Accept::AtTick
+        } else {
+            Accept::OnEvents
+        };
     }
 
     /// Lets a connection in, to the worker with the fewest, or turns it away with a reason.
     fn admit(&mut self, mut stream: Stream, peer: PeerAddr) {
-        self.shared.connections_received.fetch_add(1, Ordering::Relaxed);
-        let open: usize =
-            self.shared.workers().iter().map(|worker| worker.connections.load(Ordering::Relaxed)).sum();
+        self.shared
+            .connections_received
+            .fetch_add(1, Ordering::Relaxed);
+        let open: usize = self
+            .shared
+            .workers()
+            .iter()
+            .map(|worker| worker.connections.load(Ordering::Relaxed))
+            .sum();
         let refusal = if open >= self.settings.maxclients {
             Some("-ERR max number of clients reached\r\n")
         } else if self.settings.protected_mode
@@ -856,7 +971,9 @@ impl Worker {
         if let Some(text) = refusal {
             // Best effort: the connection closes in any case.
             let _ = stream.write(text.as_bytes());
-            self.shared.connections_rejected.fetch_add(1, Ordering::Relaxed);
+            self.shared
+                .connections_rejected
+                .fetch_add(1, Ordering::Relaxed);
             return;
         }
         if !stream.is_unix() {
@@ -898,7 +1015,9 @@ or --protected-mode no at the start) if nobody untrusted can reach this port.\r\
 impl Session {
     fn open(shared: &Shared, token: Token, stream: Stream, peer: PeerAddr, now_ms: i64) -> Session {
         let unix = stream.is_unix();
-        let laddr = stream.local_address().map_or_else(|_| String::new(), |a| a.to_string());
+        let laddr = stream
+            .local_address()
+            .map_or_else(|_| String::new(), |a| a.to_string());
         let card = Arc::new(Card {
             id: shared.next_client_id(),
             token,
@@ -966,4 +1085,3 @@ impl Session {
         self.closing = true;
     }
 }
-

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redline_resp::reply_decoder::{ReplyDecoder, Value};
 
 /// How long a reply may take before the test gives up.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 * 1024;
 
 /// A blocking connection to a server.

@@ -76,21 +76,30 @@ pub struct Report {
     pub by_command: BTreeMap<String, usize>,
     /// How often each entry of the list was needed.
     pub explained: BTreeMap<&'static str, usize>,
+    /// Why it could not go on.
+    pub broken: Option<String>,
+    /// Set when the servers of the current round hold different data, for a reason on the list.
+    parted: bool,
     /// What is left.
     pub disagreements: Vec<Disagreement>,
 }
 
 /// Compares two servers.
-pub fn run(ours: SocketAddr, theirs: SocketAddr, options: Options) -> io::Result<Report> {
+pub fn run(ours: SocketAddr, theirs: SocketAddr, options: Options) -> Report {
     let mut report = Report::default();
     let mut seed = options.seed;
     while report.calls < options.calls && report.disagreements.len() < REPORTED_MAX {
-        let found = Round::start(ours, theirs, seed)?.run(&mut report)?;
-        report.disagreements.extend(found);
+        match Round::start(ours, theirs, seed).and_then(|round| round.run(&mut report)) {
+            Ok(found) => report.disagreements.extend(found),
+            Err(error) => {
+                report.broken = Some(format!("round {seed:#x}: {error}"));
+                break;
+            }
+        }
         report.rounds += 1;
         seed += 1;
     }
-    Ok(report)
+    report
 }
 
 struct Round {
@@ -122,6 +131,7 @@ impl Round {
 
     fn run(mut self, report: &mut Report) -> io::Result<Option<Disagreement>> {
         let mut calls_done = 0;
+        report.parted = false;
         while calls_done < ROUND_CALLS {
             let (calls, sequence) = match self.generator.below(25) {
                 0 => (self.generator.channel_batch(), true),
@@ -138,6 +148,9 @@ impl Round {
             }
             if let Some(found) = self.batch(&calls, sequence, report)? {
                 return Ok(Some(found));
+            }
+            if report.parted {
+                return Ok(None);
             }
         }
         self.contents()
@@ -168,21 +181,17 @@ impl Round {
         };
         cuts.push(bytes.len());
         cuts.sort_unstable();
-        let ours = self
-            .ours
-            .exchange(connection, &bytes, &cuts, &marker, calls)?;
-        let theirs = self
-            .theirs
-            .exchange(connection, &bytes, &cuts, &marker, calls)?;
-        if ours.closed != theirs.closed {
+        let ours = self.ours.exchange(connection, &bytes, &cuts, &marker)?;
+        let theirs = self.theirs.exchange(connection, &bytes, &cuts, &marker)?;
+        if ours.end != theirs.end {
             return Ok(Some(self.disagreement(
                 calls,
                 calls.len(),
-                &closing(ours.closed),
-                &closing(theirs.closed),
+                ours.end.text(),
+                theirs.end.text(),
             )));
         }
-        if ours.closed {
+        if ours.end != End::Open {
             for side in [&mut self.ours, &mut self.theirs] {
                 side.clients[connection] = side.connect(self.protocol)?;
             }
@@ -253,18 +262,30 @@ fn quote(word: String) -> String {
     }
 }
 
-fn closing(closed: bool) -> String {
-    if closed {
-        "(connection closed)"
-    } else {
-        "(connection open)"
-    }
-    .to_owned()
-}
-
 struct Exchange {
     replies: Vec<Value>,
-    closed: bool,
+    end: End,
+}
+
+/// How a connection is left after a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// All replies came.
+    Open,
+    /// The server closed it.
+    Closed,
+    /// Replies were missing.
+    Silent,
+}
+
+impl End {
+    fn text(self) -> &'static str {
+        match self {
+            End::Open => "(all replies came)",
+            End::Closed => "(connection closed)",
+            End::Silent => "(replies missing)",
+        }
+    }
 }
 
 impl Side {
@@ -299,55 +320,32 @@ impl Side {
         bytes: &[u8],
         cuts: &[usize],
         marker: &str,
-        calls: &[Call],
     ) -> io::Result<Exchange> {
         let client = &mut self.clients[connection];
         let mut from = 0;
-        let mut closed = false;
         for &to in cuts {
-            // A server that closed in the middle has answered what it would answer.
-            closed |= client.send(&bytes[from..to]).is_err();
+            // A server that closes in the middle is found out below, where its replies are read.
+            let _ = client.send(&bytes[from..to]);
             from = to;
         }
         let mut replies = Vec::new();
-        let _ = closed;
-        loop {
-            let reply = client.reply().map_err(|error| {
-                let calls: Vec<String> = calls
-                    .iter()
-                    .map(|call| {
-                        call.iter()
-                            .map(|word| word.escape_ascii().to_string())
-                            .collect::<Vec<_>>()
-                            .join(" ")
-                    })
-                    .collect();
-                io::Error::new(
-                    error.kind(),
-                    format!(
-                        "{}: {error}, after {} replies to\n{}",
-                        self.address,
-                        replies.len(),
-                        calls.join("\n")
-                    ),
-                )
-            })?;
-            match reply {
-                None => {
-                    return Ok(Exchange {
-                        replies,
-                        closed: true,
-                    });
+        let end = loop {
+            match client.reply() {
+                Ok(None) => break End::Closed,
+                Ok(Some(reply)) if is_marker(&reply, marker) => break End::Open,
+                Ok(Some(reply)) => replies.push(reply),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+                {
+                    break End::Silent;
                 }
-                Some(reply) if is_marker(&reply, marker) => {
-                    return Ok(Exchange {
-                        replies,
-                        closed: false,
-                    });
-                }
-                Some(reply) => replies.push(reply),
+                Err(error) => return Err(error),
             }
-        }
+        };
+        Ok(Exchange { replies, end })
     }
 
     /// Every key of every database with all there is to know of it.
@@ -449,7 +447,49 @@ type Found = Option<(usize, String, String)>;
 
 fn compare_sequence(ours: &[Value], theirs: &[Value]) -> Found {
     let show = |replies: &[Value]| replies.iter().map(show).collect::<Vec<_>>().join(", ");
-    (ours != theirs).then(|| (usize::MAX, show(ours), show(theirs)))
+    let (ours, theirs) = (in_free_order(ours), in_free_order(theirs));
+    let same = ours
+        .iter()
+        .zip(&theirs)
+        .take_while(|(our, their)| our == their)
+        .count();
+    (ours != theirs).then(|| (usize::MAX, show(&ours[same..]), show(&theirs[same..])))
+}
+
+/// The replies with the names in runs of `unsubscribe` and `punsubscribe` sorted: leaving all channels at once names
+/// them in any order, while the counts go down one by one.
+fn in_free_order(replies: &[Value]) -> Vec<Value> {
+    let mut replies = replies.to_vec();
+    let kind = |value: &Value| match value {
+        Value::Array(elements) | Value::Push(elements) if elements.len() == 3 => elements[0]
+            .as_bytes()
+            .filter(|kind| kind.ends_with(b"unsubscribe"))
+            .map(<[u8]>::to_vec),
+        _ => None,
+    };
+    for run in replies.chunk_by_mut(|a, b| kind(a).is_some() && kind(a) == kind(b)) {
+        if kind(&run[0]).is_none() {
+            continue;
+        }
+        let mut names: Vec<Value> = run
+            .iter_mut()
+            .filter_map(|value| name_of(value).cloned())
+            .collect();
+        names.sort_by_key(|name| format!("{name:?}"));
+        for (value, name) in run.iter_mut().zip(names) {
+            if let Some(place) = name_of(value) {
+                *place = name;
+            }
+        }
+    }
+    replies
+}
+
+fn name_of(value: &mut Value) -> Option<&mut Value> {
+    match value {
+        Value::Array(elements) | Value::Push(elements) => elements.get_mut(1),
+        _ => None,
+    }
 }
 
 /// Compares the replies of a batch, one for each call.
@@ -497,19 +537,17 @@ fn compare_batch(calls: &[Call], ours: &[Value], theirs: &[Value], report: &mut 
     None
 }
 
+/// Whether the replies agree, or their difference is on the list.
 fn agree(call: &Call, ours: &Value, theirs: &Value, report: &mut Report) -> bool {
-    let inner = innermost(call);
-    let rule = rule(inner);
-    // Inside a script a map or a set becomes an array: free order stays free.
-    if rule.agree(ours, theirs)
-        || (rule == Rule::AnyPairOrder && Rule::AnyPairOrder.agree(ours, theirs))
-    {
+    let call = innermost(call);
+    if rule(call).agree(ours, theirs) {
         return true;
     }
-    let Some(difference) = explain(inner, ours, theirs) else {
+    let Some(difference) = explain(call, ours, theirs) else {
         return false;
     };
     *report.explained.entry(difference.name).or_default() += 1;
+    report.parted |= difference.parts_ways;
     true
 }
 

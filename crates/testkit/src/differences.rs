@@ -14,28 +14,47 @@ pub struct Difference {
     pub name: &'static str,
     /// Why it stays.
     pub reason: &'static str,
+    /// Whether the two servers hold different data after it, so that nothing more can be compared in its round.
+    pub parts_ways: bool,
     /// Whether it explains why this call was answered like this by us and like that by Redis.
     pub explains: fn(call: &[Vec<u8>], ours: &Value, theirs: &Value) -> bool,
 }
 
 /// The list.
 pub const DIFFERENCES: &[Difference] = &[Difference {
-    name: "a container's unknown subcommand suggests HELP in our words only where Redis has more subcommands",
-    reason: "A subcommand that Redis has and this server does not have yet is unknown here, and said to be.",
-    explains: |_, ours, _| starts(ours, b"ERR unknown subcommand") && false,
+    name: "LSET beyond 32 bits",
+    reason: "Redis cuts the index to 32 bits and so overwrites an element that was not named; here it is out of range.",
+    parts_ways: true,
+    explains: |call, ours, theirs| {
+        is(call, 0, "lset")
+            && wide(call, 2)
+            && is_text(ours, "ERR index out of range")
+            && is_text(theirs, "OK")
+    },
 }];
+
+/// Is the argument an integer of more than 32 bits?
+fn wide(call: &[Vec<u8>], at: usize) -> bool {
+    let number = call
+        .get(at)
+        .and_then(|word| std::str::from_utf8(word).ok()?.parse::<i64>().ok());
+    number.is_some_and(|number| i32::try_from(number).is_err())
+}
+
+fn is(call: &[Vec<u8>], at: usize, word: &str) -> bool {
+    call.get(at)
+        .is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+fn is_text(value: &Value, text: &str) -> bool {
+    value.as_bytes() == Some(text.as_bytes())
+}
 
 /// The difference that explains a disagreement.
 pub fn explain(call: &[Vec<u8>], ours: &Value, theirs: &Value) -> Option<&'static Difference> {
     DIFFERENCES
         .iter()
         .find(|difference| (difference.explains)(call, ours, theirs))
-}
-
-fn starts(value: &Value, prefix: &[u8]) -> bool {
-    value
-        .as_bytes()
-        .is_some_and(|text| text.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -271,7 +271,6 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("notify-keyspace-events", &["", "KEA", "Kx", "!"]),
     ("slowlog-log-slower-than", &["10000", "-1"]),
     ("timeout", &["0", "abc", "-1"]),
-    ("port", &["1"]),
     ("nonesuch", &["1"]),
     ("databases", &["4"]),
     ("proto-max-bulk-len", &["512mb", "1mb", "1"]),

@@ -15,6 +15,8 @@ pub enum Rule {
     AnyPairOrder,
     /// Types and how many elements: the elements are picked at random.
     Picked,
+    /// All but the notes, which are texts for people.
+    WithoutNotes,
     /// The type of the reply alone: a text for people, the state of the process.
     Type,
     /// Numbers that a clock is part of, up to a few seconds; everything else is equal.
@@ -30,6 +32,8 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
     };
     let sub = words.get(1).and_then(|name| lookup_subcommand(id, name));
     match sub.unwrap_or(id) {
+        CommandId::CommandInfo if words.len() > 2 => Rule::WithoutNotes,
+        CommandId::CommandInfo => Rule::Type,
         CommandId::Sunion | CommandId::Sinter | CommandId::Sdiff | CommandId::Keys => {
             Rule::AnyOrder
         }
@@ -59,7 +63,7 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::MemoryHelp
         | CommandId::CommandDocs
         | CommandId::Hello => Rule::Type,
-        CommandId::CommandCount | CommandId::CommandList => Rule::Type,
+        CommandId::Command | CommandId::CommandCount | CommandId::CommandList => Rule::Type,
         CommandId::Ttl | CommandId::Pttl | CommandId::Expiretime | CommandId::Pexpiretime => {
             Rule::Clock
         }
@@ -85,6 +89,7 @@ impl Rule {
             Rule::Exact => false,
             Rule::AnyOrder => sorted(ours, 1) == sorted(theirs, 1),
             Rule::AnyPairOrder => sorted(ours, 2) == sorted(theirs, 2),
+            Rule::WithoutNotes => without_notes(ours) == without_notes(theirs),
             Rule::Picked => shape(ours) == shape(theirs),
             Rule::Type => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
             Rule::Clock => match (ours, theirs) {
@@ -117,6 +122,29 @@ fn sorted(value: &Value, group: usize) -> Vec<String> {
     texts.sort_unstable();
     texts.push(kind(value).to_owned());
     texts
+}
+
+/// The value without the field `notes` of every map and flat map in it.
+fn without_notes(value: &Value) -> Value {
+    let notes = Value::Bulk(b"notes".to_vec());
+    match value {
+        Value::Array(elements) if elements.first() == Some(&notes) => Value::Array(
+            elements[2.min(elements.len())..]
+                .iter()
+                .map(without_notes)
+                .collect(),
+        ),
+        Value::Array(elements) => Value::Array(elements.iter().map(without_notes).collect()),
+        Value::Set(elements) => Value::Set(elements.iter().map(without_notes).collect()),
+        Value::Map(pairs) => {
+            let kept = pairs.iter().filter(|(name, _)| *name != notes);
+            Value::Map(
+                kept.map(|(name, value)| (name.clone(), without_notes(value)))
+                    .collect(),
+            )
+        }
+        other => other.clone(),
+    }
 }
 
 fn kind(value: &Value) -> &'static str {

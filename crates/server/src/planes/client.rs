@@ -73,7 +73,7 @@ pub(crate) fn client_setinfo(
         return Err(quoted("ERR Unrecognized option", option).into());
     }
     if !is_printable(value) {
-        let name = if library { "lib-name" } else { "lib-ver" };
+        let name = String::from_utf8_lossy(option);
         let text = format!("ERR {name} cannot contain spaces, newlines or special characters.");
         return Err(Error::Line(text.into()).into());
     }

@@ -27,7 +27,11 @@ pub(crate) fn auth(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
         )
         .into());
     }
-    let (user, password) = if args.len() == 3 { (&args[1], &args[2]) } else { (&b"default"[..], &args[1]) };
+    let (user, password) = if args.len() == 3 {
+        (&args[1], &args[2])
+    } else {
+        (&b"default"[..], &args[1])
+    };
     authenticate(worker, session, user, password)?;
     session.reply().ok();
     Ok(())
@@ -60,13 +64,19 @@ fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-pub(crate) fn hello(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn hello(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     const NO_PROTO: Error = Error::line("NOPROTO unsupported protocol version");
     let mut proto = session.proto;
     if let Some(version) = args.get(1) {
         proto = match number::parse_i64(version) {
             None => {
-                return Err(Error::line("ERR Protocol version is not an integer or out of range").into());
+                return Err(
+                    Error::line("ERR Protocol version is not an integer or out of range").into(),
+                );
             }
             Some(2) => Proto::Resp2,
             Some(3) => Proto::Resp3,
@@ -85,7 +95,9 @@ pub(crate) fn hello(worker: &mut Worker, session: &mut Session, args: Args<'_>) 
             at += 2;
         } else {
             let option = String::from_utf8_lossy(option).replace(['\r', '\n'], " ");
-            return Err(Error::Line(format!("ERR Syntax error in HELLO option '{option}'").into()).into());
+            return Err(
+                Error::Line(format!("ERR Syntax error in HELLO option '{option}'").into()).into(),
+            );
         }
     }
     if let Some((user, password)) = credentials {
@@ -123,7 +135,10 @@ pub(crate) fn hello(worker: &mut Worker, session: &mut Session, args: Args<'_>) 
 
 fn set_proto(session: &mut Session, proto: Proto) {
     session.proto = proto;
-    session.card.resp.store(if proto == Proto::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
+    session
+        .card
+        .resp
+        .store(if proto == Proto::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
     let subscribed = !session.channels.is_empty() || !session.patterns.is_empty();
     session.set_state(state::SUBSCRIBED, subscribed && proto == Proto::Resp2);
 }
@@ -151,7 +166,11 @@ pub(crate) fn echo(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Res
     Ok(())
 }
 
-pub(crate) fn select(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn select(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let db = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
     let databases = i64::from(worker.shared.keyspace.databases());
     if !(0..databases).contains(&db) {
@@ -177,9 +196,20 @@ pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> 
     session.card.db.store(0, Ordering::Relaxed);
     session.reply_mode = ReplyMode::On;
     session.set_state(state::REPLY | state::NO_TOUCH, false);
-    session.card.set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
-    session.card.names.lock().expect("no panic under the names").name.clear();
-    session.set_state(state::UNAUTHENTICATED, worker.settings.requirepass.is_some());
+    session
+        .card
+        .set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
+    session
+        .card
+        .names
+        .lock()
+        .expect("no panic under the names")
+        .name
+        .clear();
+    session.set_state(
+        state::UNAUTHENTICATED,
+        worker.settings.requirepass.is_some(),
+    );
     session.reply().simple("RESET");
     Ok(())
 }

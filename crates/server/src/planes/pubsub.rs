@@ -11,7 +11,11 @@ pub(crate) fn subscribe(w: &mut Worker, session: &mut Session, args: Args<'_>) -
     Ok(())
 }
 
-pub(crate) fn psubscribe(w: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn psubscribe(
+    w: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     for pattern in args.iter().skip(1) {
         subscribe::add(w, session, subscribe::Kind::Pattern, pattern);
     }

@@ -22,6 +22,8 @@ use crate::{
     worker::Worker,
 };
 
+/// A name of any other length names no script.
+const SHA1_HEX_BYTES: usize = 40;
 const NO_SCRIPT: Error = Error::line("NOSCRIPT No matching script. Please use EVAL.");
 const KILLED: &str = "Error running script: script killed by user with SCRIPT KILL.";
 
@@ -37,7 +39,14 @@ pub(crate) fn eval(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
     result
 }
 
-pub(crate) fn evalsha(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn evalsha(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args[1].len() != SHA1_HEX_BYTES {
+        return Err(NO_SCRIPT.into());
+    }
     let key_count = key_count(args)?;
     let script = worker.shared.scripts.get(&args[1]).ok_or(NO_SCRIPT)?;
     let mut host = take_host(worker)?;
@@ -53,7 +62,9 @@ fn load_error(error: &LoadError) -> Error {
 fn key_count(args: Args<'_>) -> Result<usize, Error> {
     let count = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
     if count > args.len() as i64 - 3 {
-        return Err(Error::line("ERR Number of keys can't be greater than number of args"));
+        return Err(Error::line(
+            "ERR Number of keys can't be greater than number of args",
+        ));
     }
     usize::try_from(count).map_err(|_| Error::line("ERR Number of keys can't be negative"))
 }
@@ -85,7 +96,12 @@ fn run(
     let read_only = flags.contains(ScriptFlags::NO_WRITES);
     let inside_exec = session.unit.is_some();
     if !inside_exec {
-        if !worker.shared.keyspace.locks().try_script(session.card.token.0) {
+        if !worker
+            .shared
+            .keyspace
+            .locks()
+            .try_script(session.card.token.0)
+        {
             worker.refuse_if_busy()?;
             return Err(Halt::Aside(Aside::Script));
         }
@@ -110,7 +126,13 @@ fn run(
     let (db, proto) = (session.db, session.proto);
     let mut out = std::mem::take(&mut session.out);
     let began_ms = clock::monotonic_ms();
-    let mut env = Env { worker, session, began_ms, changes_before, db };
+    let mut env = Env {
+        worker,
+        session,
+        began_ms,
+        changes_before,
+        db,
+    };
     host.eval(
         script,
         keys.first(key_count),
@@ -122,11 +144,18 @@ fn run(
     out.append(&mut session.out);
     session.out = out;
     session.db = db;
-    let unit = session.unit.as_mut().expect("the environment leaves it in place");
+    let unit = session
+        .unit
+        .as_mut()
+        .expect("the environment leaves it in place");
     unit.in_script = false;
     unit.read_only = false;
     // Before the locks go: whoever comes next must find neither this script's state, nor lose its own.
-    worker.shared.running_script.busy.store(false, Ordering::Release);
+    worker
+        .shared
+        .running_script
+        .busy
+        .store(false, Ordering::Release);
     if !inside_exec {
         let unit = session.unit.take().expect("just looked at");
         worker.shared.keyspace.locks().unlock_set(&unit.stripes);
@@ -149,14 +178,24 @@ impl Env<'_> {
     fn refusal(&mut self, id: CommandId, args: Args<'_>) -> Option<Error> {
         let gate = spec::gate(id);
         if !gate.arity_allows(args.len()) {
-            return Some(Error::line("ERR Wrong number of args calling Redis command from script"));
+            return Some(Error::line(
+                "ERR Wrong number of args calling Redis command from script",
+            ));
         }
         if gate.flags.has(Flags::NOSCRIPT) {
-            return Some(Error::line("ERR This Redis command is not allowed from script"));
+            return Some(Error::line(
+                "ERR This Redis command is not allowed from script",
+            ));
         }
-        let unit = self.session.unit.as_ref().expect("a script runs inside a unit");
+        let unit = self
+            .session
+            .unit
+            .as_ref()
+            .expect("a script runs inside a unit");
         if unit.read_only && gate.flags.has(Flags::WRITE) {
-            return Some(Error::line("ERR Write commands are not allowed from read-only scripts."));
+            return Some(Error::line(
+                "ERR Write commands are not allowed from read-only scripts.",
+            ));
         }
         if gate.flags.has(Flags::DENYOOM)
             && unit.changes == self.changes_before
@@ -186,9 +225,17 @@ impl ScriptEnv for Env<'_> {
         }
         self.session.proto = own_proto;
         std::mem::swap(&mut self.session.out, reply);
-        let unit = self.session.unit.as_ref().expect("a script runs inside a unit");
+        let unit = self
+            .session
+            .unit
+            .as_ref()
+            .expect("a script runs inside a unit");
         if unit.changes > self.changes_before {
-            self.worker.shared.running_script.wrote.store(true, Ordering::Release);
+            self.worker
+                .shared
+                .running_script
+                .wrote
+                .store(true, Ordering::Release);
         }
     }
 
@@ -239,7 +286,11 @@ impl ScriptEnv for Env<'_> {
     }
 }
 
-pub(crate) fn script_load(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn script_load(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let mut host = take_host(worker)?;
     let loaded = host.load(&worker.shared.scripts, &args[2], Origin::Load);
     worker.host = Some(host);
@@ -248,7 +299,11 @@ pub(crate) fn script_load(worker: &mut Worker, session: &mut Session, args: Args
     Ok(())
 }
 
-pub(crate) fn script_exists(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn script_exists(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let shas = args.from(2);
     session.reply().array(shas.len());
     for sha in shas.iter() {
@@ -258,7 +313,11 @@ pub(crate) fn script_exists(worker: &mut Worker, session: &mut Session, args: Ar
     Ok(())
 }
 
-pub(crate) fn script_flush(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn script_flush(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     let known = args.get(2).is_none_or(|mode| {
         mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
     });
@@ -270,7 +329,11 @@ pub(crate) fn script_flush(worker: &mut Worker, session: &mut Session, args: Arg
     Ok(())
 }
 
-pub(crate) fn script_kill(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn script_kill(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
     let running = &worker.shared.running_script;
     if !worker.shared.keyspace.locks().script_running() {
         return Err(Error::line("NOTBUSY No scripts in execution right now.").into());

@@ -80,7 +80,7 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> R
     if session.multi.broken {
         abandon(worker, session);
         return Err(
-            Error::line("EXECABORT Transaction discarded because of previous errors.").into()
+            Error::line("EXECABORT Transaction discarded because of previous errors.").into(),
         );
     }
     let unit = lock_unit(worker, session)?;
@@ -92,7 +92,10 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> R
     } else {
         run_queue(worker, session, multi);
     }
-    let unit = session.unit.take().expect("the queue leaves the unit in place");
+    let unit = session
+        .unit
+        .take()
+        .expect("the queue leaves the unit in place");
     if !session.watched.is_empty() {
         unwatch_held(worker, session, &unit);
     }
@@ -119,7 +122,13 @@ fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
     if all {
         stripes = StripeSet::all();
     }
-    if script && !worker.shared.keyspace.locks().try_script(session.card.token.0) {
+    if script
+        && !worker
+            .shared
+            .keyspace
+            .locks()
+            .try_script(session.card.token.0)
+    {
         worker.refuse_if_busy()?;
         return Err(Halt::Aside(Aside::Script));
     }
@@ -129,20 +138,40 @@ fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
         }
         return Err(halt);
     }
-    Ok(Unit { stripes, all, script, in_script: false, read_only: false, changes: 0 })
+    Ok(Unit {
+        stripes,
+        all,
+        script,
+        in_script: false,
+        read_only: false,
+        changes: 0,
+    })
 }
 
 /// A watched key that was there and has expired counts as changed.
 fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> bool {
     let shared = worker.shared.clone();
-    session.watched.iter().filter(|watched| watched.existed).any(|watched| {
-        let held = if unit.all { Held::All } else { Held::Set(&unit.stripes) };
-        let mut view =
-            View::new(&shared.keyspace, held, &mut worker.local, watched.db, worker.now_ms);
-        let gone = !view.contains(&watched.key);
-        view.finish();
-        gone
-    })
+    session
+        .watched
+        .iter()
+        .filter(|watched| watched.existed)
+        .any(|watched| {
+            let held = if unit.all {
+                Held::All
+            } else {
+                Held::Set(&unit.stripes)
+            };
+            let mut view = View::new(
+                &shared.keyspace,
+                held,
+                &mut worker.local,
+                watched.db,
+                worker.now_ms,
+            );
+            let gone = !view.contains(&watched.key);
+            view.finish();
+            gone
+        })
 }
 
 fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
@@ -162,7 +191,11 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
     }
 }
 
-pub(crate) fn watch(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn watch(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
     if session.is(state::MULTI) {
         return Err(Error::line("ERR WATCH inside MULTI is not allowed").into());
     }
@@ -173,18 +206,31 @@ pub(crate) fn watch(worker: &mut Worker, session: &mut Session, args: Args<'_>) 
     worker.lock_set(session, &stripes)?;
     let shared = worker.shared.clone();
     let held = Held::Set(&stripes);
-    let mut view = View::new(&shared.keyspace, held, &mut worker.local, session.db, worker.now_ms);
+    let mut view = View::new(
+        &shared.keyspace,
+        held,
+        &mut worker.local,
+        session.db,
+        worker.now_ms,
+    );
     for key in args.iter().skip(1) {
         let known = |w: &Watched| w.db == session.db && *w.key == *key;
         if !session.watched.iter().any(known) {
             view.watch(key, &session.watch_flag);
             let existed = view.contains(key);
-            session.watched.push(Watched { db: session.db, key: key.into(), existed });
+            session.watched.push(Watched {
+                db: session.db,
+                key: key.into(),
+                existed,
+            });
         }
     }
     view.finish();
     worker.unlock_set(session, &stripes);
-    session.card.watched.store(session.watched.len() as u32, Ordering::Relaxed);
+    session
+        .card
+        .watched
+        .store(session.watched.len() as u32, Ordering::Relaxed);
     session.reply().ok();
     Ok(())
 }
@@ -198,10 +244,20 @@ pub(crate) fn unwatch(worker: &mut Worker, session: &mut Session, _: Args<'_>) -
 /// Takes the watches off while the unit holds their stripes.
 fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &Unit) {
     let shared = worker.shared.clone();
-    let held = if unit.all { Held::All } else { Held::Set(&unit.stripes) };
+    let held = if unit.all {
+        Held::All
+    } else {
+        Held::Set(&unit.stripes)
+    };
     for watched in session.watched.drain(..) {
-        View::new(&shared.keyspace, held, &mut worker.local, watched.db, worker.now_ms)
-            .unwatch(&watched.key, &session.watch_flag);
+        View::new(
+            &shared.keyspace,
+            held,
+            &mut worker.local,
+            watched.db,
+            worker.now_ms,
+        )
+        .unwatch(&watched.key, &session.watch_flag);
     }
     forget_watches(session);
 }
@@ -220,7 +276,8 @@ impl Worker {
             return;
         }
         for watched in session.watched.drain(..) {
-            self.unwatching.push((watched.db, watched.key, session.watch_flag.clone()));
+            self.unwatching
+                .push((watched.db, watched.key, session.watch_flag.clone()));
         }
         forget_watches(session);
         if session.unit.is_none() {
