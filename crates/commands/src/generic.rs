@@ -103,8 +103,7 @@ pub(crate) fn expiretime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let at_ms = expiry_of(ctx, &args[1]);
-    reply.integer(at_ms.map_or_else(|missing| missing, |at_ms| seconds(at_ms)));
+    reply_expiry(ctx, &args[1], reply, seconds);
     Ok(())
 }
 
@@ -246,18 +245,14 @@ pub(crate) fn pexpiretime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let at_ms = expiry_of(ctx, &args[1]);
-    reply.integer(at_ms.map_or_else(|missing| missing, |at_ms| at_ms));
+    reply_expiry(ctx, &args[1], reply, |at_ms| at_ms);
     Ok(())
 }
 
 /// PTTL key
 pub(crate) fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let at_ms = expiry_of(ctx, &args[1]);
-    reply.integer(at_ms.map_or_else(
-        |missing| missing,
-        |at_ms| (at_ms - ctx.keys.now_ms()).max(0),
-    ));
+    let now_ms = ctx.keys.now_ms();
+    reply_expiry(ctx, &args[1], reply, |at_ms| (at_ms - now_ms).max(0));
     Ok(())
 }
 
@@ -328,11 +323,10 @@ pub(crate) fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 
 /// TTL key
 pub(crate) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let at_ms = expiry_of(ctx, &args[1]);
-    reply.integer(at_ms.map_or_else(
-        |missing| missing,
-        |at_ms| seconds((at_ms - ctx.keys.now_ms()).max(0)),
-    ));
+    let now_ms = ctx.keys.now_ms();
+    reply_expiry(ctx, &args[1], reply, |at_ms| {
+        seconds((at_ms - now_ms).max(0))
+    });
     Ok(())
 }
 
@@ -490,11 +484,16 @@ fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, 
     Ok(true)
 }
 
-/// The expiry of a key as a Unix time in milliseconds, or what TTL and its kin answer without one: -2
-/// without the key, -1 without an expiry.
-fn expiry_of(ctx: &Ctx<'_>, key: &[u8]) -> Result<i64, i64> {
-    ctx.keys.probe(key).ok_or(-2)?;
-    ctx.keys.expire_at_ms(key).flatten().ok_or(-1)
+/// Answers with what `show` makes of a key's expiry, a Unix time in milliseconds; with -2 if there is no such key, and with
+/// -1 if it has no expiry.
+fn reply_expiry(ctx: &Ctx<'_>, key: &[u8], reply: &mut Reply<'_>, show: impl FnOnce(i64) -> i64) {
+    reply.integer(
+        match (ctx.keys.probe(key), ctx.keys.expire_at_ms(key).flatten()) {
+            (None, _) => -2,
+            (Some(_), None) => -1,
+            (Some(_), Some(at_ms)) => show(at_ms),
+        },
+    );
 }
 
 /// A span or time that is not negative, to the nearest second.

@@ -20,5 +20,5 @@ pub use policy::{Clock, Policy};
 pub use space::{
     Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of, stripe_of_slot,
 };
-pub use view::{Busy, Collection, Expiry, Held, View, WrongType};
+pub use view::{Busy, Collection, Expiry, Held, Hint, View, WrongType};
 pub use watch::WatchFlag;

@@ -13,7 +13,10 @@
 //!   watch flags, counts the change, queues the keyspace event, and after an update that emptied the
 //!   key, the `del` event. A handler that changes nothing calls nothing.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering},
+};
 
 use redline_table::Index;
 use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, Zset};
@@ -101,6 +104,53 @@ macro_rules! collections {
 }
 collections!(List, Hash, Set, Zset, Stream);
 
+/// A key of a request and its hash. It is told from other keys by its place in memory, so that place must keep the key as
+/// long as the unit runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Hint {
+    address: usize,
+    len: usize,
+    hash: u64,
+}
+
+impl Hint {
+    const NONE: Hint = Hint {
+        address: 0,
+        len: 0,
+        hash: 0,
+    };
+
+    /// Of a key whose hash is known.
+    #[inline]
+    pub fn new(key: &[u8], hash: u64) -> Hint {
+        Hint {
+            address: key.as_ptr() as usize,
+            len: key.len(),
+            hash,
+        }
+    }
+
+    /// Of a key that is hashed now.
+    #[inline]
+    pub fn of(key: &[u8]) -> Hint {
+        Hint::new(key, redline_table::hash(key))
+    }
+
+    /// The key's hash.
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[inline]
+    fn is(&self, key: &[u8]) -> bool {
+        self.address == key.as_ptr() as usize && self.len == key.len()
+    }
+}
+
+/// So many keys are prefetched together, one such group before they are used.
+const HINTS_AHEAD: usize = 16;
+
 /// One unit's access to the keyspace. See the module's text.
 pub struct View<'a> {
     space: &'a Keyspace,
@@ -109,8 +159,11 @@ pub struct View<'a> {
     pub local: &'a mut Local,
     db: u32,
     now_ms: i64,
-    /// A key whose hash the worker has already: its address and length, and the hash.
-    hint: (usize, usize, u64),
+    /// The key that was looked for last, if it is one of the hinted.
+    hint: Cell<Hint>,
+    /// The keys that the unit will look for, mostly in this order.
+    hints: &'a [Hint],
+    next_hint: Cell<usize>,
     /// Changes so far: what Redis calls `dirty`.
     changes: u64,
     emptied: bool,
@@ -132,16 +185,26 @@ impl<'a> View<'a> {
             local,
             db,
             now_ms,
-            hint: (0, 0, 0),
+            hint: Cell::new(Hint::NONE),
+            hints: &[],
+            next_hint: Cell::new(0),
             changes: 0,
             emptied: false,
         }
     }
 
-    /// Tells the hash of a key that the unit will ask for: saves computing it again.
+    /// Tells the hash of the key that the unit will ask for: saves computing it again.
     #[inline]
     pub fn hint(&mut self, key: &[u8], hash: u64) {
-        self.hint = (key.as_ptr() as usize, key.len(), hash);
+        self.hint.set(Hint::new(key, hash));
+    }
+
+    /// The same for many keys, in the order in which the unit will ask for them. Their entries are asked for
+    /// a few keys ahead.
+    pub fn hints(&mut self, hints: &'a [Hint]) {
+        self.hints = hints;
+        self.prefetch(0);
+        self.prefetch(HINTS_AHEAD);
     }
 
     /// The unit's time: Unix time in milliseconds.
@@ -782,12 +845,47 @@ impl<'a> View<'a> {
 
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
-        let (address, len, hash) = self.hint;
-        if address == key.as_ptr() as usize && len == key.len() {
-            hash
+        let hint = self.hint.get();
+        if hint.is(key) {
+            hint.hash
         } else {
-            redline_table::hash(key)
+            self.hash_of_another(key)
         }
+    }
+
+    fn hash_of_another(&self, key: &[u8]) -> u64 {
+        let next = self.next_hint.get();
+        // A command that goes over its keys a second time starts from the first again.
+        for at in [next, 0] {
+            if let Some(hint) = self.hints.get(at).filter(|hint| hint.is(key)) {
+                if at % HINTS_AHEAD == 0 && at != 0 {
+                    self.prefetch(at + HINTS_AHEAD);
+                }
+                self.hint.set(*hint);
+                self.next_hint.set(at + 1);
+                return hint.hash;
+            }
+        }
+        redline_table::hash(key)
+    }
+
+    /// Asks for the entries of some of the hinted keys, from one of them on. The steps to an entry depend on each
+    /// other, so each is taken for all keys before the next.
+    fn prefetch(&self, from: usize) {
+        let hints = self.hints.get(from..).unwrap_or(&[]);
+        let hints = &hints[..hints.len().min(HINTS_AHEAD)];
+        hints
+            .iter()
+            .for_each(|hint| self.space.prefetch_slot(self.db, hint.hash));
+        hints
+            .iter()
+            .for_each(|hint| self.space.prefetch_directory(self.db, hint.hash));
+        hints
+            .iter()
+            .for_each(|hint| self.space.prefetch_buckets(self.db, hint.hash));
+        hints
+            .iter()
+            .for_each(|hint| self.space.prefetch_entries(self.db, hint.hash));
     }
 
     #[inline]
