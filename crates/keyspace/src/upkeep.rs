@@ -340,3 +340,84 @@ impl Keyspace {
     }
 }
 
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        lock::{Wake, WakeToken},
+        view::Expiry,
+    };
+    use redline_types::Limits;
+
+    struct NobodyWaits;
+
+    impl Wake for NobodyWaits {
+        fn wake(&self, _: WakeToken) {}
+    }
+
+    const NOW_MS: i64 = 1_000_000;
+
+    fn keyspace() -> (Keyspace, Local) {
+        let local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        (Keyspace::new(2, Box::new(NobodyWaits)), local)
+    }
+
+    fn set(space: &Keyspace, local: &mut Local, key: &[u8], expiry: Expiry) {
+        let stripe = stripe_of(redline_table::hash(key));
+        assert!(space.locks.try_one(stripe));
+        let mut view = View::new(space, Held::One(stripe), local, 0, NOW_MS);
+        view.set_string(key, b"value", expiry);
+        view.finish();
+        space.locks.unlock_one(stripe);
+    }
+
+    #[test]
+    fn a_walk_given_up_for_a_stripe_in_use_is_made_up_for() {
+        let (space, mut local) = keyspace();
+        let keys = (0u32..)
+            .map(u32::to_le_bytes)
+            .filter(|key| stripe_of(redline_table::hash(key)) == 3);
+        for key in keys.take(3 * EXPIRY_STEP_ENTRIES) {
+            set(&space, &mut local, &key, Expiry::AtMs(NOW_MS + 1));
+        }
+        let later = NOW_MS + 100;
+        let mut cursor = ExpiryCursor::new(0, 1);
+        let mut steps = |cursor: &mut ExpiryCursor, enough: fn(Step) -> bool| {
+            while !enough(space.expire_step(&mut local, later, cursor, &mut |_| ())) {}
+        };
+        steps(&mut cursor, |step| step.done > 0);
+        let left = space.key_count(0);
+        assert!(left > 0, "the walk stands in the middle of the stripe");
+        assert!(space.locks.try_one(3));
+        steps(&mut cursor, |step| step.round);
+        assert_eq!(space.key_count(0), left);
+        space.locks.unlock_one(3);
+        steps(&mut cursor, |step| step.round);
+        steps(&mut cursor, |step| step.round);
+        assert_eq!(space.key_count(0), 0);
+    }
+
+    #[test]
+    fn a_stripe_in_use_does_not_mean_that_nothing_can_be_evicted() {
+        let (space, mut local) = keyspace();
+        space.settings.policy.store(Policy::AllKeysLru as u32, Ordering::Relaxed);
+        for key in 0u32..200 {
+            set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
+        }
+        let held: Vec<u16> = (0..STRIPES as u16).step_by(2).collect();
+        held.iter().for_each(|stripe| assert!(space.locks.try_one(*stripe)));
+        let keys = || space.key_count(0);
+        let free = (0u32..200)
+            .filter(|key| stripe_of(redline_table::hash(&key.to_le_bytes())) % 2 == 1)
+            .count() as u64;
+        for n in 0..free / 2 {
+            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+            assert!(evicted, "only {n} of {free} keys in free stripes could go");
+        }
+        assert_eq!(keys(), 200 - free / 2);
+        held.iter().for_each(|stripe| space.locks.unlock_one(*stripe));
+        while space.evict_one(&mut local, NOW_MS, &mut |_| ()) {}
+        assert_eq!(keys(), 0);
+    }
+}

@@ -302,7 +302,7 @@ fn listen(mut client: Client) -> Vec<Vec<u8>> {
 
 /// Clients that go away in the middle of whatever they do.
 fn come_and_go(run: &Run) {
-    let mut rng = run.client().1;
+    let (mut observer, mut rng) = run.client();
     let value = rng.u32(..);
     let pairs: Vec<String> = many_keys()
         .iter()
@@ -323,7 +323,15 @@ fn come_and_go(run: &Run) {
         ]),
         b"*3\r\n$3\r\nSET\r\n$1".to_vec(),
     ];
+    let connected = |observer: &mut Client| match observer.call("CLIENT LIST") {
+        Value::Bulk(lines) => lines.iter().filter(|byte| **byte == b'\n').count(),
+        other => panic!("{other:?}"),
+    };
     while run.goes_on() {
+        // What they have asked for is done also when they have gone: not more of it than the others can bear.
+        client::until("those who went are forgotten", || {
+            connected(&mut observer) < 100
+        });
         let mut client = Client::connect(run.server);
         for _ in 0..rng.usize(1..30) {
             // It may be closed already: the requests are not always in an order that makes sense.
