@@ -180,7 +180,7 @@ pub(crate) fn hset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<usize, Error> {
     let pairs = args.from(2);
-    if pairs.len() % 2 != 0 {
+    if !pairs.len().is_multiple_of(2) {
         return Err(Error::wrong_arity(name));
     }
     let new = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {

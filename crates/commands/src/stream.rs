@@ -19,7 +19,7 @@ const INVALID_ID: Error = Error::line("ERR Invalid stream ID specified as stream
 pub(crate) fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let options = Options::parse(args, true, ctx.keys.limits())?;
     let fields = args.from(options.end + 1);
-    if fields.is_empty() || fields.len() % 2 != 0 {
+    if fields.is_empty() || !fields.len().is_multiple_of(2) {
         return Err(Error::wrong_arity("xadd"));
     }
     let id = options.id.unwrap_or(NewId::Auto);

@@ -49,7 +49,7 @@ pub(crate) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         at += 1;
     }
     let pairs = args.from(at);
-    if pairs.is_empty() || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(Error::Syntax);
     }
     if flags.nx && flags.xx {
@@ -57,7 +57,7 @@ pub(crate) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             "ERR XX and NX options at the same time are not compatible",
         ));
     }
-    if (flags.gt && flags.nx) || (flags.lt && flags.nx) || (flags.gt && flags.lt) {
+    if u8::from(flags.nx) + u8::from(flags.gt) + u8::from(flags.lt) > 1 {
         return Err(Error::line(
             "ERR GT, LT, and/or NX options at the same time are not compatible",
         ));

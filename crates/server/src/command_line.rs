@@ -64,10 +64,6 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
     let settings = loader.finish()?;
     prepare(&settings)?;
     let pidfile = settings.pidfile.clone();
-    let command_line = words
-        .iter()
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
     log::notice(&format!(
         "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
         usize::BITS,
@@ -75,10 +71,7 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
     ));
     let server = Server::start(
         settings,
-        Origin {
-            config_file,
-            command_line,
-        },
+        Origin { config_file },
         true,
     )
     .map_err(|error| error.to_string())?;

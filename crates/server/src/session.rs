@@ -55,8 +55,6 @@ pub struct Card {
     pub laddr: String,
     /// The socket's descriptor.
     pub fd: i32,
-    /// Connected through a unix socket.
-    pub unix: bool,
     /// When it connected: Unix time in milliseconds.
     pub created_ms: u64,
     /// Names that it gave itself: CLIENT SETNAME, and CLIENT SETINFO's library and version.

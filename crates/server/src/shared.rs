@@ -98,8 +98,6 @@ pub struct Shared {
     pub started_us: u64,
     /// Path of the configuration file, if there is one.
     pub config_file: Option<std::path::PathBuf>,
-    /// The words of the command line.
-    pub command_line: Vec<String>,
     /// Ports and paths that are listened on, in words.
     pub listening: OnceLock<Vec<String>>,
     /// The TCP port that was bound (the configured one, or the one that the system chose for 0).
@@ -130,7 +128,6 @@ impl Shared {
         run_id: String,
         started_us: u64,
         config_file: Option<std::path::PathBuf>,
-        command_line: Vec<String>,
     ) -> Shared {
         Shared {
             keyspace,
@@ -145,7 +142,6 @@ impl Shared {
             run_id,
             started_us,
             config_file,
-            command_line,
             listening: OnceLock::new(),
             port: AtomicUsize::new(0),
             baseline: Mutex::default(),
@@ -187,14 +183,6 @@ impl Shared {
             .values()
             .cloned()
             .collect()
-    }
-
-    /// Number of connected clients.
-    pub fn client_count(&self) -> usize {
-        self.clients
-            .lock()
-            .expect("no panic under the clients")
-            .len()
     }
 
     /// Marks a client as killed and tells its worker. When this returns, none of its commands begins.

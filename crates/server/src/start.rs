@@ -63,8 +63,6 @@ impl std::error::Error for StartError {}
 pub struct Origin {
     /// The configuration file.
     pub config_file: Option<PathBuf>,
-    /// The words of the command line.
-    pub command_line: Vec<String>,
 }
 
 impl Server {
@@ -97,7 +95,6 @@ impl Server {
             random_id(),
             clock::wall_us(),
             origin.config_file,
-            origin.command_line,
         ));
         let port = listeners.iter().find_map(Listener::port).unwrap_or(0);
         shared.port.store(usize::from(port), Ordering::Release);

@@ -268,9 +268,10 @@ impl Rates {
         let now = [totals.calls(), totals.net_in(), totals.net_out()];
         let at = window.at % SAMPLES;
         if window.last_ms != 0 {
-            for index in 0..now.len() {
-                let more = now[index].saturating_sub(window.last[index]);
-                window.per_second[at][index] = more * 1000 / elapsed_ms;
+            let last = window.last;
+            let rates = window.per_second[at].iter_mut();
+            for (rate, (now, last)) in rates.zip(now.iter().zip(&last)) {
+                *rate = now.saturating_sub(*last) * 1000 / elapsed_ms;
             }
             window.at += 1;
         }

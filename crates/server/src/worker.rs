@@ -1024,7 +1024,6 @@ impl Session {
             addr: peer.to_string(),
             laddr,
             fd: stream.fd(),
-            unix,
             created_ms: now_ms as u64,
             names: std::sync::Mutex::new(Names::default()),
             active_s: ((now_ms / 1000) as u32).into(),

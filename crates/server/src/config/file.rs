@@ -69,7 +69,7 @@ impl Loader {
             );
         }
         let Some(parameter) = find(name) else {
-            if table::RETIRED_DIRECTIVES.iter().any(|known| is(known)) {
+            if table::RETIRED_DIRECTIVES.iter().any(is) {
                 return Ok(());
             }
             let unbuilt = table::UNBUILT_DIRECTIVES

@@ -49,6 +49,7 @@ pub(crate) fn lolwut(
     let rng = &mut worker.local.rng;
     let mut grid = [[' '; COLUMNS]; ROWS];
     let mut row = rng.usize(2..ROWS - 2);
+    #[allow(clippy::needless_range_loop)] // it walks across the rows, not along one
     for column in 0..COLUMNS {
         let step = rng.usize(0..3);
         let (mark, next) = match step {
