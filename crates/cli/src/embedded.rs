@@ -9,12 +9,19 @@ const LOOPBACK: &str = "127.0.0.1";
 
 /// Starts it. It stops when what is returned is dropped.
 pub fn start() -> Result<EmbeddedServer, String> {
-    let settings = Settings { port: Some(0), bind: vec![LOOPBACK.into()], ..Settings::default() };
+    let settings = Settings {
+        port: Some(0),
+        bind: vec![LOOPBACK.into()],
+        ..Settings::default()
+    };
     let server = Server::start(settings, Origin::default(), false).map_err(|e| e.to_string())?;
     let workers = server.workers();
     Ok(EmbeddedServer {
         address: Address::tcp(LOOPBACK, server.port()),
-        description: format!("{workers} {}", if workers == 1 { "worker" } else { "workers" }),
+        description: format!(
+            "{workers} {}",
+            if workers == 1 { "worker" } else { "workers" }
+        ),
         guard: Box::new(server),
     })
 }

@@ -119,20 +119,6 @@ impl TestDb {
         }
     }
 
-    /// Makes the key a list of one element, without a command: for tests of commands on a wrong type.
-    pub(crate) fn push_list(&mut self, key: &str) {
-        let mut keys = View::new(
-            &self.space,
-            Held::All,
-            &mut self.local,
-            self.db,
-            self.now_ms,
-        );
-        let pushed = keys.update(key.as_bytes(), true, |list: &mut List, limits| {
-            list.push_back(b"element", limits);
-        });
-        assert_eq!(pushed, Ok(Some(())), "the key held no other type");
-    }
 
     /// The keyspace events since the last call, as `name key` (`name key @db` outside database 0).
     pub(crate) fn events(&mut self) -> Vec<String> {

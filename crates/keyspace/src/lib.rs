@@ -13,12 +13,13 @@ pub mod upkeep;
 mod view;
 mod watch;
 
-pub use redline_table::hash;
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
 pub use notify::{Classes, Event, Events};
 pub use policy::{Clock, Policy};
+pub use redline_table::hash;
 pub use space::{
-    Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of, stripe_of_slot,
+    Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of,
+    stripe_of_slot,
 };
 pub use view::{Busy, Collection, Expiry, Held, Hint, View, WrongType};
 pub use watch::WatchFlag;

@@ -80,7 +80,9 @@ pub struct StripeSet {
 
 impl StripeSet {
     /// The empty set.
-    pub const EMPTY: StripeSet = StripeSet { bits: [0; STRIPES.div_ceil(64)] };
+    pub const EMPTY: StripeSet = StripeSet {
+        bits: [0; STRIPES.div_ceil(64)],
+    };
 
     /// Every stripe.
     pub fn all() -> StripeSet {
@@ -103,7 +105,10 @@ impl StripeSet {
 
     /// Adds every stripe of `other`.
     pub fn extend(&mut self, other: &StripeSet) {
-        self.bits.iter_mut().zip(&other.bits).for_each(|(a, b)| *a |= b);
+        self.bits
+            .iter_mut()
+            .zip(&other.bits)
+            .for_each(|(a, b)| *a |= b);
     }
 
     /// Removes every stripe.
@@ -163,7 +168,10 @@ impl Locks {
     pub fn new(wake: Box<dyn Wake>) -> Locks {
         Locks {
             stripes: (0..STRIPES)
-                .map(|_| Stripe { word: AtomicU32::new(0), waiters: Mutex::new(Vec::new()) })
+                .map(|_| Stripe {
+                    word: AtomicU32::new(0),
+                    waiters: Mutex::new(Vec::new()),
+                })
                 .collect(),
             ticket: AtomicU64::new(0),
             ticket_waiters: Mutex::new(Vec::new()),
@@ -204,7 +212,9 @@ impl Locks {
         let refuse = if ticket { HELD } else { HELD | RESERVED };
         for stripe in set.iter() {
             if !self.try_stripe(stripe, refuse) {
-                set.iter().take_while(|held| *held < stripe).for_each(|held| self.unlock_one(held));
+                set.iter()
+                    .take_while(|held| *held < stripe)
+                    .for_each(|held| self.unlock_one(held));
                 return Err(stripe);
             }
         }
@@ -219,7 +229,10 @@ impl Locks {
     /// Takes a stripe on behalf of the running script, waiting if need be, whatever else it holds.
     /// Only the holder of the script mutex may call this (rule 1).
     pub fn lock_for_script(&self, stripe: u16) {
-        assert!(self.script.load(Ordering::Relaxed) != 0, "only a script waits while it holds stripes");
+        assert!(
+            self.script.load(Ordering::Relaxed) != 0,
+            "only a script waits while it holds stripes"
+        );
         while !self.try_stripe(stripe, HELD) {
             yield_now();
         }
@@ -251,23 +264,34 @@ impl Locks {
     /// further try passes `ticket = true` until [`Locks::return_ticket`] with the same set.
     /// `false`: somebody else has it; the session is registered and will be woken.
     pub fn request_ticket(&self, set: &StripeSet, token: WakeToken) -> bool {
-        let mut waiters = self.ticket_waiters.lock().expect("no panic under a waiting list");
-        let free =
-            self.ticket.compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let mut waiters = self
+            .ticket_waiters
+            .lock()
+            .expect("no panic under a waiting list");
+        let free = self
+            .ticket
+            .compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
         if !free {
             waiters.push(token);
             return false;
         }
         drop(waiters);
         for stripe in set.iter() {
-            self.stripes[usize::from(stripe)].word.fetch_or(RESERVED, Ordering::AcqRel);
+            self.stripes[usize::from(stripe)]
+                .word
+                .fetch_or(RESERVED, Ordering::AcqRel);
         }
         true
     }
 
     /// Gives the ticket back, whether or not its unit has run.
     pub fn return_ticket(&self, set: &StripeSet, token: WakeToken) {
-        assert_eq!(self.ticket.load(Ordering::Relaxed), token + 1, "not the ticket's owner");
+        assert_eq!(
+            self.ticket.load(Ordering::Relaxed),
+            token + 1,
+            "not the ticket's owner"
+        );
         for stripe in set.iter() {
             let lock = &self.stripes[usize::from(stripe)];
             let before = lock.word.fetch_and(!(RESERVED | WAITERS), Ordering::AcqRel);
@@ -275,16 +299,24 @@ impl Locks {
                 self.wake_stripe(lock);
             }
         }
-        let mut waiters = self.ticket_waiters.lock().expect("no panic under a waiting list");
+        let mut waiters = self
+            .ticket_waiters
+            .lock()
+            .expect("no panic under a waiting list");
         self.ticket.store(0, Ordering::Release);
         waiters.drain(..).for_each(|waiter| self.wake.wake(waiter));
     }
 
     /// Tries for the script mutex. On failure the session is registered and will be woken.
     pub fn try_script(&self, token: WakeToken) -> bool {
-        let mut waiters = self.script_waiters.lock().expect("no panic under a waiting list");
-        let free =
-            self.script.compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let mut waiters = self
+            .script_waiters
+            .lock()
+            .expect("no panic under a waiting list");
+        let free = self
+            .script
+            .compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
         if !free {
             waiters.push(token);
         }
@@ -293,7 +325,10 @@ impl Locks {
 
     /// Lets go of the script mutex; the script holds no stripe any more.
     pub fn unlock_script(&self) {
-        let mut waiters = self.script_waiters.lock().expect("no panic under a waiting list");
+        let mut waiters = self
+            .script_waiters
+            .lock()
+            .expect("no panic under a waiting list");
         self.script.store(0, Ordering::Release);
         waiters.drain(..).for_each(|waiter| self.wake.wake(waiter));
     }
@@ -307,7 +342,10 @@ impl Locks {
     fn try_stripe(&self, stripe: u16, refuse: u32) -> bool {
         let word = &self.stripes[usize::from(stripe)].word;
         // The common case, a free stripe, is one atomic operation.
-        if word.compare_exchange(0, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if word
+            .compare_exchange(0, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+        {
             return true;
         }
         Self::try_contended(word, refuse)
@@ -374,7 +412,10 @@ mod tests {
 
     #[test]
     fn a_set_is_ascending_and_free_of_duplicates() {
-        assert_eq!(set(&[700, 3, 1023, 3, 64]).iter().collect::<Vec<_>>(), [3, 64, 700, 1023]);
+        assert_eq!(
+            set(&[700, 3, 1023, 3, 64]).iter().collect::<Vec<_>>(),
+            [3, 64, 700, 1023]
+        );
         assert_eq!(StripeSet::all().iter().count(), STRIPES);
     }
 
@@ -405,7 +446,10 @@ mod tests {
         let wanted = set(&[1, 2]);
         assert!(locks.try_one(2));
         assert!(locks.request_ticket(&wanted, 9));
-        assert!(!locks.request_ticket(&set(&[7]), 10), "one ticket at a time");
+        assert!(
+            !locks.request_ticket(&set(&[7]), 10),
+            "one ticket at a time"
+        );
         assert!(!locks.try_one(1), "reserved");
         assert_eq!(locks.wait_for(1, 11, false), Wait::Registered);
         assert!(locks.try_script(12));
@@ -418,23 +462,33 @@ mod tests {
         assert!(!locks.try_one(1), "still reserved");
         locks.return_ticket(&wanted, 9);
         assert!(locks.try_one(1));
-        assert!(heard.0.lock().unwrap().contains(&10), "the next in line for the ticket");
-        assert!(heard.0.lock().unwrap().contains(&11), "who waited for the reserved stripe");
+        assert!(
+            heard.0.lock().unwrap().contains(&10),
+            "the next in line for the ticket"
+        );
+        assert!(
+            heard.0.lock().unwrap().contains(&11),
+            "who waited for the reserved stripe"
+        );
     }
 }
 
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
-    use loom::sync::{Arc, Condvar};
     use loom::cell::UnsafeCell;
+    use loom::sync::{Arc, Condvar};
 
     /// One parking place per session: what a worker's mailbox does for a put-aside session.
     struct Parking(Vec<(Mutex<bool>, Condvar)>);
 
     impl Parking {
         fn new(sessions: usize) -> Arc<Parking> {
-            Arc::new(Parking((0..sessions).map(|_| (Mutex::new(false), Condvar::new())).collect()))
+            Arc::new(Parking(
+                (0..sessions)
+                    .map(|_| (Mutex::new(false), Condvar::new()))
+                    .collect(),
+            ))
         }
         fn park(&self, token: WakeToken) {
             let (flag, bell) = &self.0[token as usize];
@@ -543,32 +597,44 @@ mod model {
                     loom::thread::spawn(move || body(&world))
                 })
                 .collect();
-            handles.into_iter().for_each(|handle| handle.join().unwrap());
+            handles
+                .into_iter()
+                .for_each(|handle| handle.join().unwrap());
         });
     }
 
     #[test]
     fn lock_two_units_on_one_stripe_lose_no_wake_up() {
-        check(vec![|w| w.run_unit(&[0], 0, 99), |w| w.run_unit(&[0], 1, 99)]);
+        check(vec![|w| w.run_unit(&[0], 0, 99), |w| {
+            w.run_unit(&[0], 1, 99)
+        }]);
     }
 
     #[test]
     fn lock_crossing_sets_come_to_an_end() {
-        check(vec![|w| w.run_unit(&[0, 1], 0, 99), |w| w.run_unit(&[0, 1], 1, 99)]);
+        check(vec![|w| w.run_unit(&[0, 1], 0, 99), |w| {
+            w.run_unit(&[0, 1], 1, 99)
+        }]);
     }
 
     #[test]
     fn lock_a_ticket_is_passed_on() {
-        check(vec![|w| w.run_unit(&[0, 1], 0, 0), |w| w.run_unit(&[0, 1], 1, 0)]);
+        check(vec![|w| w.run_unit(&[0, 1], 0, 0), |w| {
+            w.run_unit(&[0, 1], 1, 0)
+        }]);
     }
 
     #[test]
     fn lock_a_script_in_any_order_meets_a_ticket() {
-        check(vec![|w| w.run_script(&[1, 0], 0), |w| w.run_unit(&[0, 1], 1, 0)]);
+        check(vec![|w| w.run_script(&[1, 0], 0), |w| {
+            w.run_unit(&[0, 1], 1, 0)
+        }]);
     }
 
     #[test]
     fn lock_two_scripts_take_turns() {
-        check(vec![|w| w.run_script(&[1, 0], 0), |w| w.run_script(&[0, 1], 1)]);
+        check(vec![|w| w.run_script(&[1, 0], 0), |w| {
+            w.run_script(&[0, 1], 1)
+        }]);
     }
 }

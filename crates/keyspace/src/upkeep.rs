@@ -97,10 +97,16 @@ impl Keyspace {
         cursor: &mut ExpiryCursor,
         publish: &mut dyn FnMut(&mut Local),
     ) -> Step {
-        let mut step = Step { checked: 0, done: 0, round: false };
+        let mut step = Step {
+            checked: 0,
+            done: 0,
+            round: false,
+        };
         let stripe = cursor.stripe;
         let due = self.db(cursor.db).filter(|db| {
-            let next = db.stripes[usize::from(stripe)].next_expire_ms.load(Ordering::Relaxed);
+            let next = db.stripes[usize::from(stripe)]
+                .next_expire_ms
+                .load(Ordering::Relaxed);
             cursor.from != 0 || next < now_ms || cursor.owes(db)
         });
         let Some(db) = due.filter(|_| self.locks.try_one(stripe)) else {
@@ -111,7 +117,9 @@ impl Keyspace {
             return step;
         };
         if cursor.from == 0 && !cursor.unfinished.is_empty() {
-            cursor.unfinished.retain(|owed| *owed != (std::ptr::from_ref(db), stripe));
+            cursor
+                .unfinished
+                .retain(|owed| *owed != (std::ptr::from_ref(db), stripe));
         }
         let state = &db.stripes[usize::from(stripe)];
         if cursor.from == 0 {
@@ -148,7 +156,9 @@ impl Keyspace {
             Some(next) => cursor.from = next,
             None => {
                 let lowered = state.next_expire_ms.load(Ordering::Relaxed);
-                state.next_expire_ms.store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
+                state
+                    .next_expire_ms
+                    .store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
                 step.round = cursor.advance(self.databases());
             }
         }
@@ -206,14 +216,21 @@ impl Keyspace {
         const DRAWS_MAX: usize = 16;
         let count = |db: &Db, stripe: usize| {
             let state = &db.stripes[stripe];
-            if volatile { state.ttl.len() as u64 } else { u64::from(state.keys.load(Ordering::Relaxed)) }
+            if volatile {
+                state.ttl.len() as u64
+            } else {
+                u64::from(state.keys.load(Ordering::Relaxed))
+            }
         };
         let everywhere = |stripe: usize| {
-            let tables = (0..self.databases()).filter_map(|number| Some((number, self.db(number)?)));
+            let tables =
+                (0..self.databases()).filter_map(|number| Some((number, self.db(number)?)));
             tables.map(move |(number, db)| (number, db, count(db, stripe)))
         };
         let total = |stripe: usize| everywhere(stripe).map(|(_, _, count)| count).sum::<u64>();
-        let lucky = (0..DRAWS_MAX).map(|_| local.rng.usize(..STRIPES)).find(|stripe| total(*stripe) > 0);
+        let lucky = (0..DRAWS_MAX)
+            .map(|_| local.rng.usize(..STRIPES))
+            .find(|stripe| total(*stripe) > 0);
         let stripe = lucky.or_else(|| {
             let candidates: Vec<usize> = (0..STRIPES).filter(|stripe| total(*stripe) > 0).collect();
             local.rng.choice(candidates)
@@ -234,12 +251,17 @@ impl Keyspace {
 
     /// Looks at one key and offers it to the pool, unless its stripe is in use. `false`: there is no key at all.
     fn sample(&self, local: &mut Local, policy: Policy) -> bool {
-        let Some((number, db, stripe)) = self.draw(local, policy.is_volatile()) else { return false };
+        let Some((number, db, stripe)) = self.draw(local, policy.is_volatile()) else {
+            return false;
+        };
         if !self.locks.try_one(stripe) {
             return true;
         }
         let entry = if policy.is_volatile() {
-            db.stripes[usize::from(stripe)].ttl.random(local.rng.u64(..)).map(Entry::from_table)
+            db.stripes[usize::from(stripe)]
+                .ttl
+                .random(local.rng.u64(..))
+                .map(Entry::from_table)
         } else {
             db.random_entry(stripe, &mut local.rng)
         };
@@ -297,7 +319,11 @@ impl Keyspace {
     /// memory to be vacated. `stripe` is the walk's cursor; the walk is over when it reaches [`STRIPES`].
     /// A stripe in use is tried again at the next call.
     pub fn compact_step(&self, local: &mut Local, stripe: &mut usize) -> Step {
-        let mut step = Step { checked: 0, done: 0, round: false };
+        let mut step = Step {
+            checked: 0,
+            done: 0,
+            round: false,
+        };
         let here = *stripe as u16;
         if !self.locks.try_one(here) {
             return step;
@@ -339,7 +365,6 @@ impl Keyspace {
         }
     }
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -401,12 +426,16 @@ mod tests {
     #[test]
     fn a_stripe_in_use_does_not_mean_that_nothing_can_be_evicted() {
         let (space, mut local) = keyspace();
-        space.settings.policy.store(Policy::AllKeysLru as u32, Ordering::Relaxed);
+        space
+            .settings
+            .policy
+            .store(Policy::AllKeysLru as u32, Ordering::Relaxed);
         for key in 0u32..200 {
             set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
         }
         let held: Vec<u16> = (0..STRIPES as u16).step_by(2).collect();
-        held.iter().for_each(|stripe| assert!(space.locks.try_one(*stripe)));
+        held.iter()
+            .for_each(|stripe| assert!(space.locks.try_one(*stripe)));
         let keys = || space.key_count(0);
         let free = (0u32..200)
             .filter(|key| stripe_of(redline_table::hash(&key.to_le_bytes())) % 2 == 1)
@@ -416,7 +445,8 @@ mod tests {
             assert!(evicted, "only {n} of {free} keys in free stripes could go");
         }
         assert_eq!(keys(), 200 - free / 2);
-        held.iter().for_each(|stripe| space.locks.unlock_one(*stripe));
+        held.iter()
+            .for_each(|stripe| space.locks.unlock_one(*stripe));
         while space.evict_one(&mut local, NOW_MS, &mut |_| ()) {}
         assert_eq!(keys(), 0);
     }
