@@ -52,13 +52,15 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
             }
             captured(command, b"", CLIENT_TIMEOUT).map_err(|failure| format!("{label}: {failure}"))
         };
-        let theirs = said_of(redis.address().port())?;
-        match said_of(redline.address().port()) {
-            Ok(ours) => {
+        match (
+            said_of(redline.address().port()),
+            said_of(redis.address().port()),
+        ) {
+            (Ok(ours), Ok(theirs)) => {
                 lines += ours.lines().count();
                 failures.extend(differing(&label, &ours, &theirs));
             }
-            Err(failure) => failures.push(failure),
+            (ours, theirs) => failures.extend([ours, theirs].into_iter().filter_map(Result::err)),
         }
         stop(redline)?;
     }

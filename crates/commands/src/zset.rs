@@ -516,11 +516,11 @@ impl<'a> Query<'a> {
                 offset = integer(&args[at + 1])?;
                 count = integer(&args[at + 2])?;
                 at += 2;
-            } else if form.reverse.is_none() && is(option, "REV") {
+            } else if reverse.is_none() && is(option, "REV") {
                 reverse = Some(true);
-            } else if form.by.is_none() && is(option, "BYLEX") {
+            } else if by.is_none() && is(option, "BYLEX") {
                 by = Some(By::Lex);
-            } else if form.by.is_none() && is(option, "BYSCORE") {
+            } else if by.is_none() && is(option, "BYSCORE") {
                 by = Some(By::Score);
             } else {
                 return Err(Error::Syntax);

@@ -59,13 +59,12 @@ impl Generator {
     }
 
     /// Calls about channels: their replies are compared as one sequence, since one call may answer several times.
+    /// Nothing is published: when a message arrives between replies is no promise. The client programs look at those.
     pub fn channel_batch(&mut self) -> Vec<Call> {
         const CALLS: &[&str] = &[
             "SUBSCRIBE a b",
             "SUBSCRIBE a",
             "PSUBSCRIBE a* ?",
-            "PUBLISH a hello",
-            "PUBLISH b x",
             "UNSUBSCRIBE a",
             "UNSUBSCRIBE",
             "PUNSUBSCRIBE",
@@ -95,7 +94,8 @@ impl Generator {
         calls
     }
 
-    /// Calls after which some replies are missing, and one that brings them back.
+    /// Calls after which some replies are missing, and one that brings them back. No EXEC: one whose queue switches
+    /// replies on makes Redis send elements without their array.
     pub fn silenced_batch(&mut self) -> Vec<Call> {
         const CALLS: &[&str] = &[
             "CLIENT REPLY SKIP",
@@ -107,8 +107,6 @@ impl Generator {
             "GET s1",
             "INCR s1",
             "NONESUCH",
-            "MULTI",
-            "EXEC",
             "LPUSH l1 a b",
         ];
         let mut calls: Vec<Call> = (0..1 + self.below(10))

@@ -91,7 +91,13 @@ impl ServerProcess {
                 return Err(io::Error::new(kind, format!("ended with {status}:\n{log}")));
             }
             let answer = Client::connect(self.address).and_then(|mut c| c.call(&["PING"]));
-            if answer.is_ok_and(|answer| answer == pong) {
+            let secured = |answer: &Value| {
+                answer.is_error()
+                    && answer
+                        .as_bytes()
+                        .is_some_and(|text| text.starts_with(b"NOAUTH"))
+            };
+            if answer.is_ok_and(|answer| answer == pong || secured(&answer)) {
                 return Ok(());
             }
             if Instant::now() > deadline {

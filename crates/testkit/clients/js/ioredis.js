@@ -35,7 +35,7 @@ async function library(redis, port) {
   console.log('publish', await redis.publish('news', 'hello'));
   await arrived;
   console.log('messages', JSON.stringify(messages));
-  console.log('unsubscribe', await watcher.unsubscribe(), await watcher.punsubscribe());
+  console.log('unsubscribe', await watcher.unsubscribe('news'), await watcher.punsubscribe('ne*'));
   console.log('quit', await watcher.quit());
 }
 

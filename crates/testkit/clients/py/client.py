@@ -10,6 +10,9 @@ import threading
 import redis
 
 
+CONTAINERS = {"CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "PUBSUB", "SCRIPT"}
+
+
 def words_of(line):
     return [w.replace("\\n", "\n") for w in shlex.split(line, posix=True)]
 
@@ -25,7 +28,7 @@ def plain(value, loose=False, unordered=False):
             return {"set": sorted((simple(x) for x in v), key=repr)}
         if isinstance(v, (list, tuple)):
             return [simple(x) for x in v]
-        if isinstance(v, redis.ResponseError):
+        if isinstance(v, redis.RedisError):
             return {"error": str(v)}
         return v if isinstance(v, (str, int, float, bool, type(None))) else repr(v)
     value = simple(value)
@@ -46,10 +49,16 @@ def run_calls(connection, path):
             continue
         mark = line[0] if line[0] in "~?" else ""
         words = words_of(line[len(mark):])
+        # redis-py knows a subcommand's reply by both of its words.
+        if words[0] in CONTAINERS and len(words) > 1:
+            words = [" ".join(words[:2]), *words[2:]]
         try:
             value = connection.execute_command(*words)
-        except redis.ResponseError as error:
+        except (redis.ResponseError, redis.AuthenticationError) as error:
             value = error
+        except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
+            # What the library cannot read from one server it must not be able to read from the other.
+            value = "unreadable: " + type(error).__name__
         print(line, "->", plain(value, mark == "~", mark == "?"))
 
 
