@@ -15,11 +15,11 @@
 //!
 //! Must not know: what any command does.
 
-use std::{ops::Range, sync::atomic::Ordering};
+use std::{mem, ops::Range, sync::atomic::Ordering};
 
 use redline_commands::{Ctx, Error};
 use redline_keyspace::{
-    Held, Keyspace, View,
+    Held, Hint, Keyspace, View,
     lock::{ROUNDS_BEFORE_TICKET, StripeSet, Wait},
     stripe_of,
 };
@@ -35,6 +35,8 @@ use crate::{
 
 /// After whatever took longer, the wall clock is read again: nanoseconds.
 const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
+/// Keys of one request for whose hashes memory is kept.
+const HINTS_KEPT_MAX: usize = 4 * 1024;
 /// Batches of fewer requests are timed by sampling.
 const SMALL_BATCH: usize = 16;
 /// Of so many small batches one is timed.
@@ -214,6 +216,10 @@ impl Worker {
         batch.for_each_key(|db, hash| space.prefetch_directory(db, hash));
         batch.for_each_key(|db, hash| space.prefetch_buckets(db, hash));
         batch.for_each_key(|db, hash| space.prefetch_entries(db, hash));
+        if self.shared.workers().len() > 1 {
+            // Alone we find the locks in our own cache.
+            batch.for_each_key(|_, hash| space.locks().prefetch(stripe_of(hash)));
+        }
         let charge = self.begin_charge(batch.requests.len());
         let alone = group.len() == 1;
         for index in 0..batch.requests.len() {
@@ -568,26 +574,37 @@ impl Worker {
         }
         match gate.scope {
             Scope::None | Scope::Counters | Scope::OneStripe => loop {
-                match self.handle(session, id, args, Held::None) {
+                match self.handle(session, id, args, Held::None, &[]) {
                     Err(Error::Busy(busy)) => self.wait_for_stripe(session, busy.0)?,
                     other => return Ok(other?),
                 }
             },
-            Scope::All => self.run_locked(session, id, args, &StripeSet::all(), true),
+            Scope::All => self.run_locked(session, id, args, &StripeSet::all(), true, &[]),
             Scope::Keys | Scope::KeysPlus if gate.keys == KeyShape::One => {
                 let key = &args[usize::from(gate.first_key)];
                 let stripe = stripe_of(redline_keyspace::hash(key));
                 while !self.shared.keyspace.locks().try_one(stripe) {
                     self.wait_for_stripe(session, stripe)?;
                 }
-                let result = self.handle(session, id, args, Held::One(stripe));
+                let result = self.handle(session, id, args, Held::One(stripe), &[]);
                 self.shared.keyspace.locks().unlock_one(stripe);
                 Ok(result?)
             }
             Scope::Keys | Scope::KeysPlus => {
-                let mut set = StripeSet::EMPTY;
-                add_stripes(&mut set, id, args);
-                self.run_locked(session, id, args, &set, false)
+                let (mut set, mut hints) = (StripeSet::EMPTY, mem::take(&mut self.hints));
+                for_each_key(id, args, |key| {
+                    let hint = Hint::of(key);
+                    let stripe = stripe_of(hint.hash());
+                    self.shared.keyspace.prefetch_slot(session.db, hint.hash());
+                    self.shared.keyspace.locks().prefetch(stripe);
+                    set.insert(stripe);
+                    hints.push(hint);
+                });
+                let result = self.run_locked(session, id, args, &set, false, &hints);
+                hints.clear();
+                hints.shrink_to(HINTS_KEPT_MAX);
+                self.hints = hints;
+                result
             }
         }
     }
@@ -599,10 +616,11 @@ impl Worker {
         args: Args<'_>,
         set: &StripeSet,
         all: bool,
+        hints: &[Hint],
     ) -> Result<(), Halt> {
         self.lock_set(session, set)?;
         let held = if all { Held::All } else { Held::Set(set) };
-        let result = self.handle(session, id, args, held);
+        let result = self.handle(session, id, args, held, hints);
         self.unlock_set(session, set);
         Ok(result?)
     }
@@ -679,7 +697,7 @@ impl Worker {
         } else {
             Held::Set(&unit.stripes)
         };
-        let result = self.handle_counting(session, id, args, held, &mut unit.changes);
+        let result = self.handle_counting(session, id, args, held, &[], &mut unit.changes);
         session.unit = Some(unit);
         Ok(result?)
     }
@@ -712,8 +730,9 @@ impl Worker {
         id: CommandId,
         args: Args<'_>,
         held: Held<'_>,
+        hints: &[Hint],
     ) -> Result<(), Error> {
-        self.handle_counting(session, id, args, held, &mut 0)
+        self.handle_counting(session, id, args, held, hints, &mut 0)
     }
 
     /// The same, and adds the number of changes: a script that has made some cannot be killed.
@@ -723,6 +742,7 @@ impl Worker {
         id: CommandId,
         args: Args<'_>,
         held: Held<'_>,
+        hints: &[Hint],
         changes: &mut u64,
     ) -> Result<(), Error> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
@@ -740,6 +760,7 @@ impl Worker {
             keys: view,
             bulk_bytes_max: self.settings.bulk_bytes_max,
         };
+        ctx.keys.hints(hints);
         let result = handler(
             &mut ctx,
             args,
@@ -786,12 +807,16 @@ fn note_command(session: &Session, id: CommandId) {
 
 /// Adds the stripes of a call's keys.
 pub(crate) fn add_stripes(set: &mut StripeSet, id: CommandId, args: Args<'_>) {
+    for_each_key(id, args, |key| {
+        set.insert(stripe_of(redline_keyspace::hash(key)));
+    });
+}
+
+/// Visits the keys of a call, in order.
+fn for_each_key<'a>(id: CommandId, args: Args<'a>, mut visit: impl FnMut(&'a [u8])) {
     // Arguments from which no keys can be told make the handler answer with an error; it touches none.
     if let Ok(keys) = spec::keys(id, args.len(), |index| args.get(index).unwrap_or_default()) {
-        for key in keys {
-            if let Some(key) = args.get(key.position) {
-                set.insert(stripe_of(redline_keyspace::hash(key)));
-            }
-        }
+        keys.filter_map(|key| args.get(key.position))
+            .for_each(|key| visit(key));
     }
 }

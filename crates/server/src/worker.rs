@@ -12,7 +12,7 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use redline_keyspace::{Local, WatchFlag, upkeep::ExpiryCursor};
+use redline_keyspace::{Hint, Local, WatchFlag, upkeep::ExpiryCursor};
 use redline_net::{
     BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals,
     Stream, clock, flush,
@@ -118,6 +118,8 @@ pub struct Worker {
     buffers: BufferPool,
     replies: Vec<ReplyBuffer>,
     batch: Batch,
+    /// The keys of a request of many keys.
+    pub(crate) hints: Vec<Hint>,
     group: Vec<Member>,
     /// Connections wait that could not be accepted; they raise no event of their own.
     accept: Accept,
@@ -199,6 +201,7 @@ impl Worker {
             buffers: BufferPool::default(),
             replies: Vec::new(),
             batch: Batch::default(),
+            hints: Vec::new(),
             group: Vec::new(),
             accept: Accept::OnEvents,
             shared,
