@@ -5,6 +5,8 @@
 
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
 use redline_commands::{Ctx, handler};
 use redline_keyspace::{
@@ -179,7 +181,9 @@ fuzz_target!(|data: &[u8]| {
         .filter(|id| spec::gate(*id).plane == Plane::Data)
         .collect();
     let mut choices = Choices(data);
-    let space = Keyspace::new(4, Box::new(NobodyWaits));
+    // One for all inputs, since its tables are never freed; each input leaves it empty.
+    static SPACE: LazyLock<Keyspace> = LazyLock::new(|| Keyspace::new(4, Box::new(NobodyWaits)));
+    let space = &*SPACE;
     let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
     local.notify = Classes(u32::MAX);
     let (mut now_ms, mut out) = (1_700_000_000_000, ReplyBuffer::new());
@@ -205,7 +209,7 @@ fuzz_target!(|data: &[u8]| {
         }
         let mut set = StripeSet::EMPTY;
         let held = held(id, args, &mut set);
-        let keys = View::new(&space, held, &mut local, u32::from(command >> 7), now_ms);
+        let keys = View::new(space, held, &mut local, u32::from(command >> 7), now_ms);
         let mut ctx = Ctx {
             keys,
             bulk_bytes_max: 64 * 1024,
@@ -243,16 +247,16 @@ fuzz_target!(|data: &[u8]| {
         let flushed: Vec<_> = local.flushed.drain(..).collect();
         flushed
             .into_iter()
-            .for_each(|table| table.free(&space, &mut local.heap));
+            .for_each(|table| table.free(space, &mut local.heap));
     }
     local.heap.tick();
     // Everything goes, and nothing is left in the accounts.
-    let mut view = View::new(&space, Held::All, &mut local, 0, now_ms);
+    let mut view = View::new(space, Held::All, &mut local, 0, now_ms);
     (0..4).for_each(|db| drop(view.flush(db)));
     view.finish();
     let flushed: Vec<_> = local.flushed.drain(..).collect();
     flushed
         .into_iter()
-        .for_each(|table| table.free(&space, &mut local.heap));
-    local.flush_account(&space);
+        .for_each(|table| table.free(space, &mut local.heap));
+    local.flush_account(space);
 });
