@@ -134,7 +134,8 @@ impl Clock {
         }
         let count = self.frequency(word);
         let base = count.saturating_sub(LFU_INITIAL);
-        let grow = count < 255 && random() < 1.0 / f64::from(base * self.log_factor + 1);
+        let grow =
+            count < 255 && random() < 1.0 / (f64::from(base) * f64::from(self.log_factor) + 1.0);
         self.minutes() << 8 | (count + u32::from(grow))
     }
 

@@ -61,9 +61,11 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
     for option in &invocation.options {
         loader.directive(&option.place, &option.words)?;
     }
-    let settings = loader.finish()?;
-    prepare(&settings)?;
-    let pidfile = settings.pidfile.clone();
+    let mut settings = loader.finish()?;
+    prepare(&mut settings)?;
+    // The working directory may change before the end.
+    let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let pidfile = settings.pidfile.as_ref().map(absolute);
     log::notice(&format!(
         "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
         usize::BITS,
@@ -86,10 +88,12 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
 }
 
 /// What must be in place before anything is opened.
-fn prepare(settings: &Settings) -> Result<(), String> {
+fn prepare(settings: &mut Settings) -> Result<(), String> {
     if let Some(dir) = &settings.dir {
-        std::env::set_current_dir(dir)
-            .map_err(|error| format!("can't chdir to '{}': {error}", dir.display()))?;
+        let refused = |error| format!("can't chdir to '{}': {error}", dir.display());
+        std::env::set_current_dir(dir).map_err(refused)?;
+        // Relative, it would mean another one from now on.
+        settings.dir = Some(std::env::current_dir().map_err(refused)?);
     }
     log::set_level(settings.log_level);
     log::set_file(settings.logfile.as_deref()).map_err(|error| {
@@ -100,11 +104,14 @@ fn prepare(settings: &Settings) -> Result<(), String> {
     })
 }
 
-fn write_pidfile(path: String) -> Option<String> {
+fn write_pidfile(path: PathBuf) -> Option<PathBuf> {
     match std::fs::write(&path, format!("{}\n", std::process::id())) {
         Ok(()) => Some(path),
         Err(error) => {
-            log::warning(&format!("Failed to write PID file '{path}': {error}"));
+            log::warning(&format!(
+                "Failed to write PID file '{}': {error}",
+                path.display()
+            ));
             None
         }
     }

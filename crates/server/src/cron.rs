@@ -10,8 +10,10 @@ use redline_table::heap::{self, Compaction};
 
 use crate::{planes::publish_events, session::flag, worker::Worker};
 
-/// Active expiry may take this share of the time between two ticks, per step of `active-expire-effort`, in percent.
+/// Active expiry may take this share of the time between two ticks, in percent.
 const EXPIRY_PERCENT: u64 = 10;
+/// And so much more for each step of `active-expire-effort` above the first.
+const EXPIRY_PERCENT_PER_EFFORT: u64 = 2;
 /// A compaction may take this share of the time between two ticks, in percent.
 const COMPACTION_PERCENT: u64 = 20;
 /// Segments of memory that one tick may turn into huge pages.
@@ -51,9 +53,14 @@ pub fn tick(worker: &mut Worker) {
     worker.sweep();
 }
 
+/// How long one tick may look for expired keys: 10 % of the time between two ticks, and 28 % at the most effort.
+fn expiry_budget_us(period_ms: u64, effort: u32) -> u64 {
+    let more = u64::from(effort.clamp(1, 10)) - 1;
+    period_ms * 10 * (EXPIRY_PERCENT + EXPIRY_PERCENT_PER_EFFORT * more)
+}
+
 fn expire(worker: &mut Worker, period_ms: u64) {
-    let effort = u64::from(worker.settings.active_expire_effort.clamp(1, 10));
-    let budget_us = period_ms * 10 * (EXPIRY_PERCENT + 2 * (effort - 1));
+    let budget_us = expiry_budget_us(period_ms, worker.settings.active_expire_effort);
     let deadline_us = clock::monotonic_us() + budget_us;
     let shared = worker.shared.clone();
     if !shared.active_expire.load(Ordering::Relaxed) {
@@ -155,4 +162,17 @@ pub fn copy_counts(worker: &Worker) {
     worker.stats.misses.set(worker.local.misses.get());
     worker.stats.expired.set(worker.local.expired.get());
     worker.stats.evicted.set(worker.local.evicted);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expiry_budget_us;
+
+    #[test]
+    fn effort_buys_time() {
+        assert_eq!(expiry_budget_us(100, 1), 10_000);
+        assert_eq!(expiry_budget_us(100, 2), 12_000);
+        assert_eq!(expiry_budget_us(100, 10), 28_000);
+        assert_eq!(expiry_budget_us(2, 1), 200);
+    }
 }

@@ -119,10 +119,13 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("io_threads_active", 0)?;
     out.field("worker_threads", shared.workers().len())?;
     for (number, address) in shared.listening.get().into_iter().flatten().enumerate() {
-        out.field(
-            &format!("listener{number}"),
-            format_args!("name=tcp,bind={address}"),
-        )?;
+        let kind = if address.starts_with('/') {
+            "unix"
+        } else {
+            "tcp"
+        };
+        let text = format_args!("name={kind},bind={address}");
+        out.field(&format!("listener{number}"), text)?;
     }
     Ok(())
 }

@@ -10,7 +10,9 @@ use std::{
 };
 
 use redline_keyspace::Keyspace;
-use redline_net::{Listener, Mailbox, NetError, Poller, Signal, Signals, clock, cpu, limits};
+use redline_net::{
+    Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, clock, cpu, limits,
+};
 use redline_table::Heap;
 
 use crate::{
@@ -30,7 +32,7 @@ pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     reaper: Option<JoinHandle<()>>,
-    unixsocket: Option<String>,
+    unixsocket: Option<PathBuf>,
 }
 
 /// Why a server did not start. One line, which names what was in the way.
@@ -87,7 +89,9 @@ impl Server {
         let (chores, todo) = mpsc::channel();
         let keyspace = Keyspace::new(settings.databases as usize, Box::new(bell.clone()));
         apply_to_keyspace(&keyspace, &settings);
-        let unixsocket = settings.unixsocket.clone();
+        // The working directory may change before the end.
+        let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let unixsocket = settings.unixsocket.as_ref().map(absolute);
         let shared = Arc::new(Shared::new(
             keyspace,
             Published::new(settings),
@@ -101,9 +105,11 @@ impl Server {
         let names = listeners
             .iter()
             .filter_map(|listener| listener.local_address().ok());
-        let _ = shared
-            .listening
-            .set(names.map(|address| address.to_string()).collect());
+        let names = names.map(|address| match (&address, &unixsocket) {
+            (PeerAddr::Unix(_), Some(path)) => path.display().to_string(),
+            _ => address.to_string(),
+        });
+        let _ = shared.listening.set(names.collect());
 
         let mut starts = Vec::new();
         let mut handles = Vec::new();

@@ -246,6 +246,8 @@ impl Worker {
             panic!("the poller failed, nothing can be served any more: {error}");
         }
         self.read_clock();
+        // What is read and decoded goes by limits, too.
+        self.refresh_if_changed();
         for index in 0..self.poller.event_count() {
             let event = self.poller.event(index);
             match event.token {
@@ -812,7 +814,7 @@ impl Worker {
         let mut over = limit.hard_bytes != 0 && bytes > limit.hard_bytes;
         if limit.soft_bytes != 0 && bytes > limit.soft_bytes {
             let since = *session.soft_limit_since_s.get_or_insert(now_s);
-            over |= now_s - since > u64::from(limit.soft_seconds);
+            over |= now_s.saturating_sub(since) > u64::from(limit.soft_seconds);
         } else {
             session.soft_limit_since_s = None;
         }

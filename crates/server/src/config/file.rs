@@ -5,9 +5,13 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
+
+use redline_types::glob::{self, Case};
 
 use super::{find, not_built, table};
 use crate::settings::Settings;
@@ -63,10 +67,7 @@ impl Loader {
             let [path] = values else {
                 return refused("wrong number of arguments");
             };
-            return self.include(
-                place,
-                &PathBuf::from(String::from_utf8_lossy(path).as_ref()),
-            );
+            return self.include(place, Path::new(OsStr::from_bytes(path)));
         }
         let Some(parameter) = find(name) else {
             if table::RETIRED_DIRECTIVES.iter().any(is) {
@@ -107,10 +108,55 @@ impl Loader {
             ));
         }
         self.depth += 1;
-        let result = self.file(path);
+        let result = match has_wildcards(path.as_os_str()) {
+            false => self.file(path),
+            true => matching(path).iter().try_for_each(|path| self.file(path)),
+        };
         self.depth -= 1;
         result
     }
+}
+
+fn has_wildcards(name: &OsStr) -> bool {
+    name.as_bytes().iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// The existing paths that a path with wildcards stands for, by name; it may be none. A name that begins with a
+/// dot is found only by a pattern that does.
+fn matching(pattern: &Path) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let part = part.as_os_str();
+        if !has_wildcards(part) {
+            found.iter_mut().for_each(|path| path.push(part));
+            continue;
+        }
+        found = found
+            .iter()
+            .flat_map(|folder| entries_like(folder, part))
+            .collect();
+    }
+    found.retain(|path| path.exists());
+    found.sort();
+    found
+}
+
+fn entries_like(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
+    let pattern = pattern.as_bytes();
+    let readable = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let Ok(entries) = fs::read_dir(readable) else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    names
+        .filter(|name| pattern.starts_with(b".") || !name.as_bytes().starts_with(b"."))
+        .filter(|name| glob::matches(pattern, name.as_bytes(), Case::Sensitive))
+        .map(|name| folder.join(name))
+        .collect()
 }
 
 /// Splits a line into words: `"a b\n\x00"` and `'a b'` are one word each. `None`: a quote is not closed, or

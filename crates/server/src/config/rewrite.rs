@@ -42,8 +42,11 @@ pub fn rewritten(old: &[u8], settings: &Settings) -> Vec<u8> {
         }
     }
     for parameter in table::ROWS {
-        let differs =
-            parameter.name != "dir" && parameter.text(settings) != parameter.default.as_bytes();
+        // Without a word about it, the working directory is that of whoever starts the server.
+        let differs = match parameter.name {
+            "dir" => settings.dir.is_some(),
+            _ => parameter.text(settings) != parameter.default.as_bytes(),
+        };
         if differs && !written.contains(parameter.name) {
             if !signed {
                 signed = true;

@@ -230,9 +230,12 @@ impl Effects {
             }
         }
         if settings.dir != before.dir
-            && let Some(dir) = settings.dir.take()
+            && let Some(dir) = &settings.dir
         {
-            std::env::set_current_dir(dir).map_err(|error| ("dir", errno_text(&error)))?;
+            let refused = |error| ("dir", errno_text(&error));
+            std::env::set_current_dir(dir).map_err(refused)?;
+            // Relative, it would mean another one from now on.
+            settings.dir = Some(std::env::current_dir().map_err(refused)?);
         }
         Ok(())
     }
