@@ -8,7 +8,7 @@ use mlua_sys::lua_State;
 
 use super::strings::check_string;
 use super::to_lua::push_bytes;
-use super::to_reply::{truncate, until_nul};
+use super::to_reply::{TWO_63, truncate, until_nul};
 use super::{NOT_ENOUGH_MEMORY, machine, raise_text};
 
 /// Room for one directive with flags, a width and a precision of two digits each, and the length of the integer.
@@ -113,10 +113,10 @@ unsafe fn item(
             }
             b'o' | b'u' | b'x' | b'X' => {
                 let n = ffi::luaL_checknumber(state, arg);
-                let n = if n < 0.0 {
-                    truncate(n) as u64
-                } else {
-                    n as u64
+                // As x86 does what C leaves undefined.
+                let n = match n < TWO_63 {
+                    true => truncate(n) as u64,
+                    false => truncate(n - TWO_63) as u64 ^ 1 << 63,
                 };
                 print(out, directive, b"ll", conversion, |buffer, len, form| {
                     libc::snprintf(buffer, len, form, n)

@@ -21,7 +21,7 @@ local coroutines = coroutine
 local error, type, rawget, select, setmetatable = error, type, rawget, select, setmetatable
 local tonumber, tostring, bit = tonumber, tostring, bit
 local byte, sub, rep, concat = string.byte, string.sub, string.rep, table.concat
-local floor, max, min, huge = math.floor, math.max, math.min, math.huge
+local floor, log, max, min, huge, pi = math.floor, math.log, math.max, math.min, math.huge, math.pi
 local textual = { string = true, number = true }
 
 local function kind_of(n, ...)
@@ -129,6 +129,7 @@ local SOURCE_MAX = 2 ^ 26
 -- The pieces are put together first: a hook that raises an error inside the interpreter's own loader would stay off.
 function globals.load(...)
   local reader, name = ...
+  if name ~= nil and not textual[type(name)] then error(bad(2, 'load', 'string', ...), 2) end
   if type(reader) ~= 'function' then error(bad(1, 'load', 'function', ...), 2) end
   local pieces, n, size = {}, 0, 0
   while true do
@@ -179,16 +180,37 @@ end
 
 globals.bit = readonly(bit_library)
 
-local math_library = pick(math, 'abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log log10'
-  .. ' max min modf pi pow rad sin sinh sqrt tan tanh')
+local math_library = pick(math, 'abs acos asin atan atan2 ceil cos cosh exp floor fmod frexp huge ldexp log10'
+  .. ' max min modf pi pow sin sinh sqrt tan tanh')
 math_library.mod = math.fmod
+
+-- Those of the interpreter take more, or name no line of the script.
+for name, compute in pairs({
+  log = function(x) return log(x) end,
+  deg = function(x) return x / (pi / 180) end,
+  rad = function(x) return x * (pi / 180) end,
+}) do
+  math_library[name] = function(...)
+    local x = tonumber((...))
+    if not x then error(bad(1, name, 'number', ...), 2) end
+    return compute(x)
+  end
+end
+
 math_library.random, math_library.randomseed = host.random, host.randomseed
 globals.math = readonly(math_library)
 
 --- string ---
 
-local string_library = pick(string, 'byte char dump len lower rep reverse sub upper')
+local string_library = pick(string, 'byte char dump len lower reverse sub upper')
 string_library.find, string_library.match, string_library.format = host.find, host.match, host.format
+
+function string_library.rep(...)
+  local s, n = ...
+  if not textual[type(s)] then error(bad(1, 'rep', 'string', ...), 2) end
+  if not tonumber(n) then error(bad(2, 'rep', 'number', ...), 2) end
+  return rep(s, n)
+end
 
 function string_library.gmatch(...)
   local s, p = ...
@@ -261,7 +283,7 @@ metatable_of_strings.__metatable = readonly({ __index = globals.string })
 
 --- table ---
 
-local table_library = pick(table, 'foreachi getn maxn')
+local table_library = pick(table, 'getn maxn')
 table_library.insert = host.insert
 
 function table_library.setn(...)
@@ -296,13 +318,23 @@ function table_library.foreach(...)
   end
 end
 
+function table_library.foreachi(...)
+  local t, f = ...
+  if type(t) ~= 'table' then error(bad(1, 'foreachi', 'table', ...), 2) end
+  if type(f) ~= 'function' then error(bad(2, 'foreachi', 'function', ...), 2) end
+  for i = 1, #t do
+    local result = f(i, t[i])
+    if result ~= nil then return result end
+  end
+end
+
 -- The interpreter's own function cannot be interrupted, so it gets no long work.
 local CONCAT_MAX = 1000
 
 function table_library.concat(...)
   local t, separator, first, last = ...
-  if type(t) ~= 'table' then error(bad(1, 'concat', 'table', ...), 2) end
   if separator ~= nil and not textual[type(separator)] then error(bad(2, 'concat', 'string', ...), 2) end
+  if type(t) ~= 'table' then error(bad(1, 'concat', 'table', ...), 2) end
   first, last = tonumber(first or 1), tonumber(last or #t)
   if not first then error(bad(3, 'concat', 'number', ...), 2) end
   if not last then error(bad(4, 'concat', 'number', ...), 2) end

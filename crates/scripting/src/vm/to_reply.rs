@@ -271,9 +271,11 @@ pub(super) fn until_nul(text: &[u8]) -> &[u8] {
     memchr::memchr(0, text).map_or(text, |nul| &text[..nul])
 }
 
+/// The first number above the integers.
+pub(super) const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+
 /// A number as the integer that the reply has: towards zero, and the smallest one for whatever does not fit.
 pub(super) fn truncate(n: f64) -> i64 {
-    const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     if (-TWO_63..TWO_63).contains(&n) {
         n as i64
     } else {
