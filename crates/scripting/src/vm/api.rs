@@ -8,12 +8,12 @@ use mlua_sys as ffi;
 use mlua_sys::lua_State;
 use redline_resp::{ArgsBuf, Proto, format_double};
 
+use super::set_up::{NAMES, UP_ERR, UP_OK, push_names};
 use super::to_lua::{push, push_bytes};
 use super::to_reply::{bytes_at, until_nul};
-use super::{
-    BUFFER_BYTES_KEPT, Machine, NAMES, UP_ERR, UP_OK, look, machine, push_names, strings,
-    unpanicking,
-};
+
+use super::watch::look;
+use super::{BUFFER_BYTES_KEPT, Machine, machine, strings, unpanicking};
 use crate::reply_reader::ReplyReader;
 use crate::script::sha1_hex;
 
@@ -106,8 +106,7 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
         if let Err(refusal) = read_arguments(state, machine) {
             return fail(state, raise, refusal);
         }
-        (*machine).calls_to_look -= 1;
-        if (*machine).calls_to_look == 0 {
+        if (*machine).watch.count_call() {
             look(state, machine);
         }
         let Some(running) = (*machine).running else {

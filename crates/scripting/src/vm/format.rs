@@ -6,10 +6,11 @@ use std::ffi::{CStr, c_char, c_int};
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
+use super::memory::NOT_ENOUGH_MEMORY;
 use super::strings::check_string;
 use super::to_lua::push_bytes;
 use super::to_reply::{TWO_63, truncate, until_nul};
-use super::{NOT_ENOUGH_MEMORY, machine, raise_text};
+use super::{machine, raise_text};
 
 /// Room for one directive with flags, a width and a precision of two digits each, and the length of the integer.
 const DIRECTIVE_BYTES_MAX: usize = 16;

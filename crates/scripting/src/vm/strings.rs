@@ -10,8 +10,10 @@ use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
 use super::format::format;
+use super::memory::NOT_ENOUGH_MEMORY;
 use super::to_lua::push_bytes;
-use super::{Machine, NOT_ENOUGH_MEMORY, machine, poll, raise_killed, raise_text};
+use super::watch::{poll, raise_killed};
+use super::{Machine, machine, raise_text};
 use crate::pattern::{Capture, Matcher, Problem, is_plain};
 
 pub(super) const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 6] = [

@@ -9,7 +9,8 @@ use std::ffi::{CStr, c_int};
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
-use super::{look, machine};
+use super::machine;
+use super::watch::look;
 
 pub(super) const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 8] = [
     (c"next", next),

@@ -3,7 +3,7 @@
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
-use super::{
+use super::set_up::{
     UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_IGNORE, UP_MAP, UP_OK, UP_SET, UP_STRING,
     UP_VERBATIM,
 };

@@ -6,9 +6,9 @@ use mlua_sys as ffi;
 use mlua_sys::lua_State;
 use redline_resp::{Mark, Proto, Reply};
 
-use super::{
-    Machine, UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_MAP, UP_OK, UP_SET, UP_STRING,
-    UP_VERBATIM,
+use super::Machine;
+use super::set_up::{
+    UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_MAP, UP_OK, UP_SET, UP_STRING, UP_VERBATIM,
 };
 
 /// Room that a value needs on the stack: of a map its table, a key, a value and the key's copy.

@@ -1,0 +1,226 @@
+//! The interpreter's heap: its limit, and when garbage is collected. Knows nothing of scripts.
+//!
+//! The interpreter does not collect when an allocation is refused, it raises an error. So small allocations may use a
+//! reserve, and the hook, which comes with the next instruction then, collects; only if that does not help is there an
+//! error. A large allocation that does not fit is refused at once.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use mlua_sys as ffi;
+use mlua_sys::lua_State;
+
+use super::Machine;
+use super::watch::bring_forward;
+
+/// Bytes allocated after which the clock is looked at regardless of instructions.
+const ALLOCATED_PER_LOOK: usize = 1 << 20;
+
+/// Heap size at which garbage is collected after a script, if it is not yet twice what the last collection left.
+const COLLECT_BYTES_MIN: usize = 4 << 20;
+
+/// One part in so many of the memory is kept for small allocations, so that a script at its limit gets as far as the next
+/// instruction, where garbage can be collected.
+const RESERVE_SHARE: usize = 8;
+
+/// As the interpreter says it.
+pub(super) const NOT_ENOUGH_MEMORY: &CStr = c"not enough memory";
+
+/// What counts as a small allocation.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// The interpreter's heap.
+pub(super) struct Memory {
+    inner: ffi::lua_Alloc,
+    inner_data: *mut c_void,
+    state: *mut lua_State,
+    used: usize,
+    max: usize,
+    since_look: usize,
+    /// What is left is the reserve.
+    is_pressed: bool,
+    /// A collection allocates a little in order to free much, and must not fail.
+    is_collecting: bool,
+    /// Size from which on garbage is collected: while a script runs, and after it.
+    collect_at: usize,
+    collect_idle_at: usize,
+}
+
+impl Memory {
+    /// The heap of a new state.
+    ///
+    /// # Safety
+    /// `state` is live.
+    pub(super) unsafe fn new(state: *mut lua_State, max: usize) -> Memory {
+        let mut inner_data = ptr::null_mut();
+        // SAFETY: as promised by the caller.
+        let (inner, used) = unsafe {
+            (
+                ffi::lua_getallocf(state, &mut inner_data),
+                heap_bytes(state),
+            )
+        };
+        Memory {
+            inner,
+            inner_data,
+            state,
+            used,
+            max,
+            since_look: 0,
+            is_pressed: false,
+            is_collecting: false,
+            collect_at: usize::MAX,
+            collect_idle_at: COLLECT_BYTES_MIN,
+        }
+    }
+
+    /// Bytes in use.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Starts a new count of bytes that lead to a look at the clock.
+    pub(super) fn looked(&mut self) {
+        self.since_look = 0;
+    }
+
+    /// Whether garbage has to be collected now.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_pressed || self.used > self.collect_at
+    }
+
+    /// Whether more is in use than may be, after a collection.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.used > self.max_before_reserve()
+    }
+
+    /// Bytes that may still be allocated.
+    pub(super) fn free(&self) -> usize {
+        self.max.saturating_sub(self.used)
+    }
+
+    /// What may be used before the reserve.
+    fn max_before_reserve(&self) -> usize {
+        self.max - self.max / RESERVE_SHARE
+    }
+
+    /// Whether `more` bytes may be allocated. If that takes from the reserve, the next instruction has to collect.
+    fn admit(&mut self, more: usize) -> bool {
+        if self.is_collecting {
+            return true;
+        }
+        if more > self.free() {
+            self.is_pressed = true;
+            return false;
+        }
+        if self.used + more > self.max_before_reserve() {
+            self.is_pressed = true;
+            return more <= SMALL_BYTES_MAX;
+        }
+        true
+    }
+
+    /// The next collection is due when half of what is free now has been used. The interpreter's own plan, to start when
+    /// the heap has doubled, would be too late.
+    fn plan_collection(&mut self) {
+        self.is_pressed = false;
+        let free = self.max_before_reserve().saturating_sub(self.used);
+        self.collect_at = self.used + (free / 2).max(ALLOCATED_PER_LOOK);
+    }
+}
+
+/// Puts [`allocate`] in front of the interpreter's own allocator.
+///
+/// # Safety
+/// `machine` lives as long as `state`, or until [`give_back`].
+pub(super) unsafe fn take_over(state: *mut lua_State, machine: *mut Machine) {
+    // SAFETY: as promised by the caller.
+    unsafe { ffi::lua_setallocf(state, allocate, machine.cast()) };
+}
+
+/// Undoes [`take_over`].
+///
+/// # Safety
+/// `machine` is that of `state`.
+pub(super) unsafe fn give_back(state: *mut lua_State, machine: *mut Machine) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let memory = &raw const (*machine).memory;
+        ffi::lua_setallocf(state, (*memory).inner, (*memory).inner_data);
+    }
+}
+
+/// Collects garbage after a script that has left much.
+///
+/// # Safety
+/// `machine` is that of `state`.
+pub(super) unsafe fn collect_if_idle(state: *mut lua_State, machine: *mut Machine) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if (*machine).memory.used > (*machine).memory.collect_idle_at {
+            collect(state, machine);
+            let used = (*machine).memory.used;
+            (*machine).memory.collect_idle_at = COLLECT_BYTES_MIN.max(2 * used);
+        }
+    }
+}
+
+/// Collects all garbage.
+///
+/// # Safety
+/// `machine` is that of `state`.
+pub(super) unsafe fn collect(state: *mut lua_State, machine: *mut Machine) {
+    // SAFETY: as promised by the caller. Meanwhile no allocation is refused, so that nothing is raised; there are no
+    // finalizers.
+    unsafe {
+        (*machine).memory.is_collecting = true;
+        ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0);
+        (*machine).memory.is_collecting = false;
+        (*machine).memory.plan_collection();
+    }
+}
+
+/// The allocator of the interpreter: its own one behind a limit. It also brings the hook forward after much allocation,
+/// since one instruction can allocate much.
+///
+/// # Safety
+/// Called by the interpreter, with the machine as `data`.
+unsafe extern "C" fn allocate(
+    data: *mut c_void,
+    block: *mut c_void,
+    old: usize,
+    new: usize,
+) -> *mut c_void {
+    // SAFETY: nobody else has a borrow of `memory` while Lua is called, and only Lua calls this.
+    unsafe {
+        let memory = &mut (*data.cast::<Machine>()).memory;
+        let old = if block.is_null() { 0 } else { old };
+        let is_admitted = new <= old || memory.admit(new - old);
+        let moved = match is_admitted {
+            true => (memory.inner)(memory.inner_data, block, old, new),
+            false => ptr::null_mut(),
+        };
+        if new == 0 || !moved.is_null() {
+            memory.used = memory.used + new - old;
+            memory.since_look += new;
+        }
+        if memory.since_look > ALLOCATED_PER_LOOK || memory.is_pressed {
+            memory.since_look = 0;
+            bring_forward(memory.state);
+        }
+        moved
+    }
+}
+
+/// # Safety
+/// `state` is a live state.
+unsafe fn heap_bytes(state: *mut lua_State) -> usize {
+    // SAFETY: as promised by the caller.
+    let (kib, rest) = unsafe {
+        (
+            ffi::lua_gc(state, ffi::LUA_GCCOUNT, 0),
+            ffi::lua_gc(state, ffi::LUA_GCCOUNTB, 0),
+        )
+    };
+    ((kib as usize) << 10) + rest as usize
+}

@@ -1,0 +1,274 @@
+//! One script from its text to its reply. Knows nothing of commands.
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+
+use mlua_sys as ffi;
+use mlua_sys::lua_State;
+use redline_resp::{Args, Reply};
+
+use super::set_up::{
+    SANDBOX_NAME, UP_ARGV, UP_GLOBALS, UP_HANDLER, UP_KEYS, UP_NESTING, UP_OLD, UP_YOUNG,
+};
+use super::to_reply::{self, until_nul};
+use super::{BUFFER_BYTES_KEPT, Machine, machine};
+use crate::host::LoadError;
+use crate::script::Script;
+
+/// Compiled scripts per generation of the cache; see [`push_compiled`].
+const COMPILED_MAX: u32 = 512;
+
+/// Where scripts say that they come from.
+const CHUNK_NAME: &CStr = c"@user_script";
+
+/// What an interpreter has compiled.
+#[derive(Debug, Default)]
+pub(super) struct Compiled {
+    /// Functions in the young generation.
+    young: u32,
+    /// The life of the shared cache that they belong to.
+    generation: u64,
+}
+
+/// The error that ended a script: what [`handle_error`] found out where it was raised.
+#[derive(Default)]
+pub(super) struct Failure {
+    pub(super) text: Vec<u8>,
+    source: Vec<u8>,
+    line: c_int,
+}
+
+impl Failure {
+    pub(super) fn set(&mut self, code: &[u8], text: &[u8]) {
+        self.text.clear();
+        self.text.extend_from_slice(code);
+        self.text.extend_from_slice(text);
+        self.source.clear();
+        self.line = 0;
+    }
+
+    /// Gives back the memory of an unusually long text.
+    pub(super) fn trim(&mut self) {
+        for text in [&mut self.text, &mut self.source] {
+            if text.capacity() > BUFFER_BYTES_KEPT {
+                *text = Vec::new();
+            }
+        }
+    }
+
+    pub(super) fn write(&self, script: &Script, reply: &mut Reply<'_>) {
+        let mut line = Vec::with_capacity(self.text.len() + 96);
+        line.extend_from_slice(until_nul(&self.text));
+        line.extend_from_slice(b" script: ");
+        line.extend_from_slice(script.sha());
+        if !self.source.is_empty() {
+            line.extend_from_slice(b", on ");
+            line.extend_from_slice(&self.source);
+            line.push(b':');
+            line.extend_from_slice(itoa::Buffer::new().format(self.line).as_bytes());
+        }
+        line.push(b'.');
+        reply.error_bytes(&line);
+    }
+}
+
+/// Compiles the machine's script and runs it, if it is to be run.
+///
+/// # Safety
+/// Called protected, with the upvalues that `set_up` gives it.
+pub(super) unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
+    // SAFETY: protected, as promised, and nothing here owns anything. `script` and `running` are what `Vm::eval` holds.
+    unsafe {
+        let machine = machine(state);
+        let Some(script) = (*machine).script.map(|script| script.as_ptr()) else {
+            return 0;
+        };
+        let is_compiled = push_compiled(state, machine, script);
+        let running = (*machine).running.map(NonNull::as_ptr);
+        if !is_compiled {
+            let text = string_at(state, -1).unwrap_or(b"unknown error");
+            (*machine).failure.set(b"", text);
+            if let Some(running) = running {
+                let error = LoadError::Syntax(String::from_utf8_lossy(text).into_owned());
+                (*running).reply.error(&error.to_string());
+            }
+            return 0;
+        }
+        let Some(running) = running else {
+            return 0;
+        };
+        set_array(state, UP_KEYS, (*running).keys);
+        set_array(state, UP_ARGV, (*running).argv);
+        for count in 1..=2 {
+            ffi::lua_pushnumber(state, 0.0);
+            ffi::lua_rawseti(state, UP_NESTING, count);
+        }
+        ffi::lua_pushvalue(state, UP_HANDLER);
+        ffi::lua_insert(state, 1);
+        let status = ffi::lua_pcall(state, 0, 1, 1);
+        let reply = &mut *(*running).reply;
+        if let Some(text) = (*machine).watch.killed() {
+            // Whatever came of it: a script at its limits may have failed to raise the error as well.
+            (*machine).failure.text.clear();
+            (*machine).failure.text.extend_from_slice(text);
+            (*machine).failure.write(&*script, reply);
+        } else if status == ffi::LUA_OK {
+            to_reply::write(state, machine, reply);
+        } else {
+            if status != ffi::LUA_ERRRUN {
+                // The handler was not called.
+                (*machine).failure.set(
+                    b"ERR ",
+                    string_at(state, -1).unwrap_or(b"error in error handling"),
+                );
+            }
+            (*machine).failure.write(&*script, reply);
+        }
+        for name in [UP_KEYS, UP_ARGV] {
+            ffi::lua_pushvalue(state, name);
+            ffi::lua_pushnil(state);
+            ffi::lua_rawset(state, UP_GLOBALS);
+        }
+        0
+    }
+}
+
+/// Pushes the script's function, or the compiler's error.
+///
+/// Compiled code is kept in two generations: what is used moves to the young one, and when that is full it becomes the
+/// old one, whose remaining content is dropped. So an endless stream of different scripts leaves at most two
+/// generations, and those in use stay.
+///
+/// # Safety
+/// Called from `run`.
+unsafe fn push_compiled(
+    state: *mut lua_State,
+    machine: *mut Machine,
+    script: *const Script,
+) -> bool {
+    // SAFETY: `run` is protected and has these upvalues.
+    unsafe {
+        if (*machine).compiled.generation < (*script).generation() {
+            (*machine).compiled.generation = (*script).generation();
+            (*machine).compiled.young = 0;
+            for table in [UP_YOUNG, UP_OLD] {
+                ffi::lua_createtable(state, 0, 0);
+                ffi::lua_replace(state, table);
+            }
+        }
+        let serial = (*script).serial() as f64;
+        ffi::lua_pushnumber(state, serial);
+        ffi::lua_rawget(state, UP_YOUNG);
+        if ffi::lua_type(state, -1) == ffi::LUA_TFUNCTION {
+            return true;
+        }
+        ffi::lua_settop(state, 0);
+        ffi::lua_pushnumber(state, serial);
+        ffi::lua_rawget(state, UP_OLD);
+        if ffi::lua_type(state, -1) != ffi::LUA_TFUNCTION {
+            ffi::lua_settop(state, 0);
+            let (text, len) = ((*script).lua().as_ptr(), (*script).lua().len());
+            let status = match (*script).lua().first() {
+                // The interpreter would take this for compiled code, which can corrupt memory. Lua text never starts so.
+                Some(&0x1b) => {
+                    ffi::lua_pushstring(
+                        state,
+                        c"user_script:1: unexpected symbol near 'char(27)'".as_ptr(),
+                    );
+                    ffi::LUA_ERRSYNTAX
+                }
+                _ => ffi::luaL_loadbuffer(state, text.cast(), len, CHUNK_NAME.as_ptr()),
+            };
+            if status != ffi::LUA_OK {
+                return false;
+            }
+        }
+        if (*machine).compiled.young == COMPILED_MAX {
+            (*machine).compiled.young = 0;
+            ffi::lua_pushvalue(state, UP_YOUNG);
+            ffi::lua_replace(state, UP_OLD);
+            ffi::lua_createtable(state, 0, COMPILED_MAX as c_int);
+            ffi::lua_replace(state, UP_YOUNG);
+        }
+        (*machine).compiled.young += 1;
+        ffi::lua_pushnumber(state, serial);
+        ffi::lua_pushvalue(state, -2);
+        ffi::lua_rawset(state, UP_YOUNG);
+        true
+    }
+}
+
+/// Sets the global `name` to an array of `args`.
+///
+/// # Safety
+/// Called from `run`.
+unsafe fn set_array(state: *mut lua_State, name: c_int, args: Args<'_>) {
+    // SAFETY: `run` is protected and has these upvalues; `Args` owns nothing.
+    unsafe {
+        ffi::lua_pushvalue(state, name);
+        ffi::lua_createtable(state, args.len().min(c_int::MAX as usize) as c_int, 0);
+        for (i, arg) in args.iter().enumerate() {
+            ffi::lua_pushlstring(state, arg.as_ptr().cast(), arg.len());
+            ffi::lua_rawseti(state, -2, i as i64 + 1);
+        }
+        ffi::lua_rawset(state, UP_GLOBALS);
+    }
+}
+
+/// The message handler of a script: keeps the error's text, and where in the script it was raised.
+///
+/// # Safety
+/// Called by the interpreter while it raises an error.
+pub(super) unsafe extern "C-unwind" fn handle_error(state: *mut lua_State) -> c_int {
+    // SAFETY: the interpreter calls this protected, with the error as the only argument; nothing here owns anything.
+    unsafe {
+        let machine = machine(state);
+        let is_table = ffi::lua_type(state, 1) == ffi::LUA_TTABLE;
+        if is_table {
+            ffi::lua_pushstring(state, c"err".as_ptr());
+            ffi::lua_rawget(state, 1);
+        } else {
+            ffi::lua_pushvalue(state, 1);
+        }
+        let code: &[u8] = if is_table { b"" } else { b"ERR " };
+        let text: &[u8] = match ffi::lua_type(state, -1) {
+            ffi::LUA_TSTRING | ffi::LUA_TNUMBER => string_at(state, -1).unwrap_or(b""),
+            _ if is_table => b"ERR unknown error",
+            ffi::LUA_TNIL => b"nil",
+            ffi::LUA_TBOOLEAN if ffi::lua_toboolean(state, -1) != 0 => b"true",
+            ffi::LUA_TBOOLEAN => b"false",
+            other => CStr::from_ptr(ffi::lua_typename(state, other)).to_bytes(),
+        };
+        (*machine).failure.set(code, text);
+
+        let mut frame: ffi::lua_Debug = std::mem::zeroed();
+        let mut level = 1;
+        while ffi::lua_getstack(state, level, &mut frame) != 0 {
+            level += 1;
+            ffi::lua_getinfo(state, c"Sl".as_ptr(), &mut frame);
+            let source = CStr::from_ptr(frame.source);
+            if frame.currentline > 0 && source != SANDBOX_NAME {
+                (*machine)
+                    .failure
+                    .source
+                    .extend_from_slice(source.to_bytes());
+                (*machine).failure.line = frame.currentline;
+                break;
+            }
+        }
+        1
+    }
+}
+
+/// The string or number at `index`, as text.
+///
+/// # Safety
+/// Called protected; the value stays on the stack for as long as the slice is used.
+unsafe fn string_at<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
+    let mut len = 0;
+    // SAFETY: as promised by the caller; a string on the stack is neither moved nor freed.
+    unsafe {
+        let text = ffi::lua_tolstring(state, index, &mut len);
+        (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast(), len))
+    }
+}
