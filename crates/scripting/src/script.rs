@@ -100,6 +100,9 @@ pub struct Script {
     serial: u64,
     /// Which life of the cache it belongs to; see [`Scripts::flush`].
     generation: u64,
+    /// Whether SCRIPT LOAD has asked for it, and whether it was used since it was last considered for eviction.
+    is_kept: AtomicBool,
+    is_used: AtomicBool,
 }
 
 impl Script {
@@ -113,6 +116,8 @@ impl Script {
             flags,
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             generation,
+            is_kept: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
         })
     }
 
@@ -141,6 +146,13 @@ impl Script {
 
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    fn mark_used(&self) {
+        // All workers read this; it is written once between two evictions.
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
     }
 
     fn heap_bytes(&self) -> usize {
@@ -235,19 +247,12 @@ pub struct Scripts {
 
 #[derive(Debug, Default)]
 struct Cache {
-    by_sha: HashMap<Sha, Cached>,
+    by_sha: HashMap<Sha, Arc<Script>>,
     /// The way of EVAL: one hash of the text, no SHA-1.
     by_source: HashSet<BySource>,
     /// The scripts of EVAL, to be forgotten from the front; one used since it was queued gets a second chance.
     eval_queue: VecDeque<Sha>,
     bytes: usize,
-}
-
-#[derive(Debug)]
-struct Cached {
-    script: Arc<Script>,
-    loaded: bool,
-    used: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -287,18 +292,16 @@ impl Scripts {
         let mut name: Sha = sha.try_into().ok()?;
         name.make_ascii_lowercase();
         let cache = self.read();
-        let cached = cache.by_sha.get(&name)?;
-        cached.used.store(true, Ordering::Relaxed);
-        Some(Arc::clone(&cached.script))
+        let script = cache.by_sha.get(&name)?;
+        script.mark_used();
+        Some(Arc::clone(script))
     }
 
     /// The script with exactly this text, if it is cached.
     pub fn find(&self, source: &[u8]) -> Option<Arc<Script>> {
         let cache = self.read();
         let script = &cache.by_source.get(source)?.0;
-        if let Some(cached) = cache.by_sha.get(script.sha()) {
-            cached.used.store(true, Ordering::Relaxed);
-        }
+        script.mark_used();
         Some(Arc::clone(script))
     }
 
@@ -315,24 +318,21 @@ impl Scripts {
     /// Remembers a script, and returns the one that is remembered: another worker may have been faster.
     pub fn insert(&self, script: Script, origin: Origin) -> Arc<Script> {
         let mut cache = self.write();
-        if let Some(cached) = cache.by_sha.get_mut(script.sha()) {
-            cached.loaded |= origin == Origin::Load;
-            return Arc::clone(&cached.script);
+        if let Some(cached) = cache.by_sha.get(script.sha()) {
+            cached
+                .is_kept
+                .fetch_or(origin == Origin::Load, Ordering::Relaxed);
+            return Arc::clone(cached);
         }
+        script
+            .is_kept
+            .store(origin == Origin::Load, Ordering::Relaxed);
         let script = Arc::new(script);
-        let sha = *script.sha();
         cache.bytes += script.heap_bytes();
         cache.by_source.insert(BySource(Arc::clone(&script)));
-        cache.by_sha.insert(
-            sha,
-            Cached {
-                script: Arc::clone(&script),
-                loaded: origin == Origin::Load,
-                used: AtomicBool::new(false),
-            },
-        );
+        cache.by_sha.insert(*script.sha(), Arc::clone(&script));
         if origin == Origin::Eval {
-            cache.eval_queue.push_back(sha);
+            cache.eval_queue.push_back(*script.sha());
             self.evict(&mut cache);
         }
         script
@@ -340,8 +340,8 @@ impl Scripts {
 
     /// Keeps a cached script until the next flush: SCRIPT LOAD of a text that EVAL has brought.
     pub fn keep(&self, sha: &Sha) {
-        if let Some(cached) = self.write().by_sha.get_mut(sha) {
-            cached.loaded = true;
+        if let Some(script) = self.read().by_sha.get(sha) {
+            script.is_kept.store(true, Ordering::Relaxed);
         }
     }
 
@@ -350,18 +350,19 @@ impl Scripts {
             let Some(sha) = cache.eval_queue.pop_front() else {
                 return;
             };
-            let Some(cached) = cache.by_sha.get(&sha) else {
+            let Some(script) = cache.by_sha.get(&sha) else {
                 continue;
             };
-            if cached.loaded {
+            if script.is_kept.load(Ordering::Relaxed) {
                 continue;
             }
-            if cached.used.swap(false, Ordering::Relaxed) {
+            if script.is_used.swap(false, Ordering::Relaxed) {
                 cache.eval_queue.push_back(sha);
                 continue;
             }
-            cache.bytes -= cached.script.heap_bytes();
-            cache.by_source.remove(cached.script.source());
+            let script = Arc::clone(script);
+            cache.bytes -= script.heap_bytes();
+            cache.by_source.remove(script.source());
             cache.by_sha.remove(&sha);
             self.evicted.fetch_add(1, Ordering::Relaxed);
         }
@@ -510,7 +511,7 @@ mod tests {
             .read()
             .by_sha
             .values()
-            .map(|c| c.script.heap_bytes())
+            .map(|script| script.heap_bytes())
             .sum();
         assert_eq!(scripts.bytes(), held);
         assert_eq!(

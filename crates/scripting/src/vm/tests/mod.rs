@@ -108,7 +108,7 @@ impl Bench {
             host: Host::new(
                 Limits {
                     memory_bytes_max,
-                    ..Limits::default()
+                    message_bytes_max: 32 << 20,
                 },
                 0,
             )
