@@ -71,12 +71,8 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
         usize::BITS,
         std::process::id(),
     ));
-    let server = Server::start(
-        settings,
-        Origin { config_file },
-        true,
-    )
-    .map_err(|error| error.to_string())?;
+    let server =
+        Server::start(settings, Origin { config_file }, true).map_err(|error| error.to_string())?;
     let written = pidfile.map(write_pidfile);
     announce(&server);
     server.join();
