@@ -119,7 +119,6 @@ impl TestDb {
         }
     }
 
-
     /// The keyspace events since the last call, as `name key` (`name key @db` outside database 0).
     pub(crate) fn events(&mut self) -> Vec<String> {
         let events = self.local.events.drain(..);

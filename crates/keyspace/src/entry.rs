@@ -605,3 +605,6 @@ unsafe fn release(heap: &mut Heap, pointer: NonNull<u8>, bytes: usize) {
         unsafe { std::alloc::dealloc(pointer.as_ptr(), layout) };
     }
 }
+
+#[cfg(test)]
+mod tests;

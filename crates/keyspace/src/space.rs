@@ -171,8 +171,7 @@ impl Keyspace {
     /// Bytes that keys and values take, tables included: what `maxmemory` limits. Each worker may
     /// hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {
-        let own = self.bytes.0.load(Ordering::Relaxed).max(0) as u64;
-        own + redline_table::heap::table_stats().live_bytes as u64
+        self.bytes.0.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// First of the passes over a batch (see `server::exec`): asks for the key's slot. Takes no lock, as the others.

@@ -13,21 +13,23 @@
 //!   watch flags, counts the change, queues the keyspace event, and after an update that emptied the
 //!   key, the `del` event. A handler that changes nothing calls nothing.
 
+mod store;
+mod whole;
+
+pub(crate) use store::is_expired;
+
 use std::{
     cell::Cell,
     sync::{Arc, atomic::Ordering},
 };
 
-use redline_table::Index;
 use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, Zset};
 
 use crate::{
-    entry::{
-        Blob, Entry, INLINE_BYTES_MAX, Owned, Stored, StringRef, ValueRef, blob_bytes, blob_to_edit,
-    },
+    entry::{Blob, INLINE_BYTES_MAX, Owned, Stored, StringRef, ValueRef, blob_bytes, blob_to_edit},
     lock::StripeSet,
     notify::{Classes, Event},
-    space::{Db, Keyspace, Local, SLOTS, SLOTS_PER_STRIPE, slot_of, stripe_of, stripe_of_slot},
+    space::{Keyspace, Local, stripe_of},
     watch::WatchFlag,
 };
 
@@ -448,14 +450,15 @@ impl<'a> View<'a> {
         edit: impl FnOnce(&mut T, &Limits) -> R,
     ) -> Result<Option<R>, WrongType> {
         self.emptied = false;
-        let (hash, Some(entry)) = self.find_mut(key) else {
+        let (hash, found) = self.find_mut(key);
+        let Some(entry) = found else {
             if !create {
                 return Ok(None);
             }
             let mut fresh = T::empty(&self.local.limits);
             let result = edit(&mut fresh, &self.local.limits);
             if !fresh.is_empty() || T::KIND == Kind::Stream {
-                self.put(key, Stored::Object(fresh.into()), Expiry::Clear);
+                self.replace(key, hash, None, Stored::Object(fresh.into()), Expiry::Clear);
             }
             return Ok(Some(result));
         };
@@ -543,26 +546,7 @@ impl<'a> View<'a> {
             return false;
         };
         self.access(entry);
-        let db = self.space.db_or_create(self.db);
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
-        unsafe {
-            match (entry.expire_at_ms(), at) {
-                (None, None) => {}
-                (Some(_), Some(at)) => {
-                    entry.set_expire_at_ms(at);
-                    db.note_expiry(hash, at);
-                }
-                (before, _) => {
-                    let bytes = entry.heap_bytes();
-                    let fresh = entry.rebuild(&mut self.local.heap, at);
-                    db.slots[slot_of(hash)].replace(hash, entry.pointer(), fresh.pointer());
-                    let grown = fresh.heap_bytes() as i64 - bytes as i64;
-                    let before = before.map(|_| entry);
-                    let grown = grown + db.move_expiry(hash, before, at.map(|at| (fresh, at)));
-                    self.local.account(self.space, grown);
-                }
-            }
-        }
+        self.store_expiry(hash, entry, at);
         true
     }
 
@@ -647,143 +631,6 @@ impl<'a> View<'a> {
         self.space.unwatch(stripe, self.db, key, flag);
     }
 
-    // ---- whole databases ----------------------------------------------------------------------
-
-    /// Keys of the selected database.
-    pub fn key_count(&self) -> u64 {
-        self.space.key_count(self.db)
-    }
-
-    /// One step of SCAN: visits the keys of at least `count` (if there are as many) under this cursor and
-    /// returns the next one, 0 at the end. A cursor is a prefix of the hash, so it stays good while the
-    /// tables grow and shrink: every key present from the first call to the last is visited.
-    pub fn scan(
-        &mut self,
-        cursor: u64,
-        count: u64,
-        mut visit: impl FnMut(&[u8], ValueRef<'_>),
-    ) -> Result<u64, Busy> {
-        const H16_BITS: u32 = 16;
-        let Some(db) = self.space.db(self.db) else {
-            return Ok(0);
-        };
-        let mut slot = (cursor >> H16_BITS) as usize;
-        let mut from = (cursor & 0xffff) as u32;
-        let mut visited = 0;
-        let began = (slot, from);
-        while slot < SLOTS && visited < count {
-            let stripe = stripe_of_slot(slot);
-            if db.stripes[usize::from(stripe)].keys.load(Ordering::Relaxed) == 0 {
-                (slot, from) = ((usize::from(stripe) + 1) * SLOTS_PER_STRIPE, 0);
-                continue;
-            }
-            let own = !self.held.covers(stripe);
-            if own && !self.space.locks.try_one(stripe) {
-                if (slot, from) == began {
-                    return Err(Busy(stripe));
-                }
-                break;
-            }
-            let end = (usize::from(stripe) + 1) * SLOTS_PER_STRIPE;
-            while slot < end && visited < count {
-                let next = db.slots[slot].scan(from, |pointer| {
-                    let entry = Entry::from_table(pointer);
-                    // SAFETY: the stripe is held.
-                    unsafe {
-                        if !is_expired(entry, self.now_ms) {
-                            visit(entry.key(), entry.value());
-                        }
-                    }
-                    visited += 1;
-                });
-                match next {
-                    Some(next) => from = next,
-                    None => (slot, from) = (slot + 1, 0),
-                }
-            }
-            if own {
-                self.space.locks.unlock_one(stripe);
-            }
-        }
-        let end = slot >= SLOTS;
-        Ok(if end {
-            0
-        } else {
-            (slot as u64) << H16_BITS | u64::from(from)
-        })
-    }
-
-    /// Visits every key; the unit holds all stripes (KEYS).
-    pub fn for_each(&self, mut visit: impl FnMut(&[u8], ValueRef<'_>)) {
-        assert!(matches!(self.held, Held::All), "every stripe is held");
-        let Some(db) = self.space.db(self.db) else {
-            return;
-        };
-        for index in &db.slots {
-            index.for_each(|pointer| {
-                let entry = Entry::from_table(pointer);
-                // SAFETY: all stripes are held.
-                unsafe {
-                    if !is_expired(entry, self.now_ms) {
-                        visit(entry.key(), entry.value());
-                    }
-                }
-            });
-        }
-    }
-
-    /// A key drawn by lot, slots weighted by their size (RANDOMKEY).
-    pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, Busy> {
-        const TRIES_MAX: u32 = 100;
-        let Some(db) = self.space.db(self.db) else {
-            return Ok(None);
-        };
-        for _ in 0..TRIES_MAX {
-            let Some(stripe) = db.stripe_by_size(&mut self.local.rng) else {
-                return Ok(None);
-            };
-            let own = !self.held.covers(stripe);
-            if own && !self.space.locks.try_one(stripe) {
-                return Err(Busy(stripe));
-            }
-            let entry = db.random_entry(stripe, &mut self.local.rng);
-            // SAFETY: the stripe is held.
-            let key = entry.and_then(|entry| unsafe {
-                (!is_expired(entry, self.now_ms)).then(|| Box::from(entry.key()))
-            });
-            if own {
-                self.space.locks.unlock_one(stripe);
-            }
-            if key.is_some() {
-                return Ok(key);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Empties a database (FLUSHDB); the unit holds all stripes. What was in it is freed behind the
-    /// command. Returns the number of keys.
-    pub fn flush(&mut self, db: u32) -> u64 {
-        assert!(matches!(self.held, Held::All), "every stripe is held");
-        self.space.touch_all(db, |key| self.in_table(db, key));
-        let Some(flushed) = self.space.take_db(db) else {
-            return 0;
-        };
-        let keys = flushed.len();
-        self.local.flushed.push(flushed);
-        keys
-    }
-
-    /// Swaps two databases (SWAPDB); the unit holds all stripes.
-    pub fn swap(&mut self, a: u32, b: u32) {
-        assert!(matches!(self.held, Held::All), "every stripe is held");
-        for db in [a, b] {
-            self.space
-                .touch_all(db, |key| self.in_table(a, key) || self.in_table(b, key));
-        }
-        self.space.swap_dbs(a, b);
-    }
-
     /// Ends the unit: removes the expired keys that its readers met. To be called before the stripes are
     /// let go of.
     #[inline]
@@ -792,392 +639,7 @@ impl<'a> View<'a> {
             self.remove_met_expired();
         }
     }
-
-    // ---- inside -------------------------------------------------------------------------------
-
-    #[cold]
-    fn remove_met_expired(&mut self) {
-        for (db, key) in std::mem::take(self.local.met_expired.get_mut()) {
-            self.in_db(db, |view| {
-                // Not there any more, or there again, if the unit went on to write the key.
-                if let (hash, Some(entry)) = view.look(&key)
-                    // SAFETY: the stripe is held.
-                    && unsafe { is_expired(entry, view.now_ms) }
-                {
-                    view.unlink(db, hash, entry);
-                }
-            });
-        }
-    }
-
-    /// A reader met a key that has expired. It cannot remove it, but everybody hears of it now.
-    #[cold]
-    fn meet_expired(&self, key: &[u8]) {
-        let news = self
-            .local
-            .met_expired
-            .borrow_mut()
-            .insert((self.db, key.into()));
-        if news {
-            self.report_expired(key);
-        }
-    }
-
-    fn report_expired(&self, key: &[u8]) {
-        self.local.expired.set(self.local.expired.get() + 1);
-        self.touch_watchers(key);
-        self.notify(Classes::EXPIRED, "expired", key);
-    }
-
-    /// A reader found no such key.
-    #[inline]
-    fn missed(&self, key: &[u8]) {
-        self.local.misses.set(self.local.misses.get() + 1);
-        self.notify(Classes::KEY_MISS, "keymiss", key);
-    }
-
-    fn announce_replaced(&self, key: &[u8], old: Option<Entry>, new_type: &str) {
-        if let Some(entry) = old {
-            // SAFETY: the stripe is held; the reference ends here.
-            self.notify_replaced(key, unsafe { entry.value() }.type_name(), new_type);
-        }
-    }
-
-    #[inline]
-    fn hash(&self, key: &[u8]) -> u64 {
-        let hint = self.hint.get();
-        if hint.is(key) {
-            hint.hash
-        } else {
-            self.hash_of_another(key)
-        }
-    }
-
-    fn hash_of_another(&self, key: &[u8]) -> u64 {
-        let next = self.next_hint.get();
-        // A command that goes over its keys a second time starts from the first again.
-        for at in [next, 0] {
-            if let Some(hint) = self.hints.get(at).filter(|hint| hint.is(key)) {
-                if at % HINTS_AHEAD == 0 && at != 0 {
-                    self.prefetch(at + HINTS_AHEAD);
-                }
-                self.hint.set(*hint);
-                self.next_hint.set(at + 1);
-                return hint.hash;
-            }
-        }
-        redline_table::hash(key)
-    }
-
-    /// Asks for the entries of some of the hinted keys, from one of them on. The steps to an entry depend on each
-    /// other, so each is taken for all keys before the next.
-    fn prefetch(&self, from: usize) {
-        let hints = self.hints.get(from..).unwrap_or(&[]);
-        let hints = &hints[..hints.len().min(HINTS_AHEAD)];
-        hints
-            .iter()
-            .for_each(|hint| self.space.prefetch_slot(self.db, hint.hash));
-        hints
-            .iter()
-            .for_each(|hint| self.space.prefetch_directory(self.db, hint.hash));
-        hints
-            .iter()
-            .for_each(|hint| self.space.prefetch_buckets(self.db, hint.hash));
-        hints
-            .iter()
-            .for_each(|hint| self.space.prefetch_entries(self.db, hint.hash));
-    }
-
-    #[inline]
-    fn stripe(&self, key: &[u8]) -> u16 {
-        let stripe = stripe_of(self.hash(key));
-        assert!(
-            self.held.covers(stripe),
-            "a unit touched a key whose stripe it does not hold"
-        );
-        stripe
-    }
-
-    fn in_table(&self, db: u32, key: &[u8]) -> bool {
-        let hash = redline_table::hash(key);
-        self.space
-            .db(db)
-            .is_some_and(|db| lookup(&db.slots[slot_of(hash)], hash, key).is_some())
-    }
-
-    /// The hash of a key, and its entry, which may have expired.
-    #[inline]
-    fn look(&self, key: &[u8]) -> (u64, Option<Entry>) {
-        let hash = self.hash(key);
-        let stripe = stripe_of(hash);
-        assert!(
-            self.held.covers(stripe),
-            "a unit touched a key whose stripe it does not hold"
-        );
-        let db = self.space.db(self.db);
-        (
-            hash,
-            db.and_then(|db| lookup(&db.slots[slot_of(hash)], hash, key)),
-        )
-    }
-
-    /// The entry of a key that has not expired.
-    #[inline]
-    fn find(&self, key: &[u8]) -> Option<Entry> {
-        let entry = self.look(key).1?;
-        // SAFETY: the stripe is held.
-        if unsafe { is_expired(entry, self.now_ms) } {
-            self.meet_expired(key);
-            return None;
-        }
-        Some(entry)
-    }
-
-    /// The same with the hash, for writers: an expired entry is removed at once.
-    #[inline]
-    fn find_mut(&mut self, key: &[u8]) -> (u64, Option<Entry>) {
-        let (hash, entry) = self.look(key);
-        // SAFETY: the stripe is held.
-        if let Some(entry) = entry.filter(|entry| unsafe { is_expired(*entry, self.now_ms) }) {
-            self.expire(self.db, hash, entry);
-            return (hash, None);
-        }
-        (hash, entry)
-    }
-
-    /// Removes an expired entry and tells who is concerned, unless a reader has done so.
-    #[cold]
-    pub(crate) fn expire(&mut self, db: u32, hash: u64, entry: Entry) {
-        // SAFETY: the stripe is held; the key is copied before the entry goes.
-        let id = (db, Box::<[u8]>::from(unsafe { entry.key() }));
-        self.unlink(db, hash, entry);
-        if !self.local.met_expired.get_mut().remove(&id) {
-            self.in_db(db, |view| view.report_expired(&id.1));
-        }
-    }
-
-    #[inline]
-    fn access(&self, entry: Entry) {
-        // SAFETY: the stripe is held; the header is only ever accessed by value.
-        unsafe {
-            let before = entry.clock();
-            let after = self.local.clock.touched(before, fastrand::f64);
-            if after != before {
-                entry.set_clock(after);
-            }
-        }
-    }
-
-    /// Stores a value under a key, whatever it was.
-    fn put(&mut self, key: &[u8], value: Stored<'_>, expiry: Expiry) {
-        let (hash, old) = self.find_mut(key);
-        self.replace(key, hash, old, value, expiry);
-    }
-
-    /// Stores a string in place of the key's entry, which the caller has just looked up.
-    #[inline]
-    fn store_string(
-        &mut self,
-        key: &[u8],
-        hash: u64,
-        old: Option<Entry>,
-        value: &[u8],
-        raw: bool,
-        expiry: Expiry,
-    ) {
-        if let Some(entry) = old
-            // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
-            && unsafe { entry.overwrite(value, raw, expiry) }
-        {
-            // The size class is the same: nothing to account for.
-            self.access(entry);
-            if let Expiry::AtMs(at) = expiry {
-                self.space.db_or_create(self.db).note_expiry(hash, at);
-            }
-            return;
-        }
-        self.replace(key, hash, old, Stored::Bytes { bytes: value, raw }, expiry);
-    }
-
-    /// Stores a value in place of the key's entry, which the caller has just looked up.
-    fn replace(
-        &mut self,
-        key: &[u8],
-        hash: u64,
-        old: Option<Entry>,
-        value: Stored<'_>,
-        expiry: Expiry,
-    ) {
-        let db = self.space.db_or_create(self.db);
-        let index = &db.slots[slot_of(hash)];
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the old entry leaves the
-        // tables before it is destroyed.
-        unsafe {
-            let expire_at_ms = match expiry {
-                Expiry::Clear => None,
-                Expiry::Keep => old.and_then(|entry| entry.expire_at_ms()),
-                Expiry::AtMs(at) => Some(at),
-            };
-            let clock = match old {
-                Some(entry) => self.local.clock.touched(entry.clock(), fastrand::f64),
-                None => self.local.clock.initial(),
-            };
-            let fresh = Entry::create(&mut self.local.heap, key, value, expire_at_ms, clock);
-            let mut bytes = (fresh.heap_bytes() + fresh.value_bytes()) as i64;
-            match old {
-                Some(old) => {
-                    index.replace(hash, old.pointer(), fresh.pointer());
-                    bytes -= (old.heap_bytes() + old.value_bytes()) as i64;
-                }
-                None => {
-                    bytes += grown_by(index, || index.insert(hash, fresh.pointer()));
-                    let keys = &db.stripes[usize::from(stripe_of(hash))].keys;
-                    keys.store(keys.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                    self.notify(Classes::NEW, "new", key);
-                }
-            }
-            let expired = old.filter(|old| old.expire_at_ms().is_some());
-            if expired.is_some() || expire_at_ms.is_some() {
-                bytes += db.move_expiry(hash, expired, expire_at_ms.map(|at| (fresh, at)));
-            }
-            self.local.account(self.space, bytes);
-            if let Some(old) = old {
-                self.destroy(old);
-            }
-        }
-    }
-
-    /// Removes an entry from its tables, account and TTL index, and destroys it.
-    pub(crate) fn unlink(&mut self, db: u32, hash: u64, entry: Entry) {
-        self.detach(db, hash, entry);
-        // SAFETY: it is out of the tables.
-        unsafe { self.destroy(entry) };
-    }
-
-    fn detach(&mut self, db: u32, hash: u64, entry: Entry) {
-        let db = self.space.db_or_create(db);
-        let index = &db.slots[slot_of(hash)];
-        let mut grown = grown_by(index, || {
-            index.remove(hash, entry.pointer());
-        });
-        let keys = &db.stripes[usize::from(stripe_of(hash))].keys;
-        keys.store(keys.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-        // SAFETY: the stripe is held.
-        unsafe {
-            if entry.expire_at_ms().is_some() {
-                grown += db.move_expiry(hash, Some(entry), None);
-            }
-            grown -= (entry.heap_bytes() + entry.value_bytes()) as i64;
-        }
-        self.local.account(self.space, grown);
-    }
-
-    /// # Safety
-    /// The entry is out of the tables, and this is its last use.
-    unsafe fn destroy(&mut self, entry: Entry) {
-        // SAFETY: handed on from the caller.
-        if let Some(garbage) = unsafe { entry.destroy(&mut self.local.heap) }
-            && garbage.is_heavy()
-        {
-            self.local.garbage.push(garbage);
-        }
-    }
 }
 
-impl Db {
-    /// Keeps the TTL index of a key's stripe right when its entry with an expiry goes, comes or is replaced;
-    /// says by how many bytes the index has grown. The caller holds the stripe.
-    fn move_expiry(&self, hash: u64, from: Option<Entry>, to: Option<(Entry, i64)>) -> i64 {
-        let ttl = &self.stripes[usize::from(stripe_of(hash))].ttl;
-        let grown = grown_by(ttl, || match (from, to) {
-            (Some(from), Some((to, _))) => {
-                ttl.replace(hash, from.pointer(), to.pointer());
-            }
-            (Some(from), None) => {
-                ttl.remove(hash, from.pointer());
-            }
-            (None, Some((to, _))) => ttl.insert(hash, to.pointer()),
-            (None, None) => {}
-        });
-        if let Some((_, at)) = to {
-            self.note_expiry(hash, at);
-        }
-        grown
-    }
-
-    /// A key of the stripe expires at that time.
-    #[inline]
-    fn note_expiry(&self, hash: u64, at: i64) {
-        let next = &self.stripes[usize::from(stripe_of(hash))].next_expire_ms;
-        if at < next.load(Ordering::Relaxed) {
-            next.store(at, Ordering::Relaxed);
-        }
-    }
-
-    /// A stripe drawn by lot, weighted by its keys; `None` when there are none.
-    pub(crate) fn stripe_by_size(&self, rng: &mut fastrand::Rng) -> Option<u16> {
-        let keys = |stripe: &crate::space::DbStripe| u64::from(stripe.keys.load(Ordering::Relaxed));
-        let total: u64 = self.stripes.iter().map(keys).sum();
-        if total == 0 {
-            return None;
-        }
-        let mut left = rng.u64(..total);
-        // Counts may move meanwhile: the last non-empty stripe is as good an answer then.
-        let mut last = None;
-        for (stripe, state) in self.stripes.iter().enumerate() {
-            let here = keys(state);
-            if here > 0 {
-                last = Some(stripe as u16);
-            }
-            if left < here {
-                return last;
-            }
-            left -= here;
-        }
-        last
-    }
-
-    /// An entry of a stripe drawn by lot; the caller holds the stripe.
-    pub(crate) fn random_entry(&self, stripe: u16, rng: &mut fastrand::Rng) -> Option<Entry> {
-        let first = usize::from(stripe) * SLOTS_PER_STRIPE;
-        let slots = &self.slots[first..first + SLOTS_PER_STRIPE];
-        let total: usize = slots.iter().map(Index::len).sum();
-        if total == 0 {
-            return None;
-        }
-        let mut left = rng.usize(..total);
-        for index in slots {
-            if left < index.len() {
-                return index.random(rng.u64(..)).map(Entry::from_table);
-            }
-            left -= index.len();
-        }
-        None
-    }
-}
-
-#[inline]
-fn lookup(index: &Index, hash: u64, key: &[u8]) -> Option<Entry> {
-    // SAFETY: the caller holds the stripe, so the pointers of the index are live entries.
-    index
-        .find(hash, |pointer| unsafe {
-            Entry::from_table(pointer).key() == key
-        })
-        .map(Entry::from_table)
-}
-
-/// # Safety
-/// The stripe of the entry is held.
-#[inline]
-pub(crate) unsafe fn is_expired(entry: Entry, now_ms: i64) -> bool {
-    // SAFETY: handed on from the caller.
-    unsafe { entry.expire_at_ms() }.is_some_and(|at| now_ms > at)
-}
-
-/// By how many bytes a change makes an index larger.
-#[inline]
-fn grown_by(index: &Index, change: impl FnOnce()) -> i64 {
-    let before = index.table_bytes();
-    change();
-    index.table_bytes() as i64 - before as i64
-}
+#[cfg(test)]
+mod tests;

@@ -17,3 +17,4 @@ pub use dict::{BytesDict, Dict};
 pub use hash::hash;
 pub use heap::Heap;
 pub use index::Index;
+pub use os::prefetch;

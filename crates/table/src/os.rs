@@ -82,7 +82,7 @@ fn advise(_: NonNull<u8>, _: usize, _: libc::c_int) {}
 
 /// Starts to load the cache line at an address. Any address will do: a prefetch never faults.
 #[inline(always)]
-pub(crate) fn prefetch(address: usize) {
+pub fn prefetch(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch is a hint; it reads nothing as far as the program can tell, and never faults.
     unsafe {

@@ -1,0 +1,277 @@
+use redline_types::{DataType, Limits, List};
+
+use super::*;
+
+/// Key lengths on both sides of every border of the layout, and values on both sides of inline.
+const KEY_LENS: [usize; 8] = [0, 1, 7, 8, 16, 300, 65_535, 65_536];
+const VALUE_LENS: [usize; 6] = [0, 1, 16, 45, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1];
+const EXPIRIES: [Option<i64>; 4] = [None, Some(0), Some(i64::MAX), Some(1_700_000_000_000)];
+
+fn text(len: usize, seed: u8) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at as u8).wrapping_mul(31) ^ seed)
+        .collect()
+}
+
+fn list() -> Value {
+    let mut list = List::default();
+    list.push_back(b"element", &Limits::default());
+    list.into()
+}
+
+/// What a test stores: built anew for each entry.
+#[derive(Clone, Copy, Debug)]
+enum Sample {
+    Bytes(usize, bool),
+    Blob(usize),
+    List,
+}
+
+impl Sample {
+    fn all() -> Vec<Sample> {
+        let bytes = VALUE_LENS.map(|len| Sample::Bytes(len, len % 2 == 1));
+        [&bytes[..], &[Sample::Blob(20_000), Sample::List]].concat()
+    }
+
+    fn create(self, heap: &mut Heap, key: &[u8], expire_at_ms: Option<i64>, clock: u32) -> Entry {
+        match self {
+            Sample::Bytes(len, raw) => {
+                let value = Stored::Bytes {
+                    bytes: &text(len, 7),
+                    raw,
+                };
+                Entry::create(heap, key, value, expire_at_ms, clock)
+            }
+            Sample::Blob(len) => Entry::create(
+                heap,
+                key,
+                Stored::Blob(Arc::new(text(len, 7))),
+                expire_at_ms,
+                clock,
+            ),
+            Sample::List => Entry::create(heap, key, Stored::Object(list()), expire_at_ms, clock),
+        }
+    }
+
+    #[track_caller]
+    fn check(self, value: ValueRef<'_>) {
+        match (self, value) {
+            (Sample::Bytes(len, raw), ValueRef::String(string)) => {
+                assert_eq!(string.as_bytes(), text(len, 7));
+                match string {
+                    StringRef::Inline { raw: stored, .. } => {
+                        assert!(len <= INLINE_BYTES_MAX);
+                        assert_eq!(stored, raw);
+                    }
+                    StringRef::Blob(_) => assert!(len > INLINE_BYTES_MAX),
+                }
+            }
+            (Sample::Blob(len), ValueRef::String(StringRef::Blob(blob))) => {
+                assert_eq!(blob[..], text(len, 7));
+            }
+            (Sample::List, ValueRef::Object(Value::List(list))) => assert_eq!(list.len(), 1),
+            _ => panic!("a value of another kind than {self:?}"),
+        }
+    }
+}
+
+fn lens() -> &'static [usize] {
+    if cfg!(miri) {
+        &KEY_LENS[..6]
+    } else {
+        &KEY_LENS
+    }
+}
+
+#[test]
+fn every_combination_of_parts_is_read_back() {
+    let mut heap = Heap::new();
+    for key_len in lens() {
+        for sample in Sample::all() {
+            for expire_at_ms in EXPIRIES {
+                let key = text(*key_len, 3);
+                let entry = sample.create(&mut heap, &key, expire_at_ms, 0xab_cdef);
+                // SAFETY: the entry is ours alone, and destroyed once, at the end.
+                unsafe {
+                    assert_eq!(entry.key(), key);
+                    sample.check(entry.value());
+                    assert_eq!(entry.expire_at_ms(), expire_at_ms);
+                    assert_eq!(entry.clock(), 0xab_cdef);
+                    assert!(entry.heap_bytes() >= key.len() + 8);
+
+                    entry.set_clock(0x12_3456);
+                    if expire_at_ms.is_some() {
+                        entry.set_expire_at_ms(77);
+                    }
+                    assert_eq!(entry.clock(), 0x12_3456);
+                    assert_eq!(entry.expire_at_ms(), expire_at_ms.map(|_| 77));
+                    assert_eq!(entry.key(), key);
+                    sample.check(entry.value());
+                    drop(entry.destroy(&mut heap));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rebuilding_gives_and_takes_room_for_an_expiry() {
+    let mut heap = Heap::new();
+    for key_len in lens() {
+        for sample in Sample::all() {
+            let key = text(*key_len, 5);
+            let entry = sample.create(&mut heap, &key, None, 9);
+            // SAFETY: the entry is ours alone; `rebuild` consumes the old one.
+            unsafe {
+                let with = entry.rebuild(&mut heap, Some(123));
+                assert_eq!((with.key(), with.expire_at_ms()), (&key[..], Some(123)));
+                sample.check(with.value());
+                let without = with.rebuild(&mut heap, None);
+                assert_eq!((without.key(), without.expire_at_ms()), (&key[..], None));
+                assert_eq!(without.clock(), 9);
+                sample.check(without.value());
+                drop(without.destroy(&mut heap));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_string_is_overwritten_in_place_only_where_it_fits() {
+    let mut heap = Heap::new();
+    for (old, new, expire_at_ms, expiry, fits) in [
+        (16, 16, None, Expiry::Clear, true),
+        (16, 9, None, Expiry::Clear, true), // 33 and 40 bytes share the class of 40
+        (16, 8, None, Expiry::Clear, false),
+        (16, 17, None, Expiry::Clear, false),
+        (16, 16, None, Expiry::Keep, true),
+        (16, 16, None, Expiry::AtMs(5), false),
+        (16, 16, Some(1), Expiry::Clear, false),
+        (16, 16, Some(1), Expiry::Keep, true),
+        (16, 12, Some(1), Expiry::AtMs(5), true),
+        (
+            INLINE_BYTES_MAX,
+            INLINE_BYTES_MAX + 1,
+            None,
+            Expiry::Clear,
+            false,
+        ),
+    ] {
+        let case = format!("{old} bytes, {expire_at_ms:?} to {new} bytes, {expiry:?}");
+        let key = text(16, 1);
+        let entry = Sample::Bytes(old, true).create(&mut heap, &key, expire_at_ms, 3);
+        // SAFETY: the entry is ours alone, and destroyed once.
+        unsafe {
+            assert_eq!(
+                entry.overwrite(&text(new, 9), false, expiry),
+                fits,
+                "{case}"
+            );
+            assert_eq!(entry.key(), key, "{case}");
+            assert_eq!(entry.clock(), 3, "{case}");
+            let ValueRef::String(StringRef::Inline { bytes, raw }) = entry.value() else {
+                panic!("{case}: still an inline string");
+            };
+            let expected = if fits {
+                (text(new, 9), false)
+            } else {
+                (text(old, 7), true)
+            };
+            assert_eq!((bytes.to_vec(), raw), expected, "{case}");
+            let at_ms = match expiry {
+                Expiry::AtMs(at_ms) if fits => Some(at_ms),
+                _ => expire_at_ms,
+            };
+            assert_eq!(entry.expire_at_ms(), at_ms, "{case}");
+            drop(entry.destroy(&mut heap));
+        }
+    }
+}
+
+#[test]
+fn a_key_and_value_of_16_bytes_take_40() {
+    let mut heap = Heap::new();
+    let entry = Sample::Bytes(16, false).create(&mut heap, &text(16, 1), None, 0);
+    // SAFETY: the entry is ours alone, and destroyed once.
+    unsafe {
+        assert_eq!(entry.heap_bytes(), 40);
+        drop(entry.destroy(&mut heap));
+    }
+}
+
+#[test]
+fn a_blob_is_shared_with_replies_and_released_by_the_last() {
+    let mut heap = Heap::new();
+    let blob = Arc::new(text(20_000, 7));
+    let value = Stored::Blob(blob.clone());
+    let entry = Entry::create(&mut heap, b"key", value, None, 0);
+    assert_eq!(Arc::strong_count(&blob), 2);
+    // SAFETY: the entry is ours alone, and destroyed once.
+    unsafe { drop(entry.destroy(&mut heap)) };
+    assert_eq!(Arc::strong_count(&blob), 1);
+
+    let entry = Entry::create(&mut heap, b"key", Stored::Blob(blob.clone()), None, 0);
+    // SAFETY: as above; `into_owned` consumes the entry.
+    let owned = unsafe { entry.into_owned(&mut heap) };
+    assert!(matches!(owned, Owned::Blob(taken) if Arc::ptr_eq(&taken, &blob)));
+}
+
+#[test]
+fn editing_a_blob_leaves_replies_alone_and_reserves_ahead() {
+    let mut blob: Blob = Arc::new(text(1 << 20, 7));
+    let reply = blob.clone();
+    blob_to_edit(&mut blob, 1).push(1);
+    assert_eq!(reply.len(), 1 << 20, "the reply has the old value");
+    assert_eq!(blob.len(), (1 << 20) + 1);
+    drop(reply);
+
+    let mut moves = 0;
+    for _ in 0..100_000 {
+        let before = blob.as_ptr();
+        blob_to_edit(&mut blob, 100).extend_from_slice(&[0; 100]);
+        moves += usize::from(before != blob.as_ptr());
+    }
+    assert!(
+        moves < 20,
+        "10 MB were added in pieces of 100 bytes with {moves} copies"
+    );
+    assert!(
+        blob.capacity() < blob.len() / 4 * 5 + (1 << 20),
+        "at most a quarter to spare"
+    );
+}
+
+#[test]
+fn encodings_have_the_borders_of_redis() {
+    let encoding = |bytes: &[u8], key_len, expires| {
+        StringRef::Inline { bytes, raw: false }.encoding(key_len, expires)
+    };
+    for (value_len, key_len, expires, name) in [
+        (40, 1, false, "embstr"),
+        (41, 1, false, "raw"),
+        (32, 1, true, "embstr"),
+        (33, 1, true, "raw"),
+        (10, 31, false, "embstr"),
+        (2, 31, true, "embstr"),
+        (3, 31, true, "raw"),
+        (9, 32, true, "embstr"),
+        (10, 32, false, "raw"),
+        (1, 60, false, "raw"),
+    ] {
+        assert_eq!(
+            encoding(&vec![b'v'; value_len], key_len, expires),
+            name,
+            "{value_len} {key_len}"
+        );
+    }
+    assert_eq!(encoding(b"-9223372036854775808", 1000, true), "int");
+    assert_eq!(encoding(b"01", 1, false), "embstr");
+    assert_eq!(
+        StringRef::Inline {
+            bytes: b"1",
+            raw: true
+        }
+        .encoding(1, false),
+        "raw"
+    );
+}

@@ -1,0 +1,217 @@
+//! What a unit may do to whole databases: count, walk, draw by lot, empty, swap.
+//!
+//! Must not know: commands.
+
+use std::{ptr::NonNull, sync::atomic::Ordering};
+
+use redline_table::{Index, prefetch};
+
+use super::{Busy, Held, View, store::is_expired};
+use crate::{
+    entry::{Entry, ValueRef},
+    space::{Db, SLOTS, SLOTS_PER_STRIPE, stripe_of_slot},
+};
+
+/// So many entries are met before they are looked at, so that their cache misses overlap.
+const ENTRIES_AHEAD: u64 = 64;
+
+/// Entries that a walk has met and not looked at yet.
+#[derive(Default)]
+struct Met(Vec<NonNull<u8>>);
+
+impl Met {
+    #[inline]
+    fn push(&mut self, pointer: NonNull<u8>) {
+        prefetch(pointer.addr().get());
+        self.0.push(pointer);
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl View<'_> {
+    /// Keys of the selected database.
+    pub fn key_count(&self) -> u64 {
+        self.space.key_count(self.db)
+    }
+
+    /// One step of SCAN: visits the keys of at least `count` (if there are as many) under this cursor and
+    /// returns the next one, 0 at the end. A cursor is a prefix of the hash, so it stays good while the
+    /// tables grow and shrink: every key present from the first call to the last is visited.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: u64,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> Result<u64, Busy> {
+        const H16_BITS: u32 = 16;
+        let Some(db) = self.space.db(self.db) else {
+            return Ok(0);
+        };
+        let mut slot = (cursor >> H16_BITS) as usize;
+        let mut from = (cursor & 0xffff) as u32;
+        let (mut visited, mut met) = (0, Met::default());
+        let began = (slot, from);
+        while slot < SLOTS && visited < count {
+            let stripe = stripe_of_slot(slot);
+            if db.stripes[usize::from(stripe)].keys.load(Ordering::Relaxed) == 0 {
+                (slot, from) = ((usize::from(stripe) + 1) * SLOTS_PER_STRIPE, 0);
+                continue;
+            }
+            let own = !self.held.covers(stripe);
+            if own && !self.space.locks.try_one(stripe) {
+                if (slot, from) == began {
+                    return Err(Busy(stripe));
+                }
+                break;
+            }
+            let end = (usize::from(stripe) + 1) * SLOTS_PER_STRIPE;
+            while slot < end && visited < count {
+                let wanted = (count - visited).min(ENTRIES_AHEAD);
+                while slot < end && (met.len() as u64) < wanted {
+                    match db.slots[slot].scan(from, |pointer| met.push(pointer)) {
+                        Some(next) => from = next,
+                        None => (slot, from) = (slot + 1, 0),
+                    }
+                }
+                visited += met.len() as u64;
+                self.visit(&mut met, &mut visit);
+            }
+            if own {
+                self.space.locks.unlock_one(stripe);
+            }
+        }
+        let end = slot >= SLOTS;
+        Ok(if end {
+            0
+        } else {
+            (slot as u64) << H16_BITS | u64::from(from)
+        })
+    }
+
+    /// Visits every key; the unit holds all stripes (KEYS).
+    pub fn for_each(&self, mut visit: impl FnMut(&[u8], ValueRef<'_>)) {
+        assert!(matches!(self.held, Held::All), "every stripe is held");
+        let Some(db) = self.space.db(self.db) else {
+            return;
+        };
+        let mut met = Met::default();
+        for index in &db.slots {
+            index.for_each(|pointer| met.push(pointer));
+            if met.len() as u64 >= ENTRIES_AHEAD {
+                self.visit(&mut met, &mut visit);
+            }
+        }
+        self.visit(&mut met, &mut visit);
+    }
+
+    /// Hands out those entries that have not expired; their stripes are held.
+    fn visit(&self, met: &mut Met, visit: &mut impl FnMut(&[u8], ValueRef<'_>)) {
+        for pointer in met.0.drain(..) {
+            let entry = Entry::from_table(pointer);
+            // SAFETY: the stripe is held.
+            unsafe {
+                if !is_expired(entry, self.now_ms) {
+                    visit(entry.key(), entry.value());
+                }
+            }
+        }
+    }
+
+    /// A key drawn by lot, slots weighted by their size (RANDOMKEY).
+    pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, Busy> {
+        const TRIES_MAX: u32 = 100;
+        let Some(db) = self.space.db(self.db) else {
+            return Ok(None);
+        };
+        for _ in 0..TRIES_MAX {
+            let Some(stripe) = db.stripe_by_size(&mut self.local.rng) else {
+                return Ok(None);
+            };
+            let own = !self.held.covers(stripe);
+            if own && !self.space.locks.try_one(stripe) {
+                return Err(Busy(stripe));
+            }
+            let entry = db.random_entry(stripe, &mut self.local.rng);
+            // SAFETY: the stripe is held.
+            let key = entry.and_then(|entry| unsafe {
+                (!is_expired(entry, self.now_ms)).then(|| Box::from(entry.key()))
+            });
+            if own {
+                self.space.locks.unlock_one(stripe);
+            }
+            if key.is_some() {
+                return Ok(key);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Empties a database (FLUSHDB); the unit holds all stripes. What was in it is freed behind the
+    /// command. Returns the number of keys.
+    pub fn flush(&mut self, db: u32) -> u64 {
+        assert!(matches!(self.held, Held::All), "every stripe is held");
+        self.space.touch_all(db, |key| self.in_table(db, key));
+        let Some(flushed) = self.space.take_db(db) else {
+            return 0;
+        };
+        let keys = flushed.len();
+        self.local.flushed.push(flushed);
+        keys
+    }
+
+    /// Swaps two databases (SWAPDB); the unit holds all stripes.
+    pub fn swap(&mut self, a: u32, b: u32) {
+        assert!(matches!(self.held, Held::All), "every stripe is held");
+        for db in [a, b] {
+            self.space
+                .touch_all(db, |key| self.in_table(a, key) || self.in_table(b, key));
+        }
+        self.space.swap_dbs(a, b);
+    }
+}
+
+impl Db {
+    /// A stripe drawn by lot, weighted by its keys; `None` when there are none.
+    pub(crate) fn stripe_by_size(&self, rng: &mut fastrand::Rng) -> Option<u16> {
+        let keys = |stripe: &crate::space::DbStripe| u64::from(stripe.keys.load(Ordering::Relaxed));
+        let total: u64 = self.stripes.iter().map(keys).sum();
+        if total == 0 {
+            return None;
+        }
+        let mut left = rng.u64(..total);
+        // Counts may move meanwhile: the last non-empty stripe is as good an answer then.
+        let mut last = None;
+        for (stripe, state) in self.stripes.iter().enumerate() {
+            let here = keys(state);
+            if here > 0 {
+                last = Some(stripe as u16);
+            }
+            if left < here {
+                return last;
+            }
+            left -= here;
+        }
+        last
+    }
+
+    /// An entry of a stripe drawn by lot; the caller holds the stripe.
+    pub(crate) fn random_entry(&self, stripe: u16, rng: &mut fastrand::Rng) -> Option<Entry> {
+        let first = usize::from(stripe) * SLOTS_PER_STRIPE;
+        let slots = &self.slots[first..first + SLOTS_PER_STRIPE];
+        let total: usize = slots.iter().map(Index::len).sum();
+        if total == 0 {
+            return None;
+        }
+        let mut left = rng.usize(..total);
+        for index in slots {
+            if left < index.len() {
+                return index.random(rng.u64(..)).map(Entry::from_table);
+            }
+            left -= index.len();
+        }
+        None
+    }
+}
