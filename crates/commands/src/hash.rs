@@ -7,7 +7,7 @@ use redline_types::{DataType, Element, Hash, IntBuf, number};
 use crate::{
     Ctx, Error,
     element::bulk,
-    parse::{integer, is},
+    parse::{integer, is, random_count},
     scan::{self, ScanOptions, Scanned},
 };
 
@@ -207,7 +207,7 @@ pub(crate) fn hrandfield(
         ctx.keys.local.rng = rng;
         return Ok(());
     };
-    let count = integer(count)?;
+    let count = random_count(count)?;
     let with_values = match args.len() {
         3 => false,
         4 if is(&args[3], "WITHVALUES") => true,

@@ -16,6 +16,17 @@ pub(crate) fn int(argument: &[u8]) -> Result<i32, Error> {
     })
 }
 
+/// A count of elements to pick at random; negative for picks that may repeat.
+pub(crate) fn random_count(argument: &[u8]) -> Result<i64, Error> {
+    let count = integer(argument)?;
+    if count < -i64::MAX {
+        return Err(Error::line(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    Ok(count)
+}
+
 /// A number argument.
 pub(crate) fn float(argument: &[u8]) -> Result<f64, Error> {
     number::parse_f64(argument).ok_or(Error::NotFloat)

@@ -9,7 +9,7 @@ use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 use crate::{
     Ctx, Error,
     element::bulk,
-    parse::{integer, is},
+    parse::{integer, is, random_count},
     scan::{self, ScanOptions, Scanned},
 };
 
@@ -154,14 +154,9 @@ pub(crate) fn srandmember(
 ) -> Result<(), Error> {
     let count = match args.len() {
         2 => None,
-        3 => Some(integer(&args[2])?),
+        3 => Some(random_count(&args[2])?),
         _ => return Err(Error::Syntax),
     };
-    if count.is_some_and(|count| count < -i64::MAX) {
-        return Err(Error::line(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        ));
-    }
     let mut rng = ctx.keys.local.rng.clone();
     let set = ctx.keys.collection::<Set>(&args[1])?;
     let random = &mut || rng.u64(..);

@@ -16,7 +16,7 @@ use redline_types::{
 use crate::{
     Ctx, Error,
     element::bulk,
-    parse::{float, integer, is},
+    parse::{float, integer, is, random_count},
     scan::{self, ScanOptions, Scanned},
 };
 
@@ -820,7 +820,7 @@ pub(crate) fn zrandmember(
         ctx.keys.local.rng = rng;
         return Ok(());
     };
-    let count = integer(count)?;
+    let count = random_count(count)?;
     let with_scores = match args.len() {
         3 => false,
         4 if is(&args[3], "WITHSCORES") => true,

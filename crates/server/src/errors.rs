@@ -41,6 +41,18 @@ pub fn unknown_subcommand(container: CommandId, args: Args<'_>) -> Error {
     Error::Line(format!("ERR unknown subcommand '{sub}'. Try {name} HELP.").into())
 }
 
+/// The same where only the subcommand's handler can tell.
+pub fn wrong_subcommand_arity(container: CommandId, args: Args<'_>) -> Error {
+    let name = spec::row(container).name.to_ascii_uppercase();
+    let sub = preview(args.get(1).unwrap_or_default());
+    Error::Line(
+        format!(
+            "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {name} HELP."
+        )
+        .into(),
+    )
+}
+
 /// Too few arguments, or too many.
 pub fn wrong_arity(id: CommandId) -> Error {
     Error::Line(

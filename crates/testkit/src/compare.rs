@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use redline_resp::reply_decoder::Value;
 
@@ -20,6 +21,8 @@ use crate::rules::rule;
 const ROUND_CALLS: usize = 400;
 /// Connections that a round uses in turn, so that one watches what another changes.
 const CONNECTIONS: usize = 3;
+/// How long expired keys may be counted.
+const EXPIRED_GONE: Duration = Duration::from_secs(3);
 /// Disagreements reported in full; the rest is counted.
 const REPORTED_MAX: usize = 60;
 
@@ -229,8 +232,14 @@ impl Round {
 
     /// Compares all that both servers hold.
     fn contents(&mut self) -> io::Result<Option<Disagreement>> {
-        let ours = self.ours.contents()?;
-        let theirs = self.theirs.contents()?;
+        let of = |whose: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("the contents of {whose}: {error}"))
+        };
+        let ours = self.ours.contents().map_err(|error| of("ours", error))?;
+        let theirs = self
+            .theirs
+            .contents()
+            .map_err(|error| of("theirs", error))?;
         let keys: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
         for key in keys {
             let (our, their) = (ours.get(key), theirs.get(key));
@@ -356,8 +365,8 @@ impl Side {
             expect_ok(&client.call(&["SELECT", &db.to_string()])?, "SELECT")?;
             let keys = scan(&mut client)?;
             contents.insert(
-                format!("db {db}"),
-                format!("{:?} of {}", client.call(&["DBSIZE"])?, keys.len()),
+                format!("size of db {db}"),
+                settled_size(&mut client, keys.len())?,
             );
             for key in keys {
                 contents.insert(
@@ -367,6 +376,18 @@ impl Side {
             }
         }
         Ok(contents)
+    }
+}
+
+/// What DBSIZE says when keys that have expired, which SCAN leaves out, are gone: they go without being asked for.
+fn settled_size(client: &mut Client, keys: usize) -> io::Result<String> {
+    let deadline = Instant::now() + EXPIRED_GONE;
+    loop {
+        let size = client.call(&["DBSIZE"])?;
+        if size == Value::Integer(keys as i64) || Instant::now() > deadline {
+            return Ok(format!("{size:?} of {keys}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -68,6 +68,38 @@ pub const DIFFERENCES: &[Difference] = &[
                 && is_text(theirs, "embstr")
         },
     },
+    Difference {
+        name: "a client's name or library with a zero byte",
+        reason: "Redis checks the text up to its first zero byte and stores all of it, line ends included; here all of it is checked.",
+        parts_ways: true,
+        explains: |call, ours, theirs| {
+            is(call, 0, "client")
+                && (is(call, 1, "setname") || is(call, 1, "setinfo"))
+                && call.last().is_some_and(|word| word.contains(&0))
+                && is_text(theirs, "OK")
+                && contains(
+                    ours,
+                    "cannot contain spaces, newlines or special characters.",
+                )
+        },
+    },
+    Difference {
+        name: "COMMAND GETKEYS with a key count that the command itself refuses",
+        reason: "Redis reads `01`, `+1` or `1 ` as a count there, though the command does not; here both read alike.",
+        parts_ways: false,
+        explains: |call, ours, theirs| {
+            let odd = |word: &Vec<u8>| {
+                let text = String::from_utf8_lossy(word);
+                text.parse::<i64>()
+                    .map_or(true, |number| number.to_string() != text)
+                    && text.contains(|c: char| c.is_ascii_digit())
+            };
+            is(call, 0, "command")
+                && call.iter().skip(3).any(odd)
+                && is_text(ours, "ERR Invalid arguments specified for command")
+                && matches!(theirs, Value::Array(_))
+        },
+    },
 ];
 
 fn contains(value: &Value, part: &str) -> bool {

@@ -14,6 +14,9 @@ pub type Call = Vec<Vec<u8>>;
 /// Calls in one batch, before what comes in blocks.
 const BATCH_CALLS_MAX: usize = 24;
 
+/// Elements that a call may ask for with repetition: both servers would build the whole reply.
+const PICKS_MAX: i64 = 10_000;
+
 /// Makes calls.
 #[derive(Debug)]
 pub struct Generator {
@@ -129,7 +132,7 @@ impl Generator {
         if self.below(12) == 0 {
             call[0].make_ascii_uppercase();
         }
-        if ends_comparison(&call) {
+        if ends_comparison(&call) || short_lived(&call) {
             return;
         }
         let repair = repair(row, &call);
@@ -214,6 +217,11 @@ impl Generator {
             (ArgKind::Pattern, _) => PATTERNS,
             (_, "script") => return self.pick_script().0.to_owned(),
             (_, "sha1") => &["e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0", "f"][..],
+            // A key stored as expired counts until it is reclaimed, which neither server promises a time for.
+            (ArgKind::UnixTime, what) if name == "set" && what.contains("milliseconds") => {
+                &UNIX_MILLISECONDS[3..]
+            }
+            (ArgKind::UnixTime, _) if name == "set" => &UNIX_SECONDS[3..],
             (ArgKind::UnixTime, what) if what.contains("milliseconds") => UNIX_MILLISECONDS,
             (ArgKind::UnixTime, _) if name.starts_with('p') => UNIX_MILLISECONDS,
             (ArgKind::UnixTime, _) => UNIX_SECONDS,
@@ -491,7 +499,35 @@ fn ends_comparison(call: &Call) -> bool {
     };
     // Killing by filter may hit the comparison's other connection: only forms that hit nobody are left.
     let kills = is(0, "client") && is(1, "kill") && !call.iter().any(|word| word == b"99999");
-    kills || (is(0, "config") && is(1, "set"))
+    // Picks that may repeat, by the thousand million.
+    let picks = is(0, "srandmember") || is(0, "hrandfield") || is(0, "zrandmember");
+    let endless = |word: &Vec<u8>| {
+        let number = std::str::from_utf8(word)
+            .ok()
+            .and_then(|word| word.parse::<i64>().ok());
+        number.is_some_and(|number| (-i64::MAX..-PICKS_MAX).contains(&number))
+    };
+    kills || (picks && call.iter().any(endless)) || (is(0, "config") && is(1, "set"))
+}
+
+/// Calls whose keys would be gone a moment later: on one server before, on the other after the next call.
+fn short_lived(call: &Call) -> bool {
+    let name = call[0].to_ascii_lowercase();
+    let soon = |at: usize, most: i64| {
+        let number = call
+            .get(at)
+            .and_then(|word| std::str::from_utf8(word).ok()?.parse::<i64>().ok());
+        number.is_some_and(|number| (1..=most).contains(&number))
+    };
+    match &name[..] {
+        b"psetex" | b"pexpire" => soon(2, 60_000),
+        b"setex" | b"expire" => soon(2, 60),
+        b"set" | b"getex" => (1..call.len()).any(|at| {
+            call[at].eq_ignore_ascii_case(b"px") && soon(at + 1, 60_000)
+                || call[at].eq_ignore_ascii_case(b"ex") && soon(at + 1, 60)
+        }),
+        _ => false,
+    }
 }
 
 /// What makes both servers equal again after a command with a random or clocked outcome.

@@ -1,8 +1,9 @@
 //! SUBSCRIBE, PSUBSCRIBE, their opposites, PUBLISH, PUBSUB.
 
 use redline_resp::Args;
+use redline_spec::CommandId;
 
-use crate::{exec::Halt, session::Session, subscribe, worker::Worker};
+use crate::{errors, exec::Halt, session::Session, subscribe, worker::Worker};
 
 pub(crate) fn subscribe(w: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     for channel in args.iter().skip(1) {
@@ -56,6 +57,9 @@ pub(crate) fn pubsub_channels(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    if args.len() > 3 {
+        return Err(errors::wrong_subcommand_arity(CommandId::Pubsub, args).into());
+    }
     let channels = worker.shared.pubsub.channels(args.get(2));
     let mut reply = session.reply();
     reply.array(channels.len());

@@ -335,7 +335,9 @@ pub(crate) fn script_kill(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let running = &worker.shared.running_script;
-    if !worker.shared.keyspace.locks().script_running() {
+    // A transaction with a script in its queue holds the script mutex itself; between its calls no script runs.
+    let own = session.unit.as_ref().is_some_and(|unit| unit.script);
+    if own || !worker.shared.keyspace.locks().script_running() {
         return Err(Error::line("NOTBUSY No scripts in execution right now.").into());
     }
     if running.wrote.load(Ordering::Acquire) {

@@ -39,11 +39,10 @@ pub(crate) fn lolwut(
 ) -> Result<(), Halt> {
     const COLUMNS: usize = 64;
     const ROWS: usize = 12;
-    if args
+    let names_version = args
         .get(1)
-        .is_some_and(|word| word.eq_ignore_ascii_case(b"version"))
-    {
-        let version = args.get(2).ok_or(Error::Syntax)?;
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
+    if let Some(version) = args.get(2).filter(|_| names_version) {
         number::parse_i64(version).ok_or(Error::NotInteger)?;
     }
     let rng = &mut worker.local.rng;
