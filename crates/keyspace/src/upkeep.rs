@@ -349,6 +349,7 @@ impl Keyspace {
             });
             index.compact();
         }
+        db.stripes[usize::from(stripe)].ttl.compact();
         step.done += moving.len();
         for entry in moving {
             // SAFETY: the stripe is held; the old entry leaves the tables with `rebuild`.

@@ -206,6 +206,9 @@ pub(crate) struct Arena {
     classes: [Mutex<u32>; CLASSES],
     live_bytes: AtomicUsize,
     mapped_bytes: AtomicUsize,
+    /// How much was free when an evacuation ended that won little: something holds on to the memory
+    /// (tables of collections, which are not moved), so the next one waits for more.
+    fruitless_bytes: AtomicUsize,
 }
 
 /// Locks; a panic elsewhere under the lock (an assertion about a double free) does not make the figures wrong.
@@ -273,6 +276,7 @@ impl Arena {
             classes: [const { Mutex::new(NONE) }; CLASSES],
             live_bytes: AtomicUsize::new(0),
             mapped_bytes: AtomicUsize::new(0),
+            fruitless_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -593,7 +597,8 @@ impl Arena {
         let Some(region) = self.region.get() else {
             return Vec::new();
         };
-        if !worth_evacuating(self.mapped_bytes(), self.live_bytes()) {
+        let (mapped, live) = (self.mapped_bytes(), self.live_bytes());
+        if !self.has_patience(mapped.saturating_sub(live)) || !worth_evacuating(mapped, live) {
             return Vec::new();
         }
         let victims = self.mark_victims(region);
@@ -648,11 +653,24 @@ impl Arena {
         victims
     }
 
+    /// After an evacuation that won little, false until a quarter more is free (or much less was).
+    fn has_patience(&self, free_bytes: usize) -> bool {
+        let fruitless = self.fruitless_bytes.load(Relaxed);
+        if free_bytes < fruitless / 2 {
+            self.fruitless_bytes.store(0, Relaxed);
+        }
+        free_bytes >= fruitless / 4 * 5
+    }
+
     /// Ends the evacuation of those that are not empty yet.
     pub(crate) fn end_evacuation(&self, victims: &[u32]) {
         let Some(region) = self.region.get() else {
             return;
         };
+        let fruitless = self.evacuating(victims) * 4 > victims.len() * 3;
+        let free_bytes = self.mapped_bytes().saturating_sub(self.live_bytes());
+        self.fruitless_bytes
+            .store(if fruitless { free_bytes } else { 0 }, Relaxed);
         for &number in victims {
             let segment = &region.segments[number as usize];
             let mut space = lock(&self.space);

@@ -178,19 +178,20 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Starts one if so much could be won (a quarter of the memory and at least 8 MiB) that the walk is worth it. At
-    /// most one runs at a time.
+    /// Starts one if so much could be won (a quarter of the memory and at least 8 MiB) that the walk is worth it, and
+    /// if the last one did not win too little. At most one runs at a time. Cheap if it does not start one.
     pub fn begin() -> Option<Compaction> {
         if COMPACTION_RUNS.swap(true, Relaxed) {
             return None;
         }
-        let compaction = Compaction {
-            entries: ENTRIES.begin_evacuation(),
-            tables: TABLES.begin_evacuation(),
-        };
+        let entries = ENTRIES.begin_evacuation();
+        let tables = TABLES.begin_evacuation();
+        if entries.is_empty() && tables.is_empty() {
+            COMPACTION_RUNS.store(false, Relaxed);
+            return None;
+        }
         evacuation_turned();
-        let worth_it = !compaction.entries.is_empty() || !compaction.tables.is_empty();
-        worth_it.then_some(compaction)
+        Some(Compaction { entries, tables })
     }
 
     /// Segments (of 2 MiB) that are still to be emptied; at 0 the walk may end early.
