@@ -384,7 +384,7 @@ mod tests {
             ("HRANDFIELD h 2 VALUES", "-ERR syntax error"),
             (
                 "HRANDFIELD h -9223372036854775808 WITHVALUES",
-                "-ERR value is out of range",
+                "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
             ),
         ]);
         db.proto = Proto::Resp3;
