@@ -14,7 +14,7 @@ use redline_keyspace::{
 };
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_spec::{gate, resolve};
-use redline_types::{Limits, List};
+use redline_types::Limits;
 
 use crate::{Ctx, handler};
 

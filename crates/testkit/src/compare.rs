@@ -121,7 +121,7 @@ struct Side {
 
 impl Round {
     fn start(ours: SocketAddr, theirs: SocketAddr, seed: u64) -> io::Result<Round> {
-        let protocol = if seed % 2 == 0 { 2 } else { 3 };
+        let protocol = if seed.is_multiple_of(2) { 2 } else { 3 };
         let setup = setup(seed);
         Ok(Round {
             generator: Generator::new(seed),
@@ -533,22 +533,23 @@ fn compare_batch(calls: &[Call], ours: &[Value], theirs: &[Value], report: &mut 
         let is = |name: &str| call[0].eq_ignore_ascii_case(name.as_bytes());
         if is("exec") {
             let queued = std::mem::take(&mut queued);
-            if let (Value::Array(ours), Value::Array(theirs)) = (our, their) {
-                if ours.len() == theirs.len() && ours.len() == queued.len() {
-                    for ((call, our), their) in queued.into_iter().zip(ours).zip(theirs) {
-                        if !agree(call, our, their, report) {
-                            let of = |value: &Value| {
-                                format!(
-                                    "{} for {}",
-                                    show(value),
-                                    String::from_utf8_lossy(&call.join(&b' '))
-                                )
-                            };
-                            return Some((at, of(our), of(their)));
-                        }
+            if let (Value::Array(ours), Value::Array(theirs)) = (our, their)
+                && ours.len() == theirs.len()
+                && ours.len() == queued.len()
+            {
+                for ((call, our), their) in queued.into_iter().zip(ours).zip(theirs) {
+                    if !agree(call, our, their, report) {
+                        let of = |value: &Value| {
+                            format!(
+                                "{} for {}",
+                                show(value),
+                                String::from_utf8_lossy(&call.join(&b' '))
+                            )
+                        };
+                        return Some((at, of(our), of(their)));
                     }
-                    continue;
                 }
+                continue;
             }
         } else if is("discard") || is("reset") {
             queued.clear();
@@ -633,7 +634,7 @@ fn inline_form(call: &Call, out: &mut Vec<u8>) -> bool {
 
 /// Thresholds of a round: Redis's own in one of three, small ones in the others, so that encodings change.
 fn setup(seed: u64) -> Vec<(&'static str, &'static str)> {
-    let small = seed % 3 != 0;
+    let small = !seed.is_multiple_of(3);
     let pick = |default: &'static str, tiny: &'static str| if small { tiny } else { default };
     vec![
         ("hash-max-listpack-entries", pick("128", "4")),

@@ -162,18 +162,18 @@ impl Generator {
             (true, _) => 1 + self.below(4),
             (false, _) => 1,
         };
-        if let Some(token) = arg.token {
-            if !token.is_empty() {
-                let lower = self.below(8) == 0;
-                call.push(
-                    if lower {
-                        token.to_ascii_lowercase()
-                    } else {
-                        token.to_owned()
-                    }
-                    .into_bytes(),
-                );
-            }
+        if let Some(token) = arg.token
+            && !token.is_empty()
+        {
+            let lower = self.below(8) == 0;
+            call.push(
+                if lower {
+                    token.to_ascii_lowercase()
+                } else {
+                    token.to_owned()
+                }
+                .into_bytes(),
+            );
         }
         for _ in 0..times {
             match arg.kind {
