@@ -40,6 +40,13 @@ impl Error {
         Error::Line(Cow::Borrowed(text))
     }
 
+    /// An error that repeats an argument: up to its first zero byte, and without what would end the line.
+    pub fn quoting(before: &str, argument: &[u8], after: &str) -> Error {
+        let shown = argument.split(|byte| *byte == 0).next().unwrap_or_default();
+        let shown = String::from_utf8_lossy(shown).replace(['\r', '\n'], " ");
+        Error::Line(format!("{before}{shown}{after}").into())
+    }
+
     /// Too few arguments, or too many: where only the handler can tell.
     pub fn wrong_arity(command: &str) -> Error {
         Error::Line(format!("ERR wrong number of arguments for '{command}' command").into())

@@ -553,8 +553,7 @@ impl ExpireConditions {
                 _ if is(word, "GT") => &mut conditions.gt,
                 _ if is(word, "LT") => &mut conditions.lt,
                 _ => {
-                    let word = String::from_utf8_lossy(word);
-                    return Err(Error::Line(format!("ERR Unsupported option {word}").into()));
+                    return Err(Error::quoting("ERR Unsupported option ", word, ""));
                 }
             };
             *condition = true;

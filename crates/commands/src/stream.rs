@@ -96,6 +96,7 @@ impl Options {
             end: 2,
         };
         let mut limit = None;
+        let mut entry_by_entry = false;
         let mut at = 2;
         while let Some(word) = args.get(at) {
             let more = args.len() - 1 - at;
@@ -138,7 +139,9 @@ impl Options {
             } else if adds && is(word, "NOMKSTREAM") {
                 options.no_make = true;
             } else if is(word, "KEEPREF") || is(word, "DELREF") || is(word, "ACKED") {
-                // They say what becomes of references that consumer groups hold: there are none.
+                // They say what becomes of references that consumer groups hold: there are none. But with the last
+                // two entries go one by one, never as whole nodes.
+                entry_by_entry = !is(word, "KEEPREF");
             } else if adds {
                 options.id = Some(NewId::parse(word).map_err(|_| INVALID_ID)?);
                 break;
@@ -164,6 +167,14 @@ impl Options {
             (Some(_), None) => {}
             (None, None) if !adds => return Err(Error::Syntax),
             (None, None) => {}
+        }
+        if let Some(trim) = options
+            .trim
+            .as_mut()
+            .filter(|trim| trim.approximate && entry_by_entry)
+        {
+            // An approximate trim removes whole nodes only: nothing, then.
+            trim.to = TrimTo::MaxLen(u64::MAX);
         }
         Ok(options)
     }

@@ -4,6 +4,8 @@
 
 use redline_resp::reply_decoder::Value;
 
+use crate::generate::EQUAL_SCORES_KEY;
+
 /// More than this, and the list is no longer a list of exceptions.
 pub const DIFFERENCES_MAX: usize = 40;
 
@@ -98,6 +100,23 @@ pub const DIFFERENCES: &[Difference] = &[
                 && call.iter().skip(3).any(odd)
                 && is_text(ours, "ERR Invalid arguments specified for command")
                 && matches!(theirs, Value::Array(_))
+        },
+    },
+    Difference {
+        name: "ranges by member over members of different scores",
+        reason: "Undefined in Redis: what is found depends on where its search happens to pass. Defined where scores are equal, and equal there.",
+        parts_ways: true,
+        explains: |call, ours, theirs| {
+            let by_member = call
+                .first()
+                .is_some_and(|name| name.to_ascii_lowercase().ends_with(b"bylex"))
+                || is(call, 0, "zlexcount")
+                || call.iter().any(|word| word.eq_ignore_ascii_case(b"bylex"));
+            let same_kind = std::mem::discriminant(ours) == std::mem::discriminant(theirs);
+            by_member
+                && same_kind
+                && !ours.is_error()
+                && !call.iter().any(|word| word == EQUAL_SCORES_KEY.as_bytes())
         },
     },
 ];

@@ -14,6 +14,8 @@ pub type Call = Vec<Vec<u8>>;
 /// Calls in one batch, before what comes in blocks.
 const BATCH_CALLS_MAX: usize = 24;
 
+/// A sorted set whose members all have the score 0, and so an order by member that is defined.
+pub const EQUAL_SCORES_KEY: &str = "zlex";
 /// Elements that a call may ask for with repetition: both servers would build the whole reply.
 const PICKS_MAX: i64 = 10_000;
 
@@ -124,6 +126,12 @@ impl Generator {
 
     fn one(&mut self, calls: &mut Vec<Call>) {
         let row = self.rows[self.rng.usize(..self.rows.len())];
+        if row.full_name == "zadd" && self.below(5) == 0 {
+            let member = self.pick(MEMBERS);
+            let words = ["ZADD", EQUAL_SCORES_KEY, "0", member];
+            calls.push(words.map(|word| word.as_bytes().to_vec()).to_vec());
+            return;
+        }
         let mut call = self.call(row);
         let spoilt = self.below(100) < 18;
         if spoilt {
@@ -269,6 +277,9 @@ impl Generator {
     }
 
     fn key(&mut self, row: &Row) -> &'static str {
+        if row.full_name.contains("lex") && self.below(3) > 0 {
+            return EQUAL_SCORES_KEY;
+        }
         let pool = match row.group {
             _ if self.below(9) == 0 => ALL_KEYS,
             Group::String => STRING_KEYS,

@@ -1,3 +1,5 @@
+//! Entries: every form of value and header, written and read back.
+
 use redline_types::{DataType, Limits, List};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! A view of keys against a model: what handlers see, change and count.
+
 use std::collections::{BTreeSet, HashMap};
 
 use redline_types::pack::End;

@@ -414,6 +414,5 @@ fn is_printable(name: &[u8]) -> bool {
 }
 
 fn quoted(text: &str, what: &[u8]) -> Error {
-    let what = String::from_utf8_lossy(what).replace(['\r', '\n'], " ");
-    Error::Line(format!("{text} '{what}'").into())
+    Error::quoting(&format!("{text} '"), what, "'")
 }
