@@ -22,7 +22,7 @@
 //!    for those stripes.
 //!
 //! The word of a stripe is one `u32` in a cache line of its own. The protocol is model-checked with
-//! `loom` (`tests` below, `RUSTFLAGS="--cfg loom" cargo test -p redline-keyspace --release lock`).
+//! `loom` (`model` below, `RUSTFLAGS="--cfg loom" cargo test -p redline-keyspace --release --lib lock::model`).
 
 #[cfg(loom)]
 use loom::{
