@@ -96,7 +96,7 @@ impl Options {
             end: 2,
         };
         let mut limit = None;
-        let mut entry_by_entry = false;
+        let mut references: Option<&[u8]> = None;
         let mut at = 2;
         while let Some(word) = args.get(at) {
             let more = args.len() - 1 - at;
@@ -138,10 +138,12 @@ impl Options {
                 );
             } else if adds && is(word, "NOMKSTREAM") {
                 options.no_make = true;
-            } else if is(word, "KEEPREF") || is(word, "DELREF") || is(word, "ACKED") {
+            } else if references.is_none()
+                && (is(word, "KEEPREF") || is(word, "DELREF") || is(word, "ACKED"))
+            {
                 // They say what becomes of references that consumer groups hold: there are none. But with the last
                 // two entries go one by one, never as whole nodes.
-                entry_by_entry = !is(word, "KEEPREF");
+                references = Some(word);
             } else if adds {
                 options.id = Some(NewId::parse(word).map_err(|_| INVALID_ID)?);
                 break;
@@ -168,6 +170,7 @@ impl Options {
             (None, None) if !adds => return Err(Error::Syntax),
             (None, None) => {}
         }
+        let entry_by_entry = references.is_some_and(|word| !is(word, "KEEPREF"));
         if let Some(trim) = options
             .trim
             .as_mut()

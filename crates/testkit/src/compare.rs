@@ -521,6 +521,9 @@ fn name_of(value: &mut Value) -> Option<&mut Value> {
 fn compare_batch(calls: &[Call], ours: &[Value], theirs: &[Value], report: &mut Report) -> Found {
     let mut queued: Vec<&Call> = Vec::new();
     for (at, call) in calls.iter().enumerate() {
+        if report.parted {
+            return None;
+        }
         let (our, their) = match (ours.get(at), theirs.get(at)) {
             (Some(our), Some(their)) => (our, their),
             (None, None) => return None,
