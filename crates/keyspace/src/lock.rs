@@ -21,14 +21,26 @@
 //!    reservations: were it to respect one, it would wait, holding stripes, for somebody who waits
 //!    for those stripes.
 //!
+//! # The two lines
+//!
+//! The ticket and the script mutex are owned by sessions, not by threads, and change hands in the order of asking:
+//! whoever gives one up makes the first in line its owner and wakes that session alone, which finds itself the owner
+//! when it asks again. Were all woken to race for it, every hand-over would cost as many wake-ups as there are
+//! waiters, and nothing would bound how often one of them loses. The price is that nobody has it while its next owner
+//! wakes up. A session that will not ask again (it was closed, refused, or did without) says so by
+//! [`Locks::leave_lines`], which passes on what it may have been handed meanwhile. The stripes' own waiting lists
+//! wake everybody: they have no order, and rule 3 is what bounds losing there.
+//!
 //! The word of a stripe is one `u32` in a cache line of its own. The protocol is model-checked with
 //! `loom` (`model` below, `RUSTFLAGS="--cfg loom" cargo test -p redline-keyspace --release --lib lock::model`).
+
+use std::collections::VecDeque;
 
 #[cfg(loom)]
 use loom::{
     hint::spin_loop,
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread::yield_now,
@@ -37,7 +49,7 @@ use loom::{
 use std::{
     hint::spin_loop,
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread::yield_now,
@@ -145,13 +157,75 @@ struct Stripe {
 /// All locks of one keyspace.
 pub struct Locks {
     stripes: Box<[Stripe]>,
-    /// 0, or the token of the ticket's owner plus one.
-    ticket: AtomicU64,
-    ticket_waiters: Mutex<Vec<WakeToken>>,
-    /// 0, or the token of the running script's session plus one.
-    script: AtomicU64,
-    script_waiters: Mutex<Vec<WakeToken>>,
+    ticket: Line,
+    script: Line,
     wake: Box<dyn Wake>,
+}
+
+/// Something that one session owns at a time, and those who wait for it, in the order of asking.
+struct Line {
+    /// 0, or the owner's token plus one. Changes only while the list is locked.
+    owner: AtomicU64,
+    /// Nobody waits while it has no owner.
+    waiters: Mutex<VecDeque<WakeToken>>,
+}
+
+impl Line {
+    fn new() -> Line {
+        Line {
+            owner: AtomicU64::new(0),
+            waiters: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    fn is_owned(&self) -> bool {
+        self.owner.load(Ordering::Acquire) != 0
+    }
+
+    fn is_owned_by(&self, token: WakeToken) -> bool {
+        self.owner.load(Ordering::Acquire) == token + 1
+    }
+
+    /// `true`: `token` owns it, since it was free, or was handed over. `false`: it stands in line, once.
+    fn ask(&self, token: WakeToken) -> bool {
+        let mut waiters = self.waiters.lock().expect("no panic under a waiting list");
+        let owner = self.owner.load(Ordering::Acquire);
+        if owner == 0 {
+            self.owner.store(token + 1, Ordering::Release);
+        } else if owner != token + 1 {
+            // Woken for another reason, it keeps its place.
+            if !waiters.contains(&token) {
+                waiters.push_back(token);
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Hands it to the next in line. Only its owner may call this.
+    fn pass_on(&self, wake: &dyn Wake) {
+        let waiters = self.waiters.lock().expect("no panic under a waiting list");
+        self.pass_on_to_first(waiters, wake);
+    }
+
+    fn pass_on_to_first(&self, mut waiters: MutexGuard<'_, VecDeque<WakeToken>>, wake: &dyn Wake) {
+        let next = waiters.pop_front();
+        self.owner
+            .store(next.map_or(0, |token| token + 1), Ordering::Release);
+        if let Some(token) = next {
+            wake.wake(token);
+        }
+    }
+
+    /// `token` waits no more; if it has become the owner meanwhile, the next in line is.
+    fn leave(&self, token: WakeToken, wake: &dyn Wake) {
+        let mut waiters = self.waiters.lock().expect("no panic under a waiting list");
+        if self.is_owned_by(token) {
+            self.pass_on_to_first(waiters, wake);
+        } else if let Some(at) = waiters.iter().position(|waiter| *waiter == token) {
+            waiters.remove(at);
+        }
+    }
 }
 
 /// What came of asking for a lock with a waiting list.
@@ -173,10 +247,8 @@ impl Locks {
                     waiters: Mutex::new(Vec::new()),
                 })
                 .collect(),
-            ticket: AtomicU64::new(0),
-            ticket_waiters: Mutex::new(Vec::new()),
-            script: AtomicU64::new(0),
-            script_waiters: Mutex::new(Vec::new()),
+            ticket: Line::new(),
+            script: Line::new(),
             wake,
         }
     }
@@ -230,7 +302,7 @@ impl Locks {
     /// Only the holder of the script mutex may call this (rule 1).
     pub fn lock_for_script(&self, stripe: u16) {
         assert!(
-            self.script.load(Ordering::Relaxed) != 0,
+            self.script.is_owned(),
             "only a script waits while it holds stripes"
         );
         while !self.try_stripe(stripe, HELD) {
@@ -262,21 +334,11 @@ impl Locks {
 
     /// Asks for the ticket (rule 3). `true`: granted, the stripes of `set` are reserved, and every
     /// further try passes `ticket = true` until [`Locks::return_ticket`] with the same set.
-    /// `false`: somebody else has it; the session is registered and will be woken.
+    /// `false`: somebody else has it; the session stands in line and is woken when it is its turn.
     pub fn request_ticket(&self, set: &StripeSet, token: WakeToken) -> bool {
-        let mut waiters = self
-            .ticket_waiters
-            .lock()
-            .expect("no panic under a waiting list");
-        let free = self
-            .ticket
-            .compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-        if !free {
-            waiters.push(token);
+        if !self.ticket.ask(token) {
             return false;
         }
-        drop(waiters);
         for stripe in set.iter() {
             self.stripes[usize::from(stripe)]
                 .word
@@ -287,11 +349,7 @@ impl Locks {
 
     /// Gives the ticket back, whether or not its unit has run.
     pub fn return_ticket(&self, set: &StripeSet, token: WakeToken) {
-        assert_eq!(
-            self.ticket.load(Ordering::Relaxed),
-            token + 1,
-            "not the ticket's owner"
-        );
+        assert!(self.ticket.is_owned_by(token), "not the ticket's owner");
         for stripe in set.iter() {
             let lock = &self.stripes[usize::from(stripe)];
             let before = lock.word.fetch_and(!(RESERVED | WAITERS), Ordering::AcqRel);
@@ -299,43 +357,29 @@ impl Locks {
                 self.wake_stripe(lock);
             }
         }
-        let mut waiters = self
-            .ticket_waiters
-            .lock()
-            .expect("no panic under a waiting list");
-        self.ticket.store(0, Ordering::Release);
-        waiters.drain(..).for_each(|waiter| self.wake.wake(waiter));
+        self.ticket.pass_on(&*self.wake);
     }
 
-    /// Tries for the script mutex. On failure the session is registered and will be woken.
+    /// Tries for the script mutex. On failure the session stands in line and is woken when it is its turn.
     pub fn try_script(&self, token: WakeToken) -> bool {
-        let mut waiters = self
-            .script_waiters
-            .lock()
-            .expect("no panic under a waiting list");
-        let free = self
-            .script
-            .compare_exchange(0, token + 1, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-        if !free {
-            waiters.push(token);
-        }
-        free
+        self.script.ask(token)
     }
 
     /// Lets go of the script mutex; the script holds no stripe any more.
     pub fn unlock_script(&self) {
-        let mut waiters = self
-            .script_waiters
-            .lock()
-            .expect("no panic under a waiting list");
-        self.script.store(0, Ordering::Release);
-        waiters.drain(..).for_each(|waiter| self.wake.wake(waiter));
+        self.script.pass_on(&*self.wake);
     }
 
-    /// Is a script running that holds the script mutex?
+    /// A session that was told to wait for the ticket or for the script mutex will not come back for it: it has
+    /// closed, was refused, or did without. It holds neither; whichever it was handed meanwhile goes to the next.
+    pub fn leave_lines(&self, token: WakeToken) {
+        self.ticket.leave(token, &*self.wake);
+        self.script.leave(token, &*self.wake);
+    }
+
+    /// Is the script mutex taken, or on its way to a session that waits for it?
     pub fn script_running(&self) -> bool {
-        self.script.load(Ordering::Acquire) != 0
+        self.script.is_owned()
     }
 
     #[inline]
@@ -396,7 +440,13 @@ mod tests {
     use std::sync::Arc;
 
     #[derive(Clone, Default)]
-    struct Heard(Arc<std::sync::Mutex<Vec<WakeToken>>>);
+    pub(super) struct Heard(Arc<std::sync::Mutex<Vec<WakeToken>>>);
+
+    impl Heard {
+        pub(super) fn take(&self) -> Vec<WakeToken> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
 
     impl Wake for Heard {
         fn wake(&self, token: WakeToken) {
@@ -404,7 +454,7 @@ mod tests {
         }
     }
 
-    fn set(stripes: &[u16]) -> StripeSet {
+    pub(super) fn set(stripes: &[u16]) -> StripeSet {
         let mut set = StripeSet::EMPTY;
         stripes.iter().for_each(|stripe| set.insert(*stripe));
         set
@@ -467,9 +517,67 @@ mod tests {
             "the next in line for the ticket"
         );
         assert!(
+            !locks.request_ticket(&set(&[7]), 13),
+            "it belongs to the next in line before that one has come for it"
+        );
+        assert!(
             heard.0.lock().unwrap().contains(&11),
             "who waited for the reserved stripe"
         );
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod line_tests {
+    use super::{tests::*, *};
+
+    #[test]
+    fn returning_the_ticket_wakes_one_of_many() {
+        let heard = Heard::default();
+        let locks = Locks::new(Box::new(heard.clone()));
+        let wanted = set(&[1]);
+        assert!(locks.request_ticket(&wanted, 0));
+        (1..100).for_each(|token| assert!(!locks.request_ticket(&wanted, token)));
+        assert!(!locks.request_ticket(&wanted, 1), "woken by something else");
+        for token in 0..99 {
+            assert!(locks.request_ticket(&wanted, token), "its turn: {token}");
+            locks.return_ticket(&wanted, token);
+            assert_eq!(heard.take(), [token + 1]);
+        }
+    }
+
+    #[test]
+    fn unlocking_the_script_mutex_wakes_one_of_many() {
+        let heard = Heard::default();
+        let locks = Locks::new(Box::new(heard.clone()));
+        assert!(locks.try_script(0));
+        (1..100).for_each(|token| assert!(!locks.try_script(token)));
+        for token in 0..99 {
+            assert!(locks.try_script(token), "its turn: {token}");
+            locks.unlock_script();
+            assert_eq!(heard.take(), [token + 1]);
+        }
+    }
+
+    #[test]
+    fn who_goes_strands_nobody_behind_it() {
+        let heard = Heard::default();
+        let locks = Locks::new(Box::new(heard.clone()));
+        assert!(locks.request_ticket(&set(&[1]), 0) && locks.try_script(0));
+        for token in 1..5 {
+            assert!(!locks.request_ticket(&set(&[2]), token) && !locks.try_script(token));
+        }
+        locks.leave_lines(2);
+        assert_eq!(heard.take(), [], "it was only queued");
+        locks.return_ticket(&set(&[1]), 0);
+        locks.unlock_script();
+        assert_eq!(heard.take(), [1, 1]);
+        locks.leave_lines(1);
+        assert_eq!(heard.take(), [3, 3], "handed over, never fetched");
+        locks.leave_lines(3);
+        locks.leave_lines(4);
+        assert!(!locks.script_running());
+        assert!(locks.request_ticket(&set(&[1]), 7));
     }
 }
 
@@ -542,6 +650,22 @@ mod model {
             })
         }
 
+        /// A session that asks for the ticket and the script mutex and closes when it would have to wait, or, if it
+        /// is to `wait`, once it has been woken (handed over, or not: a stripe's waiting list wakes as well).
+        fn ask_and_close(&self, token: WakeToken, wait: bool) {
+            let mut set = StripeSet::EMPTY;
+            set.insert(0);
+            if self.locks.request_ticket(&set, token) {
+                self.locks.return_ticket(&set, token);
+            } else if wait {
+                self.parking.park(token);
+            }
+            if self.locks.try_script(token) {
+                self.locks.unlock_script();
+            }
+            self.locks.leave_lines(token);
+        }
+
         /// What a worker does for an ordinary unit, put aside when a stripe is in the way.
         fn run_unit(&self, stripes: &[u16], token: WakeToken, rounds_before_ticket: u32) {
             let mut set = StripeSet::EMPTY;
@@ -566,6 +690,9 @@ mod model {
             self.locks.unlock_set(&set);
             if ticket {
                 self.locks.return_ticket(&set, token);
+            } else if rounds_before_ticket < 99 {
+                // It stood in line, and a stripe's waiting list was faster.
+                self.locks.leave_lines(token);
             }
         }
 
@@ -636,5 +763,32 @@ mod model {
         check(vec![|w| w.run_script(&[1, 0], 0), |w| {
             w.run_script(&[0, 1], 1)
         }]);
+    }
+
+    #[test]
+    fn lock_a_session_that_closes_in_line_strands_nobody() {
+        check(vec![
+            |w| w.run_unit(&[0, 1], 0, 0),
+            |w| w.ask_and_close(1, false),
+            |w| w.run_script(&[1, 0], 2),
+        ]);
+    }
+
+    #[test]
+    fn lock_a_session_that_closes_after_the_hand_over_strands_nobody() {
+        check(vec![
+            |w| w.run_unit(&[0, 1], 0, 0),
+            |w| w.ask_and_close(1, true),
+            |w| w.run_unit(&[1], 2, 0),
+        ]);
+    }
+
+    #[test]
+    fn lock_three_scripts_go_in_line() {
+        check(vec![
+            |w| w.run_script(&[0], 0),
+            |w| w.run_script(&[0], 1),
+            |w| w.run_script(&[1], 2),
+        ]);
     }
 }

@@ -409,13 +409,8 @@ impl Worker {
             }
         }
         session.rounds = 0;
-        if let Some(reserved) = session.ticket.take() {
-            // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
-            self.shared
-                .keyspace
-                .locks()
-                .return_ticket(&reserved, session.card.token.0);
-        }
+        // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
+        self.give_way(session);
         if session.is(state::REPLY) {
             match session.reply_mode {
                 ReplyMode::Off => session.out.truncate(mark),
@@ -636,7 +631,8 @@ impl Worker {
             session.rounds += 1;
             let token = session.card.token.0;
             if !ticket && session.rounds >= ROUNDS_BEFORE_TICKET {
-                if !self.shared.keyspace.locks().request_ticket(set, token) {
+                session.in_line = !self.shared.keyspace.locks().request_ticket(set, token);
+                if session.in_line {
                     return Err(Halt::Aside(Aside::Ticket));
                 }
                 session.ticket = Some(Box::new(set.clone()));
@@ -651,12 +647,32 @@ impl Worker {
     /// Lets go of a unit's stripes, and of the ticket if it took one.
     pub(crate) fn unlock_set(&mut self, session: &mut Session, set: &StripeSet) {
         self.shared.keyspace.locks().unlock_set(set);
+        self.give_way(session);
+    }
+
+    /// The session waits for nothing any more: gives back the ticket, and its places in line.
+    pub(crate) fn give_way(&self, session: &mut Session) {
+        let (locks, token) = (self.shared.keyspace.locks(), session.card.token.0);
         if let Some(reserved) = session.ticket.take() {
-            self.shared
-                .keyspace
-                .locks()
-                .return_ticket(&reserved, session.card.token.0);
+            locks.return_ticket(&reserved, token);
         }
+        if std::mem::take(&mut session.in_line) {
+            locks.leave_lines(token);
+        }
+    }
+
+    /// Takes the script mutex for a session, or puts it aside.
+    pub(crate) fn lock_script(&self, session: &mut Session) -> Result<(), Halt> {
+        session.in_line = !self
+            .shared
+            .keyspace
+            .locks()
+            .try_script(session.card.token.0);
+        if !session.in_line {
+            return Ok(());
+        }
+        self.refuse_if_busy()?;
+        Err(Halt::Aside(Aside::Script))
     }
 
     /// Registers a session with the stripe that is in its way and puts it aside. `Ok`: the stripe is free by

@@ -20,6 +20,7 @@ pub struct Token(pub u64);
 impl Token {
     const INDEX_BITS: u32 = 24;
     const GENERATION_BITS: u32 = 28;
+    const FIRST_STRIPE_INDEX: usize = (1 << Self::INDEX_BITS) - redline_keyspace::lock::STRIPES;
 
     /// Packs the three.
     pub fn new(worker: usize, index: usize, generation: u32) -> Token {
@@ -30,6 +31,16 @@ impl Token {
                 | generation << Self::INDEX_BITS
                 | index as u64,
         )
+    }
+
+    /// Names a worker's unfinished unwatching in a stripe: a place that no session takes.
+    pub fn of_stripe(worker: usize, stripe: u16) -> Token {
+        Token::new(worker, Self::FIRST_STRIPE_INDEX + usize::from(stripe), 0)
+    }
+
+    /// The stripe, if this is one of those.
+    pub fn stripe(self) -> Option<u16> {
+        Some(self.index().checked_sub(Self::FIRST_STRIPE_INDEX)? as u16)
     }
 
     /// The worker's number.
@@ -197,6 +208,18 @@ pub struct Watched {
     pub existed: bool,
 }
 
+/// A watch that has ended and is yet to be taken off its key.
+pub struct EndedWatch {
+    /// The key's database.
+    pub db: u32,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What the key's stripe knows the watcher by.
+    pub flag: Arc<WatchFlag>,
+    /// The stripe was in use; it wakes the worker.
+    pub waits: bool,
+}
+
 /// Requests that were decoded but not run, because the session was put aside.
 pub struct Deferred {
     /// The bytes that the spans refer to.
@@ -248,6 +271,8 @@ pub struct Session {
     pub aside: Option<Aside>,
     /// Failed rounds of the command that was put aside; see the ticket.
     pub rounds: u32,
+    /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
+    pub in_line: bool,
     /// Owns the ticket for these stripes.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
     /// The unit that is running for this session (EXEC, a script): commands inside it take no locks of their own.

@@ -63,15 +63,85 @@ pub struct WorkerHandle {
     pub connections: AtomicUsize,
 }
 
-/// The running script that holds the script mutex, seen from outside.
+/// The script that holds the script mutex and runs, seen from outside.
 #[derive(Default)]
 pub struct RunningScript {
     /// It has passed the busy threshold.
     pub busy: AtomicBool,
-    /// SCRIPT KILL was called.
-    pub kill: AtomicBool,
-    /// It has written: it cannot be killed any more.
-    pub wrote: AtomicBool,
+    /// The run's number and the bits below in one word, so that nobody ends another run than the one looked at.
+    word: AtomicU64,
+}
+
+/// A look at [`RunningScript`]: names one run.
+#[derive(Clone, Copy)]
+pub struct ScriptRun(u64);
+
+/// Why a script is not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unkillable {
+    /// That run is over, or there was none.
+    Over,
+    /// It has written.
+    Wrote,
+}
+
+impl RunningScript {
+    const RUNNING: u64 = 1;
+    const KILLED: u64 = 2;
+    const WROTE: u64 = 4;
+    const ONE_RUN: u64 = 8;
+
+    /// A run begins; the caller holds the script mutex. `wrote`: the transaction around it has changed something.
+    pub fn begin(&self, wrote: bool) {
+        let number = self.word.load(Ordering::Relaxed) & !(Self::ONE_RUN - 1);
+        let wrote = if wrote { Self::WROTE } else { 0 };
+        self.word.store(
+            number.wrapping_add(Self::ONE_RUN) | Self::RUNNING | wrote,
+            Ordering::Release,
+        );
+    }
+
+    /// The run is over; the script mutex is still held.
+    pub fn end(&self) {
+        self.word.fetch_and(!Self::RUNNING, Ordering::AcqRel);
+    }
+
+    /// The script has written: from now on it cannot be ended.
+    pub fn note_write(&self) {
+        self.word.fetch_or(Self::WROTE, Ordering::AcqRel);
+    }
+
+    /// Is the running script to end? Not if it has written since SCRIPT KILL was answered.
+    pub fn is_killed(&self) -> bool {
+        self.word.load(Ordering::Acquire) & (Self::KILLED | Self::WROTE) == Self::KILLED
+    }
+
+    /// What is running now.
+    pub fn look(&self) -> ScriptRun {
+        ScriptRun(self.word.load(Ordering::Acquire))
+    }
+
+    /// Has this run end, and no other that may have taken its place since.
+    pub fn kill(&self, run: ScriptRun) -> Result<(), Unkillable> {
+        let mut seen = run.0;
+        loop {
+            if seen & Self::RUNNING == 0 || (seen ^ run.0) >= Self::ONE_RUN {
+                return Err(Unkillable::Over);
+            }
+            if seen & Self::WROTE != 0 {
+                return Err(Unkillable::Wrote);
+            }
+            match self.word.compare_exchange(
+                seen,
+                seen | Self::KILLED,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(other) => seen = other,
+            }
+        }
+    }
 }
 
 /// See the module's text.
@@ -235,5 +305,31 @@ impl Wake for Bell {
         let token = Token(token);
         let mailboxes = self.0.get().expect("set before the first worker runs");
         mailboxes[token.worker()].send(Message::Wake(token));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_meant_for_one_script_does_not_hit_the_next() {
+        let running = RunningScript::default();
+        assert_eq!(running.kill(running.look()), Err(Unkillable::Over));
+        running.begin(false);
+        let first = running.look();
+        running.end();
+        assert_eq!(running.kill(first), Err(Unkillable::Over));
+        running.begin(false);
+        assert_eq!(running.kill(first), Err(Unkillable::Over));
+        assert!(!running.is_killed(), "the second was hit");
+        assert_eq!(running.kill(running.look()), Ok(()));
+        assert!(running.is_killed());
+        running.end();
+        running.begin(false);
+        assert!(!running.is_killed(), "nor does the third inherit it");
+        let third = running.look();
+        running.note_write();
+        assert_eq!(running.kill(third), Err(Unkillable::Wrote));
     }
 }

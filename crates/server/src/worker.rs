@@ -12,7 +12,7 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use redline_keyspace::{Hint, Local, WatchFlag, upkeep::ExpiryCursor};
+use redline_keyspace::{Hint, Local, upkeep::ExpiryCursor};
 use redline_net::{
     BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals,
     Stream, clock, flush,
@@ -25,7 +25,7 @@ use crate::{
     cron,
     exec::Batch,
     pubsub::Delivery,
-    session::{Aside, Card, Deferred, Names, ReplyMode, Session, Token, flag, state},
+    session::{Aside, Card, Deferred, EndedWatch, Names, ReplyMode, Session, Token, flag, state},
     settings::Settings,
     shared::{Message, Shared},
     stats::WorkerStats,
@@ -94,7 +94,7 @@ pub struct Worker {
     /// Limits on requests, for sessions that are authenticated.
     pub request_limits: RequestLimits,
     /// Watches whose stripe was in use when they ended.
-    pub unwatching: Vec<(u32, Box<[u8]>, Arc<WatchFlag>)>,
+    pub unwatching: Vec<EndedWatch>,
     /// Active expiry.
     pub expiry: ExpiryCursor,
     /// A compaction that this worker carries out, and the next stripe.
@@ -234,7 +234,7 @@ impl Worker {
     /// One turn of the loop. `wait`: sleep until something happens; otherwise only look.
     pub fn turn(&mut self, wait: bool) {
         let sleep = self.mailbox.prepare_to_sleep() && wait && self.ready.is_empty();
-        let timeout = if sleep && self.unwatching.is_empty() {
+        let timeout = if sleep {
             Duration::from_millis(
                 self.next_tick_ms
                     .saturating_sub(clock::monotonic_coarse_ms()),
@@ -269,9 +269,6 @@ impl Worker {
             self.accept_again();
         }
         self.local.heap.tick();
-        if !self.unwatching.is_empty() {
-            self.unwatch_left();
-        }
     }
 
     /// Reads the wall clock. It is read once per turn, and after whatever took long.
@@ -357,6 +354,7 @@ impl Worker {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Connection(stream, peer) => self.open(stream, peer),
+            Message::Wake(token) if token.stripe().is_some() => self.unwatch_left(token.stripe()),
             Message::Wake(token) => {
                 self.with_session(
                     token,
@@ -468,12 +466,7 @@ impl Worker {
         let _ = self.poller.deregister(&session.stream);
         crate::subscribe::forget(self, &mut session);
         self.unwatch(&mut session);
-        if let Some(set) = session.ticket.take() {
-            self.shared
-                .keyspace
-                .locks()
-                .return_ticket(&set, session.card.token.0);
-        }
+        self.give_way(&mut session);
         self.shared
             .clients
             .lock()
@@ -1066,6 +1059,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             aside: None,
             rounds: 0,
+            in_line: false,
             ticket: None,
             unit: None,
             deferred: None,

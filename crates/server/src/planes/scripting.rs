@@ -17,8 +17,8 @@ use redline_types::number;
 use crate::{
     errors,
     exec::Halt,
-    session::{Aside, Session, Unit},
-    shared::Message,
+    session::{Session, Unit},
+    shared::{Message, Unkillable},
     worker::Worker,
 };
 
@@ -96,15 +96,7 @@ fn run(
     let read_only = flags.contains(ScriptFlags::NO_WRITES);
     let inside_exec = session.unit.is_some();
     if !inside_exec {
-        if !worker
-            .shared
-            .keyspace
-            .locks()
-            .try_script(session.card.token.0)
-        {
-            worker.refuse_if_busy()?;
-            return Err(Halt::Aside(Aside::Script));
-        }
+        worker.lock_script(session)?;
         session.unit = Some(Box::new(Unit {
             stripes: StripeSet::EMPTY,
             all: false,
@@ -118,9 +110,7 @@ fn run(
     unit.in_script = true;
     unit.read_only = read_only;
     let changes_before = unit.changes;
-    let running = &worker.shared.running_script;
-    running.kill.store(false, Ordering::Release);
-    running.wrote.store(changes_before > 0, Ordering::Release);
+    worker.shared.running_script.begin(changes_before > 0);
 
     let keys = args.from(3);
     let (db, proto) = (session.db, session.proto);
@@ -151,11 +141,9 @@ fn run(
     unit.in_script = false;
     unit.read_only = false;
     // Before the locks go: whoever comes next must find neither this script's state, nor lose its own.
-    worker
-        .shared
-        .running_script
-        .busy
-        .store(false, Ordering::Release);
+    let running = &worker.shared.running_script;
+    running.end();
+    running.busy.store(false, Ordering::Release);
     if !inside_exec {
         let unit = session.unit.take().expect("just looked at");
         worker.shared.keyspace.locks().unlock_set(&unit.stripes);
@@ -231,11 +219,7 @@ impl ScriptEnv for Env<'_> {
             .as_ref()
             .expect("a script runs inside a unit");
         if unit.changes > self.changes_before {
-            self.worker
-                .shared
-                .running_script
-                .wrote
-                .store(true, Ordering::Release);
+            self.worker.shared.running_script.note_write();
         }
     }
 
@@ -259,10 +243,7 @@ impl ScriptEnv for Env<'_> {
         self.worker.turn(false);
         self.worker.depth -= 1;
         (self.worker.now_ms, self.worker.local.clock) = (now_ms, clock);
-        let running = &self.worker.shared.running_script;
-        // It may have written since SCRIPT KILL was answered: then it is too late.
-        let killed = running.kill.load(Ordering::Acquire) && !running.wrote.load(Ordering::Acquire);
-        if killed || self.worker.stop {
+        if self.worker.shared.running_script.is_killed() || self.worker.stop {
             return Tick::Kill(KILLED.into());
         }
         Tick::Continue
@@ -335,18 +316,12 @@ pub(crate) fn script_kill(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let running = &worker.shared.running_script;
-    // A transaction with a script in its queue holds the script mutex itself; between its calls no script runs.
-    let own = session.unit.as_ref().is_some_and(|unit| unit.script);
-    if own || !worker.shared.keyspace.locks().script_running() {
-        return Err(Error::line("NOTBUSY No scripts in execution right now.").into());
-    }
-    if running.wrote.load(Ordering::Acquire) {
-        return Err(Error::line(
-            "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
-        )
-        .into());
-    }
-    running.kill.store(true, Ordering::Release);
+    running.kill(running.look()).map_err(|reason| {
+        Error::line(match reason {
+            Unkillable::Over => "NOTBUSY No scripts in execution right now.",
+            Unkillable::Wrote => "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+        })
+    })?;
     session.reply().ok();
     Ok(())
 }

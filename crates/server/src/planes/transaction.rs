@@ -6,13 +6,18 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use redline_commands::Error;
-use redline_keyspace::{Held, View, lock::StripeSet, stripe_of};
+use redline_keyspace::{
+    Held, View,
+    lock::{StripeSet, Wait},
+    stripe_of,
+};
 use redline_resp::{Args, ArgsBuf};
 use redline_spec::{self as spec, CommandId, Scope};
 
 use crate::{
     exec::{Halt, add_stripes, runs_script},
-    session::{Aside, Multi, Session, Unit, Watched, flag, state},
+    planes::publish_events,
+    session::{EndedWatch, Multi, Session, Token, Unit, Watched, flag, state},
     worker::Worker,
 };
 
@@ -122,21 +127,15 @@ fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
     if all {
         stripes = StripeSet::all();
     }
-    if script
-        && !worker
-            .shared
-            .keyspace
-            .locks()
-            .try_script(session.card.token.0)
-    {
-        worker.refuse_if_busy()?;
-        return Err(Halt::Aside(Aside::Script));
-    }
-    if let Err(halt) = worker.lock_set(session, &stripes) {
-        if script {
-            worker.shared.keyspace.locks().unlock_script();
-        }
-        return Err(halt);
+    if script {
+        worker.lock_script(session)?;
+        // Who holds the script mutex may wait, so this neither gives the mutex up again nor needs the ticket: stripes
+        // that were reserved while their owner waits in line for the mutex would keep everybody else waiting, too.
+        stripes
+            .iter()
+            .for_each(|stripe| worker.shared.keyspace.locks().lock_for_script(stripe));
+    } else {
+        worker.lock_set(session, &stripes)?;
     }
     Ok(Unit {
         stripes,
@@ -170,6 +169,7 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> b
             );
             let gone = !view.contains(&watched.key);
             view.finish();
+            publish_events(&shared, &mut worker.local);
             gone
         })
 }
@@ -226,6 +226,7 @@ pub(crate) fn watch(
         }
     }
     view.finish();
+    publish_events(&shared, &mut worker.local);
     worker.unlock_set(session, &stripes);
     session
         .card
@@ -276,28 +277,42 @@ impl Worker {
             return;
         }
         for watched in session.watched.drain(..) {
-            self.unwatching
-                .push((watched.db, watched.key, session.watch_flag.clone()));
+            self.unwatching.push(EndedWatch {
+                db: watched.db,
+                key: watched.key,
+                flag: session.watch_flag.clone(),
+                waits: false,
+            });
         }
         forget_watches(session);
-        if session.unit.is_none() {
-            self.unwatch_left();
-        }
+        self.unwatch_left(None);
     }
 
-    /// Tries again to end watches whose stripe was in use.
-    pub fn unwatch_left(&mut self) {
+    /// Ends watches that nothing was tried for yet (`None`), or those whose stripe was in use and is free now.
+    pub fn unwatch_left(&mut self, woken: Option<u16>) {
         let shared = self.shared.clone();
-        for (db, key, flag) in std::mem::take(&mut self.unwatching) {
-            let stripe = stripe_of(redline_keyspace::hash(&key));
-            if shared.keyspace.locks().try_one(stripe) {
-                let held = Held::One(stripe);
-                View::new(&shared.keyspace, held, &mut self.local, db, self.now_ms)
-                    .unwatch(&key, &flag);
-                shared.keyspace.locks().unlock_one(stripe);
-            } else {
-                self.unwatching.push((db, key, flag));
+        let locks = shared.keyspace.locks();
+        let mut in_use: Vec<u16> = Vec::new();
+        for mut ended in std::mem::take(&mut self.unwatching) {
+            let stripe = stripe_of(redline_keyspace::hash(&ended.key));
+            if ended.waits && woken != Some(stripe) {
+                in_use.push(stripe);
             }
+            while !in_use.contains(&stripe) && !locks.try_one(stripe) {
+                let token = Token::of_stripe(self.number, stripe).0;
+                if locks.wait_for(stripe, token, false) == Wait::Registered {
+                    in_use.push(stripe);
+                }
+            }
+            if in_use.contains(&stripe) {
+                ended.waits = true;
+                self.unwatching.push(ended);
+                continue;
+            }
+            let (held, now_ms) = (Held::One(stripe), self.now_ms);
+            View::new(&shared.keyspace, held, &mut self.local, ended.db, now_ms)
+                .unwatch(&ended.key, &ended.flag);
+            locks.unlock_one(stripe);
         }
     }
 }
