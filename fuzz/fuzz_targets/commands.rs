@@ -166,10 +166,9 @@ fn held<'a>(id: CommandId, args: Args<'_>, set: &'a mut StripeSet) -> Held<'a> {
         Scope::None | Scope::Counters | Scope::OneStripe => Held::None,
         Scope::All => Held::All,
         Scope::Keys | Scope::KeysPlus => {
-            if let Ok(keys) = spec::keys(id, args.len(), |at| args.get(at).unwrap_or_default()) {
-                let found = keys.into_iter().filter_map(|key| args.get(key.position));
-                found.for_each(|key| set.insert(stripe_of(hash(key))));
-            }
+            spec::reachable_keys(id, args.len(), |at| args.get(at).unwrap_or_default())
+                .filter_map(|key| args.get(key.position))
+                .for_each(|key| set.insert(stripe_of(hash(key))));
             Held::Set(set)
         }
     }

@@ -7,10 +7,12 @@
 //! Must not know: threads, sockets, files, sessions, how a unit came by its stripes.
 #![forbid(unsafe_code)]
 
+mod bitmap;
 mod element;
 mod error;
 mod generic;
 mod hash;
+mod hyperloglog;
 mod list;
 mod parse;
 mod scan;

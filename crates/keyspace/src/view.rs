@@ -364,6 +364,18 @@ impl<'a> View<'a> {
         self.store_string(key, hash, old, value, false, expiry);
     }
 
+    /// The same for a string that has just been made: OBJECT ENCODING calls it `raw`, as after
+    /// [`View::edit_string`], and a large one is not copied.
+    pub fn set_raw_string(&mut self, key: &[u8], value: Vec<u8>, expiry: Expiry) {
+        let (hash, old) = self.find_mut(key);
+        self.announce_replaced(key, old, "string");
+        if value.len() > INLINE_BYTES_MAX {
+            self.replace(key, hash, old, Stored::Blob(Arc::new(value)), expiry);
+        } else {
+            self.store_string(key, hash, old, &value, true, expiry);
+        }
+    }
+
     /// Makes the key a large string that is already reference-counted.
     pub fn set_blob(&mut self, key: &[u8], value: Blob, expiry: Expiry) {
         if value.len() <= INLINE_BYTES_MAX {

@@ -830,9 +830,7 @@ pub(crate) fn add_stripes(set: &mut StripeSet, id: CommandId, args: Args<'_>) {
 
 /// Visits the keys of a call, in order.
 fn for_each_key<'a>(id: CommandId, args: Args<'a>, visit: impl FnMut(&'a [u8])) {
-    // Arguments from which no keys can be told make the handler answer with an error; it touches none.
-    if let Ok(keys) = spec::keys(id, args.len(), |index| args.get(index).unwrap_or_default()) {
-        keys.filter_map(|key| args.get(key.position))
-            .for_each(visit);
-    }
+    spec::reachable_keys(id, args.len(), |index| args.get(index).unwrap_or_default())
+        .filter_map(|key| args.get(key.position))
+        .for_each(visit);
 }

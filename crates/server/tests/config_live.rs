@@ -472,6 +472,19 @@ fn encodings_change_at_their_thresholds() {
     }
 }
 
+#[test]
+fn hyperloglogs_become_dense_at_their_threshold() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    for (limit, encoding) in [("3000", "sparse"), ("20", "dense"), ("3000", "sparse")] {
+        set(&mut client, "hll-sparse-max-bytes", limit);
+        client.call("DEL k");
+        assert_eq!(client.call("PFADD k a b c").integer(), 1);
+        let shown = text(&client.call("PFDEBUG ENCODING k"));
+        assert_eq!(shown, encoding, "hll-sparse-max-bytes {limit}");
+    }
+}
+
 /// Entries left when 100 are trimmed to about 55: only whole nodes go.
 fn trimmed(client: &mut Client) -> i64 {
     client.call("DEL s");

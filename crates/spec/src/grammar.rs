@@ -62,6 +62,8 @@ pub struct Arg {
     pub optional: bool,
     /// May be repeated.
     pub multiple: bool,
+    /// Its token is repeated with it.
+    pub multiple_token: bool,
     /// The arguments inside a [`ArgKind::OneOf`] or a [`ArgKind::Block`].
     pub args: &'static [Arg],
 }
@@ -77,6 +79,7 @@ impl Arg {
             deprecated_since: None,
             optional: false,
             multiple: false,
+            multiple_token: false,
             args: &[],
         }
     }
@@ -117,6 +120,10 @@ impl Arg {
         self.write_value(angled, out);
         if self.multiple {
             out.push_str(" [");
+            if let Some(token) = self.token.filter(|_| self.multiple_token) {
+                out.push_str(token);
+                out.push(' ');
+            }
             self.write_value(angled, out);
             out.push_str(" ...]");
         }
@@ -157,6 +164,13 @@ impl Arg {
 
     pub(crate) const fn multiple(mut self) -> Arg {
         self.multiple = true;
+        self
+    }
+
+    /// May be repeated, each time with its token.
+    pub(crate) const fn multiple_token(mut self) -> Arg {
+        self.multiple = true;
+        self.multiple_token = true;
         self
     }
 

@@ -17,7 +17,7 @@
 //!
 //! A crate that binds handlers this way does not compile while one of them is missing. A handler is called as its
 //! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
-//! for these: commands of the group `server` that work on keys are bound in `generic`; CLIENT, CONFIG and COMMAND have
+//! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on none, in `server`; CLIENT, CONFIG and COMMAND have
 //! modules of their own; and all HELP subcommands share the handler `command::help`, whose text comes from the rows.
 
 use crate::Plane;
@@ -110,6 +110,19 @@ roll! {
         Setrange => string::setrange,
         Strlen => string::strlen,
         Substr => string::substr,
+
+        Bitcount => bitmap::bitcount,
+        Bitfield => bitmap::bitfield,
+        BitfieldRo => bitmap::bitfield_ro,
+        Bitop => bitmap::bitop,
+        Bitpos => bitmap::bitpos,
+        Getbit => bitmap::getbit,
+        Setbit => bitmap::setbit,
+
+        Pfadd => hyperloglog::pfadd,
+        Pfcount => hyperloglog::pfcount,
+        Pfdebug => hyperloglog::pfdebug,
+        Pfmerge => hyperloglog::pfmerge,
 
         Copy => generic::copy,
         Del => generic::del,
@@ -301,6 +314,7 @@ roll! {
         Debug => server::debug,
         Info => server::info,
         Lolwut => server::lolwut,
+        Pfselftest => server::pfselftest,
         Shutdown => server::shutdown,
         Time => server::time,
     }

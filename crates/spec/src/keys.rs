@@ -34,17 +34,34 @@ pub enum Find {
     KeyNum,
 }
 
-/// A use of the keys that depends on a word among the arguments.
+/// A use of the keys that depends on the words among the arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct VariableAccess {
-    /// The word, in upper case.
-    pub token: &'static str,
-    /// The first position where it is looked for.
-    pub from: u8,
-    /// The use when the word is there.
+    /// What is looked for.
+    pub when: When,
+    /// The use when it is there.
     pub present: Access,
     /// The use when it is not.
     pub absent: Access,
+}
+
+/// What decides about a [`VariableAccess`].
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    /// A word stands somewhere from a position on.
+    Word {
+        /// The word, in upper case.
+        token: &'static str,
+        /// The first position where it is looked for.
+        from: u8,
+    },
+    /// From a position on there is anything but a sequence of these operations.
+    Beyond {
+        /// Each operation's name in upper case, and how many words follow it.
+        operations: &'static [(&'static str, u8)],
+        /// Where the first would be.
+        from: u8,
+    },
 }
 
 impl KeySpec {
@@ -121,8 +138,21 @@ impl KeySpec {
 
 impl VariableAccess {
     fn decide<'a>(&self, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Access {
-        let found = (usize::from(self.from)..argc)
-            .any(|i| arg(i).eq_ignore_ascii_case(self.token.as_bytes()));
+        let is = |i: usize, token: &str| arg(i).eq_ignore_ascii_case(token.as_bytes());
+        let found = match self.when {
+            When::Word { token, from } => (usize::from(from)..argc).any(|i| is(i, token)),
+            When::Beyond { operations, from } => {
+                let mut at = usize::from(from);
+                while at < argc
+                    && let Some((_, words)) = operations
+                        .iter()
+                        .find(|(name, words)| is(at, name) && argc - at > usize::from(*words))
+                {
+                    at += 1 + usize::from(*words);
+                }
+                at < argc
+            }
+        };
         if found { self.present } else { self.absent }
     }
 }
@@ -248,6 +278,22 @@ pub fn keys<'a>(
         found.push(spec.locate(argc, &arg).ok_or(InvalidKeys)?);
     }
     Ok(found)
+}
+
+/// The keys that a call of `argc` words can reach, right or wrong: where one key spec finds none, the others still count.
+///
+/// `PFMERGE a` is right though no source follows the destination, and a handler may look at its first key before it
+/// sees that the rest is wrong. This is what a unit has to lock.
+pub fn reachable_keys<'a>(id: CommandId, argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Keys {
+    let mut found = Keys::NONE;
+    for range in row(id)
+        .keys
+        .iter()
+        .filter_map(|spec| spec.locate(argc, &arg))
+    {
+        found.push(range);
+    }
+    found
 }
 
 /// Why COMMAND GETKEYS has no answer.
@@ -385,6 +431,21 @@ mod tests {
         assert_eq!(uses("set k v ex 10 gEt"), [READ_UPDATE]);
         assert_eq!(uses("set get get"), [OVERWRITE]);
         assert_eq!(uses("zunionstore d 1 a"), [OVERWRITE, READ]);
+    }
+
+    #[test]
+    fn a_unit_reaches_the_keys_that_are_there() {
+        let reached = |call: &str| {
+            let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+            let id = resolve(words[0], words.get(1).copied()).unwrap();
+            reachable_keys(id, words.len(), |i| words[i])
+                .map(|key| key.position)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(positions("pfmerge a"), Err(InvalidKeys));
+        assert_eq!(reached("pfmerge a"), [1]);
+        assert_eq!(reached("pfmerge a b"), [1, 2]);
+        assert_eq!(reached("lmpop x a"), []);
     }
 
     #[test]

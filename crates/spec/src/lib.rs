@@ -30,7 +30,8 @@ pub use gate::{Gate, KeyShape, gate};
 pub use grammar::{Arg, ArgKind};
 pub use id::CommandId;
 pub use keys::{
-    Find, GetKeysError, InvalidKeys, KeyRange, KeyRef, KeySpec, Keys, VariableAccess, getkeys, keys,
+    Find, GetKeysError, InvalidKeys, KeyRange, KeyRef, KeySpec, Keys, VariableAccess, When,
+    getkeys, keys, reachable_keys,
 };
 pub use lookup::{NAME_BYTES_MAX, Unresolved, lookup, lookup_subcommand, resolve};
 pub use row::{Deprecation, Group, Plane, Propagate, Routing, Row, Scope};

@@ -157,6 +157,8 @@ pub struct Deprecation {
 #[allow(missing_docs)] // a variant is its group
 pub enum Group {
     String,
+    Bitmap,
+    Hyperloglog,
     Generic,
     List,
     Hash,
@@ -175,6 +177,8 @@ impl Group {
     pub const fn name(self) -> &'static str {
         match self {
             Group::String => "string",
+            Group::Bitmap => "bitmap",
+            Group::Hyperloglog => "hyperloglog",
             Group::Generic => "generic",
             Group::List => "list",
             Group::Hash => "hash",

@@ -10,9 +10,11 @@ use crate::{
     Access, Categories, CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope,
 };
 
+mod bitmap;
 mod connection;
 mod generic;
 mod hash;
+mod hyperloglog;
 mod list;
 mod pubsub;
 mod scripting;
@@ -57,9 +59,11 @@ pub fn help_lines(container: CommandId) -> Vec<String> {
 }
 
 pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
+    bitmap::ROWS,
     connection::ROWS,
     generic::ROWS,
     hash::ROWS,
+    hyperloglog::ROWS,
     list::ROWS,
     pubsub::ROWS,
     scripting::ROWS,
@@ -297,7 +301,7 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
 mod prelude {
     pub(super) use super::{access::*, rows};
     pub(super) use crate::grammar::words::*;
-    pub(super) use crate::keys::{KeySpec, VariableAccess};
+    pub(super) use crate::keys::{KeySpec, VariableAccess, When};
 }
 
 /// The uses of a key that rows name.
@@ -314,5 +318,8 @@ mod access {
     pub(in crate::table) const DELETE: Access = Access::RW.with(Access::DELETE);
     pub(in crate::table) const REMOVE: Access = Access::RM.with(Access::DELETE);
     pub(in crate::table) const READ_UPDATE: Access = UPDATE.with(Access::ACCESS);
+    pub(in crate::table) const READ_INSERT: Access = INSERT.with(Access::ACCESS);
+    /// Reads, and may write down what it found out.
+    pub(in crate::table) const READ_REMEMBER: Access = Access::RW.with(Access::ACCESS);
     pub(in crate::table) const READ_DELETE: Access = DELETE.with(Access::ACCESS);
 }

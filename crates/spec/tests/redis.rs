@@ -216,10 +216,14 @@ fn arg(arg: &Arg) -> Value {
     ] {
         doc.extend(text.map(|text| (name, Value::text(text))));
     }
-    let flags: Vec<_> = [(arg.optional, "optional"), (arg.multiple, "multiple")]
-        .into_iter()
-        .filter(|(set, _)| *set)
-        .collect();
+    let flags: Vec<_> = [
+        (arg.optional, "optional"),
+        (arg.multiple, "multiple"),
+        (arg.multiple_token, "multiple_token"),
+    ]
+    .into_iter()
+    .filter(|(set, _)| *set)
+    .collect();
     if !flags.is_empty() {
         doc.push(("flags", names(flags.into_iter().map(|(_, name)| name))));
     }

@@ -648,6 +648,7 @@ fn setup(seed: u64) -> Vec<(&'static str, &'static str)> {
         ("zset-max-listpack-entries", pick("128", "4")),
         ("zset-max-listpack-value", pick("64", "16")),
         ("list-max-listpack-size", pick("-2", "3")),
+        ("hll-sparse-max-bytes", pick("3000", "30")),
         ("stream-node-max-entries", pick("100", "3")),
         ("maxmemory", "0"),
         ("maxmemory-policy", "noeviction"),

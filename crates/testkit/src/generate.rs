@@ -170,9 +170,8 @@ impl Generator {
             (true, _) => 1 + self.below(4),
             (false, _) => 1,
         };
-        if let Some(token) = arg.token
-            && !token.is_empty()
-        {
+        let token = arg.token.filter(|token| !token.is_empty());
+        if let Some(token) = token {
             let lower = self.below(8) == 0;
             call.push(
                 if lower {
@@ -183,7 +182,10 @@ impl Generator {
                 .into_bytes(),
             );
         }
-        for _ in 0..times {
+        for time in 0..times {
+            if let Some(token) = token.filter(|_| time > 0 && arg.multiple_token) {
+                call.push(token.as_bytes().to_vec());
+            }
             match arg.kind {
                 ArgKind::PureToken => {}
                 ArgKind::OneOf => {
@@ -223,6 +225,13 @@ impl Generator {
                 return n.to_string();
             }
             (ArgKind::Pattern, _) => PATTERNS,
+            (_, "subcommand") if name == "pfdebug" => {
+                &["GETREG", "decode", "ENCODING", "todense", "nonesuch"]
+            }
+            (_, "encoding") if row.group == Group::Bitmap => BIT_FIELDS,
+            (_, "offset") if row.group == Group::Bitmap => BIT_OFFSETS,
+            (_, "bit") => &["0", "1", "0", "1", "2", "-1", "abc"],
+            (_, "value") if name == "setbit" => &["0", "1", "0", "1", "2", "-1", "abc"],
             (_, "script") => return self.pick_script().0.to_owned(),
             (_, "sha1") => &["e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0", "f"][..],
             // A key stored as expired counts until it is reclaimed, which neither server promises a time for.
@@ -282,13 +291,14 @@ impl Generator {
         }
         let pool = match row.group {
             _ if self.below(9) == 0 => ALL_KEYS,
-            Group::String => STRING_KEYS,
+            Group::String | Group::Bitmap => STRING_KEYS,
             Group::List => LIST_KEYS,
             Group::Hash => HASH_KEYS,
             Group::Set => SET_KEYS,
             Group::SortedSet if self.below(8) == 0 => SET_KEYS,
             Group::SortedSet => ZSET_KEYS,
             Group::Stream => STREAM_KEYS,
+            Group::Hyperloglog => HLL_KEYS,
             _ => ALL_KEYS,
         };
         self.pick(pool)
@@ -487,6 +497,8 @@ fn weight(row: &Row) -> usize {
         | CommandId::Reset
         | CommandId::Hello
         | CommandId::Auth => 0,
+        // Redis's takes seconds.
+        CommandId::Pfselftest => 0,
         CommandId::Flushall | CommandId::Flushdb | CommandId::Swapdb | CommandId::Select => 1,
         // What fills the keys.
         CommandId::Rpush
@@ -495,6 +507,7 @@ fn weight(row: &Row) -> usize {
         | CommandId::Sadd
         | CommandId::Zadd => 24,
         CommandId::Set | CommandId::Xadd => 20,
+        CommandId::Pfdebug => 4,
         CommandId::Del | CommandId::Unlink | CommandId::Rename | CommandId::Expire => 4,
         _ if row.plane == Plane::Data => 8,
         _ if row.plane == Plane::Container => 0,

@@ -10,12 +10,14 @@ pub const HASH_KEYS: &[&str] = &["h1", "h2"];
 pub const SET_KEYS: &[&str] = &["set1", "set2", "set3", "ints"];
 /// Keys of sorted sets.
 pub const ZSET_KEYS: &[&str] = &["z1", "z2", "z3"];
+/// Keys of HyperLogLogs.
+pub const HLL_KEYS: &[&str] = &["p1", "p2", "p3"];
 /// Keys of streams.
 pub const STREAM_KEYS: &[&str] = &["x1", "x2"];
 /// All of them, and keys that are never made.
 pub const ALL_KEYS: &[&str] = &[
     "s1", "s2", "s3", "{t}s", "l1", "l2", "l3", "h1", "h2", "set1", "set2", "set3", "ints", "z1",
-    "z2", "z3", "x1", "x2", "none1", "",
+    "z2", "z3", "x1", "x2", "p1", "none1", "",
 ];
 /// Fields, members, elements.
 pub const MEMBERS: &[&str] = &[
@@ -108,6 +110,40 @@ pub const INTEGERS: &[&str] = &[
     "1 ",
     "0x1",
     "1e1",
+];
+/// Types of integers inside a string.
+pub const BIT_FIELDS: &[&str] = &[
+    "u1", "i1", "u8", "i8", "u4", "i5", "u13", "i16", "u32", "i63", "u63", "i64", "u64", "i65",
+    "u0", "i0", "x8", "8", "i", "", "u-1", "I8", "u08",
+];
+/// Offsets of bits. None far away: such a string would be made.
+pub const BIT_OFFSETS: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "7",
+    "8",
+    "9",
+    "31",
+    "63",
+    "64",
+    "100",
+    "1000",
+    "#0",
+    "#1",
+    "#2",
+    "#10",
+    "-1",
+    "#-1",
+    "#",
+    "abc",
+    "",
+    "4294967296",
+    "#9223372036854775807",
+    "9223372036854775807",
+    "#abc",
+    "01",
+    "200000",
 ];
 /// Floating-point numbers and what is none.
 pub const DOUBLES: &[&str] = &[

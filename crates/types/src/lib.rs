@@ -6,8 +6,10 @@
 //! that every small collection is made of), then one file per type.
 #![forbid(unsafe_code)]
 
+pub mod bitmap;
 pub mod glob;
 pub mod hash;
+pub mod hll;
 pub mod lcs;
 pub mod limits;
 pub mod list;

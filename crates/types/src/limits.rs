@@ -22,6 +22,8 @@ pub struct Limits {
     pub zset_max_listpack_entries: usize,
     /// Bytes of a member up to which a sorted set stays packed.
     pub zset_max_listpack_value: usize,
+    /// Bytes up to which a HyperLogLog stays sparse.
+    pub hll_sparse_max_bytes: usize,
     /// Bytes in one node of a stream; 0 is no limit.
     pub stream_node_max_bytes: usize,
     /// Entries in one node of a stream; 0 is no limit.
@@ -40,6 +42,7 @@ impl Default for Limits {
             set_max_listpack_value: 64,
             zset_max_listpack_entries: 128,
             zset_max_listpack_value: 64,
+            hll_sparse_max_bytes: 3000,
             stream_node_max_bytes: 4096,
             stream_node_max_entries: 100,
         }

@@ -318,7 +318,7 @@ pub static ROWS: &[Parameter] = &[
     number!(row("zset-max-listpack-value", Live, memory(0), "64", "Length of a member up to which a sorted set stays packed.").alias("zset-max-ziplist-value"), limits.zset_max_listpack_value),
     number!(row("stream-node-max-bytes", Live, memory(0), "4096", "Bytes in one node of a stream; 0: any."), limits.stream_node_max_bytes),
     number!(row("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Entries in one node of a stream; 0: any."), limits.stream_node_max_entries),
-    row("hll-sparse-max-bytes", Inert, memory(0), "3000", "Bytes up to which a HyperLogLog stays sparse."),
+    number!(row("hll-sparse-max-bytes", Live, memory(0), "3000", "Bytes up to which a HyperLogLog stays sparse."), limits.hll_sparse_max_bytes),
     row("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread."),
     // ---- scripts, events, statistics ----
     number!(row("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which others are told that a script is busy; 0: never.").alias("lua-time-limit"), busy_reply_threshold_ms),

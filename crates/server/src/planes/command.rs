@@ -378,9 +378,13 @@ fn write_args(reply: &mut Reply<'_>, args: &[Arg]) {
         pairs.text_if("since", arg.since);
         pairs.text_if("deprecated_since", arg.deprecated_since);
         if arg.optional || arg.multiple {
-            let optional = arg.optional.then_some("optional");
-            let multiple = arg.multiple.then_some("multiple");
-            write_set(pairs.key("flags"), optional.into_iter().chain(multiple));
+            let flags = [
+                (arg.optional, "optional"),
+                (arg.multiple, "multiple"),
+                (arg.multiple_token, "multiple_token"),
+            ];
+            let set = flags.into_iter().filter(|(set, _)| *set);
+            write_set(pairs.key("flags"), set.map(|(_, name)| name));
         }
         if matches!(arg.kind, ArgKind::OneOf | ArgKind::Block) {
             write_args(pairs.key("arguments"), arg.args);

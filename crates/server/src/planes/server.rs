@@ -1,4 +1,4 @@
-//! INFO, TIME, LOLWUT, DEBUG, SHUTDOWN.
+//! INFO, TIME, LOLWUT, PFSELFTEST, DEBUG, SHUTDOWN.
 //!
 //! Must not know: what INFO's text says.
 
@@ -9,7 +9,7 @@ use redline_net::clock;
 use redline_resp::Args;
 use redline_types::{
     glob::{self, Case},
-    number,
+    hll, number,
 };
 
 use crate::{
@@ -28,6 +28,14 @@ pub(crate) fn time(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
     reply.array(2);
     reply.bulk_integer((now_us / 1_000_000) as i64);
     reply.bulk_integer((now_us % 1_000_000) as i64);
+    Ok(())
+}
+
+pub(crate) fn pfselftest(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    match hll::self_test() {
+        Ok(()) => session.reply().ok(),
+        Err(failed) => session.reply().error(&format!("TESTFAILED {failed}")),
+    }
     Ok(())
 }
 

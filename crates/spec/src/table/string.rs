@@ -224,8 +224,7 @@ rows! { String:
             KeySpec::at(1, READ_UPDATE)
                 .note("Read only when GET is among the arguments.")
                 .variable(VariableAccess {
-                    token: "GET",
-                    from: 3,
+                    when: When::Word { token: "GET", from: 3 },
                     present: READ_UPDATE,
                     absent: OVERWRITE,
                 }),
