@@ -267,10 +267,11 @@ impl<'a> Worker<'a> {
         self.hashes
             .iter()
             .for_each(|hash| self.space.prefetch_buckets(0, *hash));
-        self.hashes.iter().for_each(|hash| {
-            self.space.prefetch_entries(0, *hash);
-            self.space.locks().prefetch(stripe_of(*hash));
-        });
+        self.space
+            .prefetch_entries(self.hashes.len(), |at| Some((0, self.hashes[at])));
+        self.hashes
+            .iter()
+            .for_each(|hash| self.space.locks().prefetch(stripe_of(*hash)));
         for at in 0..BATCH {
             if !self.run_one(work, at) {
                 self.aside.push(at);

@@ -215,7 +215,10 @@ impl Worker {
         let space = &self.shared.keyspace;
         batch.for_each_key(|db, hash| space.prefetch_directory(db, hash));
         batch.for_each_key(|db, hash| space.prefetch_buckets(db, hash));
-        batch.for_each_key(|db, hash| space.prefetch_entries(db, hash));
+        space.prefetch_entries(batch.requests.len(), |at| {
+            let request = &batch.requests[at];
+            request.has_hash.then_some((request.db, request.hash))
+        });
         if self.shared.workers().len() > 1 {
             // Alone we find the locks in our own cache.
             batch.for_each_key(|_, hash| space.locks().prefetch(stripe_of(hash)));

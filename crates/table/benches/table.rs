@@ -231,9 +231,11 @@ fn lookup(slots: &[Index], keys: &[[u8; 16]], batch: usize, passes: u32) {
                 .for_each(|&hash| slot(slots, hash).prefetch_buckets(hash));
         }
         if passes > 1 {
-            hashes[..keys.len()]
-                .iter()
-                .for_each(|&hash| slot(slots, hash).prefetch_entries(hash));
+            for step in 0..2 {
+                hashes[..keys.len()].iter().for_each(|&hash| {
+                    slot(slots, hash).prefetch_entry(hash, step);
+                });
+            }
         }
         for (key, &hash) in keys.iter().zip(&hashes) {
             let found = slot(slots, hash)

@@ -22,7 +22,7 @@
 //! # Reading without the lock
 //!
 //! Half of a request's time would be the misses on directory, bucket and entry. [`Index::prefetch_buckets`] and
-//! [`Index::prefetch_entries`] start them early for a whole batch, before any lock is taken, while other threads may
+//! [`Index::prefetch_entry`] start them early for a whole batch, before any lock is taken, while other threads may
 //! rebuild the table. They are sound because nothing that they read can go away or be torn into something harmful:
 //! - The place of the directory and its length are one atomic word, read once.
 //! - Chunks, directories and the bitmaps between them live in the arena [`TABLES`], whose range is reserved once and
@@ -266,34 +266,40 @@ impl Index {
         }
     }
 
-    /// Starts to load the entries that may have this hash; wants [`Index::prefetch_buckets`] some time
-    /// before it. **Needs no lock.**
+    /// Starts to load the entry that may have this hash, from the bucket `step` places after its home; wants
+    /// [`Index::prefetch_buckets`] some time before it. **Needs no lock.**
+    ///
+    /// `true`: it is not in that bucket, but may have spilled. The next bucket is on its way then; the caller goes on
+    /// with the other keys of its batch and comes back with the next step. (Looking there at once would wait for it: with
+    /// buckets as full as these two in five have spilled.)
     #[inline]
-    pub fn prefetch_entries(&self, hash: u64) {
-        /// Buckets that are looked at; a stale table could lead round and round.
-        const BUCKETS_MAX: usize = 2;
+    pub fn prefetch_entry(&self, hash: u64, step: u32) -> bool {
         let layout = self.layout();
         if !layout.is_readable() {
-            return;
+            return false;
         }
         let mut at = home(h16(hash), layout.buckets());
-        for _ in 0..BUCKETS_MAX {
-            let Some(bucket) = layout.bucket_checked(at) else {
-                return;
-            };
-            for i in bucket.matches(tag(hash)) {
-                let word = bucket.word(i);
-                if word.order() == h16(hash) {
-                    prefetch(word.address());
-                    // The end of an entry of 40 bytes, which half of the time lies in the next line.
-                    prefetch(word.address() + 32);
-                }
-            }
-            if !bucket.is_spilled() {
-                return;
-            }
+        for _ in 0..step {
             at = layout.after(at);
         }
+        let Some(bucket) = layout.bucket_checked(at) else {
+            return false;
+        };
+        for i in bucket.matches(tag(hash)) {
+            let word = bucket.word(i);
+            if word.order() == h16(hash) {
+                prefetch(word.address());
+                // The end of an entry of 40 bytes, which half of the time lies in the next line.
+                prefetch(word.address() + 32);
+                // Tag and order agree by chance once in a few thousand times.
+                return false;
+            }
+        }
+        let spilled = bucket.is_spilled();
+        if spilled {
+            prefetch(layout.bucket_address(layout.after(at)));
+        }
+        spilled
     }
 
     /// The snapshot epoch (7 bits) of the bucket that is home to this hash.

@@ -103,9 +103,8 @@ impl View<'_> {
         hints
             .iter()
             .for_each(|hint| self.space.prefetch_buckets(self.db, hint.hash));
-        hints
-            .iter()
-            .for_each(|hint| self.space.prefetch_entries(self.db, hint.hash));
+        self.space
+            .prefetch_entries(hints.len(), |at| Some((self.db, hints[at].hash)));
     }
 
     #[inline]

@@ -69,7 +69,7 @@ fn is_small_and_empty_when_zeroed() {
         );
         assert!(!slot.remove(7, entry(1)) && !slot.replace(7, entry(1), entry(2)));
         slot.prefetch_buckets(7);
-        slot.prefetch_entries(7);
+        assert!(!slot.prefetch_entry(7, 0));
     }
 }
 
@@ -316,7 +316,8 @@ fn prefetches_run_beside_growth_and_shrinking() {
                 while !stop.load(Relaxed) {
                     let hash = rng.u64(..);
                     slots[(hash % 8) as usize].prefetch_buckets(hash);
-                    slots[(hash % 8) as usize].prefetch_entries(hash);
+                    let slot = &slots[(hash % 8) as usize];
+                    (0..3).take_while(|&step| slot.prefetch_entry(hash, step)).for_each(drop);
                 }
             });
         }
