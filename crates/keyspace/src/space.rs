@@ -86,6 +86,8 @@ pub(crate) struct Db {
     /// A slot's keys, in the order of their hashes.
     pub(crate) slots: Box<[Index]>,
     pub(crate) stripes: Box<[DbStripe]>,
+    /// No key of the stripe expires before this time; apart from the rest, since active expiry goes over all of it.
+    pub(crate) next_expire_ms: Box<[AtomicI64]>,
 }
 
 /// What a database keeps per stripe.
@@ -94,8 +96,6 @@ pub(crate) struct DbStripe {
     pub(crate) keys: AtomicU32,
     /// The entries that have an expiry.
     pub(crate) ttl: Index,
-    /// No key of the stripe expires before this time.
-    pub(crate) next_expire_ms: AtomicI64,
 }
 
 /// What a stripe keeps across databases.
@@ -298,9 +298,9 @@ impl Db {
                     keys: AtomicU32::new(0),
                     // SAFETY: as the slots.
                     ttl: unsafe { Index::new() },
-                    next_expire_ms: AtomicI64::new(i64::MAX),
                 })
                 .collect(),
+            next_expire_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
         }
     }
 }
@@ -332,9 +332,7 @@ impl Flushed {
                 freed += self.0.stripes[stripe].ttl.table_bytes();
                 self.0.stripes[stripe].ttl.clear(|_| ());
                 self.0.stripes[stripe].keys.store(0, Ordering::Relaxed);
-                self.0.stripes[stripe]
-                    .next_expire_ms
-                    .store(i64::MAX, Ordering::Relaxed);
+                self.0.next_expire_ms[stripe].store(i64::MAX, Ordering::Relaxed);
             }
             freed += index.table_bytes();
             index.clear(|pointer| {

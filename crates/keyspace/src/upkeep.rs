@@ -68,28 +68,33 @@ impl ExpiryCursor {
         !self.unfinished.is_empty() && self.unfinished.contains(&owed)
     }
 
-    /// Goes on to the next database of the stripe, or the next stripe. Says whether it came round.
+    /// Goes on to the next stripe of the database, or to the next database. Says whether it came round.
+    #[inline]
     fn advance(&mut self, databases: u32) -> bool {
         self.from = 0;
         self.next_expire_ms = i64::MAX;
-        self.db += 1;
-        if self.db < databases {
-            return false;
-        }
-        self.db = 0;
         self.stripe = self.stripe.saturating_add(self.step);
-        let round = usize::from(self.stripe) >= STRIPES;
+        usize::from(self.stripe) >= STRIPES && self.leave_db(databases)
+    }
+
+    /// Goes on to the next database. Says whether it came round.
+    fn leave_db(&mut self, databases: u32) -> bool {
+        self.stripe = self.first;
+        self.db += 1;
+        let round = self.db >= databases;
         if round {
-            self.stripe = self.first;
+            self.db = 0;
         }
         round
     }
 }
 
 impl Keyspace {
-    /// One step of active expiry: walks some of the entries with an expiry of the stripe under the
-    /// cursor, if any of them is due, and removes those that are. `publish` gets the events before
-    /// the stripe is let go of.
+    /// One step of active expiry: goes on to the next stripe where something is due, walks some of its entries with an
+    /// expiry, and removes those that are due. `publish` gets the events before the stripe is let go of.
+    ///
+    /// A worker does this ten times a second also where nothing expires, so what it looks at lies close together: one
+    /// time for each stripe, and nothing for databases that were never used.
     pub fn expire_step(
         &self,
         local: &mut Local,
@@ -102,29 +107,41 @@ impl Keyspace {
             done: 0,
             round: false,
         };
+        let databases = self.databases();
+        let db = loop {
+            step.round = match self.db(cursor.db) {
+                None => cursor.leave_db(databases),
+                Some(db) => {
+                    let next =
+                        db.next_expire_ms[usize::from(cursor.stripe)].load(Ordering::Relaxed);
+                    if cursor.from != 0 || next < now_ms || cursor.owes(db) {
+                        break db;
+                    }
+                    cursor.advance(databases)
+                }
+            };
+            if step.round {
+                return step;
+            }
+        };
         let stripe = cursor.stripe;
-        let due = self.db(cursor.db).filter(|db| {
-            let next = db.stripes[usize::from(stripe)]
-                .next_expire_ms
-                .load(Ordering::Relaxed);
-            cursor.from != 0 || next < now_ms || cursor.owes(db)
-        });
-        let Some(db) = due.filter(|_| self.locks.try_one(stripe)) else {
-            if let Some(db) = due.filter(|_| cursor.from != 0) {
+        if !self.locks.try_one(stripe) {
+            if cursor.from != 0 {
                 cursor.unfinished.push((db, stripe));
             }
-            step.round = cursor.advance(self.databases());
+            step.round = cursor.advance(databases);
             return step;
-        };
+        }
         if cursor.from == 0 && !cursor.unfinished.is_empty() {
             cursor
                 .unfinished
                 .retain(|owed| *owed != (std::ptr::from_ref(db), stripe));
         }
         let state = &db.stripes[usize::from(stripe)];
+        let next_expire_ms = &db.next_expire_ms[usize::from(stripe)];
         if cursor.from == 0 {
             // Whoever sets an earlier expiry during the walk lowers this again.
-            state.next_expire_ms.store(i64::MAX, Ordering::Relaxed);
+            next_expire_ms.store(i64::MAX, Ordering::Relaxed);
         }
         let mut expired = Vec::new();
         let mut from = Some(cursor.from);
@@ -155,11 +172,9 @@ impl Keyspace {
         match from {
             Some(next) => cursor.from = next,
             None => {
-                let lowered = state.next_expire_ms.load(Ordering::Relaxed);
-                state
-                    .next_expire_ms
-                    .store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
-                step.round = cursor.advance(self.databases());
+                let lowered = next_expire_ms.load(Ordering::Relaxed);
+                next_expire_ms.store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
+                step.round = cursor.advance(databases);
             }
         }
         self.locks.unlock_one(stripe);

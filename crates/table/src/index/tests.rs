@@ -317,7 +317,9 @@ fn prefetches_run_beside_growth_and_shrinking() {
                     let hash = rng.u64(..);
                     slots[(hash % 8) as usize].prefetch_buckets(hash);
                     let slot = &slots[(hash % 8) as usize];
-                    (0..3).take_while(|&step| slot.prefetch_entry(hash, step)).for_each(drop);
+                    (0..3)
+                        .take_while(|&step| slot.prefetch_entry(hash, step))
+                        .for_each(drop);
                 }
             });
         }
