@@ -164,8 +164,8 @@ impl<'a> Choices<'a> {
 fn held<'a>(id: CommandId, args: Args<'_>, set: &'a mut StripeSet) -> Held<'a> {
     match spec::gate(id).scope {
         Scope::None | Scope::Counters | Scope::OneStripe => Held::None,
-        Scope::All => Held::All,
-        Scope::Keys | Scope::KeysPlus => {
+        Scope::All | Scope::KeysPlus => Held::All,
+        Scope::Keys => {
             spec::reachable_keys(id, args.len(), |at| args.get(at).unwrap_or_default())
                 .filter_map(|key| args.get(key.position))
                 .for_each(|key| set.insert(stripe_of(hash(key))));
@@ -212,6 +212,7 @@ fuzz_target!(|data: &[u8]| {
         let mut ctx = Ctx {
             keys,
             bulk_bytes_max: 64 * 1024,
+            in_script: false,
         };
         let proto = if shape & 16 == 0 {
             Proto::Resp2

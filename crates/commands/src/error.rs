@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use redline_keyspace::{Busy, WrongType};
+use redline_keyspace::{Busy, Missing, WrongType};
 
 /// Why a command did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Error {
     Line(Cow<'static, str>),
     /// Not an error of the caller's: a stripe is in use, run the command again when it is free.
     Busy(Busy),
+    /// Nor this: the unit lacks stripes of keys that it knows only now; run the command again with them.
+    Missing(Missing),
 }
 
 impl Error {
@@ -68,7 +70,9 @@ impl Error {
                 return Cow::Owned(format!("ERR invalid expire time in '{command}' command"));
             }
             Error::Line(line) => line,
-            Error::Busy(_) => unreachable!("the executor runs the command again"),
+            Error::Busy(_) | Error::Missing(_) => {
+                unreachable!("the executor runs the command again")
+            }
         })
     }
 }
@@ -76,6 +80,12 @@ impl Error {
 impl From<WrongType> for Error {
     fn from(_: WrongType) -> Error {
         Error::WrongType
+    }
+}
+
+impl From<Missing> for Error {
+    fn from(missing: Missing) -> Error {
+        Error::Missing(missing)
     }
 }
 

@@ -17,6 +17,7 @@ mod list;
 mod parse;
 mod scan;
 mod set;
+mod sort;
 mod stream;
 mod string;
 #[cfg(test)]
@@ -35,6 +36,8 @@ pub struct Ctx<'a> {
     pub keys: View<'a>,
     /// Longest string a command may build (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
+    /// A script calls: what comes without an order must get one.
+    pub in_script: bool,
 }
 
 /// Runs one command. On an error the caller takes back whatever the handler had written to the reply

@@ -81,6 +81,7 @@ impl TestDb {
         let mut ctx = Ctx {
             keys,
             bulk_bytes_max: self.bulk_bytes_max,
+            in_script: false,
         };
         let mut reply = Reply::new(&mut self.out, self.proto);
         let mark = reply.mark();

@@ -21,5 +21,5 @@ pub use space::{
     Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of,
     stripe_of_slot,
 };
-pub use view::{Busy, Collection, Expiry, Held, Hint, View, WrongType};
+pub use view::{Busy, Collection, Expiry, Held, Hint, Missing, View, WrongType};
 pub use watch::WatchFlag;

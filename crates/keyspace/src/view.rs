@@ -42,6 +42,11 @@ pub struct WrongType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy(pub u16);
 
+/// A unit has met keys whose stripes it does not hold (SORT … BY): it has changed and answered nothing, and is to be
+/// run again by whoever holds these stripes as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing(pub Box<StripeSet>);
+
 /// The stripes that a unit holds: the proof that a [`View`] may touch their keys.
 #[derive(Clone, Copy)]
 pub enum Held<'a> {
@@ -246,6 +251,24 @@ impl<'a> View<'a> {
     /// Changes that the unit has reported so far.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Makes sure that keys which only the run could know may be touched. On an error the handler gives up, before it has
+    /// changed, answered or counted anything, and is called again under a wider set of stripes. The keys it finds then
+    /// may be others; so it asks again.
+    pub fn require<K: AsRef<[u8]>>(&self, keys: impl Iterator<Item = K>) -> Result<(), Missing> {
+        if matches!(self.held, Held::All) {
+            return Ok(());
+        }
+        let mut missing: Option<Box<StripeSet>> = None;
+        for key in keys {
+            let stripe = stripe_of(self.hash(key.as_ref()));
+            if !self.held.covers(stripe) {
+                let missing = missing.get_or_insert_with(|| Box::new(StripeSet::EMPTY));
+                missing.insert(stripe);
+            }
+        }
+        missing.map_or(Ok(()), |stripes| Err(Missing(stripes)))
     }
 
     // ---- readers ------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ const HINTS_KEPT_MAX: usize = 4 * 1024;
 const SMALL_BATCH: usize = 16;
 /// Of so many small batches one is timed.
 const SMALL_BATCHES_PER_TIMED: u32 = 16;
+/// So often a unit that meets unexpected keys starts over, before it takes all stripes.
+const WIDENING_ROUNDS_MAX: u32 = 4;
 
 /// A batch that is being timed.
 struct Charge {
@@ -98,6 +100,14 @@ impl Request {
     pub(crate) fn spans(&self) -> Range<usize> {
         self.first_span as usize..self.first_span as usize + self.span_count as usize
     }
+}
+
+/// What the unit around a command tells its handler, and hears from it.
+#[derive(Default)]
+struct Inside {
+    in_script: bool,
+    /// Changes so far: a script that has made some cannot be killed.
+    changes: u64,
 }
 
 /// Why a command did not run to its end.
@@ -363,6 +373,7 @@ impl Worker {
         let mut ctx = Ctx {
             keys: view,
             bulk_bytes_max: self.settings.bulk_bytes_max,
+            in_script: false,
         };
         ctx.keys.hint(&args[usize::from(gate.first_key)], hash);
         let result = handler(
@@ -598,13 +609,48 @@ impl Worker {
                     set.insert(stripe);
                     hints.push(hint);
                 });
-                let result = self.run_locked(session, id, args, &set, false, &hints);
+                let result = self.run_widening(session, id, args, &mut set, &hints);
                 hints.clear();
                 hints.shrink_to(HINTS_KEPT_MAX);
                 self.hints = hints;
                 result
             }
         }
+    }
+
+    /// Runs a command that may find out, as it runs, that it needs more stripes: then it lets go of all, and starts over
+    /// with those as well. What it finds may change between two rounds; so the last one takes everything.
+    fn run_widening(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+        set: &mut StripeSet,
+        hints: &[Hint],
+    ) -> Result<(), Halt> {
+        if let Some(reserved) = &session.ticket {
+            // An earlier round found these.
+            set.extend(reserved);
+        }
+        for round in 0.. {
+            self.lock_set(session, set)?;
+            match self.handle(session, id, args, Held::Set(set), hints) {
+                Err(Error::Missing(_)) if round + 1 == WIDENING_ROUNDS_MAX => {
+                    self.shared.keyspace.locks().unlock_set(set);
+                    break;
+                }
+                Err(Error::Missing(missing)) => {
+                    // The ticket, if there is one, stays for the wider set.
+                    self.shared.keyspace.locks().unlock_set(set);
+                    set.extend(&missing.0);
+                }
+                result => {
+                    self.unlock_set(session, set);
+                    return Ok(result?);
+                }
+            }
+        }
+        self.run_locked(session, id, args, &StripeSet::all(), true, hints)
     }
 
     fn run_locked(
@@ -711,12 +757,22 @@ impl Worker {
     ) -> Result<(), Halt> {
         let mut unit = session.unit.take().expect("checked by the caller");
         self.extend_unit(&mut unit, id, gate, args);
-        let held = if unit.all {
-            Held::All
-        } else {
-            Held::Set(&unit.stripes)
+        let mut inside = Inside {
+            in_script: unit.in_script,
+            changes: unit.changes,
         };
-        let result = self.handle_counting(session, id, args, held, &[], &mut unit.changes);
+        let result = loop {
+            let held = if unit.all {
+                Held::All
+            } else {
+                Held::Set(&unit.stripes)
+            };
+            match self.handle_inside(session, id, args, held, &[], &mut inside) {
+                Err(Error::Missing(missing)) => self.extend_stripes(&mut unit, &missing.0),
+                result => break result,
+            }
+        };
+        unit.changes = inside.changes;
         session.unit = Some(unit);
         Ok(result?)
     }
@@ -733,13 +789,18 @@ impl Worker {
         } else {
             add_stripes(&mut wanted, id, args);
         }
+        self.extend_stripes(unit, &wanted);
+        unit.all |= all;
+    }
+
+    /// Takes stripes on demand: the unit holds the script mutex.
+    fn extend_stripes(&self, unit: &mut Unit, wanted: &StripeSet) {
         for stripe in wanted.iter() {
             if !unit.stripes.contains(stripe) {
                 self.shared.keyspace.locks().lock_for_script(stripe);
                 unit.stripes.insert(stripe);
             }
         }
-        unit.all |= all;
     }
 
     /// Calls the handler; its stripes are held.
@@ -751,18 +812,18 @@ impl Worker {
         held: Held<'_>,
         hints: &[Hint],
     ) -> Result<(), Error> {
-        self.handle_counting(session, id, args, held, hints, &mut 0)
+        self.handle_inside(session, id, args, held, hints, &mut Inside::default())
     }
 
-    /// The same, and adds the number of changes: a script that has made some cannot be killed.
-    fn handle_counting(
+    /// The same inside EXEC or a script.
+    fn handle_inside(
         &mut self,
         session: &mut Session,
         id: CommandId,
         args: Args<'_>,
         held: Held<'_>,
         hints: &[Hint],
-        changes: &mut u64,
+        inside: &mut Inside,
     ) -> Result<(), Error> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
         let shared = &*self.shared;
@@ -778,6 +839,7 @@ impl Worker {
         let mut ctx = Ctx {
             keys: view,
             bulk_bytes_max: self.settings.bulk_bytes_max,
+            in_script: inside.in_script,
         };
         ctx.keys.hints(hints);
         let result = handler(
@@ -785,7 +847,7 @@ impl Worker {
             args,
             &mut Reply::new(&mut session.out, session.proto),
         );
-        *changes += ctx.keys.changes();
+        inside.changes += ctx.keys.changes();
         ctx.keys.finish();
         self.local.clock.frozen = false;
         if !self.local.events.is_empty() {

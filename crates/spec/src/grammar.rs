@@ -62,8 +62,10 @@ pub struct Arg {
     pub optional: bool,
     /// May be repeated.
     pub multiple: bool,
-    /// Its token is repeated with it.
+    /// The token is repeated with it.
     pub multiple_token: bool,
+    /// The key spec that it belongs to without being a key itself (SORT … BY).
+    pub key_spec: Option<u8>,
     /// The arguments inside a [`ArgKind::OneOf`] or a [`ArgKind::Block`].
     pub args: &'static [Arg],
 }
@@ -80,6 +82,7 @@ impl Arg {
             optional: false,
             multiple: false,
             multiple_token: false,
+            key_spec: None,
             args: &[],
         }
     }
@@ -97,7 +100,7 @@ impl Arg {
     pub const fn key_spec_index(&self) -> Option<u8> {
         match self.kind {
             ArgKind::Key { spec } => Some(spec),
-            _ => None,
+            _ => self.key_spec,
         }
     }
 
@@ -171,6 +174,12 @@ impl Arg {
     pub(crate) const fn multiple_token(mut self) -> Arg {
         self.multiple = true;
         self.multiple_token = true;
+        self
+    }
+
+    /// Makes the argument one from which keys of a spec are made.
+    pub(crate) const fn of_spec(mut self, spec: u8) -> Arg {
+        self.key_spec = Some(spec);
         self
     }
 

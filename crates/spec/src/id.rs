@@ -17,8 +17,9 @@
 //!
 //! A crate that binds handlers this way does not compile while one of them is missing. A handler is called as its
 //! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
-//! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on none, in `server`; CLIENT, CONFIG and COMMAND have
-//! modules of their own; and all HELP subcommands share the handler `command::help`, whose text comes from the rows.
+//! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
+//! none, in `server`; SORT, CLIENT, CONFIG and COMMAND have modules of their own; and all HELP subcommands share the
+//! handler `command::help`, whose text comes from the rows.
 
 use crate::Plane;
 
@@ -145,6 +146,8 @@ roll! {
         Rename => generic::rename,
         Renamenx => generic::renamenx,
         Scan => generic::scan,
+        Sort => sort::sort,
+        SortRo => sort::sort_ro,
         Touch => generic::touch,
         Ttl => generic::ttl,
         Type => generic::type_,

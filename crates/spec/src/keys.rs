@@ -32,6 +32,15 @@ pub enum Find {
     },
     /// The argument at the beginning says how many keys follow it.
     KeyNum,
+    /// No argument is such a key: only the run knows them (SORT … BY). COMMAND INFO says `unknown`.
+    Unknown,
+    /// The argument behind the last `token` from the beginning on. COMMAND INFO says `unknown`.
+    Behind {
+        /// The word, in upper case.
+        token: &'static str,
+        /// The other options, in upper case, and how many arguments each takes: those are not looked at.
+        options: &'static [(&'static str, u8)],
+    },
 }
 
 /// A use of the keys that depends on the words among the arguments.
@@ -92,6 +101,33 @@ impl KeySpec {
         }
     }
 
+    /// Keys that no argument names.
+    pub(crate) const fn unknown(access: Access) -> KeySpec {
+        KeySpec {
+            begin: 0,
+            find: Find::Unknown,
+            access,
+            note: None,
+            variable: None,
+        }
+    }
+
+    /// One key behind a word, searched for from a position on: see [`Find::Behind`].
+    pub(crate) const fn behind(
+        begin: u8,
+        token: &'static str,
+        options: &'static [(&'static str, u8)],
+        access: Access,
+    ) -> KeySpec {
+        KeySpec {
+            begin,
+            find: Find::Behind { token, options },
+            access,
+            note: None,
+            variable: None,
+        }
+    }
+
     pub(crate) const fn note(mut self, note: &'static str) -> KeySpec {
         self.note = Some(note);
         self
@@ -103,10 +139,20 @@ impl KeySpec {
         self
     }
 
+    /// May a right call have no key of this spec?
+    const fn may_find_none(&self) -> bool {
+        matches!(self.find, Find::Unknown | Find::Behind { .. })
+    }
+
     /// The keys of this spec in a call; `None` if the call cannot be right.
     fn locate<'a>(&self, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Option<KeyRange> {
         let begin = usize::from(self.begin);
         let (first, step, count) = match self.find {
+            Find::Unknown => (begin, 1, 0),
+            Find::Behind { token, options } => match behind(begin, token, options, argc, arg) {
+                Some(position) => (position, 1, 1),
+                None => (begin, 1, 0),
+            },
             Find::Range { last, step } => {
                 let last = if last >= 0 {
                     begin + usize::from(last.unsigned_abs())
@@ -157,6 +203,29 @@ impl VariableAccess {
     }
 }
 
+/// The position behind the last `token`, if an argument is there.
+fn behind<'a>(
+    begin: usize,
+    token: &str,
+    options: &[(&str, u8)],
+    argc: usize,
+    arg: &impl Fn(usize) -> &'a [u8],
+) -> Option<usize> {
+    let (mut at, mut found) = (begin, None);
+    while at < argc {
+        let word = arg(at);
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is(token) {
+            found = (at + 1 < argc).then_some(at + 1).or(found);
+            at += 1;
+        } else if let Some((_, takes)) = options.iter().find(|(name, _)| is(name)) {
+            at += usize::from(*takes);
+        }
+        at += 1;
+    }
+    found
+}
+
 /// The number of keys that an argument announces, read as strictly as the handlers read it. What has more than ten
 /// digits is more than an argument vector can hold.
 fn key_count(text: &[u8]) -> Option<usize> {
@@ -170,7 +239,7 @@ fn key_count(text: &[u8]) -> Option<usize> {
 }
 
 /// The most key specs that a row has.
-pub(crate) const SPECS_MAX: usize = 2;
+pub(crate) const SPECS_MAX: usize = 3;
 
 /// The keys of one spec in a given call: positions `first`, `first + step`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +344,10 @@ pub fn keys<'a>(
 ) -> Result<Keys, InvalidKeys> {
     let mut found = Keys::NONE;
     for spec in row(id).keys {
-        found.push(spec.locate(argc, &arg).ok_or(InvalidKeys)?);
+        let range = spec.locate(argc, &arg).ok_or(InvalidKeys)?;
+        if range.count > 0 || !spec.may_find_none() {
+            found.push(range);
+        }
     }
     Ok(found)
 }
@@ -423,6 +495,18 @@ mod tests {
                 "{huge}"
             );
         }
+    }
+
+    #[test]
+    fn the_key_behind_a_word() {
+        assert_eq!(positions("sort k"), Ok(vec![1]));
+        assert_eq!(positions("sort k by w* get # store d"), Ok(vec![1, 7]));
+        assert_eq!(positions("sort k STORE d store e"), Ok(vec![1, 5]));
+        assert_eq!(positions("sort k by store d"), Ok(vec![1]));
+        assert_eq!(positions("sort k limit store 1 store"), Ok(vec![1]));
+        assert_eq!(positions("sort k store by store e"), Ok(vec![1, 5]));
+        assert_eq!(positions("sort_ro k store d"), Ok(vec![1]));
+        assert_eq!(uses("sort k store d"), [READ, OVERWRITE]);
     }
 
     #[test]

@@ -151,6 +151,7 @@ fn key_spec(spec: &KeySpec) -> Value {
                 ("limit", Value::Int(0)),
             ]),
         ),
+        Find::Unknown | Find::Behind { .. } => ("unknown", pairs([])),
         Find::KeyNum => (
             "keynum",
             pairs([
@@ -160,12 +161,15 @@ fn key_spec(spec: &KeySpec) -> Value {
             ]),
         ),
     };
-    let begin = pairs([("index", Value::Int(spec.begin.into()))]);
+    let (begin_kind, begin) = match kind {
+        "unknown" => ("unknown", pairs([])),
+        _ => ("index", pairs([("index", Value::Int(spec.begin.into()))])),
+    };
     pairs([
         ("flags", names(spec.access.names())),
         (
             "begin_search",
-            pairs([("type", Value::text("index")), ("spec", begin)]),
+            pairs([("type", Value::text(begin_kind)), ("spec", begin)]),
         ),
         (
             "find_keys",

@@ -224,6 +224,7 @@ impl Generator {
                 }
                 return n.to_string();
             }
+            (_, "by-pattern" | "get-pattern") => SORT_PATTERNS,
             (ArgKind::Pattern, _) => PATTERNS,
             (_, "subcommand") if name == "pfdebug" => {
                 &["GETREG", "decode", "ENCODING", "todense", "nonesuch"]

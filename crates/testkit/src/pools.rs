@@ -233,6 +233,11 @@ pub const PATTERNS: &[&str] = &[
     "*", "?1", "s*", "[a-l]*", "[^s]*", "\\*", "", "h[12]", "*a*", "[", "a[b-", "none*", "[z-a]1",
     "s\\1",
 ];
+/// Patterns of SORT: for the values of other keys, for fields of hashes, and for nothing.
+pub const SORT_PATTERNS: &[&str] = &[
+    "s*", "s*", "s*", "h*->a", "h*->a", "h*->", "h*->none", "#", "nosort", "nosort", "*", "*->a",
+    "l*", "none*", "", "->", "s*x*",
+];
 /// Bounds by score.
 pub const SCORE_BOUNDS: &[&str] = &[
     "-inf", "+inf", "0", "1", "2", "(1", "(2", "3.5", "(inf", "(-inf", "inf", "abc", "(", "",

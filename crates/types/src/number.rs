@@ -114,6 +114,17 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     (!value.is_nan() && !out_of_range).then_some(value)
 }
 
+/// Parses a weight of SORT: decimal digits or infinity, up to the first zero byte; nothing at all is zero, and what is out
+/// of range is zero or infinite. But no "nan".
+pub fn parse_weight(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next()?;
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let value = fast_float2::parse::<f64, _>(text).ok()?;
+    (!value.is_nan()).then_some(value)
+}
+
 /// The parts of a number's text, after its sign.
 enum Digits<'a> {
     Infinite,

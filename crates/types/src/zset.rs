@@ -376,6 +376,11 @@ impl Zset {
         self.form = Form::Packed(packed);
     }
 
+    /// Takes the form for large sets, whatever the size; fails, and changes nothing, where there is no memory for it.
+    pub fn leave_packed(&mut self) -> Result<(), Full> {
+        self.unpack().map(|_| ())
+    }
+
     /// Takes the form for large sets.
     fn unpack(&mut self) -> Result<&mut Ordered, Full> {
         if let Form::Packed(packed) = &self.form {

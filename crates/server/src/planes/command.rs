@@ -255,7 +255,11 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     reply.bulk(b"flags");
     write_set(reply, spec.access.names());
     reply.bulk(b"begin_search");
-    write_search(reply, "index", &[("index", spec.begin.into())]);
+    if let Find::Unknown | Find::Behind { .. } = spec.find {
+        write_search(reply, "unknown", &[]);
+    } else {
+        write_search(reply, "index", &[("index", spec.begin.into())]);
+    }
     reply.bulk(b"find_keys");
     match spec.find {
         Find::Range { last, step } => {
@@ -266,6 +270,7 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
             ];
             write_search(reply, "range", &fields);
         }
+        Find::Unknown | Find::Behind { .. } => write_search(reply, "unknown", &[]),
         Find::KeyNum => {
             write_search(
                 reply,

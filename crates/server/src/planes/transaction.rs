@@ -1,7 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
 //! EXEC is one unit: it takes the stripes of all queued commands and of all watched keys, looks at the
-//! watch flag under them, and runs the queue. With a script in the queue it takes the script mutex first.
+//! watch flag under them, and runs the queue. With a command in the queue that may come to need further stripes (a script,
+//! SORT) it takes the script mutex first, whose holder may.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -15,7 +16,7 @@ use redline_resp::{Args, ArgsBuf};
 use redline_spec::{self as spec, CommandId, Scope};
 
 use crate::{
-    exec::{Halt, add_stripes, runs_script},
+    exec::{Halt, add_stripes},
     planes::publish_events,
     session::{EndedWatch, Multi, Session, Token, Unit, Watched, flag, state},
     worker::Worker,
@@ -118,7 +119,7 @@ fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
     let mut script = false;
     for (id, args) in &session.multi.queue {
         all |= spec::gate(*id).scope.inside_unit() == Scope::All;
-        script |= runs_script(*id);
+        script |= spec::gate(*id).scope == Scope::KeysPlus;
         add_stripes(&mut stripes, *id, args.as_args());
     }
     for watched in &session.watched {

@@ -321,6 +321,53 @@ rows! { Generic:
         routing: Cursor,
     }
 
+    Sort = "sort" {
+        summary: "Sort the elements of a list, a set or a sorted set, and answer or store them.",
+        complexity: "O(N+M*log(M)), N: elements, M: elements answered; O(N) where nothing is sorted",
+        since: "1.0.0",
+        arity: -2,
+        flags: [WRITE, DENYOOM],
+        acl: [SET, SORTEDSET, LIST, DANGEROUS],
+        keys: [
+            KeySpec::at(1, READ),
+            KeySpec::unknown(READ).note("The keys of BY and GET are made from the elements."),
+            KeySpec::behind(2, "STORE", &[("LIMIT", 2), ("GET", 1), ("BY", 1)], OVERWRITE)
+                .note("STORE may stand anywhere among the options."),
+        ],
+        args: [
+            key("key"),
+            pattern("by-pattern").display("pattern").token("BY").of_spec(1).optional(),
+            block("limit", &[integer("offset"), integer("count")]).token("LIMIT").optional(),
+            pattern("get-pattern").display("pattern").token("GET").of_spec(1).optional().multiple_token(),
+            one_of("order", &[word("asc", "ASC"), word("desc", "DESC")]).optional(),
+            word("sorting", "ALPHA").optional(),
+            key_of_spec("destination", 2).token("STORE").optional(),
+        ],
+        scope: KeysPlus,
+    }
+
+    SortRo = "sort_ro" {
+        summary: "Sort the elements of a list, a set or a sorted set, and answer them.",
+        complexity: "O(N+M*log(M)), N: elements, M: elements answered; O(N) where nothing is sorted",
+        since: "7.0.0",
+        arity: -2,
+        flags: [READONLY],
+        acl: [SET, SORTEDSET, LIST, DANGEROUS],
+        keys: [
+            KeySpec::at(1, READ),
+            KeySpec::unknown(READ).note("The keys of BY and GET are made from the elements."),
+        ],
+        args: [
+            key("key"),
+            pattern("by-pattern").display("pattern").token("BY").of_spec(1).optional(),
+            block("limit", &[integer("offset"), integer("count")]).token("LIMIT").optional(),
+            pattern("get-pattern").display("pattern").token("GET").of_spec(1).optional().multiple_token(),
+            one_of("order", &[word("asc", "ASC"), word("desc", "DESC")]).optional(),
+            word("sorting", "ALPHA").optional(),
+        ],
+        scope: KeysPlus,
+    }
+
     Touch = "touch" {
         summary: "Mark keys as just used and count those that exist.",
         complexity: "O(N), N: keys",

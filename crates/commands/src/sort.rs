@@ -1,0 +1,576 @@
+//! SORT and SORT_RO. Their keys are known only once the elements are: see [`View::require`].
+//!
+//! Must not know: how the unit comes by the stripes that it lacks.
+
+use std::{borrow::Cow, cmp::Ordering, ops::Range};
+
+use redline_keyspace::{Classes, Expiry, StringRef, ValueRef, View};
+use redline_resp::{Args, Reply};
+use redline_types::{DataType, Element, IntBuf, List, Pack, Value, Zset, number, pack::End};
+
+use crate::{
+    Ctx, Error,
+    element::bulk,
+    parse::{integer, is},
+};
+
+const NOT_A_NUMBER: Error = Error::line("ERR One or more scores can't be converted into double");
+
+/// SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE destination]
+pub(crate) fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let sort = Sort::parse(args, true)?;
+    leave_packed(ctx, sort.key);
+    let Some(destination) = sort.store else {
+        return answer(ctx, &sort, reply);
+    };
+    let picked = sort.run(ctx)?;
+    let (len, list) = stored(&ctx.keys, &sort, &picked);
+    drop(picked);
+    if len > 0 {
+        ctx.keys.set_collection(destination, list, Expiry::Clear);
+        ctx.keys.changed(Classes::LIST, "sortstore", destination);
+        ctx.keys.count_changes(len as u64 - 1);
+    } else if ctx.keys.delete(destination) {
+        ctx.keys.changed(Classes::GENERIC, "del", destination);
+    }
+    reply.integer(len as i64);
+    Ok(())
+}
+
+/// SORT_RO key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA]
+pub(crate) fn sort_ro(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let sort = Sort::parse(args, false)?;
+    leave_packed(ctx, sort.key);
+    answer(ctx, &sort, reply)
+}
+
+/// A sorted set that is sorted leaves its packed form, as in Redis, where OBJECT ENCODING shows it.
+fn leave_packed(ctx: &mut Ctx<'_>, key: &[u8]) {
+    if let Some(ValueRef::Object(Value::Zset(_))) = ctx.keys.peek(key) {
+        let changed = ctx
+            .keys
+            .update::<Zset, _>(key, false, |zset, _| zset.leave_packed());
+        // One that is too large stays as it is: it is read all the same.
+        debug_assert!(matches!(changed, Ok(Some(_))));
+    }
+}
+
+fn answer(ctx: &Ctx<'_>, sort: &Sort<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let picked = sort.run(ctx)?;
+    reply.array(picked.len() * sort.get.len().max(1));
+    for item in &picked {
+        if sort.get.is_empty() {
+            bulk(reply, item.element);
+        }
+        for pattern in &sort.get {
+            match pattern.find(&ctx.keys, item.element) {
+                Some(Found::String(StringRef::Blob(blob))) => reply.blob(blob),
+                Some(Found::String(string)) => reply.bulk(string.as_bytes()),
+                Some(Found::Element(element)) => bulk(reply, element),
+                None => reply.null(),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The list that STORE makes, and its length; what GET does not find is an empty string in it.
+fn stored(keys: &View<'_>, sort: &Sort<'_>, picked: &[Item<'_>]) -> (usize, Value) {
+    let limits = keys.limits();
+    let mut list = List::from_pack(Pack::with_room(0, End::Back), limits);
+    let mut push = |found: Option<Found<'_>>| {
+        let mut buf = IntBuf::new();
+        list.push_back(found.as_ref().map_or(b"", |f| f.bytes(&mut buf)), limits);
+    };
+    for item in picked {
+        if sort.get.is_empty() {
+            push(Some(Found::Element(item.element)));
+        }
+        for pattern in &sort.get {
+            push(pattern.find(keys, item.element));
+        }
+    }
+    list.convert_by_size(limits);
+    (picked.len() * sort.get.len().max(1), list.into())
+}
+
+/// The options of a call.
+struct Sort<'a> {
+    key: &'a [u8],
+    /// Another key gives each element its weight.
+    by: Option<Pattern<'a>>,
+    /// A BY that is the same for all elements: they stay in their order.
+    keep_order: bool,
+    descending: bool,
+    alpha: bool,
+    offset: i64,
+    count: i64,
+    get: Vec<Pattern<'a>>,
+    store: Option<&'a [u8]>,
+}
+
+/// An element on its way.
+struct Item<'a> {
+    element: Element<'a>,
+    weight: Weight<'a>,
+}
+
+enum Weight<'a> {
+    /// The element itself.
+    Own,
+    Number(f64),
+    /// Of a key that is not there: before all others.
+    Missing,
+    Text(Cow<'a, [u8]>),
+}
+
+impl<'a> Sort<'a> {
+    fn parse(args: Args<'a>, may_store: bool) -> Result<Sort<'a>, Error> {
+        let arg = |at: usize| args.get(at).unwrap_or_default();
+        let mut sort = Sort {
+            key: arg(1),
+            by: None,
+            keep_order: false,
+            descending: false,
+            alpha: false,
+            offset: 0,
+            count: -1,
+            get: Vec::new(),
+            store: None,
+        };
+        let mut at = 2;
+        while let Some(word) = args.get(at) {
+            let left = args.len() - at - 1;
+            at += 1;
+            match word {
+                _ if is(word, "ASC") => sort.descending = false,
+                _ if is(word, "DESC") => sort.descending = true,
+                _ if is(word, "ALPHA") => sort.alpha = true,
+                _ if is(word, "LIMIT") && left >= 2 => {
+                    sort.offset = integer(arg(at))?;
+                    sort.count = integer(arg(at + 1))?;
+                    at += 2;
+                }
+                _ if is(word, "STORE") && may_store && left >= 1 => {
+                    sort.store = Some(arg(at));
+                    at += 1;
+                }
+                _ if is(word, "BY") && left >= 1 => {
+                    let pattern = Pattern::of(arg(at));
+                    // Once one BY was constant, a later one does not bring sorting back.
+                    sort.keep_order |= !matches!(pattern, Pattern::Key { .. });
+                    sort.by = Some(pattern);
+                    at += 1;
+                }
+                _ if is(word, "GET") && left >= 1 => {
+                    sort.get.push(Pattern::of(arg(at)));
+                    at += 1;
+                }
+                _ => return Err(Error::Syntax),
+            }
+        }
+        Ok(sort)
+    }
+
+    /// The elements that the call answers, in order. Counts no access before all keys are known to be held.
+    fn run<'v>(&self, ctx: &'v Ctx<'_>) -> Result<Vec<Item<'v>>, Error> {
+        let keys = &ctx.keys;
+        let source = match keys.peek(self.key) {
+            None => None,
+            Some(ValueRef::Object(value @ (Value::List(_) | Value::Set(_) | Value::Zset(_)))) => {
+                Some(value)
+            }
+            Some(_) => {
+                keys.touch(self.key);
+                return Err(Error::WrongType);
+            }
+        };
+        // A set has no order of its own: where that would be seen in a file or a replica, it gets one.
+        let force_order =
+            matches!(source, Some(Value::Set(_))) && (self.store.is_some() || ctx.in_script);
+        let keep_order = self.keep_order && !force_order;
+        let by = if self.keep_order { None } else { self.by };
+        let alpha = self.alpha || (self.keep_order && force_order);
+
+        let range = self.range(source.map_or(0, Value::len));
+        let mut items: Vec<Item<'v>> = match source {
+            None => Vec::new(),
+            Some(source) if keep_order => self.in_order(source, range.clone()),
+            Some(source) => elements(source, Item::of),
+        };
+        let range = if keep_order { 0..items.len() } else { range };
+        if !keep_order && by.is_none() {
+            weigh_own(&mut items, alpha)?;
+            self.order(&mut items, &range, alpha);
+        }
+        let outgoing = if by.is_none() {
+            &items[range.clone()]
+        } else {
+            &items
+        };
+        let wanted = outgoing.iter().flat_map(|item| {
+            let patterns = by.iter().chain(&self.get);
+            patterns.filter_map(|pattern| pattern.key(item.element))
+        });
+        keys.require(self.store.map(<[u8]>::to_vec).into_iter().chain(wanted))?;
+
+        keys.touch(self.key);
+        if let Some(by) = by {
+            weigh_by(&mut items, keys, by, alpha)?;
+            self.order(&mut items, &range, alpha);
+        }
+        items.truncate(range.end);
+        items.drain(..range.start);
+        Ok(items)
+    }
+
+    /// The places that LIMIT leaves.
+    fn range(&self, len: usize) -> Range<usize> {
+        let clamp = |n: i64| usize::try_from(n.max(0)).unwrap_or(usize::MAX).min(len);
+        let start = clamp(self.offset);
+        let end = match self.count {
+            ..0 => len,
+            count => start + clamp(count).min(len - start),
+        };
+        start..end
+    }
+
+    /// A range of the elements in the order that they have; DESC turns lists and sorted sets round.
+    fn in_order<'v>(&self, source: &'v Value, range: Range<usize>) -> Vec<Item<'v>> {
+        let len = range.len();
+        match source {
+            Value::List(list) if self.descending => {
+                let to = list.len() - range.start;
+                list.iter_to(to).rev().take(len).map(Item::of).collect()
+            }
+            Value::List(list) => list
+                .iter_from(range.start)
+                .take(len)
+                .map(Item::of)
+                .collect(),
+            Value::Zset(zset) if self.descending => {
+                let ranks = zset.len() - range.end..zset.len() - range.start;
+                zset.range(ranks).rev().map(|(e, _)| Item::of(e)).collect()
+            }
+            Value::Zset(zset) => zset.range(range).map(|(e, _)| Item::of(e)).collect(),
+            Value::Set(set) => set
+                .iter()
+                .skip(range.start)
+                .take(len)
+                .map(Item::of)
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sorts, at least the places of the range.
+    fn order(&self, items: &mut Vec<Item<'_>>, range: &Range<usize>, alpha: bool) {
+        let collate = alpha && self.store.is_none();
+        let compare = |a: &Item<'_>, b: &Item<'_>| {
+            let order = a.compare(b, alpha, collate);
+            if self.descending {
+                order.reverse()
+            } else {
+                order
+            }
+        };
+        if range.end < items.len() {
+            if range.is_empty() {
+                return;
+            }
+            items.select_nth_unstable_by(range.end - 1, compare);
+            items[..range.end].sort_by(compare);
+        } else {
+            items.sort_by(compare);
+        }
+    }
+}
+
+fn elements<'v, R>(source: &'v Value, map: impl Fn(Element<'v>) -> R) -> Vec<R> {
+    match source {
+        Value::List(list) => list.iter().map(map).collect(),
+        Value::Set(set) => set.iter().map(map).collect(),
+        Value::Zset(zset) => zset.iter().map(|(element, _)| map(element)).collect(),
+        Value::Hash(_) | Value::Stream(_) => Vec::new(),
+    }
+}
+
+fn weigh_own(items: &mut [Item<'_>], alpha: bool) -> Result<(), Error> {
+    if alpha {
+        return Ok(());
+    }
+    for item in items {
+        item.weight = Weight::Number(match item.element {
+            Element::Int(value) => value as f64,
+            Element::Bytes(text) => number::parse_weight(text).ok_or(NOT_A_NUMBER)?,
+        });
+    }
+    Ok(())
+}
+
+fn weigh_by<'v>(
+    items: &mut [Item<'v>],
+    keys: &'v View<'_>,
+    by: Pattern<'_>,
+    alpha: bool,
+) -> Result<(), Error> {
+    let mut failed = false;
+    for item in items {
+        let mut buf = IntBuf::new();
+        item.weight = match by.find(keys, item.element) {
+            None if alpha => Weight::Missing,
+            None => Weight::Number(0.0),
+            Some(found) if alpha => Weight::Text(found.into_bytes()),
+            Some(found) => {
+                let number = number::parse_weight(found.bytes(&mut buf));
+                failed |= number.is_none();
+                Weight::Number(number.unwrap_or(0.0))
+            }
+        };
+    }
+    // All keys have been looked up, as Redis does before it complains.
+    if failed { Err(NOT_A_NUMBER) } else { Ok(()) }
+}
+
+impl<'a> Item<'a> {
+    fn of(element: Element<'a>) -> Item<'a> {
+        Item {
+            element,
+            weight: Weight::Own,
+        }
+    }
+
+    /// `collate`: as texts of people, of which a zero byte is the end; otherwise as bytes.
+    fn compare(&self, other: &Item<'_>, alpha: bool, collate: bool) -> Ordering {
+        match (&self.weight, &other.weight) {
+            (Weight::Number(a), Weight::Number(b)) => a
+                .partial_cmp(b)
+                .unwrap_or(Ordering::Equal)
+                .then_with(|| self.compare_elements(other, false)),
+            (Weight::Text(a), Weight::Text(b)) => compare_bytes(a, b, collate),
+            (Weight::Missing, Weight::Text(_)) => Ordering::Less,
+            (Weight::Text(_), Weight::Missing) => Ordering::Greater,
+            (Weight::Missing, Weight::Missing) => Ordering::Equal,
+            _ => self.compare_elements(other, alpha && collate),
+        }
+    }
+
+    fn compare_elements(&self, other: &Item<'_>, collate: bool) -> Ordering {
+        let (mut a, mut b) = (IntBuf::new(), IntBuf::new());
+        compare_bytes(
+            self.element.bytes(&mut a),
+            other.element.bytes(&mut b),
+            collate,
+        )
+    }
+}
+
+fn compare_bytes(a: &[u8], b: &[u8], collate: bool) -> Ordering {
+    if collate {
+        c_text(a).cmp(c_text(b))
+    } else {
+        a.cmp(b)
+    }
+}
+
+/// The bytes before the first zero byte.
+fn c_text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// What BY and GET look up for an element.
+#[derive(Clone, Copy)]
+enum Pattern<'a> {
+    /// `#`: the element.
+    Element,
+    /// Without a place for the element: nothing.
+    Constant,
+    /// A key with the element in it; with a field, the value of that field of the hash there.
+    Key {
+        before: &'a [u8],
+        after: &'a [u8],
+        field: Option<&'a [u8]>,
+    },
+}
+
+/// What a pattern has found.
+enum Found<'a> {
+    String(StringRef<'a>),
+    Element(Element<'a>),
+}
+
+impl<'a> Pattern<'a> {
+    /// Redis looks at a pattern as a C string, up to its first zero byte, but takes its parts whole.
+    fn of(text: &'a [u8]) -> Pattern<'a> {
+        let visible = c_text(text);
+        if visible == b"#" {
+            return Pattern::Element;
+        }
+        let Some(star) = visible.iter().position(|byte| *byte == b'*') else {
+            return Pattern::Constant;
+        };
+        let arrow = visible[star + 1..]
+            .windows(2)
+            .position(|pair| pair == b"->");
+        let arrow = arrow.map(|at| star + 1 + at);
+        let (end, field) = match arrow {
+            Some(at) if at + 2 < visible.len() => (at, Some(&text[at + 2..])),
+            _ => (text.len(), None),
+        };
+        Pattern::Key {
+            before: &text[..star],
+            after: &text[star + 1..end],
+            field,
+        }
+    }
+
+    /// The key that is looked up for an element.
+    fn key(&self, element: Element<'_>) -> Option<Vec<u8>> {
+        let Pattern::Key { before, after, .. } = self else {
+            return None;
+        };
+        Some([before, element.bytes(&mut IntBuf::new()), after].concat())
+    }
+
+    /// What it finds for an element. Counts as an access of the key.
+    fn find<'v>(&self, keys: &'v View<'_>, element: Element<'v>) -> Option<Found<'v>> {
+        let Pattern::Key { field, .. } = self else {
+            return matches!(self, Pattern::Element).then_some(Found::Element(element));
+        };
+        match (keys.value(&self.key(element)?)?, field) {
+            (ValueRef::String(string), None) => Some(Found::String(string)),
+            (ValueRef::Object(Value::Hash(hash)), Some(field)) => {
+                hash.get(field).map(Found::Element)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Found<'a> {
+    fn bytes<'b>(&self, buf: &'b mut IntBuf) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self {
+            Found::String(string) => string.as_bytes(),
+            Found::Element(element) => element.bytes(buf),
+        }
+    }
+
+    fn into_bytes(self) -> Cow<'a, [u8]> {
+        match self {
+            Found::String(string) => Cow::Borrowed(string.as_bytes()),
+            Found::Element(Element::Bytes(bytes)) => Cow::Borrowed(bytes),
+            Found::Element(element) => Cow::Owned(element.to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn numbers_and_texts() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("SORT none", "*0"),
+            ("RPUSH l 3 10 -1 2.5", ":4"),
+            ("SORT l", "*4|$2|-1|$3|2.5|$1|3|$2|10"),
+            ("SORT l DESC", "*4|$2|10|$1|3|$3|2.5|$2|-1"),
+            ("SORT l ALPHA", "*4|$2|-1|$2|10|$3|2.5|$1|3"),
+            ("SORT l LIMIT 1 2", "*2|$3|2.5|$1|3"),
+            ("SORT l LIMIT -5 1", "*1|$2|-1"),
+            ("SORT l LIMIT 4 2", "*0"),
+            ("SORT l LIMIT 0 0", "*0"),
+            ("SORT l BY nosort", "*4|$1|3|$2|10|$2|-1|$3|2.5"),
+            ("SORT l BY nosort DESC LIMIT 1 2", "*2|$2|-1|$2|10"),
+            ("RPUSH l x", ":5"),
+            (
+                "SORT l",
+                "-ERR One or more scores can't be converted into double",
+            ),
+            ("SADD s a b", ":2"),
+            ("SORT s ALPHA DESC", "*2|$1|b|$1|a"),
+            ("ZADD z 1 x 2 y 3 w", ":3"),
+            ("SORT z BY nosort DESC LIMIT 0 2", "*2|$1|w|$1|y"),
+            ("SORT z BY nosort LIMIT 1 2", "*2|$1|y|$1|w"),
+            ("SORT_RO z ALPHA", "*3|$1|w|$1|x|$1|y"),
+            ("OBJECT ENCODING z", "$8|skiplist"),
+            ("SORT_RO z STORE d", "-ERR syntax error"),
+            ("SORT z LIMIT 1", "-ERR syntax error"),
+            (
+                "SORT z LIMIT a 1",
+                "-ERR value is not an integer or out of range",
+            ),
+            ("SET str v", "+OK"),
+            (
+                "SORT str",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn patterns() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("RPUSH l 1 2 3", ":3"),
+            ("MSET w1 30 w2 20 w3 10 t1 a t2 c t3 b", "+OK"),
+            ("HSET h1 f x", ":1"),
+            ("SORT l BY w*", "*3|$1|3|$1|2|$1|1"),
+            ("SORT l BY t* ALPHA", "*3|$1|1|$1|3|$1|2"),
+            (
+                "SORT l GET # GET w* GET h*->f",
+                "*9|$1|1|$2|30|$1|x|$1|2|$2|20|$-1|$1|3|$2|10|$-1",
+            ),
+            ("SORT l GET const", "*3|$-1|$-1|$-1"),
+            ("SORT l GET h*->", "*3|$-1|$-1|$-1"),
+            ("SORT l BY none* DESC", "*3|$1|3|$1|2|$1|1"),
+            ("DEL t1", ":1"),
+            ("SORT l BY t* ALPHA", "*3|$1|1|$1|3|$1|2"),
+            (
+                "SORT l BY t*",
+                "-ERR One or more scores can't be converted into double",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn storing() {
+        let mut db = TestDb::new();
+        db.words("RPUSH l 3 1 2");
+        db.events();
+        db.script(&[("SORT l GET none* GET # STORE d", ":6")]);
+        assert_eq!(db.changes, 6);
+        db.script(&[
+            ("LRANGE d 0 -1", "*6|$0||$1|1|$0||$1|2|$0||$1|3"),
+            ("OBJECT ENCODING d", "$8|listpack"),
+            ("SORT l STORE l", ":3"),
+            ("LRANGE l 0 -1", "*3|$1|1|$1|2|$1|3"),
+            ("SORT none STORE d", ":0"),
+            ("SORT none STORE d", ":0"),
+            ("EXISTS d", ":0"),
+        ]);
+        let events = db.events();
+        let told: Vec<_> = events
+            .iter()
+            .filter(|event| !event.starts_with("keymiss"))
+            .collect();
+        assert_eq!(told, ["sortstore d", "sortstore l", "del d"]);
+    }
+
+    #[test]
+    fn texts_end_at_a_zero_byte_unless_they_are_stored() {
+        let mut db = TestDb::new();
+        db.run(&[&b"RPUSH"[..], b"l", b"a\0z", b"a\0b"]);
+        assert_eq!(db.words("SORT l ALPHA"), "*2|$3|a\0z|$3|a\0b");
+        assert_eq!(db.words("SORT l ALPHA STORE d"), ":2");
+        assert_eq!(db.words("LRANGE d 0 -1"), "*2|$3|a\0b|$3|a\0z");
+    }
+}
