@@ -11,6 +11,7 @@ mod bitmap;
 mod element;
 mod error;
 mod generic;
+mod geo;
 mod hash;
 mod hyperloglog;
 mod list;

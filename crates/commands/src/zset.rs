@@ -97,9 +97,9 @@ pub(crate) fn zincrby(
 
 /// What came of adding members.
 #[derive(Default)]
-struct Tally {
-    new: u64,
-    changed: u64,
+pub(crate) struct Tally {
+    pub(crate) new: u64,
+    pub(crate) changed: u64,
     /// The score of the last member that was not refused.
     score: Option<f64>,
 }
@@ -109,16 +109,31 @@ fn add(ctx: &mut Ctx<'_>, key: &[u8], pairs: Args<'_>, flags: AddFlags) -> Resul
     for index in (0..pairs.len()).step_by(2) {
         float(&pairs[index])?;
     }
+    let pair = |index: usize| {
+        let score = float(&pairs[index * 2]).expect("parsed above");
+        (score, &pairs[index * 2 + 1])
+    };
+    add_all(ctx, key, pairs.len() / 2, pair, flags)
+}
+
+/// Adds so many pairs of score and member, with their event.
+pub(crate) fn add_all<'a>(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    pairs: usize,
+    pair: impl Fn(usize) -> (f64, &'a [u8]),
+    flags: AddFlags,
+) -> Result<Tally, Error> {
     let mut failed = None;
     let tally = ctx.keys.update::<Zset, _>(key, !flags.xx, |zset, limits| {
         let mut tally = Tally::default();
-        if zset.expect(pairs.len() / 2, limits).is_err() {
+        if zset.expect(pairs, limits).is_err() {
             failed = Some(full());
             return tally;
         }
-        for index in (0..pairs.len()).step_by(2) {
-            let score = float(&pairs[index]).expect("parsed above");
-            match zset.add(&pairs[index + 1], score, flags, limits) {
+        for index in 0..pairs {
+            let (score, member) = pair(index);
+            match zset.add(member, score, flags, limits) {
                 Ok(Added::New(score)) => {
                     tally.new += 1;
                     tally.score = Some(score);
@@ -146,7 +161,7 @@ fn add(ctx: &mut Ctx<'_>, key: &[u8], pairs: Args<'_>, flags: AddFlags) -> Resul
     failed.map_or(Ok(tally), Err)
 }
 
-fn add_error(error: AddError) -> Error {
+pub(crate) fn add_error(error: AddError) -> Error {
     match error {
         AddError::NotANumber => Error::line("ERR resulting score is not a number (NaN)"),
         AddError::Full => full(),

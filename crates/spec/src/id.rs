@@ -125,6 +125,17 @@ roll! {
         Pfdebug => hyperloglog::pfdebug,
         Pfmerge => hyperloglog::pfmerge,
 
+        Geoadd => geo::geoadd,
+        Geodist => geo::geodist,
+        Geohash => geo::geohash,
+        Geopos => geo::geopos,
+        Georadius => geo::georadius,
+        GeoradiusRo => geo::georadius_ro,
+        Georadiusbymember => geo::georadiusbymember,
+        GeoradiusbymemberRo => geo::georadiusbymember_ro,
+        Geosearch => geo::geosearch,
+        Geosearchstore => geo::geosearchstore,
+
         Copy => generic::copy,
         Del => generic::del,
         Exists => generic::exists,

@@ -41,6 +41,11 @@ pub enum Find {
         /// The other options, in upper case, and how many arguments each takes: those are not looked at.
         options: &'static [(&'static str, u8)],
     },
+    /// The one argument behind a word, which is looked for from the beginning on (`STORE`). None without the word.
+    OneBehind {
+        /// The word, in upper case.
+        keyword: &'static str,
+    },
 }
 
 /// A use of the keys that depends on the words among the arguments.
@@ -128,6 +133,17 @@ impl KeySpec {
         }
     }
 
+    /// One key behind a word, which is looked for from a position on and need not be there.
+    pub(crate) const fn one_behind(begin: u8, keyword: &'static str, access: Access) -> KeySpec {
+        KeySpec {
+            begin,
+            find: Find::OneBehind { keyword },
+            access,
+            note: None,
+            variable: None,
+        }
+    }
+
     pub(crate) const fn note(mut self, note: &'static str) -> KeySpec {
         self.note = Some(note);
         self
@@ -141,7 +157,10 @@ impl KeySpec {
 
     /// May a right call have no key of this spec?
     const fn may_find_none(&self) -> bool {
-        matches!(self.find, Find::Unknown | Find::Behind { .. })
+        matches!(
+            self.find,
+            Find::Unknown | Find::Behind { .. } | Find::OneBehind { .. }
+        )
     }
 
     /// The keys of this spec in a call; `None` if the call cannot be right.
@@ -164,6 +183,11 @@ impl KeySpec {
             }
             Find::KeyNum if begin < argc => (begin + 1, 1, key_count(arg(begin))?),
             Find::KeyNum => return None,
+            Find::OneBehind { keyword } => {
+                let found =
+                    (begin..argc).find(|i| arg(*i).eq_ignore_ascii_case(keyword.as_bytes()));
+                found.map_or((begin, 1, 0), |at| (at + 1, 1, 1))
+            }
         };
         let end = step.checked_mul(count)?.checked_add(first)?;
         if count > 0 && end - step >= argc {
@@ -411,8 +435,9 @@ pub fn getkeys<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Result<Keys,
     if gate.flags.has(Flags::NO_MANDATORY_KEYS) {
         return Ok(keys.unwrap_or(Keys::NONE));
     }
+    let found = |(range, spec): (&KeyRange, &KeySpec)| range.count > 0 || spec.may_find_none();
     match keys {
-        Ok(keys) if keys.ranges().iter().all(|range| range.count > 0) => Ok(keys),
+        Ok(keys) if keys.ranges().iter().zip(row(id).keys).all(found) => Ok(keys),
         _ => Err(GetKeysError::InvalidArguments),
     }
 }

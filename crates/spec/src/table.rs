@@ -13,6 +13,7 @@ use crate::{
 mod bitmap;
 mod connection;
 mod generic;
+mod geo;
 mod hash;
 mod hyperloglog;
 mod list;
@@ -62,6 +63,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     bitmap::ROWS,
     connection::ROWS,
     generic::ROWS,
+    geo::ROWS,
     hash::ROWS,
     hyperloglog::ROWS,
     list::ROWS,

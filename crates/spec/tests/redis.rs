@@ -152,6 +152,14 @@ fn key_spec(spec: &KeySpec) -> Value {
             ]),
         ),
         Find::Unknown | Find::Behind { .. } => ("unknown", pairs([])),
+        Find::OneBehind { .. } => (
+            "range",
+            pairs([
+                ("lastkey", Value::Int(0)),
+                ("keystep", Value::Int(1)),
+                ("limit", Value::Int(0)),
+            ]),
+        ),
         Find::KeyNum => (
             "keynum",
             pairs([
@@ -161,8 +169,15 @@ fn key_spec(spec: &KeySpec) -> Value {
             ]),
         ),
     };
-    let (begin_kind, begin) = match kind {
-        "unknown" => ("unknown", pairs([])),
+    let (begin_kind, begin) = match spec.find {
+        Find::Unknown | Find::Behind { .. } => ("unknown", pairs([])),
+        Find::OneBehind { keyword } => (
+            "keyword",
+            pairs([
+                ("keyword", Value::text(keyword)),
+                ("startfrom", Value::Int(spec.begin.into())),
+            ]),
+        ),
         _ => ("index", pairs([("index", Value::Int(spec.begin.into()))])),
     };
     pairs([

@@ -245,6 +245,10 @@ impl Generator {
             (ArgKind::UnixTime, _) => UNIX_SECONDS,
             (_, what) if what.contains("milliseconds") => MILLISECONDS,
             (_, what) if what.contains("seconds") || what == "ttl" => SECONDS,
+            (ArgKind::Double, _) if row.group == Group::Geo && self.below(25) == 0 => OFF_THE_MAP,
+            (ArgKind::Double, "longitude") => LONGITUDES,
+            (ArgKind::Double, "latitude") => LATITUDES,
+            (ArgKind::Double, "radius" | "width" | "height") => DISTANCES,
             (ArgKind::Double, _) => DOUBLES,
             (_, "id") if row.group == Group::Stream => STREAM_IDS,
             (_, "id-selector" | "threshold") => &[
@@ -297,9 +301,11 @@ impl Generator {
             Group::Hash => HASH_KEYS,
             Group::Set => SET_KEYS,
             Group::SortedSet if self.below(8) == 0 => SET_KEYS,
+            Group::SortedSet if self.below(12) == 0 => GEO_KEYS,
             Group::SortedSet => ZSET_KEYS,
             Group::Stream => STREAM_KEYS,
             Group::Hyperloglog => HLL_KEYS,
+            Group::Geo => GEO_KEYS,
             _ => ALL_KEYS,
         };
         self.pick(pool)
@@ -506,7 +512,8 @@ fn weight(row: &Row) -> usize {
         | CommandId::Lpush
         | CommandId::Hset
         | CommandId::Sadd
-        | CommandId::Zadd => 24,
+        | CommandId::Zadd
+        | CommandId::Geoadd => 24,
         CommandId::Set | CommandId::Xadd => 20,
         CommandId::Pfdebug => 4,
         CommandId::Del | CommandId::Unlink | CommandId::Rename | CommandId::Expire => 4,

@@ -12,12 +12,69 @@ pub const SET_KEYS: &[&str] = &["set1", "set2", "set3", "ints"];
 pub const ZSET_KEYS: &[&str] = &["z1", "z2", "z3"];
 /// Keys of HyperLogLogs.
 pub const HLL_KEYS: &[&str] = &["p1", "p2", "p3"];
+/// Keys of sorted sets of places.
+pub const GEO_KEYS: &[&str] = &["g1", "g2"];
+/// Longitudes.
+pub const LONGITUDES: &[&str] = &[
+    "13.361389",
+    "15.087269",
+    "12.758489",
+    "17.24151",
+    "15",
+    "0",
+    "-0.1",
+    "2.35",
+    "2.3522",
+    "-74.006",
+    "139.6917",
+    "180",
+    "-180",
+    "179.9",
+    "-179.9",
+    "100.5",
+    "13.3",
+    "16",
+    "14.2",
+    "-0.2",
+];
+/// Latitudes.
+pub const LATITUDES: &[&str] = &[
+    "38.115556",
+    "37.502669",
+    "38.788135",
+    "37",
+    "0",
+    "0.1",
+    "48.85",
+    "48.8566",
+    "40.7128",
+    "35.6895",
+    "-33.9",
+    "85.05112878",
+    "-85.05112878",
+    "84.9",
+    "-70",
+    "67",
+    "38.1",
+    "37.9",
+    "36.5",
+    "81",
+];
+/// Distances.
+pub const DISTANCES: &[&str] = &[
+    "100", "200", "1", "0", "400", "5000", "20000", "50000", "0.5", "166.2742", "1e10", "1000000",
+    "150000", "300", "7000", "0.001",
+];
+/// What is no coordinate and no distance.
+pub const OFF_THE_MAP: &[&str] = &[
+    "180.1", "-181", "85.1", "90", "-1", "abc", "inf", "-inf", "nan", "", "1e300", " 1",
+];
 /// Keys of streams.
 pub const STREAM_KEYS: &[&str] = &["x1", "x2"];
 /// All of them, and keys that are never made.
 pub const ALL_KEYS: &[&str] = &[
     "s1", "s2", "s3", "{t}s", "l1", "l2", "l3", "h1", "h2", "set1", "set2", "set3", "ints", "z1",
-    "z2", "z3", "x1", "x2", "p1", "none1", "",
+    "z2", "z3", "x1", "x2", "p1", "g1", "none1", "",
 ];
 /// Fields, members, elements.
 pub const MEMBERS: &[&str] = &[

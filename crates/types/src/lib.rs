@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
+pub mod geo;
 pub mod glob;
 pub mod hash;
 pub mod hll;
@@ -15,6 +16,7 @@ pub mod limits;
 pub mod list;
 pub mod number;
 pub mod pack;
+pub mod partial_sort;
 pub mod sample;
 pub mod set;
 pub mod stream;

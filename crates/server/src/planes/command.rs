@@ -257,6 +257,12 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     reply.bulk(b"begin_search");
     if let Find::Unknown | Find::Behind { .. } = spec.find {
         write_search(reply, "unknown", &[]);
+    } else if let Find::OneBehind { keyword } = spec.find {
+        write_search_head(reply, "keyword", 2);
+        reply.bulk(b"keyword");
+        reply.bulk(keyword.as_bytes());
+        reply.bulk(b"startfrom");
+        reply.integer(spec.begin.into());
     } else {
         write_search(reply, "index", &[("index", spec.begin.into())]);
     }
@@ -271,6 +277,13 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
             write_search(reply, "range", &fields);
         }
         Find::Unknown | Find::Behind { .. } => write_search(reply, "unknown", &[]),
+        Find::OneBehind { .. } => {
+            write_search(
+                reply,
+                "range",
+                &[("lastkey", 0), ("keystep", 1), ("limit", 0)],
+            );
+        }
         Find::KeyNum => {
             write_search(
                 reply,
@@ -281,12 +294,16 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     }
 }
 
-fn write_search(reply: &mut Reply<'_>, kind: &str, fields: &[(&str, i64)]) {
+fn write_search_head(reply: &mut Reply<'_>, kind: &str, fields: usize) {
     reply.map(2);
     reply.bulk(b"type");
     reply.bulk(kind.as_bytes());
     reply.bulk(b"spec");
-    reply.map(fields.len());
+    reply.map(fields);
+}
+
+fn write_search(reply: &mut Reply<'_>, kind: &str, fields: &[(&str, i64)]) {
+    write_search_head(reply, kind, fields.len());
     for (name, value) in fields {
         reply.bulk(name.as_bytes());
         reply.integer(*value);

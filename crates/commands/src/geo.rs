@@ -1,0 +1,684 @@
+//! Commands of the group `geo`: places as the scores of sorted sets.
+
+use std::cmp::Ordering;
+
+use redline_keyspace::{Classes, Expiry};
+use redline_resp::{Args, Reply};
+use redline_types::{
+    DataType, Element, IntBuf, Zset,
+    geo::{Place, Search, Shape},
+    partial_sort::partial_sort,
+    zset::{AddFlags, ScoreBound, ScoreRange},
+};
+
+use crate::{
+    Ctx, Error,
+    parse::{float, integer, is},
+    zset::{add_all, add_error},
+};
+
+/// GEOADD key [NX | XX] [CH] longitude latitude member [longitude latitude member …]
+pub(crate) fn geoadd(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (mut flags, mut count_changed, mut at) = (AddFlags::default(), false, 2);
+    while let Some(word) = args.get(at) {
+        match word {
+            _ if is(word, "NX") => flags.nx = true,
+            _ if is(word, "XX") => flags.xx = true,
+            _ if is(word, "CH") => count_changed = true,
+            _ => break,
+        }
+        at += 1;
+    }
+    let triples = args.from(at);
+    if triples.is_empty() || triples.len() % 3 != 0 || flags.nx && flags.xx {
+        return Err(Error::Syntax);
+    }
+    let scores = (0..triples.len())
+        .step_by(3)
+        .map(|at| Ok(place(&triples[at], &triples[at + 1])?.to_score()))
+        .collect::<Result<Vec<f64>, Error>>()?;
+    let pair = |index: usize| (scores[index], &triples[index * 3 + 2]);
+    let tally = add_all(ctx, &args[1], scores.len(), pair, flags)?;
+    let changed = if count_changed { tally.changed } else { 0 };
+    reply.integer((tally.new + changed) as i64);
+    Ok(())
+}
+
+/// GEODIST key member1 member2 [M | KM | FT | MI]
+pub(crate) fn geodist(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let unit = match args.len() {
+        4 => 1.0,
+        5 => metres_per(&args[4])?,
+        _ => return Err(Error::Syntax),
+    };
+    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let place = |member: &[u8]| Some(Place::from_score(zset?.score(member)?));
+    match (place(&args[2]), place(&args[3])) {
+        (Some(a), Some(b)) => reply_distance(a.distance(b) / unit, reply),
+        _ => reply.null(),
+    }
+    Ok(())
+}
+
+/// GEOHASH key [member …]
+pub(crate) fn geohash(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    reply.array(args.len() - 2);
+    for member in args.from(2).iter() {
+        match zset.and_then(|zset| zset.score(member)) {
+            Some(score) => reply.bulk(&Place::from_score(score).geohash()),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// GEOPOS key [member …]
+pub(crate) fn geopos(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    reply.array(args.len() - 2);
+    for member in args.from(2).iter() {
+        match zset.and_then(|zset| zset.score(member)) {
+            Some(score) => reply_place(Place::from_score(score), reply),
+            None => reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+/// GEORADIUS key longitude latitude radius M | KM | FT | MI [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]]
+/// [ASC | DESC] [STORE key | STOREDIST key]
+pub(crate) fn georadius(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    radius(ctx, args, Form::Radius { may_store: true }, reply)
+}
+
+/// GEORADIUS_RO: the same without STORE.
+pub(crate) fn georadius_ro(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    radius(ctx, args, Form::Radius { may_store: false }, reply)
+}
+
+/// GEORADIUSBYMEMBER key member radius M | KM | FT | MI [… as GEORADIUS]
+pub(crate) fn georadiusbymember(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    radius_by_member(ctx, args, Form::Radius { may_store: true }, reply)
+}
+
+/// GEORADIUSBYMEMBER_RO: the same without STORE.
+pub(crate) fn georadiusbymember_ro(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    radius_by_member(ctx, args, Form::Radius { may_store: false }, reply)
+}
+
+/// GEOSEARCH key FROMMEMBER member | FROMLONLAT longitude latitude BYRADIUS radius unit | BYBOX width height unit
+/// [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]
+pub(crate) fn geosearch(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let options = Options::parse(args.from(2), Form::Search { stores: false }, zset, &args[0])?;
+    run(ctx, &args[1], options, reply)
+}
+
+/// GEOSEARCHSTORE destination source [… as GEOSEARCH, without WITH…] [STOREDIST]
+pub(crate) fn geosearchstore(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let zset = ctx.keys.collection::<Zset>(&args[2])?;
+    let mut options = Options::parse(args.from(3), Form::Search { stores: true }, zset, &args[0])?;
+    options.store = Some(&args[1]);
+    run(ctx, &args[2], options, reply)
+}
+
+fn radius(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    form: Form,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let centre = place(&args[2], &args[3])?;
+    let (shape, unit) = circle(&args[4], &args[5])?;
+    let mut options = Options::parse(args.from(6), form, zset, &args[0])?;
+    (options.centre, options.shape) = (Some(centre), Some((shape, unit)));
+    run(ctx, &args[1], options, reply)
+}
+
+fn radius_by_member(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    form: Form,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    // Without the key Redis looks neither for the member nor at the radius.
+    let given = match zset {
+        None => None,
+        Some(zset) => Some((place_of(zset, &args[2])?, circle(&args[3], &args[4])?)),
+    };
+    let mut options = Options::parse(args.from(5), form, zset, &args[0])?;
+    if let Some((centre, shape)) = given {
+        (options.centre, options.shape) = (Some(centre), Some(shape));
+    }
+    run(ctx, &args[1], options, reply)
+}
+
+/// Which words a search takes behind its fixed ones.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Radius { may_store: bool },
+    Search { stores: bool },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Ascending,
+    Descending,
+}
+
+/// The words of a search.
+struct Options<'a> {
+    form: Form,
+    centre: Option<Place>,
+    /// What is searched, and the metres of the unit that it was given in.
+    shape: Option<(Shape, f64)>,
+    order: Option<Order>,
+    count: Option<usize>,
+    any: bool,
+    with_distance: bool,
+    with_hash: bool,
+    with_place: bool,
+    store: Option<&'a [u8]>,
+    store_distance: bool,
+}
+
+impl<'a> Options<'a> {
+    fn parse(
+        args: Args<'a>,
+        form: Form,
+        zset: Option<&Zset>,
+        name: &[u8],
+    ) -> Result<Options<'a>, Error> {
+        let mut options = Options {
+            form,
+            centre: None,
+            shape: None,
+            order: None,
+            count: None,
+            any: false,
+            with_distance: false,
+            with_hash: false,
+            with_place: false,
+            store: None,
+            store_distance: false,
+        };
+        let (mut from_member, mut from_place, mut at) = (false, false, 0);
+        let mut stored_by = [false; 2];
+        while let Some(word) = args.get(at) {
+            let behind = args.len() - at - 1;
+            let search = matches!(form, Form::Search { .. });
+            let circled = matches!(options.shape, Some((Shape::Circle { .. }, _)));
+            let boxed = matches!(options.shape, Some((Shape::Box { .. }, _)));
+            let storedist = is(word, "STOREDIST");
+            at += match word {
+                _ if is(word, "WITHDIST") => flag(&mut options.with_distance),
+                _ if is(word, "WITHHASH") => flag(&mut options.with_hash),
+                _ if is(word, "WITHCOORD") => flag(&mut options.with_place),
+                _ if is(word, "ANY") => flag(&mut options.any),
+                _ if is(word, "ASC") => {
+                    options.order = Some(Order::Ascending);
+                    1
+                }
+                _ if is(word, "DESC") => {
+                    options.order = Some(Order::Descending);
+                    1
+                }
+                _ if is(word, "COUNT") && behind >= 1 => {
+                    let count = integer(&args[at + 1])?;
+                    if count <= 0 {
+                        return Err(Error::line("ERR COUNT must be > 0"));
+                    }
+                    options.count = Some(usize::try_from(count).unwrap_or(usize::MAX));
+                    2
+                }
+                _ if form == (Form::Radius { may_store: true })
+                    && (storedist || is(word, "STORE"))
+                    && behind >= 1 =>
+                {
+                    // The key specs, and so the unit's stripes, know the first of each.
+                    if std::mem::replace(&mut stored_by[usize::from(storedist)], true) {
+                        return Err(Error::Syntax);
+                    }
+                    options.store = args.get(at + 1);
+                    options.store_distance = storedist;
+                    2
+                }
+                _ if search && is(word, "FROMMEMBER") && behind >= 1 && !from_place => {
+                    if let Some(zset) = zset {
+                        options.centre = Some(place_of(zset, &args[at + 1])?);
+                    }
+                    from_member = true;
+                    2
+                }
+                _ if search && is(word, "FROMLONLAT") && behind >= 2 && !from_member => {
+                    options.centre = Some(place(&args[at + 1], &args[at + 2])?);
+                    from_place = true;
+                    3
+                }
+                _ if search && is(word, "BYRADIUS") && behind >= 2 && !boxed => {
+                    options.shape = Some(circle(&args[at + 1], &args[at + 2])?);
+                    3
+                }
+                _ if search && is(word, "BYBOX") && behind >= 3 && !circled => {
+                    options.shape = Some(rectangle(&args[at + 1], &args[at + 2], &args[at + 3])?);
+                    4
+                }
+                _ if form == (Form::Search { stores: true }) && storedist => {
+                    flag(&mut options.store_distance)
+                }
+                _ => return Err(Error::Syntax),
+            };
+        }
+        options.check(from_member || from_place, name)?;
+        Ok(options)
+    }
+
+    /// What only the words together can say.
+    fn check(&self, has_centre: bool, name: &[u8]) -> Result<(), Error> {
+        let stores = self.store.is_some() || self.form == (Form::Search { stores: true });
+        if stores && (self.with_distance || self.with_hash || self.with_place) {
+            return Err(Error::line(match self.form {
+                Form::Search { .. } => {
+                    "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+                }
+                Form::Radius { .. } => {
+                    "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+                }
+            }));
+        }
+        if matches!(self.form, Form::Search { .. }) {
+            if !has_centre {
+                let before = "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for ";
+                return Err(Error::quoting(before, name, ""));
+            }
+            if self.shape.is_none() {
+                let before = "ERR exactly one of BYRADIUS and BYBOX can be specified for ";
+                return Err(Error::quoting(before, name, ""));
+            }
+        }
+        if self.any && self.count.is_none() {
+            return Err(Error::line("ERR the ANY argument requires COUNT argument"));
+        }
+        Ok(())
+    }
+}
+
+fn flag(flag: &mut bool) -> usize {
+    *flag = true;
+    1
+}
+
+/// A member that a search has found.
+struct Found<'a> {
+    member: Element<'a>,
+    score: f64,
+    place: Place,
+    /// In metres.
+    distance: f64,
+}
+
+fn run(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    options: Options<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let zset = ctx.keys.collection_quiet::<Zset>(key)?;
+    let (mut found, mut unit) = (Vec::new(), 1.0);
+    if let (Some(zset), Some(centre), Some((shape, metres))) = (zset, options.centre, options.shape)
+    {
+        unit = metres;
+        found = search(zset, &Search { centre, shape }, &options);
+    }
+    match options.store {
+        None => {
+            reply_found(&found, unit, &options, reply);
+            Ok(())
+        }
+        Some(destination) => {
+            let mut result = Zset::new();
+            for Found {
+                member,
+                score,
+                distance,
+                ..
+            } in &found
+            {
+                let score = if options.store_distance {
+                    distance / unit
+                } else {
+                    *score
+                };
+                let flags = AddFlags::default();
+                let mut text = IntBuf::new();
+                result
+                    .add(member.bytes(&mut text), score, flags, ctx.keys.limits())
+                    .map_err(add_error)?;
+            }
+            let event = match options.form {
+                Form::Search { .. } => "geosearchstore",
+                Form::Radius { .. } => "georadiusstore",
+            };
+            store(ctx, destination, result, event, reply);
+            Ok(())
+        }
+    }
+}
+
+fn store(
+    ctx: &mut Ctx<'_>,
+    destination: &[u8],
+    result: Zset,
+    event: &'static str,
+    reply: &mut Reply<'_>,
+) {
+    let members = result.len();
+    if members > 0 {
+        ctx.keys.set_collection(destination, result, Expiry::Clear);
+        ctx.keys.changed(Classes::ZSET, event, destination);
+        ctx.keys.count_changes(members as u64 - 1);
+    } else if ctx.keys.delete(destination) {
+        ctx.keys.changed(Classes::GENERIC, "del", destination);
+    }
+    reply.integer(members as i64);
+}
+
+/// What lies inside, in order, and no more than is asked for.
+fn search<'a>(zset: &'a Zset, search: &Search, options: &Options<'_>) -> Vec<Found<'a>> {
+    let count = options.count.unwrap_or(usize::MAX);
+    let enough = if options.any { count } else { usize::MAX };
+    let mut found = Vec::new();
+    'ranges: for [min, max] in search.score_ranges() {
+        let bound = |score, exclusive| ScoreBound { score, exclusive };
+        let range = ScoreRange {
+            min: bound(min, false),
+            max: bound(max, true),
+        };
+        for (member, score) in zset.range(zset.score_range(&range)) {
+            if found.len() >= enough {
+                break 'ranges;
+            }
+            let place = Place::from_score(score);
+            if let Some(distance) = search.measure(place) {
+                found.push(Found {
+                    member,
+                    score,
+                    place,
+                    distance,
+                });
+            }
+        }
+    }
+    // Of a bounded number the nearest are meant, unless any will do.
+    let order = options
+        .order
+        .or((options.count.is_some() && !options.any).then_some(Order::Ascending));
+    if let Some(order) = order {
+        let mut compare = |a: &Found<'_>, b: &Found<'_>| {
+            let ascending = a
+                .distance
+                .partial_cmp(&b.distance)
+                .unwrap_or(Ordering::Less);
+            match order {
+                Order::Ascending => ascending,
+                Order::Descending => ascending.reverse(),
+            }
+        };
+        if count < found.len() {
+            partial_sort(&mut found, 0..=count - 1, &mut compare);
+        } else {
+            found.sort_by(compare);
+        }
+    }
+    found.truncate(count);
+    found
+}
+
+fn reply_found(found: &[Found<'_>], unit: f64, options: &Options<'_>, reply: &mut Reply<'_>) {
+    let extras = [options.with_distance, options.with_hash, options.with_place];
+    let extras = extras.into_iter().filter(|with| *with).count();
+    reply.array(found.len());
+    for found in found {
+        if extras > 0 {
+            reply.array(1 + extras);
+        }
+        crate::element::bulk(reply, found.member);
+        if options.with_distance {
+            reply_distance(found.distance / unit, reply);
+        }
+        if options.with_hash {
+            reply.integer(found.score as i64);
+        }
+        if options.with_place {
+            reply_place(found.place, reply);
+        }
+    }
+}
+
+/// Four digits behind the point, halves to even.
+fn reply_distance(distance: f64, reply: &mut Reply<'_>) {
+    let tenths_of_thousandths = (distance * 10_000.0).round_ties_even() as i64;
+    let (whole, rest) = (
+        tenths_of_thousandths / 10_000,
+        (tenths_of_thousandths % 10_000).abs(),
+    );
+    reply.bulk(format!("{whole}.{rest:04}").as_bytes());
+}
+
+fn reply_place(place: Place, reply: &mut Reply<'_>) {
+    reply.array(2);
+    reply.double(place.longitude);
+    reply.double(place.latitude);
+}
+
+fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Error> {
+    let (longitude, latitude) = (float(longitude)?, float(latitude)?);
+    Place::new(longitude, latitude).ok_or_else(|| {
+        Error::Line(
+            format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into(),
+        )
+    })
+}
+
+fn place_of(zset: &Zset, member: &[u8]) -> Result<Place, Error> {
+    zset.score(member)
+        .map(Place::from_score)
+        .ok_or(Error::line("ERR could not decode requested zset member"))
+}
+
+/// A circle and the metres of its unit.
+fn circle(radius: &[u8], unit: &[u8]) -> Result<(Shape, f64), Error> {
+    let radius = float(radius).map_err(|_| Error::line("ERR need numeric radius"))?;
+    if radius < 0.0 {
+        return Err(Error::line("ERR radius cannot be negative"));
+    }
+    let metres = metres_per(unit)?;
+    Ok((
+        Shape::Circle {
+            radius: radius * metres,
+        },
+        metres,
+    ))
+}
+
+/// A box and the metres of its unit.
+fn rectangle(width: &[u8], height: &[u8], unit: &[u8]) -> Result<(Shape, f64), Error> {
+    let width = float(width).map_err(|_| Error::line("ERR need numeric width"))?;
+    let height = float(height).map_err(|_| Error::line("ERR need numeric height"))?;
+    if width < 0.0 || height < 0.0 {
+        return Err(Error::line("ERR height or width cannot be negative"));
+    }
+    let metres = metres_per(unit)?;
+    Ok((
+        Shape::Box {
+            width: width * metres,
+            height: height * metres,
+        },
+        metres,
+    ))
+}
+
+fn metres_per(unit: &[u8]) -> Result<f64, Error> {
+    match unit {
+        _ if is(unit, "M") => Ok(1.0),
+        _ if is(unit, "KM") => Ok(1000.0),
+        _ if is(unit, "FT") => Ok(0.3048),
+        _ if is(unit, "MI") => Ok(1609.34),
+        _ => Err(Error::line(
+            "ERR unsupported unit provided. please use M, KM, FT, MI",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::Proto;
+
+    use crate::testing::TestDb;
+
+    fn sicily() -> TestDb {
+        let mut db = TestDb::new();
+        db.script(&[(
+            "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania",
+            ":2",
+        )]);
+        assert_eq!(db.events(), ["zadd g"]);
+        db
+    }
+
+    #[test]
+    fn places_and_distances() {
+        let mut db = sicily();
+        db.script(&[
+            ("ZSCORE g Palermo", "$16|3479099956230698"),
+            ("GEODIST g Palermo Catania", "$11|166274.1516"),
+            ("GEODIST g Palermo Catania km", "$8|166.2742"),
+            ("GEODIST g Palermo Palermo", "$6|0.0000"),
+            ("GEODIST g Palermo none", "$-1"),
+            ("GEODIST none a b", "$-1"),
+            ("GEOHASH g Palermo none", "*2|$11|sqc8b49rny0|$-1"),
+            (
+                "GEOPOS g Palermo none",
+                "*2|*2|$18|13.361389338970184|$16|38.1155563954963|*-1",
+            ),
+            ("GEOADD g NX 0 0 Palermo", ":0"),
+            ("GEOADD g CH 0 0 Palermo", ":1"),
+            ("GEOADD g XX CH 1 1 none", ":0"),
+            (
+                "GEOADD g 181 0 x",
+                "-ERR invalid longitude,latitude pair 181.000000,0.000000",
+            ),
+            ("GEOADD g 1 0 a b", "-ERR syntax error"),
+            (
+                "GEODIST g Palermo Catania x",
+                "-ERR unsupported unit provided. please use M, KM, FT, MI",
+            ),
+        ]);
+        db.proto = Proto::Resp3;
+        assert_eq!(
+            db.words("GEOPOS g Catania"),
+            "*1|*2|,15.087267458438873|,37.50266842333162"
+        );
+    }
+
+    #[test]
+    fn searches() {
+        let mut db = sicily();
+        db.words("GEOADD g 12.758489 38.788135 edge1 17.241510 38.788135 edge2");
+        db.script(&[
+            (
+                "GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km ASC",
+                "*2|$7|Catania|$7|Palermo",
+            ),
+            (
+                "GEOSEARCH g FROMLONLAT 15 37 BYBOX 400 400 km ASC WITHDIST",
+                "*4|*2|$7|Catania|$7|56.4413|*2|$7|Palermo|$8|190.4424|*2|$5|edge2|$8|279.7403|*2|$5|edge1|$8|279.7405",
+            ),
+            (
+                "GEORADIUS g 15 37 200 km DESC COUNT 1 WITHHASH",
+                "*1|*2|$7|Palermo|:3479099956230698",
+            ),
+            ("GEORADIUSBYMEMBER g Palermo 1 m", "*1|$7|Palermo"),
+            ("GEORADIUSBYMEMBER none x abc xx", "*0"),
+            ("GEORADIUS g 15 37 200 km STORE d", ":2"),
+            ("ZRANGE d 0 -1", "*2|$7|Palermo|$7|Catania"),
+            (
+                "GEOSEARCHSTORE d g FROMMEMBER Catania BYRADIUS 1 m STOREDIST",
+                ":1",
+            ),
+            ("ZRANGE d 0 -1 WITHSCORES", "*2|$7|Catania|$1|0"),
+            (
+                "GEOSEARCHSTORE d none FROMMEMBER Catania BYRADIUS 1 m",
+                ":0",
+            ),
+            ("EXISTS d", ":0"),
+            (
+                "GEORADIUS_RO g 15 37 200 km STORE d",
+                "-ERR syntax error",
+            ),
+            (
+                "GEORADIUS g 15 37 200 km STORE d STORE e",
+                "-ERR syntax error",
+            ),
+            (
+                "GEOSEARCH g BYRADIUS 200 km ASC DESC",
+                "-ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for GEOSEARCH",
+            ),
+            (
+                "GEOSEARCH g FROMMEMBER nobody BYRADIUS 200 km",
+                "-ERR could not decode requested zset member",
+            ),
+            (
+                "GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km ANY",
+                "-ERR the ANY argument requires COUNT argument",
+            ),
+        ]);
+        db.events();
+        db.words("GEORADIUS g 15 37 200 km STOREDIST d");
+        db.words("GEOSEARCHSTORE d g FROMLONLAT 0 0 BYRADIUS 1 m");
+        assert_eq!(db.events(), ["georadiusstore d", "del d"]);
+    }
+}
