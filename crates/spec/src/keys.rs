@@ -435,9 +435,8 @@ pub fn getkeys<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Result<Keys,
     if gate.flags.has(Flags::NO_MANDATORY_KEYS) {
         return Ok(keys.unwrap_or(Keys::NONE));
     }
-    let found = |(range, spec): (&KeyRange, &KeySpec)| range.count > 0 || spec.may_find_none();
     match keys {
-        Ok(keys) if keys.ranges().iter().zip(row(id).keys).all(found) => Ok(keys),
+        Ok(keys) if keys.ranges().iter().all(|range| range.count > 0) => Ok(keys),
         _ => Err(GetKeysError::InvalidArguments),
     }
 }

@@ -117,8 +117,12 @@ impl Search {
         match self.shape {
             Shape::Circle { radius } => {
                 let distance = self.centre.distance(place);
-                // Written so that a distance that is no number counts as inside, as in Redis.
-                (!(distance > radius)).then_some(distance)
+                // A distance that is no number counts as inside, as in Redis.
+                if distance > radius {
+                    None
+                } else {
+                    Some(distance)
+                }
             }
             Shape::Box { width, height } => {
                 if latitude_distance(place.latitude, self.centre.latitude) > height / 2.0 {
