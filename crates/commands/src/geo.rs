@@ -34,7 +34,7 @@ pub(crate) fn geoadd(
         at += 1;
     }
     let triples = args.from(at);
-    if triples.is_empty() || triples.len() % 3 != 0 || flags.nx && flags.xx {
+    if triples.is_empty() || !triples.len().is_multiple_of(3) || flags.nx && flags.xx {
         return Err(Error::Syntax);
     }
     let scores = (0..triples.len())
