@@ -213,6 +213,7 @@ fuzz_target!(|data: &[u8]| {
             keys,
             bulk_bytes_max: 64 * 1024,
             in_script: false,
+            reads_every_key: true,
         };
         let proto = if shape & 16 == 0 {
             Proto::Resp2

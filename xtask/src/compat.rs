@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use redline_testkit::compare;
 use redline_testkit::process::ServerProcess;
+use redline_testkit::{access, compare};
 
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{clients, command_line_tools, install, suite};
@@ -14,9 +14,12 @@ use crate::{clients, command_line_tools, install, suite};
 const CALLS: usize = 60_000;
 /// How many workers our server runs with in the comparison.
 const WORKERS: [usize; 3] = [1, 2, 8];
-const STEPS: [(&str, Step); 6] = [
+/// Users that the comparison of access makes, for each number of workers.
+const ACCESS_ROUNDS: usize = 400;
+const STEPS: [(&str, Step); 7] = [
     ("spec", spec),
     ("compare", compare_replies),
+    ("access", compare_access),
     ("benchmark", suite::redis_benchmark_against_us),
     ("cli", command_line_tools::run),
     ("clients", clients::run),
@@ -193,6 +196,19 @@ fn spec(setting: &Setting) -> Result<String, Failure> {
     test.env("REDLINE_REDIS", redis.address().to_string());
     watched(test)?;
     Ok("rows, grammar and key positions as the real server has them".to_owned())
+}
+
+/// The same users, rules and calls under these rules to both, reply by reply.
+fn compare_access(setting: &Setting) -> Result<String, Failure> {
+    let mut calls = 0;
+    for workers in WORKERS {
+        let redis = setting.start_redis(&[])?;
+        let redline = setting.start_redline(workers, &[])?;
+        let seed = setting.options.seed + workers as u64;
+        calls += access::run(redline.address(), redis.address(), seed, ACCESS_ROUNDS)?;
+        stop(redline)?;
+    }
+    Ok(format!("{calls} calls about users and as users"))
 }
 
 /// The same calls to both, reply by reply.

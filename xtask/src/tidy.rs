@@ -20,6 +20,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("keyspace", &["types", "table"]),
     ("commands", &["spec", "keyspace", "types", "resp"]),
     ("scripting", &["spec", "resp"]),
+    // Which keys and channels a rule means is a glob.
+    ("acl", &["spec", "types"]),
     // The figures of INFO memory come from the table's heap.
     (
         "server",
@@ -31,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "keyspace",
             "commands",
             "scripting",
+            "acl",
             "table",
         ],
     ),

@@ -39,6 +39,8 @@ pub struct Ctx<'a> {
     pub bulk_bytes_max: u64,
     /// A script calls: what comes without an order must get one.
     pub in_script: bool,
+    /// The caller may read keys that only the run will know.
+    pub reads_every_key: bool,
 }
 
 /// Runs one command. On an error the caller takes back whatever the handler had written to the reply

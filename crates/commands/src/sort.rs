@@ -14,11 +14,15 @@ use crate::{
     parse::{integer, is},
 };
 
+const BY_DENIED: Error =
+    Error::line("ERR BY option of SORT denied due to insufficient ACL permissions.");
+const GET_DENIED: Error =
+    Error::line("ERR GET option of SORT denied due to insufficient ACL permissions.");
 const NOT_A_NUMBER: Error = Error::line("ERR One or more scores can't be converted into double");
 
 /// SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE destination]
 pub(crate) fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let sort = Sort::parse(args, true)?;
+    let sort = Sort::parse(args, true, ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     let Some(destination) = sort.store else {
         return answer(ctx, &sort, reply);
@@ -43,7 +47,7 @@ pub(crate) fn sort_ro(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let sort = Sort::parse(args, false)?;
+    let sort = Sort::parse(args, false, ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     answer(ctx, &sort, reply)
 }
@@ -129,7 +133,7 @@ enum Weight<'a> {
 }
 
 impl<'a> Sort<'a> {
-    fn parse(args: Args<'a>, may_store: bool) -> Result<Sort<'a>, Error> {
+    fn parse(args: Args<'a>, may_store: bool, reads_every_key: bool) -> Result<Sort<'a>, Error> {
         let arg = |at: usize| args.get(at).unwrap_or_default();
         let mut sort = Sort {
             key: arg(1),
@@ -162,10 +166,15 @@ impl<'a> Sort<'a> {
                 _ if is(word, "BY") && left >= 1 => {
                     let pattern = Pattern::of(arg(at));
                     // Once one BY was constant, a later one does not bring sorting back.
-                    sort.keep_order |= !matches!(pattern, Pattern::Key { .. });
+                    let is_key = matches!(pattern, Pattern::Key { .. });
+                    if is_key && !reads_every_key {
+                        return Err(BY_DENIED);
+                    }
+                    sort.keep_order |= !is_key;
                     sort.by = Some(pattern);
                     at += 1;
                 }
+                _ if is(word, "GET") && left >= 1 && !reads_every_key => return Err(GET_DENIED),
                 _ if is(word, "GET") && left >= 1 => {
                     sort.get.push(Pattern::of(arg(at)));
                     at += 1;

@@ -82,6 +82,7 @@ impl TestDb {
             keys,
             bulk_bytes_max: self.bulk_bytes_max,
             in_script: false,
+            reads_every_key: true,
         };
         let mut reply = Reply::new(&mut self.out, self.proto);
         let mark = reply.mark();

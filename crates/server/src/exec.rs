@@ -28,7 +28,9 @@ use redline_resp::{Args, Blob, ProtocolError, Reply, Span};
 use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Scope};
 
 use crate::{
-    errors, planes,
+    access, errors,
+    names::Names,
+    planes,
     session::{Aside, ReplyMode, Session, Unit, flag, state},
     worker::{Member, Worker},
 };
@@ -153,6 +155,7 @@ impl Batch {
     /// First pass: takes a request in, looks its command up, hashes its key and asks for the slot.
     pub(crate) fn add(
         &mut self,
+        names: &Names,
         space: &Keyspace,
         member: usize,
         db: u32,
@@ -164,7 +167,7 @@ impl Batch {
         let spans = self.spans.len() - args..self.spans.len();
         let argv = Args::with_big(bytes, &self.spans[spans.clone()], blobs);
         let (mut hash, mut has_hash) = (0, false);
-        let what = match spec::lookup(&argv[0]) {
+        let what = match names.lookup(&argv[0]) {
             None => What::Unknown,
             Some(id) => {
                 let gate = spec::gate(id);
@@ -327,6 +330,9 @@ impl Worker {
             session.closing = true;
             return;
         }
+        if session.rules != self.rules && !self.adopt_rules(session) {
+            return;
+        }
         if let Some((id, hash)) = known
             && session.state == 0
             && self.run_plain(session, args, id, hash)
@@ -374,6 +380,7 @@ impl Worker {
             keys: view,
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: false,
+            reads_every_key: true,
         };
         ctx.keys.hint(&args[usize::from(gate.first_key)], hash);
         let result = handler(
@@ -504,7 +511,8 @@ impl Worker {
     }
 
     fn resolve(&self, session: &Session, args: Args<'_>) -> Result<CommandId, Error> {
-        let id = spec::resolve(&args[0], args.get(1)).map_err(|unresolved| match unresolved {
+        let resolved = self.shared.names.resolve(&args[0], args.get(1));
+        let id = resolved.map_err(|unresolved| match unresolved {
             spec::Unresolved::Command => errors::unknown_command(args),
             spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
         })?;
@@ -525,18 +533,18 @@ impl Worker {
         args: Args<'_>,
     ) -> Result<(), Error> {
         // Who came before the password was set, or after it was taken away, needs none.
-        let locked = session.is(state::UNAUTHENTICATED) && self.settings.requirepass.is_some();
+        let locked = session.is(state::UNAUTHENTICATED) && self.settings.acl.login_required();
         if locked && !gate.flags.has(Flags::NO_AUTH) {
             return Err(errors::NO_AUTH);
         }
         if session.is(state::MULTI) && gate.flags.has(Flags::NO_MULTI) {
             return Err(Error::line("ERR Command not allowed inside a transaction"));
         }
+        self.permit(session, id, args)?;
         self.check_memory(session, id, gate)?;
         if session.is(state::SUBSCRIBED) && !planes::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
         }
-        let _ = args;
         Ok(())
     }
 
@@ -829,6 +837,8 @@ impl Worker {
         let shared = &*self.shared;
         // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
         self.local.clock.frozen = session.is(state::NO_TOUCH) && id != CommandId::Touch;
+        let reads_every_key = spec::gate(id).scope != Scope::KeysPlus
+            || access::may_read_every_key(session, id, args);
         let view = View::new(
             &shared.keyspace,
             held,
@@ -840,6 +850,7 @@ impl Worker {
             keys: view,
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: inside.in_script,
+            reads_every_key,
         };
         ctx.keys.hints(hints);
         let result = handler(

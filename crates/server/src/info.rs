@@ -379,14 +379,11 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
         "client_output_buffer_limit_disconnections",
         totals.output_limit_closed(),
     )?;
-    out.zeros(&[
-        "reply_buffer_shrinks",
-        "reply_buffer_expands",
-        "acl_access_denied_auth",
-        "acl_access_denied_cmd",
-        "acl_access_denied_key",
-        "acl_access_denied_channel",
-    ])
+    out.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"])?;
+    out.field("acl_access_denied_auth", totals.denied_auth())?;
+    out.field("acl_access_denied_cmd", totals.denied_command())?;
+    out.field("acl_access_denied_key", totals.denied_key())?;
+    out.field("acl_access_denied_channel", totals.denied_channel())
 }
 
 fn replication(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {

@@ -3,6 +3,7 @@
 //! Start with [`Server::start`] (what is made), then `worker.rs` (the loop), then `exec.rs` (the way of a
 //! request). Must not know: the proxy, the bench.
 
+mod access;
 pub mod command_line;
 pub mod config;
 mod cron;
@@ -10,6 +11,7 @@ mod errors;
 mod exec;
 mod info;
 mod log;
+mod names;
 mod planes;
 mod pubsub;
 mod session;
@@ -20,7 +22,8 @@ mod stats;
 mod subscribe;
 mod worker;
 
-pub use settings::{OutputLimit, Permission, Settings};
+pub use names::Names;
+pub use settings::{OutputLimit, Permission, Settings, UserLine};
 pub use start::{Origin, Server, StartError};
 
 use shared::{Message, Shared};

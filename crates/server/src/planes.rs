@@ -3,6 +3,7 @@
 //! One module per group; the command table decides which handler belongs to which command. Must not know:
 //! how a request reached it.
 
+pub mod acl;
 pub mod client;
 pub mod command;
 pub mod config;

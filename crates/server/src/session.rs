@@ -8,6 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
 
+use redline_acl::User;
 use redline_keyspace::WatchFlag;
 use redline_net::{PeerAddr, Stream};
 use redline_resp::{ArgsBuf, Blob, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span};
@@ -113,6 +114,8 @@ pub struct Names {
     pub library: Vec<u8>,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: Vec<u8>,
+    /// The user that it has logged in as.
+    pub user: Vec<u8>,
 }
 
 /// Bits of [`Card::flags`].
@@ -255,6 +258,10 @@ pub struct Session {
     /// Everything but ordinary request and reply (MULTI, subscriptions, missing authentication, CLIENT REPLY, …) sets
     /// a bit here, so that an ordinary command checks one word.
     pub state: u32,
+    /// Whom it has logged in as.
+    pub user: Arc<User>,
+    /// The version of the users that `user` is of.
+    pub rules: u64,
     /// The open transaction.
     pub multi: Multi,
     /// Watched keys, and the flag that says that one changed.
@@ -303,6 +310,8 @@ pub mod state {
     pub const REPLY: u32 = 8;
     /// CLIENT NO-TOUCH.
     pub const NO_TOUCH: u32 = 16;
+    /// Its user may not do everything.
+    pub const RESTRICTED: u32 = 1 << 31;
 }
 
 impl Session {

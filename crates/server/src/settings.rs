@@ -11,10 +11,11 @@ use std::{
     },
 };
 
+use redline_acl::{Dialect, Users};
 use redline_keyspace::{Classes, Policy};
 use redline_types::Limits;
 
-use crate::config::Kept;
+use crate::{config::Kept, names::Names};
 
 /// Limits on what a client may leave unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,18 @@ pub struct Settings {
     pub protected_mode: bool,
     /// The default user's password.
     pub requirepass: Option<Vec<u8>>,
+    /// The users, with the default user's password. Made at the start of what the next two say.
+    pub acl: Arc<Users>,
+    /// Users that the configuration defines.
+    pub acl_user_lines: Vec<UserLine>,
+    /// File that defines the users instead.
+    pub aclfile: Option<String>,
+    /// A fresh user may use every channel.
+    pub acl_open_channels: bool,
+    /// Entries that the log of refusals holds.
+    pub acl_log_entries_max: usize,
+    /// Names of commands.
+    pub names: Names,
     /// Longest argument.
     pub bulk_bytes_max: u64,
     /// Most bytes of a client's query buffer.
@@ -98,6 +111,15 @@ pub struct Settings {
     pub kept: Kept,
 }
 
+/// A `user` line of a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserLine {
+    /// The user's name.
+    pub name: Vec<u8>,
+    /// Its rules.
+    pub rules: Vec<Vec<u8>>,
+}
+
 /// Who may use a dangerous command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
@@ -125,6 +147,15 @@ impl Default for Settings {
             maxclients: 10_000,
             protected_mode: true,
             requirepass: None,
+            acl: Arc::new(Users::new(&Dialect {
+                open_channels: false,
+                split: crate::config::file::split,
+            })),
+            acl_user_lines: Vec::new(),
+            aclfile: None,
+            acl_open_channels: false,
+            acl_log_entries_max: 128,
+            names: Names::default(),
             bulk_bytes_max: 512 * MIB,
             query_buffer_bytes_max: 1024 * MIB,
             output_limits: [

@@ -18,6 +18,7 @@ use redline_net::{PeerAddr, Sender, Stream};
 use redline_scripting::Scripts;
 
 use crate::{
+    names::Names,
     pubsub::{Delivery, PubSub},
     session::{Card, Token},
     settings::Published,
@@ -154,6 +155,10 @@ pub struct Shared {
     pub pubsub: PubSub,
     /// Cached scripts.
     pub scripts: Scripts,
+    /// What users were refused.
+    pub acl_log: Mutex<redline_acl::Log>,
+    /// What commands are called.
+    pub names: Names,
     /// The script that is running.
     pub running_script: RunningScript,
     /// All clients, by id.
@@ -200,10 +205,12 @@ impl Shared {
         config_file: Option<std::path::PathBuf>,
     ) -> Shared {
         Shared {
-            keyspace,
-            settings,
             pubsub: PubSub::default(),
             scripts: Scripts::new(),
+            acl_log: Mutex::default(),
+            names: settings.current().names.clone(),
+            keyspace,
+            settings,
             running_script: RunningScript::default(),
             clients: Mutex::new(BTreeMap::new()),
             next_client_id: AtomicU64::new(1),

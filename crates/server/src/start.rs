@@ -16,7 +16,7 @@ use redline_net::{
 use redline_table::Heap;
 
 use crate::{
-    log,
+    access, log,
     settings::{Published, Settings},
     shared::{Bell, Chore, Message, Shared, WorkerHandle},
     worker::{Start, Worker},
@@ -42,6 +42,8 @@ pub enum StartError {
     Listen(NetError),
     /// Something else of the operating system's.
     System(&'static str, std::io::Error),
+    /// The users, as the configuration or the file defines them.
+    Users(String),
     /// No address at all to listen on.
     NoListener,
 }
@@ -51,6 +53,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(error) => write!(f, "Could not listen on {error}"),
             StartError::System(what, error) => write!(f, "{what}: {error}"),
+            StartError::Users(why) => f.write_str(why),
             StartError::NoListener => {
                 f.write_str("nothing to listen on: port is 0 and there is no unixsocket")
             }
@@ -79,6 +82,8 @@ impl Server {
             .transpose()
             .map_err(|e| StartError::System("signals", e))?;
         raise_descriptor_limit(&mut settings);
+        let users = access::users_at_start(&settings).map_err(StartError::Users)?;
+        settings.acl = Arc::new(users);
         let listeners = listen(&settings)?;
         let workers = if settings.threads == 0 {
             cpu::usable_count()

@@ -78,6 +78,14 @@ pub struct WorkerStats {
     pub expired: Counter,
     /// See `hits`.
     pub evicted: Counter,
+    /// Logins, commands, keys and channels that users were refused.
+    pub denied_auth: Counter,
+    /// See `denied_auth`.
+    pub denied_command: Counter,
+    /// See `denied_auth`.
+    pub denied_key: Counter,
+    /// See `denied_auth`.
+    pub denied_channel: Counter,
     /// Sessions put aside because a stripe was in use.
     pub put_aside: Counter,
     /// Clients closed because they did not read their replies.
@@ -102,6 +110,10 @@ impl Default for WorkerStats {
             misses: Counter::default(),
             expired: Counter::default(),
             evicted: Counter::default(),
+            denied_auth: Counter::default(),
+            denied_command: Counter::default(),
+            denied_key: Counter::default(),
+            denied_channel: Counter::default(),
             put_aside: Counter::default(),
             output_limit_closed: Counter::default(),
             query_limit_closed: Counter::default(),
@@ -181,6 +193,10 @@ counters!(
     misses,
     expired,
     evicted,
+    denied_auth,
+    denied_command,
+    denied_key,
+    denied_channel,
     output_limit_closed,
     query_limit_closed
 );

@@ -12,6 +12,7 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
 
+use redline_acl::User;
 use redline_keyspace::{Hint, Local, upkeep::ExpiryCursor};
 use redline_net::{
     BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals,
@@ -81,6 +82,8 @@ pub struct Worker {
     pub settings: Arc<Settings>,
     /// The epoch of `settings`.
     pub epoch: u64,
+    /// The version of the users in `settings`, as the sessions have it.
+    pub rules: u64,
     /// Its share of the keyspace's memory, randomness and counters.
     pub local: Local,
     /// Its counters.
@@ -182,6 +185,7 @@ impl Worker {
         let mut worker = Worker {
             local: Local::new(fastrand::Rng::new(), settings.limits.clone()),
             epoch: 0,
+            rules: u64::MAX,
             stats,
             now_ms: clock::wall_ms() as i64,
             host: None,
@@ -318,6 +322,7 @@ impl Worker {
         self.local.clock.decay_minutes = settings.lfu_decay_minutes;
         self.request_limits.bulk_bytes_max = settings.bulk_bytes_max;
         self.local.clock.now_s = (self.now_ms / 1000) as u32;
+        self.adopt_users();
     }
 
     // ---- sessions -----------------------------------------------------------------------------
@@ -444,11 +449,10 @@ impl Worker {
                 .fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let session = Session::open(&self.shared, token, stream, peer, self.now_ms);
+        let user = self.settings.acl.default_user().clone();
+        let session = Session::open(&self.shared, token, stream, peer, user, self.now_ms);
         let mut session = Box::new(session);
-        if self.settings.requirepass.is_some() {
-            session.set_state(state::UNAUTHENTICATED, true);
-        }
+        session.become_default(&self.settings.acl);
         let card = session.card.clone();
         self.shared
             .clients
@@ -642,6 +646,7 @@ impl Worker {
                     member.decoded += consumed;
                     let (space, blobs) = (&self.shared.keyspace, session.decoder.blobs());
                     batch.add(
+                        &self.shared.names,
                         space,
                         number,
                         session.db,
@@ -689,6 +694,9 @@ impl Worker {
         } else {
             query.drain(..decoded);
             session.query = query;
+        }
+        if session.rules != self.rules {
+            self.adopt_rules(&mut session);
         }
         self.write_out(&mut session);
         let more = session.aside.is_none()
@@ -959,7 +967,7 @@ impl Worker {
         let refusal = if open >= self.settings.maxclients {
             Some("-ERR max number of clients reached\r\n")
         } else if self.settings.protected_mode
-            && self.settings.requirepass.is_none()
+            && self.settings.acl.default_user().takes_any_password()
             && !peer.is_local()
         {
             Some(PROTECTED)
@@ -1011,7 +1019,14 @@ requirepass in the configuration file), or switch the protection off (CONFIG SET
 or --protected-mode no at the start) if nobody untrusted can reach this port.\r\n";
 
 impl Session {
-    fn open(shared: &Shared, token: Token, stream: Stream, peer: PeerAddr, now_ms: i64) -> Session {
+    fn open(
+        shared: &Shared,
+        token: Token,
+        stream: Stream,
+        peer: PeerAddr,
+        user: Arc<User>,
+        now_ms: i64,
+    ) -> Session {
         let unix = stream.is_unix();
         let laddr = stream
             .local_address()
@@ -1023,7 +1038,10 @@ impl Session {
             laddr,
             fd: stream.fd(),
             created_ms: now_ms as u64,
-            names: std::sync::Mutex::new(Names::default()),
+            names: std::sync::Mutex::new(Names {
+                user: user.name().to_vec(),
+                ..Names::default()
+            }),
             active_s: ((now_ms / 1000) as u32).into(),
             db: 0.into(),
             command: u16::MAX.into(),
@@ -1051,6 +1069,8 @@ impl Session {
             proto: Proto::Resp2,
             db: 0,
             state: 0,
+            user,
+            rules: 0,
             multi: Default::default(),
             watched: Vec::new(),
             watch_flag: Arc::default(),

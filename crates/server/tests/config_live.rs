@@ -20,6 +20,7 @@ fn server() -> Server {
 fn text(value: &Value) -> String {
     match value {
         Value::Bulk(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        Value::Simple(text) => text.clone(),
         other => panic!("no text: {other:?}"),
     }
 }
@@ -167,6 +168,26 @@ fn protected_mode_turns_strangers_away() {
     let mut knows = stranger();
     knows.call("AUTH secret").ok();
     assert_eq!(knows.call("PING"), pong);
+}
+
+#[test]
+fn new_users_and_the_log_of_refusals() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let channels = |client: &mut Client, user: &str| {
+        client.call(&format!("ACL SETUSER {user} on nopass")).ok();
+        text(&client.call(&format!("ACL GETUSER {user}")).array()[9])
+    };
+    assert_eq!(channels(&mut client, "a"), "");
+    set(&mut client, "acl-pubsub-default", "allchannels");
+    assert_eq!(channels(&mut client, "b"), "&*");
+    assert_eq!(channels(&mut client, "a"), "");
+    set(&mut client, "acllog-max-len", "2");
+    let mut nobody = Client::connect(&server);
+    for name in ["u", "v", "w"] {
+        nobody.call(&format!("AUTH {name} x")).error();
+    }
+    assert_eq!(client.call("ACL LOG").array().len(), 2);
 }
 
 /// How long a key outlives its time when it has been set just after a tick.

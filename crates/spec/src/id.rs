@@ -18,7 +18,7 @@
 //! A crate that binds handlers this way does not compile while one of them is missing. A handler is called as its
 //! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
 //! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
-//! none, in `server`; SORT, CLIENT, CONFIG and COMMAND have modules of their own; and all HELP subcommands share the
+//! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own; and all HELP subcommands share the
 //! handler `command::help`, whose text comes from the rows.
 
 use crate::Plane;
@@ -278,6 +278,8 @@ roll! {
         Subscribe => pubsub::subscribe,
         Unsubscribe => pubsub::unsubscribe,
 
+        AclWhoami => acl::acl_whoami,
+
         Auth => connection::auth,
         Echo => connection::echo,
         Hello => connection::hello,
@@ -305,6 +307,19 @@ roll! {
         ScriptLoad => scripting::script_load,
     }
     admin {
+        AclCat => acl::acl_cat,
+        AclDeluser => acl::acl_deluser,
+        AclDryrun => acl::acl_dryrun,
+        AclGenpass => acl::acl_genpass,
+        AclGetuser => acl::acl_getuser,
+        AclHelp => command::help,
+        AclList => acl::acl_list,
+        AclLoad => acl::acl_load,
+        AclLog => acl::acl_log,
+        AclSave => acl::acl_save,
+        AclSetuser => acl::acl_setuser,
+        AclUsers => acl::acl_users,
+
         ObjectHelp => command::help,
         PubsubHelp => command::help,
         ClientHelp => command::help,
@@ -333,6 +348,7 @@ roll! {
         Time => server::time,
     }
     containers {
+        Acl,
         Client,
         Config,
         Memory,

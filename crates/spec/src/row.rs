@@ -35,6 +35,9 @@ pub struct Row {
     pub tips: &'static [&'static str],
     /// Where its keys are.
     pub keys: &'static [KeySpec],
+    /// Which of its arguments are channels that it publishes to or subscribes to. (To leave a channel is nobody's
+    /// business, so those that unsubscribe state none.)
+    pub channels: Option<ChannelSpec>,
     /// The grammar of its arguments.
     pub args: &'static [Arg],
     /// Who hosts its handler.
@@ -63,6 +66,26 @@ impl Row {
             arg.write_syntax(&mut text);
         }
         text
+    }
+}
+
+/// Where the channels of a call are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelSpec {
+    /// The first one's position.
+    pub first: u8,
+    /// All arguments from there on, not that one alone.
+    pub to_the_end: bool,
+    /// They are patterns of channels.
+    pub patterns: bool,
+}
+
+impl ChannelSpec {
+    /// The positions in a call of `argc` words.
+    pub fn positions(self, argc: usize) -> std::ops::Range<usize> {
+        let first = usize::from(self.first).min(argc);
+        let end = if self.to_the_end { argc } else { first + 1 };
+        first..end.min(argc)
     }
 }
 

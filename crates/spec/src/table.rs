@@ -10,6 +10,7 @@ use crate::{
     Access, Categories, CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope,
 };
 
+mod acl;
 mod bitmap;
 mod connection;
 mod generic;
@@ -60,6 +61,7 @@ pub fn help_lines(container: CommandId) -> Vec<String> {
 }
 
 pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
+    acl::ROWS,
     bitmap::ROWS,
     connection::ROWS,
     generic::ROWS,
@@ -91,6 +93,7 @@ macro_rules! rows {
             $(acl: [$($category:ident),+],)?
             $(tips: [$($tip:literal),+ $(,)?],)?
             $(keys: [$($key:expr),+ $(,)?],)?
+            $(channels: $channels:expr,)?
             $(args: [$($arg:expr),+ $(,)?],)?
             $(scope: $scope:ident,)?
             $(propagate: $propagate:ident,)?
@@ -113,6 +116,7 @@ macro_rules! rows {
                     $(acl: crate::Categories::NONE$(.with(crate::Categories::$category))+,)?
                     $(tips: &[$($tip),+],)?
                     $(keys: &[$($key),+],)?
+                    $(channels: Some($channels),)?
                     $(args: &[$($arg),+],)?
                     ..crate::table::BLANK
                 },
@@ -161,6 +165,7 @@ const BLANK: Row = Row {
     acl: Categories::NONE,
     tips: &[],
     keys: &[],
+    channels: None,
     args: &[],
     plane: Plane::Data,
     scope: Scope::None,
@@ -301,9 +306,31 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// The words in which the rows of every group are written.
 mod prelude {
-    pub(super) use super::{access::*, rows};
+    pub(super) use super::{access::*, channels::*, rows};
     pub(super) use crate::grammar::words::*;
     pub(super) use crate::keys::{KeySpec, VariableAccess, When};
+}
+
+/// The channels that rows name.
+mod channels {
+    use crate::ChannelSpec;
+
+    /// The first argument.
+    pub(in crate::table) const CHANNEL: ChannelSpec = ChannelSpec {
+        first: 1,
+        to_the_end: false,
+        patterns: false,
+    };
+    /// All arguments.
+    pub(in crate::table) const CHANNELS: ChannelSpec = ChannelSpec {
+        to_the_end: true,
+        ..CHANNEL
+    };
+    /// All arguments, which are patterns.
+    pub(in crate::table) const CHANNEL_PATTERNS: ChannelSpec = ChannelSpec {
+        patterns: true,
+        ..CHANNELS
+    };
 }
 
 /// The uses of a key that rows name.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use redline_spec::table::{all, help_lines};
 use redline_spec::{
-    Arg, ArgKind, CommandId, Find, Flags, Gate, KeyShape, Plane, Propagate, Routing, Row, Scope,
-    gate, lookup, lookup_subcommand, row,
+    Arg, ArgKind, ChannelSpec, CommandId, Find, Flags, Gate, KeyShape, Plane, Propagate, Routing,
+    Row, Scope, gate, lookup, lookup_subcommand, row,
 };
 
 #[test]
@@ -380,4 +380,28 @@ fn help_lists_every_subcommand() {
             "    Print this text.",
         ]
     );
+}
+
+/// Who may use a channel is decided by these: a command left out could be used by everybody.
+#[test]
+fn whoever_uses_channels_says_where_they_are() {
+    for row in all().iter().filter(|row| row.container.is_none()) {
+        let leaves = row.name.ends_with("unsubscribe");
+        let named = |arg: &Arg| matches!(arg.name, "channel" | "shardchannel" | "pattern");
+        let first = row.args.first().filter(|arg| named(arg));
+        let expected = first.filter(|_| row.flags.has(Flags::PUBSUB) && !leaves);
+        let expected = expected.map(|arg| ChannelSpec {
+            first: 1,
+            to_the_end: arg.multiple,
+            patterns: arg.name == "pattern",
+        });
+        assert_eq!(row.channels, expected, "{}", row.name);
+    }
+    let positions = |name: &[u8], argc| {
+        let channels = row(lookup(name).unwrap()).channels.unwrap();
+        channels.positions(argc).collect::<Vec<_>>()
+    };
+    assert_eq!(positions(b"publish", 3), [1]);
+    assert_eq!(positions(b"subscribe", 3), [1, 2]);
+    assert_eq!(positions(b"subscribe", 1), []);
 }

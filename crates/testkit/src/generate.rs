@@ -506,6 +506,8 @@ fn weight(row: &Row) -> usize {
         | CommandId::Auth => 0,
         // Redis's takes seconds.
         CommandId::Pfselftest => 0,
+        // See `access.rs`.
+        _ if row.container == Some(CommandId::Acl) => 0,
         CommandId::Flushall | CommandId::Flushdb | CommandId::Swapdb | CommandId::Select => 1,
         // What fills the keys.
         CommandId::Rpush

@@ -14,7 +14,7 @@ use std::{
 use redline_types::glob::{self, Case};
 
 use super::{find, not_built, table};
-use crate::settings::Settings;
+use crate::settings::{Settings, UserLine};
 
 /// Includes within includes.
 const DEPTH_MAX: usize = 16;
@@ -69,6 +69,15 @@ impl Loader {
             };
             return self.include(place, Path::new(OsStr::from_bytes(path)));
         }
+        if is(&"user") {
+            return self.user(values).or_else(|why| refused(&why));
+        }
+        if is(&"rename-command") {
+            let [old, new] = values else {
+                return refused("wrong number of arguments");
+            };
+            return self.settings.names.rename(old, new).or_else(refused);
+        }
         let Some(parameter) = find(name) else {
             if table::RETIRED_DIRECTIVES.iter().any(is) {
                 return Ok(());
@@ -88,6 +97,30 @@ impl Loader {
         let result = parameter.add(&mut self.settings, &values);
         self.places.insert(parameter.name, place.into());
         result.or_else(|why| refused(&why))
+    }
+
+    /// Takes a user. Its rules are tried, so that a wrong one is told with its line.
+    fn user(&mut self, words: &[Vec<u8>]) -> Result<(), String> {
+        let Some((name, rules)) = words.split_first() else {
+            return Err("wrong number of arguments".into());
+        };
+        let declared = String::from_utf8_lossy(name);
+        let wrong = |why: String| Err(format!("Error in user declaration '{declared}': {why}"));
+        if !redline_acl::is_user_name(name) {
+            return wrong("Spaces not allowed in ACL usernames".into());
+        }
+        let lines = &mut self.settings.acl_user_lines;
+        if lines.iter().any(|line| line.name == *name) {
+            return wrong(redline_acl::RuleError::DuplicateUser.to_string());
+        }
+        let slices: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
+        lines.push(UserLine {
+            name: name.clone(),
+            rules: rules.to_vec(),
+        });
+        let dialect = self.settings.acl_dialect();
+        let tried = redline_acl::Users::new(&dialect).set(b"a", &slices, &dialect);
+        tried.or_else(|error| wrong(error.to_string()))
     }
 
     /// The settings, if they need no part that does not exist.
@@ -364,8 +397,17 @@ mod tests {
                 "r.conf:1: loadmodule x: modules are not built yet",
             ),
             (
-                "user a on",
-                "r.conf:1: user a on: ACL users are not built yet",
+                "user a on foo",
+                "r.conf:1: user a on foo: Error in user declaration 'a': Error in ACL SETUSER modifier 'foo': Syntax error",
+            ),
+            (
+                "user a on\nuser a off",
+                "r.conf:2: user a off: Error in user declaration 'a': Duplicate user found. A user can only be defined once in config files",
+            ),
+            ("user", "r.conf:1: user: wrong number of arguments"),
+            (
+                "rename-command nosuch x",
+                "r.conf:1: rename-command nosuch x: No such command in rename-command",
             ),
         ] {
             assert_eq!(load(text).unwrap_err(), line);

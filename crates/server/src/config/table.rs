@@ -267,12 +267,19 @@ pub static ROWS: &[Parameter] = &[
         |s| Value::Text(s.requirepass.clone().unwrap_or_default()),
         |s, v| {
             s.requirepass = (!v.bytes().is_empty()).then(|| v.bytes().to_vec());
+            s.apply_requirepass();
             Ok(())
         },
     ),
-    row("aclfile", InertFixed, TEXT, "", "File with users.").unbuilt("ACL users", empty),
-    row("acl-pubsub-default", Inert, Syntax::Choice(&["allchannels", "resetchannels"]), "resetchannels", "Channels of a new user."),
-    row("acllog-max-len", Inert, int(0, i64::MAX), "128", "Lines of the ACL log."),
+    path!(row("aclfile", Start, TEXT, "", "File that defines the users, for ACL LOAD and ACL SAVE; empty: none."), aclfile),
+    row("acl-pubsub-default", Live, Syntax::Choice(&["allchannels", "resetchannels"]), "resetchannels", "Channels that a new user may use: all, or none.").kept_in(
+        |s| Value::Integer((!s.acl_open_channels).into()),
+        |s, v| {
+            s.acl_open_channels = v.integer() == 0;
+            Ok(())
+        },
+    ),
+    number!(row("acllog-max-len", Live, int(0, i64::MAX), "128", "Entries that the log of refusals holds."), acl_log_entries_max),
     // ---- memory ----
     number!(row("maxmemory", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::Memory, unsigned: true }, "0", "Memory that keys and values may take; 0: any."), maxmemory_bytes),
     row("maxmemory-policy", Live, Syntax::Choice(&["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", "Which keys go when maxmemory is reached.")
@@ -431,12 +438,8 @@ pub static ROWS: &[Parameter] = &[
 ];
 
 /// Directives of a file that are no parameters, and the part that each needs.
-pub const UNBUILT_DIRECTIVES: &[(&str, &str)] = &[
-    ("user", "ACL users"),
-    ("loadmodule", "modules"),
-    ("rename-command", "renaming of commands"),
-    ("sentinel", "Sentinel"),
-];
+pub const UNBUILT_DIRECTIVES: &[(&str, &str)] =
+    &[("loadmodule", "modules"), ("sentinel", "Sentinel")];
 
 /// Directives that Redis has retired and still lets pass.
 pub const RETIRED_DIRECTIVES: &[&str] = &[

@@ -5,6 +5,7 @@
 
 use std::{fmt::Write, sync::atomic::Ordering};
 
+use redline_acl::Users;
 use redline_commands::Error;
 use redline_resp::Args;
 use redline_spec as spec;
@@ -145,7 +146,7 @@ pub(crate) fn client_kill(
             ..Kill::default()
         }
     } else {
-        Kill::parse(args)?
+        Kill::parse(args, &worker.settings.acl)?
     };
     let now_s = worker.now_ms / 1000;
     let mut killed = 0;
@@ -261,6 +262,7 @@ impl Class {
 struct Kill {
     id: Option<u64>,
     class: Option<Class>,
+    user: Option<Vec<u8>>,
     addr: Option<Vec<u8>>,
     laddr: Option<Vec<u8>>,
     max_age_s: Option<i64>,
@@ -272,6 +274,7 @@ impl Default for Kill {
         Kill {
             id: None,
             class: None,
+            user: None,
             addr: None,
             laddr: None,
             max_age_s: None,
@@ -281,7 +284,7 @@ impl Default for Kill {
 }
 
 impl Kill {
-    fn parse(args: Args<'_>) -> Result<Kill, Error> {
+    fn parse(args: Args<'_>, users: &Users) -> Result<Kill, Error> {
         let mut kill = Kill::default();
         for at in (2..args.len()).step_by(2) {
             let option = args[at].to_ascii_lowercase();
@@ -291,6 +294,12 @@ impl Kill {
                     let id = number::parse_i64(value).filter(|id| *id > 0);
                     let id = id.ok_or(Error::line("ERR client-id should be greater than 0"))?;
                     kill.id = Some(id as u64);
+                }
+                b"user" => {
+                    if users.get(value).is_none() {
+                        return Err(Error::quoting("ERR No such user '", value, "'"));
+                    }
+                    kill.user = Some(value.to_vec());
                 }
                 b"maxage" => {
                     let age = number::parse_i64(value)
@@ -303,9 +312,6 @@ impl Kill {
                 b"type" => kill.class = Some(Class::parse(value)?),
                 b"addr" => kill.addr = Some(value.to_vec()),
                 b"laddr" => kill.laddr = Some(value.to_vec()),
-                // There is one user, whom everybody is.
-                b"user" if value == b"default" => {}
-                b"user" => return Err(quoted("ERR No such user", value)),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => kill.skip_me = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => kill.skip_me = false,
                 _ => return Err(Error::Syntax),
@@ -327,7 +333,19 @@ impl Kill {
                 .as_ref()
                 .is_none_or(|laddr| laddr == card.laddr.as_bytes())
             && self.max_age_s.is_none_or(|age| age_s >= age)
+            && self.user.as_ref().is_none_or(|user| {
+                let names = card.names.lock().expect("no panic under the names");
+                names.user == *user
+            })
     }
+}
+
+/// A client, described on one line, as the log of refusals keeps it.
+pub(crate) fn described(card: &Card, now_ms: i64) -> String {
+    let mut text = String::new();
+    write_line(&mut text, card, now_ms);
+    text.truncate(text.trim_end().len());
+    text
 }
 
 /// One client as CLIENT LIST prints it. Fields of parts that do not exist say so in Redis's words.
@@ -350,7 +368,7 @@ fn write_line(out: &mut String, card: &Card, now_ms: i64) {
         out,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
 multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
-omem={output} tot-mem={} events={events} cmd={command} user=default redir=-1 resp={} lib-name={} \
+omem={output} tot-mem={} events={events} cmd={command} user={} redir=-1 resp={} lib-name={} \
 lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         card.id,
         card.addr,
@@ -366,6 +384,7 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         card.watched.load(Ordering::Relaxed),
         capacity.saturating_sub(query),
         capacity + output + std::mem::size_of::<Session>() as u64,
+        text(&names.user),
         card.resp.load(Ordering::Relaxed),
         text(&names.library),
         text(&names.library_version),

@@ -9,7 +9,7 @@ use redline_spec::{
 };
 use redline_types::glob::{self, Case};
 
-use crate::{exec::Halt, session::Session, worker::Worker};
+use crate::{exec::Halt, names::Names, session::Session, worker::Worker};
 
 pub(crate) fn command(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
     let mut reply = session.reply();
@@ -38,7 +38,7 @@ pub(crate) fn command_info(
     let mut reply = session.reply();
     reply.array(args.len() - 2);
     for name in args.iter().skip(2) {
-        match named(name) {
+        match named(&worker.shared.names, name) {
             Some(row) => write_info(&mut reply, row),
             None => reply.null(),
         }
@@ -47,13 +47,17 @@ pub(crate) fn command_info(
 }
 
 pub(crate) fn command_docs(
-    _: &mut Worker,
+    worker: &mut Worker,
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let rows: Vec<&Row> = match args.len() {
         2 => top_level().collect(),
-        _ => args.iter().skip(2).filter_map(named).collect(),
+        _ => {
+            let names = &worker.shared.names;
+            let named = args.iter().skip(2).filter_map(|name| named(names, name));
+            named.collect()
+        }
     };
     let mut reply = session.reply();
     reply.map(rows.len());
@@ -97,12 +101,12 @@ pub(crate) fn command_list(
 }
 
 pub(crate) fn command_getkeys(
-    _: &mut Worker,
+    worker: &mut Worker,
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let call = args.from(2);
-    let keys = keys_of(call)?;
+    let keys = keys_of(&worker.shared.names, call)?;
     let mut reply = session.reply();
     reply.array(keys.len());
     keys.for_each(|key| reply.bulk(&call[key.position]));
@@ -110,12 +114,12 @@ pub(crate) fn command_getkeys(
 }
 
 pub(crate) fn command_getkeysandflags(
-    _: &mut Worker,
+    worker: &mut Worker,
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let call = args.from(2);
-    let keys = keys_of(call)?;
+    let keys = keys_of(&worker.shared.names, call)?;
     let mut reply = session.reply();
     reply.array(keys.len());
     for key in keys {
@@ -127,8 +131,12 @@ pub(crate) fn command_getkeysandflags(
 }
 
 /// The subcommands of a container, each with how it is called and what it does.
-pub(crate) fn help(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    let container = spec::lookup(&args[0]).expect("the executor found the container of this HELP");
+pub(crate) fn help(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let container = worker
+        .shared
+        .names
+        .lookup(&args[0])
+        .expect("the executor found the container of this HELP");
     let name = spec::row(container).name.to_ascii_uppercase();
     let mut lines = vec![format!(
         "{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
@@ -193,17 +201,25 @@ fn subcommands(container: CommandId) -> impl Iterator<Item = &'static Row> {
 }
 
 /// The row of a name as COMMAND INFO takes it: `get`, `config|get`.
-fn named(name: &[u8]) -> Option<&'static Row> {
+fn named(names: &Names, name: &[u8]) -> Option<&'static Row> {
     let id = match name.iter().position(|byte| *byte == b'|') {
-        None => spec::lookup(name)?,
-        Some(bar) => spec::lookup_subcommand(spec::lookup(&name[..bar])?, &name[bar + 1..])?,
+        None => names.lookup(name)?,
+        Some(bar) => spec::lookup_subcommand(names.lookup(&name[..bar])?, &name[bar + 1..])?,
     };
     Some(spec::row(id))
 }
 
-fn keys_of(call: Args<'_>) -> Result<Keys, Error> {
-    spec::getkeys(call.len(), |index| call.get(index).unwrap_or_default())
-        .map_err(|error| Error::line(error.message()))
+fn keys_of(names: &Names, call: Args<'_>) -> Result<Keys, Error> {
+    // The table knows a command by its own name only.
+    let own_name = match names.lookup(&call[0]) {
+        Some(id) => spec::row(id).name.as_bytes(),
+        None => b"",
+    };
+    let word = |index| match index {
+        0 => own_name,
+        _ => call.get(index).unwrap_or_default(),
+    };
+    spec::getkeys(call.len(), word).map_err(|error| Error::line(error.message()))
 }
 
 fn write_set<'a>(reply: &mut Reply<'_>, names: impl Iterator<Item = &'a str>) {

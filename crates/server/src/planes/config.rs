@@ -118,15 +118,21 @@ pub(crate) fn config_rewrite(
     Ok(())
 }
 
-/// Replaces the file in one step: whoever reads it sees the old text or the new one.
 fn rewrite_file(path: &Path, settings: &Settings) -> std::io::Result<()> {
     let old = std::fs::read(path)?;
+    replace_file(path, &rewritten(&old, settings))
+}
+
+/// Replaces the file in one step: whoever reads it sees the old text or the new one.
+pub(super) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
     let written = (|| {
         let mut file = std::fs::File::create(&beside)?;
-        file.write_all(&rewritten(&old, settings))?;
-        file.set_permissions(std::fs::metadata(path)?.permissions())?;
+        file.write_all(text)?;
+        if let Ok(metadata) = std::fs::metadata(path) {
+            file.set_permissions(metadata.permissions())?;
+        }
         file.sync_all()?;
         std::fs::rename(&beside, path)
     })();

@@ -14,14 +14,19 @@ use crate::{
     worker::Worker,
 };
 
-const WRONG_PASSWORD: Error =
-    Error::line("WRONGPASS invalid username-password pair or user is disabled.");
-
 pub(crate) fn auth(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     if args.len() > 3 {
         return Err(Error::Syntax.into());
     }
-    if args.len() == 2 && worker.settings.requirepass.is_none() {
+    let pair = (args.len() == 2).then(|| pair_of(&args[1])).flatten();
+    if let Some((user, password)) = pair
+        && !worker.settings.acl.is_default_password(&args[1])
+        && worker.try_log_in(session, user, password)
+    {
+        session.reply().ok();
+        return Ok(());
+    }
+    if args.len() == 2 && worker.settings.acl.default_user().takes_any_password() {
         return Err(Error::line(
             "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
         )
@@ -32,36 +37,15 @@ pub(crate) fn auth(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
     } else {
         (&b"default"[..], &args[1])
     };
-    authenticate(worker, session, user, password)?;
+    worker.log_in(session, &args[0], user, password)?;
     session.reply().ok();
     Ok(())
 }
 
-fn authenticate(
-    worker: &Worker,
-    session: &mut Session,
-    user: &[u8],
-    password: &[u8],
-) -> Result<(), Error> {
-    let right = match &worker.settings.requirepass {
-        // Without a password the default user takes any.
-        None => true,
-        Some(required) => equal_in_constant_time(required, password),
-    };
-    if user != b"default" || !right {
-        return Err(WRONG_PASSWORD);
-    }
-    session.set_state(state::UNAUTHENTICATED, false);
-    Ok(())
-}
-
-/// Compares without telling by its time where the first difference is.
-fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
-    let mut difference = a.len() ^ b.len();
-    for (index, byte) in b.iter().enumerate() {
-        difference |= usize::from(byte ^ a.get(index).copied().unwrap_or(0));
-    }
-    std::hint::black_box(difference) == 0
+/// `user:password` in one argument, as clients of Tair send it.
+fn pair_of(argument: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = argument.iter().position(|byte| *byte == b':')?;
+    Some((&argument[..colon], &argument[colon + 1..]))
 }
 
 pub(crate) fn hello(
@@ -101,9 +85,9 @@ pub(crate) fn hello(
         }
     }
     if let Some((user, password)) = credentials {
-        authenticate(worker, session, user, password)?;
+        worker.log_in(session, &args[0], user, password)?;
     }
-    if session.is(state::UNAUTHENTICATED) && worker.settings.requirepass.is_some() {
+    if session.is(state::UNAUTHENTICATED) {
         return Err(Error::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
         )
@@ -206,10 +190,7 @@ pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> 
         .expect("no panic under the names")
         .name
         .clear();
-    session.set_state(
-        state::UNAUTHENTICATED,
-        worker.settings.requirepass.is_some(),
-    );
+    session.become_default(&worker.settings.acl);
     session.reply().simple("RESET");
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, sync::atomic::Ordering};
 
+use redline_acl::Context;
 use redline_commands::Error;
 use redline_keyspace::lock::StripeSet;
 use redline_net::clock;
@@ -15,7 +16,7 @@ use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
 use crate::{
-    errors,
+    access, errors,
     exec::Halt,
     session::{Session, Unit},
     shared::{Message, Unkillable},
@@ -175,6 +176,15 @@ impl Env<'_> {
                 "ERR This Redis command is not allowed from script",
             ));
         }
+        if let Err(denied) = self
+            .worker
+            .check_access(self.session, id, args, Context::Script)
+        {
+            let why = access::refusal_text(&self.session.user, id, args, denied);
+            return Some(Error::Line(
+                format!("ERR ACL failure in script: {why}").into(),
+            ));
+        }
         let unit = self
             .session
             .unit
@@ -197,7 +207,8 @@ impl Env<'_> {
 
 impl ScriptEnv for Env<'_> {
     fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer) {
-        let refusal = match spec::resolve(&args[0], args.get(1)) {
+        let names = &self.worker.shared.names;
+        let refusal = match names.resolve(&args[0], args.get(1)) {
             Err(_) => Err(Error::line("ERR Unknown Redis command called from script")),
             Ok(id) => self.refusal(id, args).map_or(Ok(id), Err),
         };
@@ -259,7 +270,9 @@ impl ScriptEnv for Env<'_> {
     }
 
     fn acl_check(&mut self, args: Args<'_>) -> Option<bool> {
-        spec::resolve(&args[0], args.get(1)).ok().map(|_| true)
+        let names = &self.worker.shared.names;
+        let id = names.resolve(&args[0], args.get(1)).ok()?;
+        Some(access::call_allowed(&self.session.user, id, args).is_ok())
     }
 
     fn set_repl(&mut self, _targets: u8) {

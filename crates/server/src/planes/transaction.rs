@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use redline_acl::{Context, Reason};
 use redline_commands::Error;
 use redline_keyspace::{
     Held, View,
@@ -179,7 +180,10 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
     session.reply().array(multi.queue.len());
     for (id, args) in multi.queue {
         let mark = session.out.mark();
-        match worker.call(session, id, args.as_args()) {
+        if session.rules != worker.rules && !worker.adopt_rules(session) {
+            return; // one of the commands took the user away: the connection ends here
+        }
+        match call_queued(worker, session, id, args.as_args()) {
             Ok(()) => {}
             Err(Halt::Error(error)) => {
                 let text = error.text();
@@ -190,6 +194,28 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
             Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
         }
     }
+}
+
+/// Runs a queued command, if the rules that allowed it then still do.
+fn call_queued(
+    worker: &mut Worker,
+    session: &mut Session,
+    id: CommandId,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if let Err(denied) = worker.check_access(session, id, args, Context::Multi) {
+        let reason = match denied.reason {
+            Reason::Command => "no permission to execute the command or subcommand",
+            Reason::Key => "no permission to touch the specified keys",
+            Reason::Channel => "no permission to access one of the channels used as arguments",
+            Reason::Auth => "no permission",
+        };
+        return Err(Error::Line(
+            format!("NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {reason}").into(),
+        )
+        .into());
+    }
+    worker.call(session, id, args)
 }
 
 pub(crate) fn watch(

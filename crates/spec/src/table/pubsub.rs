@@ -9,6 +9,7 @@ rows! { Pubsub:
         since: "2.0.0",
         arity: -2,
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
+        channels: CHANNEL_PATTERNS,
         args: [pattern("pattern").multiple()],
     }
 
@@ -18,6 +19,7 @@ rows! { Pubsub:
         since: "2.0.0",
         arity: 3,
         flags: [PUBSUB, LOADING, STALE, FAST, MAY_REPLICATE],
+        channels: CHANNEL,
         args: [string("channel"), string("message")],
         propagate: Verbatim,
         routing: AnyNode,
@@ -81,6 +83,7 @@ rows! { Pubsub:
         since: "2.0.0",
         arity: -2,
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
+        channels: CHANNELS,
         args: [string("channel").multiple()],
     }
 

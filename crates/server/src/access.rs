@@ -1,0 +1,302 @@
+//! The server's side of access control: which user a session belongs to, the check of a call, what is kept of a
+//! refusal, and what a change of the users does to sessions.
+//!
+//! The users are part of the settings, so a change is published whole and found by the epoch that every command looks
+//! at. A session keeps its user and the version of the users that it was taken from; where that is not the worker's, it
+//! takes the user of now before its next command, or ends if there is none. A worker does the same for all its
+//! sessions when it takes the change over, since a session that is silent may have to be closed.
+//!
+//! Must not know: the rules.
+
+use std::{fs, sync::Arc, sync::atomic::Ordering};
+
+use redline_acl::{Context, DEFAULT_USER, Denied, Dialect, Event, KeyUse, Reason, User, Users};
+use redline_commands::Error;
+use redline_resp::Args;
+use redline_spec::{self as spec, CommandId};
+
+use crate::{
+    config::file,
+    planes::client,
+    session::{Session, flag, state},
+    settings::Settings,
+    shared::{Message, Shared},
+    worker::Worker,
+};
+
+impl Settings {
+    /// How rules are read under these settings.
+    pub fn acl_dialect(&self) -> Dialect {
+        Dialect {
+            open_channels: self.acl_open_channels,
+            split: file::split,
+        }
+    }
+
+    /// Makes `requirepass` the password of the default user, and the only one.
+    pub(crate) fn apply_requirepass(&mut self) {
+        let dialect = self.acl_dialect();
+        let password = self.requirepass.as_deref();
+        Arc::make_mut(&mut self.acl).set_default_password(password, &dialect);
+    }
+}
+
+/// The users that a server starts with: those of the settings' lines, or of the file that they name.
+pub(crate) fn users_at_start(settings: &Settings) -> Result<Users, String> {
+    let dialect = settings.acl_dialect();
+    let mut users = Users::new(&dialect);
+    if let Some(password) = &settings.requirepass {
+        users.set_default_password(Some(password), &dialect);
+    }
+    for line in &settings.acl_user_lines {
+        let rules: Vec<&[u8]> = line.rules.iter().map(Vec::as_slice).collect();
+        if line.name == DEFAULT_USER {
+            let reset = users.set(DEFAULT_USER, &[b"reset"], &dialect);
+            reset.map_err(|error| error.to_string())?;
+        }
+        let set = users.set(&line.name, &rules, &dialect);
+        set.map_err(|error| error.to_string())?;
+    }
+    match &settings.aclfile {
+        None => Ok(users),
+        Some(_) if !settings.acl_user_lines.is_empty() => Err(
+            "users are defined in the configuration and in an aclfile: only one of the two may define them".into(),
+        ),
+        Some(path) => users_of_file(&users, path, &dialect),
+    }
+}
+
+/// The users that the file describes, instead of these.
+pub(crate) fn users_of_file(users: &Users, path: &str, dialect: &Dialect) -> Result<Users, String> {
+    let text = fs::read(path).map_err(|error| {
+        let why = redline_net::error_text(&error);
+        format!("Error loading ACLs, opening file '{path}': {why}")
+    })?;
+    users.from_file(path, &text, dialect)
+}
+
+impl Shared {
+    /// Changes the users; on an error they stay. When this returns, every command that begins later on any worker goes
+    /// by the new rules, and nothing that is published later reaches a subscription that they end.
+    pub(crate) fn change_users<E>(
+        &self,
+        change: impl FnOnce(&mut Users, &Settings) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.settings.update(|settings| {
+            let mut users = settings.acl.clone();
+            change(Arc::make_mut(&mut users), settings)?;
+            settings.acl = users;
+            Ok(())
+        })?;
+        // A worker takes new settings over when it wakes, before it looks at what else has come.
+        for worker in self.workers() {
+            worker.mailbox.send(Message::Run(Box::new(|_| {})));
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// From now on the session is this user's.
+    pub(crate) fn become_user(&mut self, user: &Arc<User>, rules: u64) {
+        self.set_state(state::RESTRICTED, !user.is_unrestricted());
+        if self.user.name() != user.name() {
+            let mut names = self.card.names.lock().expect("no panic under the names");
+            names.user = user.name().to_vec();
+        }
+        self.user = user.clone();
+        self.rules = rules;
+    }
+
+    /// As a fresh connection: the default user's, who may have to log in.
+    pub(crate) fn become_default(&mut self, users: &Users) {
+        self.become_user(users.default_user(), users.version());
+        self.set_state(state::UNAUTHENTICATED, users.login_required());
+    }
+
+    /// Does it hold a subscription that its user may not have any more?
+    fn has_lost_channels(&self, before: &User, user: &User) -> bool {
+        if self.channels.is_empty() && self.patterns.is_empty() {
+            return false;
+        }
+        user.channels_left_after(before).is_some_and(|left| {
+            !self.channels.iter().all(|name| left.allow(name, false))
+                || !self.patterns.iter().all(|name| left.allow(name, true))
+        })
+    }
+}
+
+impl Worker {
+    /// Goes over to the users of the settings, after they were taken over.
+    pub(crate) fn adopt_users(&mut self) {
+        let version = self.settings.acl.version();
+        if self.rules == version {
+            return;
+        }
+        self.rules = version;
+        self.for_each_session(|worker, session| {
+            if !worker.adopt_rules(session) {
+                session.out.clear();
+                worker.look_again(session);
+            }
+        });
+    }
+
+    /// Gives a session the rules of now. `false`: it ends, since its user is gone or may not have its subscriptions.
+    pub(crate) fn adopt_rules(&self, session: &mut Session) -> bool {
+        let users = &self.settings.acl;
+        let before = session.user.clone();
+        session.rules = self.rules;
+        let user = users
+            .get(before.name())
+            .filter(|user| user.id() == before.id());
+        let stays = match user {
+            Some(user) if Arc::ptr_eq(user, &before) => true,
+            Some(user) => {
+                session.become_user(user, self.rules);
+                !session.has_lost_channels(&before, user)
+            }
+            None => false,
+        };
+        if !stays {
+            session.closing = true;
+            session.card.set_flag(flag::CLOSING, true);
+        }
+        stays
+    }
+
+    /// May the session's user make this call? A refusal is counted and kept.
+    pub(crate) fn check_access(
+        &mut self,
+        session: &Session,
+        id: CommandId,
+        args: Args<'_>,
+        context: Context,
+    ) -> Result<(), Denied> {
+        if !session.is(state::RESTRICTED) {
+            return Ok(());
+        }
+        let denied = match call_allowed(&session.user, id, args) {
+            Ok(()) => return Ok(()),
+            Err(denied) => denied,
+        };
+        let object = match denied.reason {
+            Reason::Key | Reason::Channel => &args[denied.position],
+            Reason::Command | Reason::Auth => spec::row(id).full_name.as_bytes(),
+        };
+        self.note_denied(session, denied.reason, context, object, session.user.name());
+        Err(denied)
+    }
+
+    /// The same, refused in the words that the client sees.
+    pub(crate) fn permit(
+        &mut self,
+        session: &Session,
+        id: CommandId,
+        args: Args<'_>,
+    ) -> Result<(), Error> {
+        if !session.is(state::RESTRICTED) {
+            return Ok(());
+        }
+        let context = match session.is(state::MULTI) {
+            true => Context::Multi,
+            false => Context::TopLevel,
+        };
+        // The refused command is what the log says that the client did last.
+        session.card.command.store(id as u16, Ordering::Relaxed);
+        self.check_access(session, id, args, context)
+            .map_err(|denied| {
+                let text = refusal_text(&session.user, id, args, denied);
+                Error::Line(format!("NOPERM {text}").into())
+            })
+    }
+
+    /// Counts a refusal, and puts it into the log.
+    fn note_denied(
+        &self,
+        session: &Session,
+        reason: Reason,
+        context: Context,
+        object: &[u8],
+        user: &[u8],
+    ) {
+        let counter = match reason {
+            Reason::Command => &self.stats.denied_command,
+            Reason::Key => &self.stats.denied_key,
+            Reason::Auth => &self.stats.denied_auth,
+            Reason::Channel => &self.stats.denied_channel,
+        };
+        counter.add(1);
+        let event = Event {
+            reason,
+            context,
+            object: object.to_vec(),
+            user: user.to_vec(),
+            client: client::described(&session.card, self.now_ms),
+            at_ms: self.now_ms as u64,
+        };
+        self.shared
+            .acl_log
+            .lock()
+            .expect("no panic under the ACL log")
+            .add(event, self.settings.acl_log_entries_max);
+    }
+
+    /// Logs a session in. `command`: the word that the client used for it.
+    pub(crate) fn log_in(
+        &self,
+        session: &mut Session,
+        command: &[u8],
+        user: &[u8],
+        password: &[u8],
+    ) -> Result<(), Error> {
+        const WRONG_PASSWORD: Error =
+            Error::line("WRONGPASS invalid username-password pair or user is disabled.");
+        const INTERNAL: Error = Error::line(
+            "ERR Cannot authenticate as an internal connection on non-cluster instances",
+        );
+        if user == b"internal connection" {
+            return Err(INTERNAL);
+        }
+        if self.try_log_in(session, user, password) {
+            return Ok(());
+        }
+        let context = match session.is(state::MULTI) {
+            true => Context::Multi,
+            false => Context::TopLevel,
+        };
+        self.note_denied(session, Reason::Auth, context, command, user);
+        Err(WRONG_PASSWORD)
+    }
+
+    /// The same, and a failure is nobody's business.
+    pub(crate) fn try_log_in(&self, session: &mut Session, user: &[u8], password: &[u8]) -> bool {
+        let users = &self.settings.acl;
+        let Some(user) = users.authenticate(user, password) else {
+            return false;
+        };
+        session.become_user(user, users.version());
+        session.set_state(state::UNAUTHENTICATED, false);
+        true
+    }
+}
+
+/// May the user make this call?
+pub(crate) fn call_allowed(user: &User, id: CommandId, args: Args<'_>) -> Result<(), Denied> {
+    user.check(id, args.len(), |at| args.get(at).unwrap_or_default())
+}
+
+/// May the session's user make this call and read keys that its arguments do not name?
+pub(crate) fn may_read_every_key(session: &Session, id: CommandId, args: Args<'_>) -> bool {
+    let arg = |at| args.get(at).unwrap_or_default();
+    !session.is(state::RESTRICTED)
+        || session
+            .user
+            .check_every_key(id, args.len(), arg, KeyUse::READ)
+}
+
+/// A refusal in the words that clients see, which do not repeat a key.
+pub(crate) fn refusal_text(user: &User, id: CommandId, args: Args<'_>, denied: Denied) -> String {
+    let object = args.get(denied.position).unwrap_or_default();
+    user.refusal(denied.reason, spec::row(id).full_name, object, false)
+}

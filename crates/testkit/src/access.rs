@@ -1,0 +1,328 @@
+//! Users and rules, generated: the same to us and to a real Redis, and then calls under these rules. Every reply must
+//! be equal. In RESP2 and RESP3.
+//!
+//! Must not know what a rule means.
+
+use std::net::SocketAddr;
+
+use fastrand::Rng;
+use redline_resp::reply_decoder::Value;
+use redline_spec::{Categories, table};
+
+use crate::client::Client;
+
+/// Calls of ACL DRYRUN, and calls under the rules, for each user.
+const CALLS_PER_USER: usize = 30;
+const NAMES: &[&str] = &["ann", "bob", "cy"];
+const KEYS: &[&str] = &["a", "b", "ab", "x:1", "x:2", "y:1", "", "[k]", "*"];
+const PATTERNS: &[&str] = &[
+    "*", "a", "a*", "x:*", "?", "[ab]", "\\*", "", "x:[12]", "**",
+];
+const CHANNELS: &[&str] = &["news", "n*", "*", "news.1", ""];
+/// Rules that are said as they are, right ones and wrong ones.
+const WORDS: &[&str] = &[
+    "on",
+    "OFF",
+    "on",
+    "on",
+    "nopass",
+    "resetpass",
+    ">p",
+    ">q",
+    "<p",
+    "allkeys",
+    "resetkeys",
+    "~*",
+    "&*",
+    "allchannels",
+    "resetchannels",
+    "+@all",
+    "-@all",
+    "allcommands",
+    "NoCommands",
+    "reset",
+    "clearselectors",
+    "sanitize-payload",
+    "skip-sanitize-payload",
+    "",
+    "(",
+    ")",
+    "()",
+    "+",
+    "-",
+    "~",
+    "%",
+    "%R",
+    "%~x",
+    "%RW~a",
+    "foo",
+    "#abc",
+    "+select|0",
+    "+SELECT|1",
+    "-select",
+    "-select|0",
+    "+config|get",
+    "-config|get",
+    "+config|",
+    "+config|x",
+    "+select|",
+    "+get|a|b",
+    "+config|get|x",
+    "+@nosuch",
+    "-@nosuch",
+    "+nosuch",
+    "-nosuch",
+    "+@",
+    "~a b",
+    "&a b",
+    "#2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+    "!2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+    "#2C26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+];
+
+type Call = Vec<String>;
+
+/// Compares `rounds` users; how many calls that took, or the first difference.
+pub fn run(
+    ours: SocketAddr,
+    theirs: SocketAddr,
+    seed: u64,
+    rounds: usize,
+) -> Result<usize, String> {
+    let mut pair = Pair::connect(ours, theirs)?;
+    let mut maker = Maker(Rng::with_seed(seed));
+    let mut calls = 0;
+    for round in 0..rounds {
+        let name = maker.pick(NAMES).to_owned();
+        let mut setuser = vec!["ACL".into(), "SETUSER".into(), name.clone()];
+        setuser.extend(maker.rules());
+        pair.same(&setuser)?;
+        for call in [
+            vec!["ACL".into(), "GETUSER".into(), name.clone()],
+            vec!["ACL".into(), "LIST".into()],
+            vec!["ACL".into(), "USERS".into()],
+        ] {
+            pair.same(&call)?;
+        }
+        calls += 4;
+        for _ in 0..CALLS_PER_USER {
+            let mut dryrun = vec!["ACL".into(), "DRYRUN".into(), name.clone()];
+            dryrun.extend(maker.call());
+            pair.same(&dryrun)?;
+            calls += 1;
+        }
+        calls += as_user(ours, theirs, &mut maker, &name, round % 2 == 1)?;
+        if maker.one_in(8) {
+            pair.same(&["ACL".into(), "DELUSER".into(), name])?;
+        }
+    }
+    Ok(calls)
+}
+
+/// Logs in as the user, if one can, and calls.
+fn as_user(
+    ours: SocketAddr,
+    theirs: SocketAddr,
+    maker: &mut Maker,
+    name: &str,
+    resp3: bool,
+) -> Result<usize, String> {
+    let mut user = Pair::connect(ours, theirs)?;
+    if resp3 {
+        user.same_kind(&["HELLO".into(), "3".into()])?;
+    }
+    for password in ["p", "q", "foo"] {
+        user.same(&["AUTH".into(), name.to_owned(), password.into()])?;
+    }
+    user.same(&["ACL".into(), "WHOAMI".into()])?;
+    for _ in 0..CALLS_PER_USER {
+        let call = maker.harmless_call();
+        user.same(&call)?;
+    }
+    Ok(CALLS_PER_USER + 4)
+}
+
+/// A connection to each.
+struct Pair {
+    ours: Client,
+    theirs: Client,
+}
+
+impl Pair {
+    fn connect(ours: SocketAddr, theirs: SocketAddr) -> Result<Pair, String> {
+        let connect = |to| Client::connect(to).map_err(|error| format!("{to}: {error}"));
+        Ok(Pair {
+            ours: connect(ours)?,
+            theirs: connect(theirs)?,
+        })
+    }
+
+    fn both(&mut self, call: &[String]) -> Result<(Value, Value), String> {
+        let failed = |error| format!("{call:?}: {error}");
+        let ours = self.ours.call(call).map_err(failed)?;
+        let theirs = self.theirs.call(call).map_err(failed)?;
+        Ok((ours, theirs))
+    }
+
+    fn same(&mut self, call: &[String]) -> Result<(), String> {
+        let (ours, theirs) = self.both(call)?;
+        if ours == theirs {
+            return Ok(());
+        }
+        Err(format!("{call:?}\n  ours   {ours:?}\n  theirs {theirs:?}"))
+    }
+
+    /// Of a reply that describes the server.
+    fn same_kind(&mut self, call: &[String]) -> Result<(), String> {
+        let (ours, theirs) = self.both(call)?;
+        match ours.is_error() == theirs.is_error() {
+            true => Ok(()),
+            false => Err(format!("{call:?}\n  ours   {ours:?}\n  theirs {theirs:?}")),
+        }
+    }
+}
+
+struct Maker(Rng);
+
+impl Maker {
+    fn pick(&mut self, from: &'static [&'static str]) -> &'static str {
+        from[self.0.usize(..from.len())]
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.0.usize(..n) == 0
+    }
+
+    fn rules(&mut self) -> Call {
+        let mut rules = Call::new();
+        for _ in 0..self.0.usize(..7) {
+            match self.0.usize(..12) {
+                0 => {
+                    let inside: Call = (0..self.0.usize(..4)).map(|_| self.inner_rule()).collect();
+                    let selector = format!("({})", inside.join(" "));
+                    match self.one_in(2) {
+                        true => rules.push(selector),
+                        // As the words that a shell would make of it.
+                        false => rules.extend(selector.split(' ').map(str::to_owned)),
+                    }
+                }
+                1..=3 => rules.push(self.pick(WORDS).to_owned()),
+                4 => rules.push("on".into()),
+                5 => rules.push("nopass".into()),
+                _ => rules.push(self.inner_rule()),
+            }
+        }
+        rules
+    }
+
+    /// A rule on commands, keys or channels.
+    fn inner_rule(&mut self) -> String {
+        let sign = if self.one_in(3) { "-" } else { "+" };
+        match self.0.usize(..9) {
+            0 => format!("~{}", self.pick(PATTERNS)),
+            1 => format!("%R~{}", self.pick(PATTERNS)),
+            2 => format!("%W~{}", self.pick(PATTERNS)),
+            3 => format!("&{}", self.pick(CHANNELS)),
+            4 => {
+                let category = Categories::ALL[self.0.usize(..Categories::ALL.len())].1;
+                format!("{sign}@{category}")
+            }
+            5 => "+@all".into(),
+            6 if self.one_in(4) => self.pick(WORDS).to_owned(),
+            _ => {
+                let row = &table::all()[self.0.usize(..table::all().len())];
+                match self.one_in(4) {
+                    true => format!("{sign}{}", row.full_name.to_ascii_uppercase()),
+                    false => format!("{sign}{}", row.full_name),
+                }
+            }
+        }
+    }
+
+    /// A call of any command, by its arity: whether it makes sense is no matter.
+    fn call(&mut self) -> Call {
+        let row = &table::all()[self.0.usize(..table::all().len())];
+        let mut call: Call = row.full_name.split('|').map(str::to_owned).collect();
+        let least = usize::from(row.arity.unsigned_abs());
+        let more = if row.arity < 0 { self.0.usize(..4) } else { 0 };
+        while call.len() < least + more && !self.one_in(40) {
+            call.push(match self.0.usize(..8) {
+                0 => self.pick(&["1", "2", "0", "3"]).to_owned(),
+                1 => self.pick(CHANNELS).to_owned(),
+                2 => self
+                    .pick(&["GET", "STORE", "KEYS", "STREAMS", "BY"])
+                    .to_owned(),
+                _ => self.pick(KEYS).to_owned(),
+            });
+        }
+        call
+    }
+
+    /// A call whose reply depends on the rules and on few keys, not on the process, and that leaves the connection as
+    /// it was.
+    fn harmless_call(&mut self) -> Call {
+        const CALLS: &[&str] = &[
+            "GET k",
+            "SET k 1",
+            "SET k 1 GET",
+            "MGET k k",
+            "DEL k",
+            "EXISTS k k",
+            "COPY k k",
+            "RENAME k k",
+            "TYPE k",
+            "APPEND k x",
+            "MSET k 1 k 2",
+            "GETDEL k",
+            "SISMEMBER k a",
+            "LPOP k",
+            "OBJECT ENCODING k",
+            "PUBLISH c m",
+            "CONFIG GET port",
+            "CONFIG NOSUCH",
+            "SELECT 0",
+            "SELECT 1",
+            "SELECT 0",
+            "ECHO x",
+            "PING",
+            "NOSUCH",
+            "GET",
+            "ACL WHOAMI",
+            "ACL GETUSER nobody",
+            "FLUSHDB",
+            "MULTI",
+            "EXEC",
+            "MULTI",
+            "EXEC",
+            "DISCARD",
+            "WATCH k",
+            "UNWATCH",
+            "LMPOP 2 k k LEFT",
+            "LMPOP x k LEFT",
+        ];
+        const SCRIPTS: &[&str] = &[
+            "return redis.pcall('get','k')",
+            "return redis.pcall('set','k','1')",
+            "return redis.pcall('publish','c','m')",
+            "return redis.acl_check_cmd('get','k')",
+            "return redis.acl_check_cmd('set','k','1')",
+            "return redis.acl_check_cmd('publish','c','m')",
+            "return redis.acl_check_cmd('flushall')",
+        ];
+        if self.one_in(6) {
+            let script = self
+                .pick(SCRIPTS)
+                .replace("'k'", &format!("'{}'", self.pick(KEYS)));
+            let script = script.replace("'c'", &format!("'{}'", self.pick(CHANNELS)));
+            return vec!["EVAL".into(), script, "0".into()];
+        }
+        let words = self.pick(CALLS).split(' ');
+        words
+            .map(|word| match word {
+                "k" => self.pick(KEYS).to_owned(),
+                "c" => self.pick(CHANNELS).to_owned(),
+                word => word.to_owned(),
+            })
+            .collect()
+    }
+}
