@@ -212,12 +212,12 @@ impl Layout {
     }
 }
 
-/// A directory's size: exact to 8 bytes while small, then in steps of an eighth, so that not every
-/// growth moves it.
+/// A directory's size, in few steps: not every growth moves it, and the sizes that tables have grown out of, each with
+/// spans of its own in the arena, are few as well. A quarter of a directory is a tenth of a byte for each entry.
 #[inline]
 fn directory_bytes(chunks: u32) -> usize {
     let bytes = chunks as usize * 4;
-    let step = (bytes.next_power_of_two() / 16).max(8);
+    let step = (bytes.next_power_of_two() / 4).max(8);
     class_bytes(class_of(bytes.next_multiple_of(step)))
 }
 
