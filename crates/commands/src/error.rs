@@ -54,6 +54,15 @@ impl Error {
         Error::Line(format!("ERR wrong number of arguments for '{command}' command").into())
     }
 
+    /// The same for a subcommand, where its container has HELP.
+    pub fn wrong_subcommand_arity(container: &str, subcommand: &[u8]) -> Error {
+        Error::quoting(
+            "ERR unknown subcommand or wrong number of arguments for '",
+            subcommand,
+            &format!("'. Try {container} HELP."),
+        )
+    }
+
     /// The line of the reply, without the leading `-`.
     pub fn text(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {

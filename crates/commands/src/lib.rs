@@ -23,6 +23,8 @@ mod stream;
 mod string;
 #[cfg(test)]
 mod testing;
+mod xgroup;
+mod xinfo;
 mod zset;
 
 use redline_keyspace::View;

@@ -4,7 +4,7 @@ use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
 use redline_types::{
     DataType, Limits, Stream,
-    stream::{AddError, Entry, IdBound, NewId, StreamId, Trim, TrimTo},
+    stream::{AddError, Deletion, Entry, IdBound, NewId, References, StreamId, Trim, TrimTo},
 };
 
 use crate::{
@@ -12,7 +12,8 @@ use crate::{
     parse::{integer, is},
 };
 
-const INVALID_ID: Error = Error::line("ERR Invalid stream ID specified as stream command argument");
+pub(crate) const INVALID_ID: Error =
+    Error::line("ERR Invalid stream ID specified as stream command argument");
 
 /// XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value
 /// [field value …]
@@ -34,7 +35,10 @@ pub(crate) fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         .update::<Stream, _>(&args[1], !options.no_make, |stream, limits| {
             match stream.add(id, now_ms, fields.iter(), limits) {
                 Ok(id) => {
-                    let trimmed = options.trim.as_ref().map_or(0, |trim| stream.trim(trim));
+                    let trimmed = options
+                        .trim
+                        .as_ref()
+                        .map_or(0, |trim| stream.trim(trim, options.references));
                     Some((id, trimmed))
                 }
                 Err(error) => {
@@ -79,6 +83,7 @@ fn add_error(error: AddError) -> Error {
 struct Options {
     no_make: bool,
     trim: Option<Trim>,
+    references: References,
     id: Option<NewId>,
     /// Where the options end: the position of the id.
     end: usize,
@@ -92,11 +97,12 @@ impl Options {
         let mut options = Options {
             no_make: false,
             trim: None,
+            references: References::Keep,
             id: None,
             end: 2,
         };
         let mut limit = None;
-        let mut references: Option<&[u8]> = None;
+        let mut references = None;
         let mut at = 2;
         while let Some(word) = args.get(at) {
             let more = args.len() - 1 - at;
@@ -138,12 +144,8 @@ impl Options {
                 );
             } else if adds && is(word, "NOMKSTREAM") {
                 options.no_make = true;
-            } else if references.is_none()
-                && (is(word, "KEEPREF") || is(word, "DELREF") || is(word, "ACKED"))
-            {
-                // They say what becomes of references that consumer groups hold: there are none. But with the last
-                // two entries go one by one, never as whole nodes.
-                references = Some(word);
+            } else if references.is_none() && references_of(word).is_some() {
+                references = references_of(word);
             } else if adds {
                 options.id = Some(NewId::parse(word).map_err(|_| INVALID_ID)?);
                 break;
@@ -170,16 +172,134 @@ impl Options {
             (None, None) if !adds => return Err(Error::Syntax),
             (None, None) => {}
         }
-        let entry_by_entry = references.is_some_and(|word| !is(word, "KEEPREF"));
-        if let Some(trim) = options
-            .trim
-            .as_mut()
-            .filter(|trim| trim.approximate && entry_by_entry)
-        {
-            // An approximate trim removes whole nodes only: nothing, then.
-            trim.to = TrimTo::MaxLen(u64::MAX);
-        }
+        options.references = references.unwrap_or(References::Keep);
         Ok(options)
+    }
+}
+
+/// What a word says about references to entries that go.
+fn references_of(word: &[u8]) -> Option<References> {
+    if is(word, "KEEPREF") {
+        Some(References::Keep)
+    } else if is(word, "DELREF") {
+        Some(References::Delete)
+    } else if is(word, "ACKED") {
+        Some(References::Respect)
+    } else {
+        None
+    }
+}
+
+/// The ids that XDELEX and XACKDEL name, and what is to become of references to them.
+pub(crate) struct Victims<'a> {
+    pub(crate) references: References,
+    ids: Args<'a>,
+}
+
+impl<'a> Victims<'a> {
+    /// Parses `[KEEPREF | DELREF | ACKED] IDS numids id [id …]`, in any order.
+    pub(crate) fn parse(options: Args<'a>) -> Result<Victims<'a>, Error> {
+        let (mut references, mut ids) = (None, None);
+        let mut at = 0;
+        while let Some(word) = options.get(at) {
+            at += 1;
+            if is(word, "IDS") && at < options.len() {
+                let count = integer(&options[at]).ok().filter(|count| *count > 0);
+                let count =
+                    count.ok_or(Error::line("ERR Number of IDs must be a positive integer"))?;
+                at += 1;
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                if count > options.len() - at {
+                    return Err(Error::line(
+                        "ERR The `numids` parameter must match the number of arguments",
+                    ));
+                }
+                ids = Some((at, count));
+                at += count;
+            } else if references.is_none() && references_of(word).is_some() {
+                references = references_of(word);
+            } else {
+                return Err(Error::Syntax);
+            }
+        }
+        let (first, count) = ids.ok_or(Error::Syntax)?;
+        Ok(Victims {
+            references: references.unwrap_or(References::Keep),
+            ids: options.from(first).first(count),
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn ids(&self) -> Result<Vec<StreamId>, Error> {
+        ids(self.ids)
+    }
+
+    /// The reply for a key or group that is not there.
+    pub(crate) fn reply_missing(&self, reply: &mut Reply<'_>) {
+        reply.array(self.len());
+        (0..self.len()).for_each(|_| reply.integer(MISSING));
+    }
+}
+
+/// The replies of XDELEX and XACKDEL for one id.
+const MISSING: i64 = -1;
+const DONE: i64 = 1;
+const NEEDED: i64 = 2;
+
+pub(crate) fn deletion_reply(deletion: Deletion) -> i64 {
+    match deletion {
+        Deletion::Done => DONE,
+        Deletion::Missing => MISSING,
+        Deletion::Needed => NEEDED,
+    }
+}
+
+/// Ids of entries.
+pub(crate) fn ids(args: Args<'_>) -> Result<Vec<StreamId>, Error> {
+    args.iter().map(entry_id).collect()
+}
+
+/// The id of an entry.
+pub(crate) fn entry_id(text: &[u8]) -> Result<StreamId, Error> {
+    StreamId::parse(text, 0).map_err(|_| INVALID_ID)
+}
+
+/// XDELEX key [KEEPREF | DELREF | ACKED] IDS numids id [id …]
+pub(crate) fn xdelex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let key = &args[1];
+    let exists = ctx.keys.collection_quiet::<Stream>(key)?.is_some();
+    let victims = Victims::parse(args.from(2))?;
+    if !exists {
+        victims.reply_missing(reply);
+        return Ok(());
+    }
+    let ids = victims.ids()?;
+    reply.array(ids.len());
+    let deleted = ctx.keys.update::<Stream, _>(key, false, |stream, _| {
+        let mut deleted = 0;
+        for id in ids {
+            let deletion = stream.delete(id, victims.references);
+            deleted += u64::from(deletion == Deletion::Done);
+            reply.integer(deletion_reply(deletion));
+        }
+        deleted
+    })?;
+    report_deleted(ctx, key, deleted.unwrap_or(0));
+    Ok(())
+}
+
+/// Reports that so many entries were deleted.
+fn report_deleted(ctx: &mut Ctx<'_>, key: &[u8], deleted: u64) {
+    if deleted > 0 {
+        ctx.keys.changed(Classes::STREAM, "xdel", key);
+        ctx.keys.count_changes(deleted - 1);
     }
 }
 
@@ -189,7 +309,9 @@ pub(crate) fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let trim = options.trim.ok_or(Error::Syntax)?;
     let removed = ctx
         .keys
-        .update::<Stream, _>(&args[1], false, |stream, _| stream.trim(&trim))?
+        .update::<Stream, _>(&args[1], false, |stream, _| {
+            stream.trim(&trim, options.references)
+        })?
         .unwrap_or(0);
     if removed > 0 {
         ctx.keys.changed(Classes::STREAM, "xtrim", &args[1]);
@@ -212,20 +334,13 @@ pub(crate) fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         reply.integer(0);
         return Ok(());
     }
-    let ids: Result<Vec<StreamId>, _> = args
-        .from(2)
-        .iter()
-        .map(|text| StreamId::parse(text, 0))
-        .collect();
-    let ids = ids.map_err(|_| INVALID_ID)?;
+    let ids = ids(args.from(2))?;
     let deleted = ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| {
-        ids.iter().filter(|id| stream.delete(**id)).count()
+        let done = |id: &&StreamId| stream.delete(**id, References::Keep) == Deletion::Done;
+        ids.iter().filter(done).count()
     })?;
     let deleted = deleted.unwrap_or(0);
-    if deleted > 0 {
-        ctx.keys.changed(Classes::STREAM, "xdel", &args[1]);
-        ctx.keys.count_changes(deleted as u64 - 1);
-    }
+    report_deleted(ctx, &args[1], deleted as u64);
     reply.integer(deleted as i64);
     Ok(())
 }
@@ -305,7 +420,62 @@ fn range(
     Ok(())
 }
 
-fn write_entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
+/// XSETID key last-id [ENTRIESADDED entries] [MAXDELETEDID id]
+pub(crate) fn xsetid(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let last_id = entry_id(&args[2])?;
+    let (mut entries_added, mut max_deleted_id) = (None, None);
+    let mut options = args.from(3).iter();
+    while let Some(option) = options.next() {
+        let value = options.next().ok_or(Error::Syntax)?;
+        if is(option, "ENTRIESADDED") {
+            let entries = u64::try_from(integer(value)?)
+                .map_err(|_| Error::line("ERR entries_added must be positive"))?;
+            entries_added = Some(entries);
+        } else if is(option, "MAXDELETEDID") {
+            let id = entry_id(value)?;
+            if last_id < id {
+                return Err(Error::line(
+                    "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
+                ));
+            }
+            max_deleted_id = Some(id);
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    let stream = ctx.keys.collection_quiet::<Stream>(&args[1])?;
+    let log = stream.ok_or(Error::NoSuchKey)?.log();
+    if last_id < log.max_deleted_id() {
+        return Err(Error::line(
+            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
+        ));
+    }
+    if log.last_entry().is_some_and(|entry| last_id < entry.id) {
+        return Err(Error::line(
+            "ERR The ID specified in XSETID is smaller than the target stream top item",
+        ));
+    }
+    if entries_added.is_some_and(|entries| entries < log.len()) {
+        return Err(Error::line(
+            "ERR The entries_added specified in XSETID is smaller than the target stream length",
+        ));
+    }
+    // No entry has the id 0-0, so that one asks for no change.
+    let max_deleted_id = max_deleted_id.filter(|id| *id != StreamId::MIN);
+    ctx.keys.update::<Stream, _>(&args[1], false, |stream, _| {
+        stream.set_counters(last_id, entries_added, max_deleted_id);
+    })?;
+    ctx.keys.notify(Classes::STREAM, "xsetid", &args[1]);
+    ctx.keys.count_changes(1);
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn write_entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
     reply.array(2);
     write_id(reply, entry.id);
     let fields = entry.fields();
@@ -316,7 +486,7 @@ fn write_entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
     }
 }
 
-fn write_id(reply: &mut Reply<'_>, id: StreamId) {
+pub(crate) fn write_id(reply: &mut Reply<'_>, id: StreamId) {
     let mut text = Vec::with_capacity(2 * 20 + 1);
     id.format(&mut text);
     reply.bulk(&text);

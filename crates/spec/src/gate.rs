@@ -118,8 +118,12 @@ impl LegacyRange {
         while i < specs.len() {
             let begin = specs[i].begin;
             match specs[i].find {
-                Find::KeyNum | Find::Unknown | Find::Behind { .. } | Find::OneBehind { .. } => {
-                    seen.complete = false
+                Find::KeyNum
+                | Find::Unknown
+                | Find::Behind { .. }
+                | Find::OneBehind { .. }
+                | Find::FirstHalf { .. } => {
+                    seen.complete = false;
                 }
                 Find::Range { last, step } => {
                     let last = if last >= 0 { begin as i8 + last } else { last };

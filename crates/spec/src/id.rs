@@ -18,8 +18,8 @@
 //! A crate that binds handlers this way does not compile while one of them is missing. A handler is called as its
 //! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
 //! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
-//! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own; and all HELP subcommands share the
-//! handler `command::help`, whose text comes from the rows.
+//! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and so have consumer groups (`xgroup`)
+//! and XINFO; and all HELP subcommands share the handler `command::help`, whose text comes from the rows.
 
 use crate::Plane;
 
@@ -255,11 +255,27 @@ roll! {
         Zunion => zset::zunion,
         Zunionstore => zset::zunionstore,
 
+        Xack => xgroup::xack,
+        Xackdel => xgroup::xackdel,
         Xadd => stream::xadd,
+        Xautoclaim => xgroup::xautoclaim,
+        Xclaim => xgroup::xclaim,
         Xdel => stream::xdel,
+        Xdelex => stream::xdelex,
+        XgroupCreate => xgroup::xgroup_create,
+        XgroupCreateconsumer => xgroup::xgroup_createconsumer,
+        XgroupDelconsumer => xgroup::xgroup_delconsumer,
+        XgroupDestroy => xgroup::xgroup_destroy,
+        XgroupSetid => xgroup::xgroup_setid,
+        XinfoConsumers => xinfo::xinfo_consumers,
+        XinfoGroups => xinfo::xinfo_groups,
+        XinfoStream => xinfo::xinfo_stream,
         Xlen => stream::xlen,
+        Xpending => xgroup::xpending,
         Xrange => stream::xrange,
+        Xreadgroup => xgroup::xreadgroup,
         Xrevrange => stream::xrevrange,
+        Xsetid => stream::xsetid,
         Xtrim => stream::xtrim,
     }
     session {
@@ -324,6 +340,8 @@ roll! {
         PubsubHelp => command::help,
         ClientHelp => command::help,
         ScriptHelp => command::help,
+        XgroupHelp => command::help,
+        XinfoHelp => command::help,
         Command => command::command,
         CommandCount => command::command_count,
         CommandDocs => command::command_docs,
@@ -355,5 +373,7 @@ roll! {
         Object,
         Pubsub,
         Script,
+        Xgroup,
+        Xinfo,
     }
 }

@@ -46,6 +46,14 @@ pub enum Find {
         /// The word, in upper case.
         keyword: &'static str,
     },
+    /// The first half of the arguments behind a word (`STREAMS`). Clients are told to look for it from the beginning
+    /// on; here it is found by reading the options from the first argument on, as the handler does.
+    FirstHalf {
+        /// The word, in upper case.
+        keyword: &'static str,
+        /// Options in front of it, in upper case, and how many arguments each takes: those are not looked at.
+        options: &'static [(&'static str, u8)],
+    },
 }
 
 /// A use of the keys that depends on the words among the arguments.
@@ -144,6 +152,22 @@ impl KeySpec {
         }
     }
 
+    /// As many keys as there are other arguments behind a word: see [`Find::FirstHalf`].
+    pub(crate) const fn first_half(
+        begin: u8,
+        keyword: &'static str,
+        options: &'static [(&'static str, u8)],
+        access: Access,
+    ) -> KeySpec {
+        KeySpec {
+            begin,
+            find: Find::FirstHalf { keyword, options },
+            access,
+            note: None,
+            variable: None,
+        }
+    }
+
     pub(crate) const fn note(mut self, note: &'static str) -> KeySpec {
         self.note = Some(note);
         self
@@ -187,6 +211,14 @@ impl KeySpec {
                 let found =
                     (begin..argc).find(|i| arg(*i).eq_ignore_ascii_case(keyword.as_bytes()));
                 found.map_or((begin, 1, 0), |at| (at + 1, 1, 1))
+            }
+            Find::FirstHalf { keyword, options } => {
+                let first = behind_keyword(1, keyword, options, argc, arg)?;
+                let rest = argc - first;
+                if rest == 0 || !rest.is_multiple_of(2) {
+                    return None;
+                }
+                (first, 1, rest / 2)
             }
         };
         let end = step.checked_mul(count)?.checked_add(first)?;
@@ -248,6 +280,26 @@ fn behind<'a>(
         at += 1;
     }
     found
+}
+
+/// The position behind the first `keyword` that is not an option's argument.
+fn behind_keyword<'a>(
+    begin: usize,
+    keyword: &str,
+    options: &[(&str, u8)],
+    argc: usize,
+    arg: &impl Fn(usize) -> &'a [u8],
+) -> Option<usize> {
+    let mut at = begin;
+    while at < argc {
+        let is = |name: &str| arg(at).eq_ignore_ascii_case(name.as_bytes());
+        if is(keyword) {
+            return Some(at + 1);
+        }
+        let option = options.iter().find(|(name, _)| is(name));
+        at += 1 + option.map_or(0, |(_, takes)| usize::from(*takes));
+    }
+    None
 }
 
 /// The number of keys that an argument announces, read as strictly as the handlers read it. What has more than ten
@@ -531,6 +583,26 @@ mod tests {
         assert_eq!(positions("sort k store by store e"), Ok(vec![1, 5]));
         assert_eq!(positions("sort_ro k store d"), Ok(vec![1]));
         assert_eq!(uses("sort k store d"), [READ, OVERWRITE]);
+    }
+
+    #[test]
+    fn keys_behind_a_keyword() {
+        assert_eq!(
+            positions("xreadgroup group g c streams a b 1 2"),
+            Ok(vec![5, 6])
+        );
+        assert_eq!(
+            positions("xreadgroup count 5 GROUP g c STREAMS a >"),
+            Ok(vec![7])
+        );
+        assert_eq!(
+            positions("xreadgroup group streams streams streams a >"),
+            Ok(vec![5])
+        );
+        assert_eq!(positions("xreadgroup streams streams streams"), Ok(vec![2]));
+        assert_eq!(positions("xreadgroup streams a b 1"), Err(InvalidKeys));
+        assert_eq!(positions("xreadgroup block 1 streams"), Err(InvalidKeys));
+        assert_eq!(positions("xreadgroup count 1 a"), Err(InvalidKeys));
     }
 
     #[test]

@@ -345,6 +345,7 @@ mod access {
     pub(in crate::table) const INSERT: Access = Access::RW.with(Access::INSERT);
     pub(in crate::table) const UPDATE: Access = Access::RW.with(Access::UPDATE);
     pub(in crate::table) const DELETE: Access = Access::RW.with(Access::DELETE);
+    pub(in crate::table) const DELETE_UPDATE: Access = DELETE.with(Access::UPDATE);
     pub(in crate::table) const REMOVE: Access = Access::RM.with(Access::DELETE);
     pub(in crate::table) const READ_UPDATE: Access = UPDATE.with(Access::ACCESS);
     pub(in crate::table) const READ_INSERT: Access = INSERT.with(Access::ACCESS);

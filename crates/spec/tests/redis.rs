@@ -160,6 +160,14 @@ fn key_spec(spec: &KeySpec) -> Value {
                 ("limit", Value::Int(0)),
             ]),
         ),
+        Find::FirstHalf { .. } => (
+            "range",
+            pairs([
+                ("lastkey", Value::Int(-1)),
+                ("keystep", Value::Int(1)),
+                ("limit", Value::Int(2)),
+            ]),
+        ),
         Find::KeyNum => (
             "keynum",
             pairs([
@@ -171,7 +179,7 @@ fn key_spec(spec: &KeySpec) -> Value {
     };
     let (begin_kind, begin) = match spec.find {
         Find::Unknown | Find::Behind { .. } => ("unknown", pairs([])),
-        Find::OneBehind { keyword } => (
+        Find::OneBehind { keyword } | Find::FirstHalf { keyword, .. } => (
             "keyword",
             pairs([
                 ("keyword", Value::text(keyword)),

@@ -15,7 +15,7 @@ use redline_resp::reply_decoder::Value;
 use crate::client::{Client, encode};
 use crate::differences::explain;
 use crate::generate::{Call, Generator, innermost};
-use crate::rules::rule;
+use crate::rules::{rule, without_times};
 
 /// Calls in a round.
 const ROUND_CALLS: usize = 400;
@@ -438,6 +438,12 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
         }
         (other, _) => format!("{other:?}"),
     };
+    let groups = if kind.as_bytes() == Some(b"stream") {
+        let info = client.call(&[&b"XINFO"[..], b"STREAM", key, b"FULL", b"COUNT", b"0"])?;
+        format!(" {:?}", without_times(&info))
+    } else {
+        String::new()
+    };
     let mut encoding = client.call(&[&b"OBJECT"[..], b"ENCODING", key])?;
     // What INCRBYFLOAT leaves is on the list of differences.
     if encoding == Value::Bulk(b"int".to_vec()) {
@@ -447,7 +453,7 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
         Value::Integer(ms) if ms > 0 => "expires".to_owned(),
         other => format!("{other:?}"),
     };
-    Ok(format!("{kind:?} {encoding:?} {ttl} {text}"))
+    Ok(format!("{kind:?} {encoding:?} {ttl} {text}{groups}"))
 }
 
 fn expect_ok(reply: &Value, what: &str) -> io::Result<()> {

@@ -119,6 +119,30 @@ pub const DIFFERENCES: &[Difference] = &[
                 && !call.iter().any(|word| word == EQUAL_SCORES_KEY.as_bytes())
         },
     },
+    Difference {
+        name: "ACKED after the group that had read least is gone",
+        reason: "Redis goes on protecting what that group had not read, for good; here only groups that are there count.",
+        parts_ways: true,
+        explains: |call, ours, theirs| {
+            let respects = call.iter().any(|word| word.eq_ignore_ascii_case(b"acked"));
+            let needed = Value::Integer(2);
+            let in_list = |ours: &[Value], theirs: &[Value]| {
+                ours.len() == theirs.len()
+                    && ours
+                        .iter()
+                        .zip(theirs)
+                        .all(|(our, their)| our == their || *their == needed)
+            };
+            respects
+                && match (ours, theirs) {
+                    (Value::Array(ours), Value::Array(theirs)) => in_list(ours, theirs),
+                    (Value::Integer(ours), Value::Integer(theirs)) => {
+                        is(call, 0, "xtrim") && ours > theirs
+                    }
+                    _ => false,
+                }
+        },
+    },
 ];
 
 fn contains(value: &Value, part: &str) -> bool {

@@ -166,7 +166,13 @@ impl Generator {
             return;
         }
         let times = match (arg.multiple, self.keys_announced) {
-            (true, Some(n)) if matches!(arg.kind, ArgKind::Key { .. }) || arg.name == "weight" => n,
+            (true, Some(n))
+                if matches!(arg.kind, ArgKind::Key { .. })
+                    || arg.name == "weight"
+                    || arg.name == "id" =>
+            {
+                n
+            }
             (true, _) => 1 + self.below(4),
             (false, _) => 1,
         };
@@ -193,6 +199,9 @@ impl Generator {
                     self.arg_present(row, &arg.args[choice], call);
                 }
                 ArgKind::Block => {
+                    if arg.name == "streams" {
+                        self.keys_announced = Some(1 + self.below(2));
+                    }
                     for inner in arg.args {
                         self.arg(row, inner, call);
                     }
@@ -216,7 +225,7 @@ impl Generator {
         let name = row.full_name;
         let pool = match (arg.kind, arg.name) {
             (ArgKind::Key { .. }, _) => return self.key(row).to_owned(),
-            (_, "numkeys") => {
+            (_, "numkeys" | "numids") => {
                 let n = 1 + self.below(3);
                 self.keys_announced = Some(n);
                 if self.below(12) == 0 {
@@ -233,6 +242,8 @@ impl Generator {
             (_, "offset") if row.group == Group::Bitmap => BIT_OFFSETS,
             (_, "bit") => &["0", "1", "0", "1", "2", "-1", "abc"],
             (_, "value") if name == "setbit" => &["0", "1", "0", "1", "2", "-1", "abc"],
+            (ArgKind::UnixTime, _) if name == "xclaim" => &UNIX_MILLISECONDS[..3],
+            (_, "milliseconds") if row.group == Group::Stream => &["1", "1", "1", "-1", "abc"],
             (_, "script") => return self.pick_script().0.to_owned(),
             (_, "sha1") => &["e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0", "f"][..],
             // A key stored as expired counts until it is reclaimed, which neither server promises a time for.
@@ -250,7 +261,14 @@ impl Generator {
             (ArgKind::Double, "latitude") => LATITUDES,
             (ArgKind::Double, "radius" | "width" | "height") => DISTANCES,
             (ArgKind::Double, _) => DOUBLES,
-            (_, "id") if row.group == Group::Stream => STREAM_IDS,
+            (_, "id") if name == "xreadgroup" => READ_IDS,
+            (_, "id" | "last-id" | "max-deleted-id" | "lastid") if row.group == Group::Stream => {
+                STREAM_IDS
+            }
+            (_, "group") => GROUPS,
+            (_, "consumer") if row.group == Group::Stream => CONSUMERS,
+            // Above what a test may take, or none at all: how long an entry has been pending is never close.
+            (_, "min-idle-time" | "ms") => &["0", "0", "0", "100000000", "-1", "abc"],
             (_, "id-selector" | "threshold") => &[
                 "*", "2-*", "5-*", "3-0", "1", "0", "10", "-1", "9-9", "15-*", "16-1",
             ],
@@ -516,7 +534,7 @@ fn weight(row: &Row) -> usize {
         | CommandId::Sadd
         | CommandId::Zadd
         | CommandId::Geoadd => 24,
-        CommandId::Set | CommandId::Xadd => 20,
+        CommandId::Set | CommandId::Xadd | CommandId::Xreadgroup => 20,
         CommandId::Pfdebug => 4,
         CommandId::Del | CommandId::Unlink | CommandId::Rename | CommandId::Expire => 4,
         _ if row.plane == Plane::Data => 8,
@@ -541,7 +559,12 @@ fn ends_comparison(call: &Call) -> bool {
             .and_then(|word| word.parse::<i64>().ok());
         number.is_some_and(|number| (-i64::MAX..-PICKS_MAX).contains(&number))
     };
-    kills || (picks && call.iter().any(endless)) || (is(0, "config") && is(1, "set"))
+    // What it trims is on the list of differences, but its reply does not tell.
+    let trims_unseen = is(0, "xadd") && call.iter().any(|word| word.eq_ignore_ascii_case(b"acked"));
+    kills
+        || trims_unseen
+        || (picks && call.iter().any(endless))
+        || (is(0, "config") && is(1, "set"))
 }
 
 /// Calls whose keys would be gone a moment later: on one server before, on the other after the next call.

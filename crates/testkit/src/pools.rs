@@ -330,6 +330,14 @@ pub const STREAM_IDS: &[&str] = &[
     "13-*",
     "*-1",
 ];
+/// Where XREADGROUP begins.
+pub const READ_IDS: &[&str] = &[
+    ">", ">", ">", ">", "0", "0", "3-0", "$", "+", "-", "a", "1-",
+];
+/// Groups of consumers.
+pub const GROUPS: &[&str] = &["g1", "g1", "g2", "none1"];
+/// Consumers.
+pub const CONSUMERS: &[&str] = &["c1", "c2", "c3"];
 /// Bounds by id.
 pub const ID_BOUNDS: &[&str] = &[
     "-",

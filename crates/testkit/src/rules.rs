@@ -21,6 +21,8 @@ pub enum Rule {
     Type,
     /// Numbers that a clock is part of, up to a few seconds; everything else is equal.
     Clock,
+    /// Everything but times and how long something has been idle, in what is said of streams.
+    WithoutTimes,
     /// A cursor, which is the server's own, and the rest by type: contents are compared by whole scans.
     Cursor,
 }
@@ -58,6 +60,8 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::PubsubHelp
         | CommandId::ClientHelp
         | CommandId::ScriptHelp
+        | CommandId::XgroupHelp
+        | CommandId::XinfoHelp
         | CommandId::CommandHelp
         | CommandId::ConfigHelp
         | CommandId::MemoryHelp
@@ -68,6 +72,9 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
             Rule::Clock
         }
         CommandId::Scan | CommandId::Sscan | CommandId::Hscan | CommandId::Zscan => Rule::Cursor,
+        CommandId::XinfoConsumers | CommandId::XinfoStream | CommandId::Xpending => {
+            Rule::WithoutTimes
+        }
         CommandId::Xadd if words.iter().any(|word| word == b"*") => Rule::Type,
         _ => Rule::Exact,
     }
@@ -90,6 +97,7 @@ impl Rule {
             Rule::AnyOrder => sorted(ours, 1) == sorted(theirs, 1),
             Rule::AnyPairOrder => sorted(ours, 2) == sorted(theirs, 2),
             Rule::WithoutNotes => without_notes(ours) == without_notes(theirs),
+            Rule::WithoutTimes => without_times(ours) == without_times(theirs),
             Rule::Picked => shape(ours) == shape(theirs),
             Rule::Type => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
             Rule::Clock => match (ours, theirs) {
@@ -142,6 +150,51 @@ fn without_notes(value: &Value) -> Value {
                 kept.map(|(name, value)| (name.clone(), without_notes(value)))
                     .collect(),
             )
+        }
+        other => other.clone(),
+    }
+}
+
+/// The value with 0 for each time in what XINFO and XPENDING say: in fields that are called so, and in pending entries,
+/// which are `id, [consumer,] time, deliveries`. That there is no time (-1) stays.
+pub fn without_times(value: &Value) -> Value {
+    let timeless = |value: &Value| match value {
+        Value::Integer(0..) => Value::Integer(0),
+        other => without_times(other),
+    };
+    let is_time = |name: &Value| {
+        let names: [&[u8]; 4] = [b"idle", b"inactive", b"seen-time", b"active-time"];
+        name.as_bytes().is_some_and(|name| names.contains(&name))
+    };
+    match value {
+        Value::Array(elements) => Value::Array(match &elements[..] {
+            [id @ Value::Bulk(_), time, count @ Value::Integer(_)] => {
+                vec![id.clone(), timeless(time), count.clone()]
+            }
+            [
+                id @ Value::Bulk(_),
+                consumer @ Value::Bulk(_),
+                time,
+                count @ Value::Integer(_),
+            ] => {
+                vec![id.clone(), consumer.clone(), timeless(time), count.clone()]
+            }
+            _ => {
+                let named = |at: usize| at % 2 == 1 && is_time(&elements[at - 1]);
+                let each = elements.iter().enumerate();
+                each.map(|(at, value)| match named(at) {
+                    true => timeless(value),
+                    false => without_times(value),
+                })
+                .collect()
+            }
+        }),
+        Value::Map(pairs) => {
+            let each = pairs.iter().map(|(name, value)| match is_time(name) {
+                true => (name.clone(), timeless(value)),
+                false => (name.clone(), without_times(value)),
+            });
+            Value::Map(each.collect())
         }
         other => other.clone(),
     }
@@ -212,6 +265,34 @@ mod tests {
         assert!(!rule(&words("SPOP s")).agree(&bulk("a"), &Value::NullBulk));
         assert!(rule(&words("PTTL k")).agree(&Value::Integer(5000), &Value::Integer(4990)));
         assert!(!rule(&words("PTTL k")).agree(&Value::Integer(5000), &Value::Integer(-1)));
+    }
+
+    #[test]
+    fn times_of_streams_are_not_compared_but_counts_are() {
+        let consumer = |pending: i64, idle: i64| {
+            let fields = [
+                bulk("name"),
+                bulk("c"),
+                bulk("pending"),
+                Value::Integer(pending),
+                bulk("idle"),
+                Value::Integer(idle),
+            ];
+            Value::Array(vec![Value::Array(fields.to_vec())])
+        };
+        let xinfo = rule(&words("XINFO CONSUMERS s g"));
+        assert!(xinfo.agree(&consumer(1, 5), &consumer(1, 7)));
+        assert!(!xinfo.agree(&consumer(1, 5), &consumer(2, 5)));
+        assert!(!xinfo.agree(&consumer(1, 5), &consumer(1, -1)));
+        let pending = |time: i64, deliveries: i64| {
+            let numbers = [Value::Integer(time), Value::Integer(deliveries)];
+            Value::Array(vec![Value::Array(
+                [&[bulk("1-1"), bulk("c")], &numbers[..]].concat(),
+            )])
+        };
+        let xpending = rule(&words("XPENDING s g - + 10"));
+        assert!(xpending.agree(&pending(5, 1), &pending(6, 1)));
+        assert!(!xpending.agree(&pending(5, 1), &pending(5, 2)));
     }
 
     #[test]

@@ -1,82 +1,58 @@
-//! The stream: an append-only log of entries under growing ids. Must not know the clock, nor which
-//! command asks.
+//! The stream: an append-only log of entries under growing ids, and the groups of consumers that read it.
+//! Must not know the clock, nor which command asks.
 //!
-//! Entries are stored in nodes of up to some hundred (see `node.rs`), the nodes in an ordered map
-//! under their first ids. Nodes are as large as Redis's, since an approximate trim removes whole
-//! nodes only, and clients see how many entries that is.
+//! The entries are in `log.rs`, a group and what its consumers have pending in `group.rs`. Groups refer to
+//! entries by id, and an entry may go while some group still needs it: [`References`] says what happens then.
 
+mod group;
 mod id;
+mod id_map;
+mod log;
 mod node;
+mod radix;
 
+pub use group::{Claim, Claimed, Consumer, ConsumerId, Group, Pending};
 pub use id::{IdBound, InvalidId, NewId, StreamId};
+pub use log::{AddError, Entries, Log, Trim, TrimTo};
 pub use node::{Entry, EntryFields};
 
 use crate::limits::Limits;
 use crate::value::DataType;
-use node::Node;
-use std::collections::{BTreeMap, btree_map};
+use log::Verdict;
+use std::collections::BTreeMap;
 
-/// Bytes of one node, and of the fields of one entry, that are never passed.
-const NODE_BYTES_MAX: usize = 1 << 30;
-/// Bytes of the map per node: key, node, and its share of a map that is three quarters full.
-const MAP_BYTES_PER_NODE: usize = (size_of::<StreamId>() + size_of::<Node>()) * 4 / 3 + 8;
-/// Nodes that an approximate trim without a limit of its own looks at, when nodes have a bound.
-const TRIM_NODES_DEFAULT: usize = 100;
-const TRIM_LIMIT_UNBOUNDED: u64 = 10_000;
-const TRIM_LIMIT_MAX: u64 = 1_000_000;
+/// Bytes of the map per group: its name's place, the group, and its share of a map that is half full.
+const MAP_BYTES_PER_GROUP: usize = (size_of::<Box<[u8]>>() + size_of::<Group>()) * 2 + 8;
 
-/// An append-only log of entries under growing ids.
-#[derive(Clone, Default)]
+/// An append-only log of entries under growing ids, and its consumer groups.
+#[derive(Default)]
 pub struct Stream {
-    nodes: BTreeMap<StreamId, Node>,
-    len: u64,
-    last_id: StreamId,
-    max_deleted_id: StreamId,
-    entries_added: u64,
-    node_bytes: usize,
+    log: Log,
+    groups: BTreeMap<Box<[u8]>, Group>,
+    /// Bytes of the groups and their names.
+    group_bytes: usize,
 }
 
-/// Why an entry cannot be added.
+/// What becomes of the groups' references to an entry that is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddError {
-    /// 0-0 is no id for an entry.
-    Zero,
-    /// The last entry has the highest id that there is.
-    Exhausted,
-    /// The id is not above that of the last entry, or there is none left of its `ms`.
-    TooSmall,
-    /// The fields are too large for any node.
-    TooLarge,
+pub enum References {
+    /// They stay: the entry is pending, though it is gone.
+    Keep,
+    /// They go with the entry.
+    Delete,
+    /// The entry goes only if no group needs it: each has read it, and none has it pending.
+    Respect,
 }
 
-/// What a trim leaves.
+/// What became of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrimTo {
-    /// At most this many entries, the newest.
-    MaxLen(u64),
-    /// The entries from this id on.
-    MinId(StreamId),
-}
-
-/// How to trim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trim {
-    /// What is to be left.
-    pub to: TrimTo,
-    /// Only whole nodes are removed, so more may be left.
-    pub approximate: bool,
-    /// No more entries than this are looked at; 0 is no limit. For approximate trims.
-    pub limit: u64,
-}
-
-impl Trim {
-    /// The limit of an approximate trim that is not given one.
-    pub fn limit_default(limits: &Limits) -> u64 {
-        match TRIM_NODES_DEFAULT.saturating_mul(limits.stream_node_max_entries) {
-            0 => TRIM_LIMIT_UNBOUNDED,
-            limit => TRIM_LIMIT_MAX.min(limit as u64),
-        }
-    }
+pub enum Deletion {
+    /// The entry is gone.
+    Done,
+    /// There was no such entry.
+    Missing,
+    /// Some group needs the entry, or will when it comes.
+    Needed,
 }
 
 impl Stream {
@@ -85,54 +61,34 @@ impl Stream {
         Stream::default()
     }
 
+    /// The entries.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
     /// The id of the last entry that was ever added.
     pub fn last_id(&self) -> StreamId {
-        self.last_id
+        self.log.last_id()
     }
 
-    /// The highest id that [`Stream::delete`] has removed.
-    pub fn max_deleted_id(&self) -> StreamId {
-        self.max_deleted_id
+    /// The entries from `start` to `end`, both included.
+    pub fn range(&self, start: StreamId, end: StreamId) -> Entries<'_> {
+        self.log.range(start, end)
     }
 
-    /// Entries that were ever added.
-    pub fn entries_added(&self) -> u64 {
-        self.entries_added
-    }
-
-    /// Nodes.
-    pub fn node_count(&self) -> usize {
-        self.nodes.len()
+    /// The entries from `end` down to `start`, both included.
+    pub fn range_backwards(&self, start: StreamId, end: StreamId) -> Entries<'_> {
+        self.log.range_backwards(start, end)
     }
 
     /// The entry with the lowest id.
     pub fn first_entry(&self) -> Option<Entry<'_>> {
-        self.range(StreamId::MIN, StreamId::MAX).next()
+        self.log.first_entry()
     }
 
     /// The entry with the highest id.
     pub fn last_entry(&self) -> Option<Entry<'_>> {
-        self.range_backwards(StreamId::MIN, StreamId::MAX).next()
-    }
-
-    /// The id that a new entry would get.
-    pub fn next_id(&self, id: NewId, now_ms: u64) -> Result<StreamId, AddError> {
-        if id == NewId::Exact(StreamId::MIN) {
-            return Err(AddError::Zero);
-        }
-        let after_last = self.last_id.next().ok_or(AddError::Exhausted)?;
-        let id = match id {
-            NewId::Auto if now_ms > self.last_id.ms => StreamId::new(now_ms, 0),
-            NewId::Auto => after_last,
-            NewId::AutoSeq(ms) if ms != self.last_id.ms => StreamId::new(ms, 0),
-            NewId::AutoSeq(ms) if ms != after_last.ms => return Err(AddError::TooSmall),
-            NewId::AutoSeq(_) => after_last,
-            NewId::Exact(id) => id,
-        };
-        if id <= self.last_id {
-            return Err(AddError::TooSmall);
-        }
-        Ok(id)
+        self.log.last_entry()
     }
 
     /// Adds an entry. `fields` are names and values by turns.
@@ -143,203 +99,168 @@ impl Stream {
         fields: impl Iterator<Item = &'a [u8]> + Clone,
         limits: &Limits,
     ) -> Result<StreamId, AddError> {
-        let id = self.next_id(id, now_ms)?;
-        let bytes = fields
-            .clone()
-            .fold(0usize, |sum, f| sum.saturating_add(f.len()));
-        if bytes > NODE_BYTES_MAX {
-            return Err(AddError::TooLarge);
-        }
-        if let Some(mut last) = self.nodes.last_entry() {
-            let first = *last.key();
-            let node = last.get_mut();
-            let before = node.heap_bytes();
-            let has_room = has_room(node, bytes, limits);
-            if has_room {
-                node.push(first, id, fields.clone());
-            } else {
-                node.close();
+        self.log.add(id, now_ms, fields, limits)
+    }
+
+    /// Sets the counters as XSETID does; the caller has checked them against the entries.
+    pub fn set_counters(
+        &mut self,
+        last_id: StreamId,
+        entries_added: Option<u64>,
+        max_deleted_id: Option<StreamId>,
+    ) {
+        self.log
+            .set_counters(last_id, entries_added, max_deleted_id);
+    }
+
+    /// Deletes the entry of this id.
+    pub fn delete(&mut self, id: StreamId, references: References) -> Deletion {
+        match references {
+            References::Keep => {}
+            References::Delete => self.drop_references(&[id]),
+            References::Respect if self.groups.values().any(|group| group.needs(id)) => {
+                return Deletion::Needed;
             }
-            self.node_bytes = self.node_bytes + node.heap_bytes() - before;
-            if has_room {
-                return Ok(self.count_added(id));
+            References::Respect => {}
+        }
+        if self.log.delete(id) {
+            Deletion::Done
+        } else {
+            Deletion::Missing
+        }
+    }
+
+    /// Removes entries from the start, and says how many. An approximate trim that has to look at
+    /// references removes nothing, since it removes whole nodes only.
+    pub fn trim(&mut self, trim: &Trim, references: References) -> u64 {
+        if references == References::Keep {
+            return self.log.trim(trim);
+        }
+        if trim.approximate {
+            return 0;
+        }
+        let groups = &self.groups;
+        let mut removed = Vec::new();
+        let count = self.log.sift(|id, len| {
+            let stays = match trim.to {
+                TrimTo::MaxLen(max) => len <= max,
+                TrimTo::MinId(min) => id >= min,
+            };
+            if stays {
+                return Verdict::Stop;
             }
+            if references == References::Respect {
+                if groups.values().any(|group| group.needs(id)) {
+                    return Verdict::Keep;
+                }
+            } else if !groups.is_empty() {
+                removed.push(id);
+            }
+            Verdict::Remove
+        });
+        self.drop_references(&removed);
+        count
+    }
+
+    fn drop_references(&mut self, ids: &[StreamId]) {
+        for group in self.groups.values_mut() {
+            let before = group.heap_bytes();
+            for id in ids {
+                group.acknowledge(*id);
+            }
+            self.group_bytes = self.group_bytes + group.heap_bytes() - before;
         }
-        let mut node = Node::new(fields.clone());
-        node.push(id, id, fields);
-        self.node_bytes += node.heap_bytes();
-        self.nodes.insert(id, node);
-        Ok(self.count_added(id))
     }
 
-    fn count_added(&mut self, id: StreamId) -> StreamId {
-        self.len += 1;
-        self.entries_added += 1;
-        self.last_id = id;
-        id
+    // ---- groups -------------------------------------------------------------------------------
+
+    /// The groups, by name.
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = (&[u8], &Group)> {
+        self.groups.iter().map(|(name, group)| (&name[..], group))
     }
 
-    /// The entries from `start` to `end`, both included.
-    pub fn range(&self, start: StreamId, end: StreamId) -> Entries<'_> {
-        // The first node may start before the range does.
-        let from = self.nodes.range(..=start).next_back();
-        let from = from.map_or(start, |(first, _)| *first);
-        let nodes = (from <= end).then(|| self.nodes.range(from..=end));
-        Entries::new(nodes, start, end, false)
+    /// The group of this name.
+    pub fn group(&self, name: &[u8]) -> Option<&Group> {
+        self.groups.get(name)
     }
 
-    /// The entries from `end` down to `start`, both included.
-    pub fn range_backwards(&self, start: StreamId, end: StreamId) -> Entries<'_> {
-        let nodes = (start <= end).then(|| self.nodes.range(..=end));
-        Entries::new(nodes, start, end, true)
-    }
-
-    /// Deletes the entry of this id: whether there was one.
-    pub fn delete(&mut self, id: StreamId) -> bool {
-        let Some((&first, node)) = self.nodes.range_mut(..=id).next_back() else {
+    /// Makes a group that has read up to this id, which was so many entries if that is known; says whether
+    /// there was none of this name.
+    pub fn create_group(
+        &mut self,
+        name: &[u8],
+        last_id: StreamId,
+        entries_read: Option<u64>,
+    ) -> bool {
+        if self.groups.contains_key(name) {
             return false;
-        };
-        if !node.delete(first, id) {
-            return false;
         }
-        if node.live() == 0 {
-            self.remove_node(first);
-        }
-        self.len -= 1;
-        self.max_deleted_id = self.max_deleted_id.max(id);
+        let group = Group::new(last_id, entries_read);
+        self.group_bytes += bytes_of(name, &group);
+        self.groups.insert(name.into(), group);
         true
     }
 
-    /// Removes entries from the start, and says how many.
-    pub fn trim(&mut self, trim: &Trim) -> u64 {
-        let mut removed = 0;
-        while let Some(mut oldest) = self.nodes.first_entry() {
-            let first = *oldest.key();
-            let node = oldest.get_mut();
-            let entries = node.live() as u64;
-            if matches!(trim.to, TrimTo::MaxLen(max) if self.len <= max)
-                || (trim.limit > 0 && removed + entries > trim.limit)
-            {
-                break;
-            }
-            let goes_whole = match trim.to {
-                TrimTo::MaxLen(max) => self.len - entries >= max,
-                TrimTo::MinId(min) => node.last_id(first).is_none_or(|last| last < min),
-            };
-            if goes_whole {
-                self.remove_node(first);
-            } else if trim.approximate {
-                break;
-            } else {
-                let mut len = self.len;
-                let deleted = node.delete_while(first, |id| match trim.to {
-                    TrimTo::MaxLen(max) => {
-                        len -= 1;
-                        len >= max
-                    }
-                    TrimTo::MinId(min) => id < min,
-                }) as u64;
-                if node.live() == 0 {
-                    self.remove_node(first);
-                }
-                self.len -= deleted;
-                removed += deleted;
-                break;
-            }
-            self.len -= entries;
-            removed += entries;
-        }
-        removed
+    /// Hands a group to `edit`, with the entries.
+    pub fn edit_group<R>(
+        &mut self,
+        name: &[u8],
+        edit: impl FnOnce(&Log, &mut Group) -> R,
+    ) -> Option<R> {
+        let group = self.groups.get_mut(name)?;
+        let before = group.heap_bytes();
+        let result = edit(&self.log, group);
+        self.group_bytes = self.group_bytes + group.heap_bytes() - before;
+        Some(result)
     }
 
-    fn remove_node(&mut self, first: StreamId) {
-        if let Some(node) = self.nodes.remove(&first) {
-            self.node_bytes -= node.heap_bytes();
+    /// Removes a group; says whether it was there.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        let Some(group) = self.groups.remove(name) else {
+            return false;
+        };
+        self.group_bytes -= bytes_of(name, &group);
+        true
+    }
+
+    /// How many entries a group has still to read; none if that cannot be told. Negative if XSETID has set
+    /// the counter of entries below what the group has read.
+    pub fn lag(&self, group: &Group) -> Option<i64> {
+        let log = &self.log;
+        if log.entries_added() == 0 || log.is_empty() {
+            return Some(0);
         }
+        let tombstone = log.tombstone();
+        if group.last_id() < log.first_id() && tombstone.is_none() {
+            return Some(log.len() as i64);
+        }
+        let whole = tombstone.is_none_or(|deleted| group.last_id() > deleted);
+        let read = match group.entries_read() {
+            Some(read) if whole => read,
+            _ => log.added_until(group.last_id())?,
+        };
+        Some(log.entries_added().wrapping_sub(read) as i64)
     }
 }
 
-/// Whether an entry whose fields take this many bytes belongs into this node, the last one.
-fn has_room(node: &Node, bytes: usize, limits: &Limits) -> bool {
-    let bytes_max = match limits.stream_node_max_bytes {
-        0 => NODE_BYTES_MAX,
-        max => max.min(NODE_BYTES_MAX),
-    };
-    let entries_max = limits.stream_node_max_entries;
-    node.listpack_bytes() + bytes < bytes_max && (entries_max == 0 || node.entries() < entries_max)
-}
-
-/// Entries of a stream in one direction.
-#[derive(Clone)]
-pub struct Entries<'a> {
-    nodes: Option<btree_map::Range<'a, StreamId, Node>>,
-    current: Option<node::Iter<'a>>,
-    start: StreamId,
-    end: StreamId,
-    backwards: bool,
-}
-
-impl<'a> Entries<'a> {
-    fn new(
-        nodes: Option<btree_map::Range<'a, StreamId, Node>>,
-        start: StreamId,
-        end: StreamId,
-        backwards: bool,
-    ) -> Entries<'a> {
-        Entries {
-            nodes,
-            current: None,
-            start,
-            end,
-            backwards,
+impl Clone for Stream {
+    fn clone(&self) -> Stream {
+        let mut copy = Stream {
+            log: self.log.clone(),
+            groups: self.groups.clone(),
+            group_bytes: 0,
+        };
+        copy.log.recount();
+        for (name, group) in &mut copy.groups {
+            group.recount();
+            copy.group_bytes += bytes_of(name, group);
         }
-    }
-
-    /// The next entry, deleted or not, in the range or not.
-    fn step(&mut self) -> Option<Entry<'a>> {
-        loop {
-            if let Some(node) = &mut self.current {
-                let entry = if self.backwards {
-                    node.next_back()
-                } else {
-                    node.next()
-                };
-                if entry.is_some() {
-                    return entry;
-                }
-            }
-            let nodes = self.nodes.as_mut()?;
-            let next = if self.backwards {
-                nodes.next_back()
-            } else {
-                nodes.next()
-            };
-            let (first, node) = next?;
-            self.current = Some(node.iter(*first));
-        }
+        copy
     }
 }
 
-impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
-
-    fn next(&mut self) -> Option<Entry<'a>> {
-        loop {
-            let entry = self.step()?;
-            let is_past = if self.backwards {
-                entry.id < self.start
-            } else {
-                entry.id > self.end
-            };
-            if is_past {
-                (self.nodes, self.current) = (None, None);
-                return None;
-            }
-            if !entry.is_deleted() && entry.id >= self.start && entry.id <= self.end {
-                return Some(entry);
-            }
-        }
-    }
+fn bytes_of(name: &[u8], group: &Group) -> usize {
+    name.len() + group.heap_bytes() + MAP_BYTES_PER_GROUP
 }
 
 impl DataType for Stream {
@@ -350,259 +271,19 @@ impl DataType for Stream {
     }
 
     fn len(&self) -> usize {
-        self.len as usize
+        self.log.len() as usize
     }
 
     fn heap_bytes(&self) -> usize {
-        size_of::<Self>() + self.node_bytes + self.nodes.len() * MAP_BYTES_PER_NODE
+        size_of::<Self>() + self.log.heap_bytes() + self.group_bytes
     }
 
     fn free_effort(&self) -> usize {
-        1 + self.nodes.len()
+        // Groups are much alike, and asking one takes constant time.
+        let group = self.groups.values().next().map_or(0, Group::free_effort);
+        1 + self.log.node_count() + self.groups.len() * group
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    type OwnedFields = Vec<(Vec<u8>, Vec<u8>)>;
-    type Owned = (StreamId, OwnedFields);
-
-    fn owned(entry: Entry<'_>) -> Owned {
-        let fields = entry.fields();
-        let fields = fields.map(|(name, value)| (name.to_vec(), value.to_vec()));
-        (entry.id, fields.collect())
-    }
-
-    fn flat(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<&[u8]> {
-        fields
-            .iter()
-            .flat_map(|(name, value)| [&name[..], &value[..]])
-            .collect()
-    }
-
-    fn id(ms: u64, seq: u64) -> StreamId {
-        StreamId::new(ms, seq)
-    }
-
-    fn random_fields(random: &mut fastrand::Rng) -> OwnedFields {
-        let name = |i| format!("field-{i}").into_bytes();
-        let value = |random: &mut fastrand::Rng| match random.u8(..4) {
-            0 => random.i64(..).to_string().into_bytes(),
-            1 => vec![b'v'; random.usize(..300)],
-            _ => format!("value-{}", random.u8(..)).into_bytes(),
-        };
-        let count = if random.u8(..4) == 0 {
-            random.usize(1..4)
-        } else {
-            2
-        };
-        (0..count).map(|i| (name(i), value(random))).collect()
-    }
-
-    #[test]
-    fn random_changes_agree_with_a_map() {
-        let mut random = fastrand::Rng::with_seed(31);
-        for round in 0..30 {
-            let limits = Limits {
-                stream_node_max_bytes: [4096, 300, 0][round % 3],
-                stream_node_max_entries: [100, 7, 20, 0][round % 4],
-                ..Limits::default()
-            };
-            let mut stream = Stream::new();
-            let mut model: BTreeMap<StreamId, OwnedFields> = BTreeMap::new();
-            let (mut last, mut added, mut deleted_max) = (StreamId::MIN, 0, StreamId::MIN);
-            for _ in 0..1500 {
-                let near = id(last.ms.saturating_sub(random.u64(..400)), random.u64(..3));
-                match random.u8(..20) {
-                    0..=13 => {
-                        let fields = random_fields(&mut random);
-                        let ahead = id(last.ms + random.u64(..5), random.u64(..4));
-                        let (asked, expected) = match random.u8(..3) {
-                            0 => (
-                                NewId::Auto,
-                                if ahead.ms > last.ms {
-                                    id(ahead.ms, 0)
-                                } else {
-                                    last.next().unwrap()
-                                },
-                            ),
-                            1 => (
-                                NewId::AutoSeq(ahead.ms),
-                                if ahead.ms > last.ms {
-                                    id(ahead.ms, 0)
-                                } else {
-                                    last.next().unwrap()
-                                },
-                            ),
-                            _ => (NewId::Exact(ahead), ahead),
-                        };
-                        let result =
-                            stream.add(asked, ahead.ms, flat(&fields).into_iter(), &limits);
-                        if expected > last {
-                            assert_eq!(result, Ok(expected));
-                            model.insert(expected, fields);
-                            last = expected;
-                            added += 1;
-                        } else {
-                            let zero = asked == NewId::Exact(StreamId::MIN);
-                            let error = if zero {
-                                AddError::Zero
-                            } else {
-                                AddError::TooSmall
-                            };
-                            assert_eq!(result, Err(error));
-                        }
-                    }
-                    14..=17 => {
-                        let victim = model
-                            .range(near..)
-                            .next()
-                            .map(|(id, _)| *id)
-                            .unwrap_or(near);
-                        let expected = model.remove(&victim).is_some();
-                        assert_eq!(stream.delete(victim), expected);
-                        if expected {
-                            deleted_max = deleted_max.max(victim);
-                        }
-                    }
-                    18 => {
-                        let max = random.usize(..model.len() + 3);
-                        let trim = Trim {
-                            to: TrimTo::MaxLen(max as u64),
-                            approximate: random.bool(),
-                            limit: 0,
-                        };
-                        let removed = stream.trim(&trim) as usize;
-                        let excess = model.len().saturating_sub(max);
-                        assert!(removed == excess || (trim.approximate && removed < excess));
-                        for _ in 0..removed {
-                            model.pop_first();
-                        }
-                    }
-                    _ => {
-                        let trim = Trim {
-                            to: TrimTo::MinId(near),
-                            approximate: random.bool(),
-                            limit: random.u64(..2) * 1000,
-                        };
-                        let removed = stream.trim(&trim) as usize;
-                        let excess = model.range(..near).count();
-                        assert!(
-                            removed == excess
-                                || ((trim.approximate || trim.limit > 0) && removed < excess)
-                        );
-                        for _ in 0..removed {
-                            model.pop_first();
-                        }
-                    }
-                }
-                assert_eq!(stream.len(), model.len());
-                assert_eq!(stream.last_id(), last);
-                let first = model.first_key_value().map(|(id, f)| (*id, f.clone()));
-                assert_eq!(stream.first_entry().map(owned), first);
-                let last = model.last_key_value().map(|(id, f)| (*id, f.clone()));
-                assert_eq!(stream.last_entry().map(owned), last);
-                let end = id(near.ms + random.u64(..50), random.u64(..3));
-                let expected: Vec<Owned> = if near <= end {
-                    let range = model.range(near..=end);
-                    range.map(|(id, fields)| (*id, fields.clone())).collect()
-                } else {
-                    Vec::new()
-                };
-                let found: Vec<_> = stream.range(near, end).map(owned).collect();
-                assert_eq!(found, expected);
-                let mut found: Vec<_> = stream.range_backwards(near, end).map(owned).collect();
-                found.reverse();
-                assert_eq!(found, expected);
-                assert_eq!(
-                    stream.range(end, near).count(),
-                    model
-                        .range(end.min(near)..=near)
-                        .filter(|(id, _)| **id >= end)
-                        .count()
-                );
-            }
-            let all: Vec<_> = stream
-                .clone()
-                .range(StreamId::MIN, StreamId::MAX)
-                .map(owned)
-                .collect();
-            assert!(all.into_iter().eq(model));
-            assert_eq!(stream.entries_added(), added);
-            assert_eq!(stream.max_deleted_id(), deleted_max);
-            let bytes: usize = stream.nodes.values().map(Node::heap_bytes).sum();
-            assert_eq!(bytes, stream.node_bytes);
-        }
-    }
-
-    #[test]
-    fn ids_run_out() {
-        let limits = Limits::default();
-        let mut stream = Stream::new();
-        let add = |stream: &mut Stream, id, now_ms| {
-            stream.add(id, now_ms, [&b"f"[..], b"v"].into_iter(), &limits)
-        };
-        assert_eq!(add(&mut stream, NewId::AutoSeq(0), 5), Ok(id(0, 1)));
-        let almost = id(7, u64::MAX);
-        assert_eq!(add(&mut stream, NewId::Exact(almost), 5), Ok(almost));
-        assert_eq!(
-            add(&mut stream, NewId::AutoSeq(7), 5),
-            Err(AddError::TooSmall)
-        );
-        assert_eq!(
-            add(&mut stream, NewId::AutoSeq(6), 5),
-            Err(AddError::TooSmall)
-        );
-        assert_eq!(add(&mut stream, NewId::Auto, 5), Ok(id(8, 0)));
-        assert_eq!(
-            add(&mut stream, NewId::Exact(StreamId::MAX), 5),
-            Ok(StreamId::MAX)
-        );
-        assert_eq!(add(&mut stream, NewId::Auto, 5), Err(AddError::Exhausted));
-        assert_eq!(
-            add(&mut stream, NewId::Exact(id(9, 9)), 5),
-            Err(AddError::Exhausted)
-        );
-        assert_eq!(
-            add(&mut stream, NewId::Exact(id(0, 0)), 5),
-            Err(AddError::Zero)
-        );
-        assert_eq!(stream.entries_added(), 4);
-    }
-
-    #[test]
-    fn an_approximate_trim_removes_whole_nodes_within_its_limit() {
-        let limits = Limits::default();
-        let filled = || {
-            let mut stream = Stream::new();
-            for ms in 1..=1050 {
-                let fields = [&b"f"[..], b"v"];
-                stream
-                    .add(NewId::Exact(id(ms, 0)), 0, fields.into_iter(), &limits)
-                    .unwrap();
-            }
-            stream
-        };
-        assert_eq!(filled().node_count(), 11);
-        for (to, limit, expected) in [
-            (TrimTo::MaxLen(1049), 0, 0),
-            (TrimTo::MaxLen(950), 0, 100),
-            (TrimTo::MaxLen(500), 0, 500),
-            (TrimTo::MaxLen(0), 0, 1050),
-            (TrimTo::MaxLen(0), 250, 200),
-            (TrimTo::MinId(id(250, 0)), 0, 200),
-            (TrimTo::MinId(id(5000, 0)), 99, 0),
-        ] {
-            let mut stream = filled();
-            let trim = Trim {
-                to,
-                approximate: true,
-                limit,
-            };
-            assert_eq!(stream.trim(&trim), expected, "{trim:?}");
-        }
-        assert_eq!(Trim::limit_default(&limits), 10_000);
-    }
-}
+mod tests;

@@ -273,7 +273,7 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     reply.bulk(b"begin_search");
     if let Find::Unknown | Find::Behind { .. } = spec.find {
         write_search(reply, "unknown", &[]);
-    } else if let Find::OneBehind { keyword } = spec.find {
+    } else if let Find::OneBehind { keyword } | Find::FirstHalf { keyword, .. } = spec.find {
         write_search_head(reply, "keyword", 2);
         reply.bulk(b"keyword");
         reply.bulk(keyword.as_bytes());
@@ -298,6 +298,13 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
                 reply,
                 "range",
                 &[("lastkey", 0), ("keystep", 1), ("limit", 0)],
+            );
+        }
+        Find::FirstHalf { .. } => {
+            write_search(
+                reply,
+                "range",
+                &[("lastkey", -1), ("keystep", 1), ("limit", 2)],
             );
         }
         Find::KeyNum => {

@@ -14,6 +14,7 @@
 //! counts the bytes that it would take as Redis's listpack, and is full when that would be.
 
 use super::StreamId;
+use super::log::Verdict;
 use crate::pack::Element;
 
 /// Bytes of a listpack that hold no element.
@@ -226,18 +227,20 @@ impl Node {
         }
     }
 
-    /// Deletes entries from the start for as long as `condemned` says so, and counts them.
-    pub(super) fn delete_while(
+    /// Goes over the entries from the start, and deletes those that `verdict` condemns. Says how many.
+    pub(super) fn sift(
         &mut self,
         first: StreamId,
-        mut condemned: impl FnMut(StreamId) -> bool,
+        mut verdict: impl FnMut(StreamId) -> Verdict,
     ) -> usize {
-        let marks: Vec<usize> = self
-            .iter(first)
-            .filter(|entry| !entry.is_deleted())
-            .take_while(|entry| condemned(entry.id))
-            .map(|entry| entry.flags_at)
-            .collect();
+        let mut marks = Vec::new();
+        for entry in self.iter(first).filter(|entry| !entry.is_deleted()) {
+            match verdict(entry.id) {
+                Verdict::Remove => marks.push(entry.flags_at),
+                Verdict::Keep => {}
+                Verdict::Stop => break,
+            }
+        }
         marks.iter().for_each(|at| self.mark(*at));
         marks.len()
     }

@@ -1,0 +1,1082 @@
+//! Consumer groups: XGROUP, XREADGROUP, XACK, XACKDEL, XPENDING, XCLAIM, XAUTOCLAIM.
+//!
+//! What groups do counts as a change of the key for snapshots and replicas, but does not disturb those who
+//! watch the key: only entries that come or go do.
+
+use redline_keyspace::Classes;
+use redline_resp::{Args, Proto, Reply};
+use redline_types::{
+    Stream,
+    stream::{Claim, Claimed, ConsumerId, Deletion, Entry, Group, IdBound, Log, Pending, StreamId},
+};
+
+use crate::{
+    Ctx, Error,
+    parse::{integer, is},
+    stream::{INVALID_ID, Victims, deletion_reply, entry_id, ids, write_entry, write_id},
+};
+
+/// What XAUTOCLAIM returns unless it is told otherwise.
+const CLAIM_COUNT_DEFAULT: usize = 100;
+/// Pending entries that XAUTOCLAIM looks at for one that it may return.
+const CLAIM_ATTEMPTS: usize = 10;
+/// Redis bounds the count so that a list of ids of 16 bytes can be allocated.
+const CLAIM_COUNT_MAX: i64 = i64::MAX / 16;
+
+/// XGROUP CREATE key group id | $ [MKSTREAM] [ENTRIESREAD entries-read]
+pub(crate) fn xgroup_create(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (key, name) = (&args[2], &args[3]);
+    let options = PositionOptions::parse(args, true)?;
+    let exists = ctx.keys.collection_quiet::<Stream>(key)?.is_some();
+    if !exists && !options.make_stream {
+        return Err(NO_KEY);
+    }
+    if args.len() > 8 {
+        return Err(wrong_subcommand_arity(args));
+    }
+    let id = match &args[4] {
+        b"$" => None,
+        text => Some(entry_id(text)?),
+    };
+    let created = ctx.keys.update::<Stream, _>(key, true, |stream, _| {
+        let (last_id, entries_read) = options.position(id, stream.log());
+        stream.create_group(name, last_id, entries_read)
+    })?;
+    if !exists {
+        ctx.keys.touch_watchers(key);
+    }
+    if created != Some(true) {
+        return Err(Error::line("BUSYGROUP Consumer Group name already exists"));
+    }
+    report(ctx, "xgroup-create", key);
+    reply.ok();
+    Ok(())
+}
+
+/// XGROUP CREATECONSUMER key group consumer
+pub(crate) fn xgroup_createconsumer(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    require_group(ctx, args)?;
+    let now_ms = ctx.keys.now_ms();
+    let created = edit_group(ctx, &args[2], &args[3], |_, group| {
+        group.create_consumer(&args[4], now_ms)
+    })?;
+    if created {
+        report(ctx, "xgroup-createconsumer", &args[2]);
+    }
+    reply.integer(created.into());
+    Ok(())
+}
+
+/// XGROUP DELCONSUMER key group consumer
+pub(crate) fn xgroup_delconsumer(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    require_group(ctx, args)?;
+    let pending = edit_group(ctx, &args[2], &args[3], |_, group| {
+        group.remove_consumer(&args[4])
+    })?;
+    if pending.is_some() {
+        report(ctx, "xgroup-delconsumer", &args[2]);
+    }
+    reply.integer(pending.unwrap_or(0) as i64);
+    Ok(())
+}
+
+/// XGROUP DESTROY key group
+pub(crate) fn xgroup_destroy(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let destroyed = ctx
+        .keys
+        .update::<Stream, _>(&args[2], false, |stream, _| stream.remove_group(&args[3]))?;
+    let destroyed = destroyed.ok_or(NO_KEY)?;
+    if destroyed {
+        report(ctx, "xgroup-destroy", &args[2]);
+    }
+    reply.integer(destroyed.into());
+    Ok(())
+}
+
+/// XGROUP SETID key group id | $ [ENTRIESREAD entries-read]
+pub(crate) fn xgroup_setid(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let options = PositionOptions::parse(args, false)?;
+    require_group(ctx, args)?;
+    if args.len() > 7 {
+        return Err(wrong_subcommand_arity(args));
+    }
+    let id = match &args[4] {
+        b"$" => None,
+        text => Some(StreamId::parse_or_edge(text, 0).map_err(|_| INVALID_ID)?),
+    };
+    edit_group(ctx, &args[2], &args[3], |log, group| {
+        let (last_id, entries_read) = options.position(id, log);
+        group.set_position(last_id, entries_read);
+    })?;
+    report(ctx, "xgroup-setid", &args[2]);
+    reply.ok();
+    Ok(())
+}
+
+/// What XGROUP CREATE and SETID say about a group's position.
+struct PositionOptions {
+    make_stream: bool,
+    entries_read: Option<u64>,
+}
+
+impl PositionOptions {
+    fn parse(args: Args<'_>, creates: bool) -> Result<PositionOptions, Error> {
+        let mut parsed = PositionOptions {
+            make_stream: false,
+            entries_read: None,
+        };
+        let mut options = args.from(5).iter();
+        while let Some(option) = options.next() {
+            if creates && is(option, "MKSTREAM") {
+                parsed.make_stream = true;
+            } else if is(option, "ENTRIESREAD") {
+                let value = options.next().ok_or_else(|| wrong_subcommand_arity(args))?;
+                let entries = integer(value)?;
+                if entries < -1 {
+                    return Err(Error::line(
+                        "ERR value for ENTRIESREAD must be positive or -1",
+                    ));
+                }
+                parsed.entries_read = u64::try_from(entries).ok();
+            } else {
+                return Err(wrong_subcommand_arity(args));
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// The last id and the entries read. No more can have been read than were added.
+    fn position(&self, id: Option<StreamId>, log: &Log) -> (StreamId, Option<u64>) {
+        let read = self.entries_read;
+        (
+            id.unwrap_or(log.last_id()),
+            read.map(|read| read.min(log.entries_added())),
+        )
+    }
+}
+
+/// XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key …] id [id …]
+pub(crate) fn xreadgroup(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let read = ReadGroup::parse(args)?;
+    let starts = read.starts(ctx)?;
+    let mark = reply.mark();
+    let mut streams = 0;
+    for (key, start) in read.keys.iter().zip(starts) {
+        streams += usize::from(read.one(ctx, key, start, reply)?);
+    }
+    if streams == 0 {
+        reply.null_array();
+    } else if reply.proto() == Proto::Resp3 {
+        reply.insert_map_header(mark, streams);
+    } else {
+        reply.insert_array_header(mark, streams);
+    }
+    Ok(())
+}
+
+/// A call of XREADGROUP.
+struct ReadGroup<'a> {
+    group: &'a [u8],
+    consumer: &'a [u8],
+    /// How many entries of each stream.
+    count: usize,
+    no_ack: bool,
+    keys: Args<'a>,
+    ids: Args<'a>,
+}
+
+/// Where XREADGROUP begins in a stream.
+#[derive(Clone, Copy)]
+enum Start {
+    /// With the first entry that the group has not read.
+    New,
+    /// With the first entry behind this id that the consumer has pending.
+    History(StreamId),
+}
+
+impl<'a> ReadGroup<'a> {
+    fn parse(args: Args<'a>) -> Result<ReadGroup<'a>, Error> {
+        let (mut names, mut count, mut no_ack) = (None, 0, false);
+        let mut at = 1;
+        while let Some(option) = args.get(at) {
+            let more = args.len() - 1 - at;
+            if is(option, "BLOCK") && more > 0 {
+                at += 1;
+                timeout_ms(&args[at])?;
+            } else if is(option, "COUNT") && more > 0 {
+                at += 1;
+                count = usize::try_from(integer(&args[at])?).unwrap_or(0);
+            } else if is(option, "GROUP") && more >= 2 {
+                names = args.get(at + 1).zip(args.get(at + 2));
+                at += 2;
+            } else if is(option, "NOACK") {
+                no_ack = true;
+            } else if is(option, "STREAMS") && more > 0 {
+                if !more.is_multiple_of(2) {
+                    return Err(Error::line(
+                        "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be \
+                         specified.",
+                    ));
+                }
+                let (group, consumer) =
+                    names.ok_or(Error::line("ERR Missing GROUP option for XREADGROUP"))?;
+                return Ok(ReadGroup {
+                    group,
+                    consumer,
+                    count: if count == 0 { usize::MAX } else { count },
+                    no_ack,
+                    keys: args.from(at + 1).first(more / 2),
+                    ids: args.from(at + 1 + more / 2),
+                });
+            } else {
+                return Err(Error::Syntax);
+            }
+            at += 1;
+        }
+        Err(Error::Syntax)
+    }
+
+    /// Checks every key and id in turn.
+    fn starts(&self, ctx: &Ctx<'_>) -> Result<Vec<Start>, Error> {
+        let meaningless = |id: char| {
+            Error::Line(
+                format!(
+                    "ERR The {id} ID is meaningless in the context of XREADGROUP: you want to read the history of this \
+                     consumer by specifying a proper ID, or use the > ID to get new messages. The {id} ID would just \
+                     return an empty result set."
+                )
+                .into(),
+            )
+        };
+        let start = |(key, id): (&[u8], &[u8])| {
+            let stream = ctx.keys.collection::<Stream>(key)?;
+            if stream.and_then(|stream| stream.group(self.group)).is_none() {
+                let what = no_group(key, self.group);
+                return Err(Error::Line(
+                    format!("{} in XREADGROUP with GROUP option", what.text()).into(),
+                ));
+            }
+            match id {
+                b"$" => Err(meaningless('$')),
+                b"+" => Err(meaningless('+')),
+                b">" => Ok(Start::New),
+                text => Ok(match entry_id(text)? {
+                    StreamId::MAX => Start::New,
+                    id => Start::History(id),
+                }),
+            }
+        };
+        self.keys.iter().zip(self.ids.iter()).map(start).collect()
+    }
+
+    /// Reads from one stream; says whether there was a reply.
+    fn one(
+        &self,
+        ctx: &mut Ctx<'_>,
+        key: &[u8],
+        start: Start,
+        reply: &mut Reply<'_>,
+    ) -> Result<bool, Error> {
+        let now_ms = ctx.keys.now_ms();
+        let read = ctx.keys.update::<Stream, _>(key, false, |stream, _| {
+            stream.edit_group(self.group, |log, group| {
+                let (consumer, made) = group.meet_consumer(self.consumer, now_ms);
+                let (replied, moved) = match start {
+                    Start::New => {
+                        let delivered = self.deliver(log, group, consumer, now_ms, key, reply);
+                        (delivered, delivered)
+                    }
+                    Start::History(id) => {
+                        let from = id.next().unwrap_or(StreamId::MIN);
+                        self.replay(log, group, consumer, now_ms, key, from, reply);
+                        (true, false)
+                    }
+                };
+                (made, replied, moved)
+            })
+        })?;
+        let Some((made, replied, moved)) = read.flatten() else {
+            return Ok(false);
+        };
+        if made {
+            report(ctx, "xgroup-createconsumer", key);
+        }
+        ctx.keys.count_changes(moved.into());
+        Ok(replied)
+    }
+
+    /// New entries; whether there were any.
+    fn deliver(
+        &self,
+        log: &Log,
+        group: &mut Group,
+        consumer: ConsumerId,
+        now_ms: i64,
+        key: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        let Some(start) = group.last_id().next() else {
+            return false;
+        };
+        let mut entries = log.range(start, StreamId::MAX).take(self.count).peekable();
+        if entries.peek().is_none() {
+            return false;
+        }
+        write_key(reply, key);
+        let mark = reply.mark();
+        let mut delivered = Vec::new();
+        for entry in entries {
+            write_entry(reply, &entry);
+            delivered.push(entry.id);
+        }
+        reply.insert_array_header(mark, delivered.len());
+        group.deliver(log, &delivered, consumer, now_ms, self.no_ack);
+        true
+    }
+
+    /// Entries that the consumer has pending, once more.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one unit")]
+    fn replay(
+        &self,
+        log: &Log,
+        group: &mut Group,
+        consumer: ConsumerId,
+        now_ms: i64,
+        key: &[u8],
+        from: StreamId,
+        reply: &mut Reply<'_>,
+    ) {
+        let ids = group.consumer(consumer).pending_from(from);
+        let ids: Vec<StreamId> = ids.take(self.count).collect();
+        write_key(reply, key);
+        reply.array(ids.len());
+        for id in ids {
+            if let Some(entry) = log.range(id, id).next() {
+                write_entry(reply, &entry);
+                group.deliver_again(id, now_ms);
+            } else {
+                reply.array(2);
+                write_id(reply, id);
+                reply.null_array();
+            }
+        }
+    }
+}
+
+/// The key, in front of its entries.
+fn write_key(reply: &mut Reply<'_>, key: &[u8]) {
+    if reply.proto() == Proto::Resp2 {
+        reply.array(2);
+    }
+    reply.bulk(key);
+}
+
+/// How long to wait, in milliseconds; 0 is for ever.
+fn timeout_ms(text: &[u8]) -> Result<u64, Error> {
+    let timeout =
+        integer(text).map_err(|_| Error::line("ERR timeout is not an integer or out of range"))?;
+    u64::try_from(timeout).map_err(|_| Error::line("ERR timeout is negative"))
+}
+
+/// XACK key group id [id …]
+pub(crate) fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    if !has_group(ctx, &args[1], &args[2])? {
+        reply.integer(0);
+        return Ok(());
+    }
+    let ids = ids(args.from(3))?;
+    let acknowledged = edit_group(ctx, &args[1], &args[2], |_, group| {
+        ids.iter().filter(|id| group.acknowledge(**id)).count()
+    })?;
+    ctx.keys.count_changes(acknowledged as u64);
+    reply.integer(acknowledged as i64);
+    Ok(())
+}
+
+/// XACKDEL key group [KEEPREF | DELREF | ACKED] IDS numids id [id …]
+pub(crate) fn xackdel(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (key, name) = (&args[1], &args[2]);
+    let exists = has_group(ctx, key, name)?;
+    let victims = Victims::parse(args.from(3))?;
+    if !exists {
+        victims.reply_missing(reply);
+        return Ok(());
+    }
+    let ids = victims.ids()?;
+    reply.array(ids.len());
+    let counts = ctx.keys.update::<Stream, _>(key, false, |stream, _| {
+        let (mut acknowledged, mut deleted) = (0, 0);
+        for id in ids {
+            let acked = stream.edit_group(name, |_, group| group.acknowledge(id));
+            let deletion = if acked == Some(true) {
+                acknowledged += 1;
+                match stream.delete(id, victims.references) {
+                    Deletion::Done => {
+                        deleted += 1;
+                        Deletion::Done
+                    }
+                    // What was acknowledged is done with, even if its entry had gone before.
+                    Deletion::Missing => Deletion::Done,
+                    Deletion::Needed => Deletion::Needed,
+                }
+            } else {
+                Deletion::Missing
+            };
+            reply.integer(deletion_reply(deletion));
+        }
+        (acknowledged, deleted)
+    })?;
+    let (acknowledged, deleted) = counts.unwrap_or((0, 0u64));
+    ctx.keys.count_changes(acknowledged);
+    if deleted > 0 {
+        ctx.keys.touch_watchers(key);
+        ctx.keys.notify(Classes::STREAM, "xdel", key);
+    }
+    Ok(())
+}
+
+/// XPENDING key group [[IDLE min-idle-time] start end count [consumer]]
+pub(crate) fn xpending(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let filter = PendingFilter::parse(args)?;
+    let stream = ctx.keys.collection::<Stream>(&args[1])?;
+    let group = stream.and_then(|stream| stream.group(&args[2]));
+    let group = group.ok_or_else(|| no_group(&args[1], &args[2]))?;
+    match filter {
+        None => write_summary(reply, group),
+        Some(filter) => filter.write(reply, group, ctx.keys.now_ms()),
+    }
+    Ok(())
+}
+
+fn write_summary(reply: &mut Reply<'_>, group: &Group) {
+    reply.array(4);
+    reply.integer(group.pending_len() as i64);
+    let first = group.pending_from(StreamId::MIN).next();
+    let (Some((first, _)), Some(last)) = (first, group.last_pending()) else {
+        reply.null();
+        reply.null();
+        reply.null_array();
+        return;
+    };
+    write_id(reply, first);
+    write_id(reply, last);
+    let mark = reply.mark();
+    let mut busy = 0;
+    for consumer in group
+        .consumers()
+        .filter(|consumer| consumer.pending_len() > 0)
+    {
+        reply.array(2);
+        reply.bulk(consumer.name());
+        reply.bulk_integer(consumer.pending_len() as i64);
+        busy += 1;
+    }
+    reply.insert_array_header(mark, busy);
+}
+
+/// Which pending entries XPENDING lists.
+struct PendingFilter<'a> {
+    idle_ms_min: i64,
+    start: StreamId,
+    end: StreamId,
+    count: usize,
+    consumer: Option<&'a [u8]>,
+}
+
+impl<'a> PendingFilter<'a> {
+    /// None for the summary.
+    fn parse(args: Args<'a>) -> Result<Option<PendingFilter<'a>>, Error> {
+        if args.len() == 3 {
+            return Ok(None);
+        }
+        if !(6..=9).contains(&args.len()) {
+            return Err(Error::Syntax);
+        }
+        let (mut idle_ms_min, mut at) = (0, 3);
+        if is(&args[3], "IDLE") {
+            idle_ms_min = integer(&args[4])?;
+            if args.len() < 8 {
+                return Err(Error::Syntax);
+            }
+            at = 5;
+        }
+        let count = usize::try_from(integer(&args[at + 2])?).unwrap_or(0);
+        let start = start_of(&args[at])?;
+        let end = IdBound::parse(&args[at + 1], u64::MAX)
+            .map_err(|_| INVALID_ID)?
+            .last()
+            .ok_or(Error::line("ERR invalid end ID for the interval"))?;
+        Ok(Some(PendingFilter {
+            idle_ms_min,
+            start,
+            end,
+            count,
+            consumer: args.get(at + 3),
+        }))
+    }
+
+    fn write(&self, reply: &mut Reply<'_>, group: &Group, now_ms: i64) {
+        let mark = reply.mark();
+        let mut found = 0;
+        let mut write = |(id, pending): (StreamId, &Pending)| {
+            reply.array(4);
+            write_id(reply, id);
+            reply.bulk(group.consumer(pending.consumer).name());
+            reply.integer(pending.idle_ms(now_ms).max(0));
+            reply.integer(pending.deliveries as i64);
+            found += 1;
+        };
+        let wanted = |(id, pending): &(StreamId, &Pending)| {
+            *id <= self.end
+                && (self.idle_ms_min == 0 || pending.idle_ms(now_ms) >= self.idle_ms_min)
+        };
+        match self.consumer.map(|name| group.find_consumer(name)) {
+            // Nobody of this name.
+            Some(None) => {}
+            Some(Some(consumer)) => group
+                .consumer(consumer)
+                .pending_from(self.start)
+                .take_while(|id| *id <= self.end)
+                .filter_map(|id| Some((id, group.pending(id)?)))
+                .filter(wanted)
+                .take(self.count)
+                .for_each(&mut write),
+            None => group
+                .pending_from(self.start)
+                .take_while(|(id, _)| *id <= self.end)
+                .filter(wanted)
+                .take(self.count)
+                .for_each(&mut write),
+        }
+        reply.insert_array_header(mark, found);
+    }
+}
+
+/// XCLAIM key group consumer min-idle-time id [id …] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE]
+/// [JUSTID] [LASTID lastid]
+pub(crate) fn xclaim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (key, name) = (&args[1], &args[2]);
+    if !has_group(ctx, key, name)? {
+        return Err(no_group(key, name));
+    }
+    let now_ms = ctx.keys.now_ms();
+    let idle_ms_min = integer(&args[4])
+        .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XCLAIM"))?;
+    let ids: Vec<StreamId> = args
+        .from(5)
+        .iter()
+        .map_while(|text| StreamId::parse(text, 0).ok())
+        .collect();
+    let options = ClaimOptions::parse(args.from(5 + ids.len()), now_ms)?;
+    let claim = Claim {
+        idle_ms_min: idle_ms_min.max(0),
+        ..options.claim
+    };
+    let mark = reply.mark();
+    let (made, taken, changes) = edit_group(ctx, key, name, |log, group| {
+        let raised = group.raise_last_id(options.last_id);
+        let (consumer, made) = group.meet_consumer(&args[3], now_ms);
+        let (mut taken, mut changes) = (0, 0);
+        for id in ids {
+            let entry = log.range(id, id).next();
+            match (group.claim(id, entry.is_some(), consumer, &claim), entry) {
+                (Claimed::Taken, Some(entry)) => {
+                    write_claimed(reply, &entry, options.ids_only);
+                    taken += 1;
+                    changes += 1;
+                }
+                (Claimed::Gone, _) => changes += 1,
+                _ => {}
+            }
+        }
+        (made, taken, changes.max(u64::from(raised)))
+    })?;
+    reply.insert_array_header(mark, taken);
+    if made {
+        report(ctx, "xgroup-createconsumer", key);
+    }
+    ctx.keys.count_changes(changes);
+    Ok(())
+}
+
+/// The options of XCLAIM.
+struct ClaimOptions {
+    claim: Claim,
+    ids_only: bool,
+    last_id: StreamId,
+}
+
+impl ClaimOptions {
+    fn parse(options: Args<'_>, now_ms: i64) -> Result<ClaimOptions, Error> {
+        let number = |option: &str, text: &[u8]| {
+            integer(text).map_err(|_| {
+                Error::Line(format!("ERR Invalid {option} option argument for XCLAIM").into())
+            })
+        };
+        let (mut delivered_at_ms, mut deliveries) = (now_ms, None);
+        let (mut force, mut ids_only, mut last_id) = (false, false, StreamId::MIN);
+        let mut words = options.iter();
+        while let Some(word) = words.next() {
+            let unknown = || Error::quoting("ERR Unrecognized XCLAIM option '", word, "'");
+            if is(word, "FORCE") {
+                force = true;
+            } else if is(word, "JUSTID") {
+                ids_only = true;
+            } else if is(word, "IDLE") {
+                let idle_ms = number("IDLE", words.next().ok_or_else(unknown)?)?;
+                delivered_at_ms = now_ms.wrapping_sub(idle_ms);
+            } else if is(word, "TIME") {
+                delivered_at_ms = number("TIME", words.next().ok_or_else(unknown)?)?;
+            } else if is(word, "RETRYCOUNT") {
+                let count = number("RETRYCOUNT", words.next().ok_or_else(unknown)?)?;
+                deliveries = u64::try_from(count).ok();
+            } else if is(word, "LASTID") {
+                last_id = entry_id(words.next().ok_or_else(unknown)?)?;
+            } else {
+                return Err(unknown());
+            }
+        }
+        // A client's clock may be ahead of ours: a time that cannot be is taken for the present.
+        if !(0..=now_ms).contains(&delivered_at_ms) {
+            delivered_at_ms = now_ms;
+        }
+        Ok(ClaimOptions {
+            claim: Claim {
+                now_ms,
+                idle_ms_min: 0,
+                delivered_at_ms,
+                deliveries,
+                counts: !ids_only,
+                force,
+            },
+            ids_only,
+            last_id,
+        })
+    }
+}
+
+/// XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]
+pub(crate) fn xautoclaim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (key, name) = (&args[1], &args[2]);
+    let now_ms = ctx.keys.now_ms();
+    let idle_ms_min = integer(&args[4])
+        .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?;
+    let start = start_of(&args[5])?;
+    let (mut count, mut ids_only) = (CLAIM_COUNT_DEFAULT, false);
+    let mut options = args.from(6).iter();
+    while let Some(option) = options.next() {
+        if is(option, "COUNT") {
+            let value = integer(options.next().ok_or(Error::Syntax)?).ok();
+            let value = value.filter(|value| (1..=CLAIM_COUNT_MAX).contains(value));
+            count = value.ok_or(Error::line("ERR COUNT must be > 0"))? as usize;
+        } else if is(option, "JUSTID") {
+            ids_only = true;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    if !has_group(ctx, key, name)? {
+        return Err(no_group(key, name));
+    }
+    let claim = Claim {
+        now_ms,
+        idle_ms_min: idle_ms_min.max(0),
+        delivered_at_ms: now_ms,
+        deliveries: None,
+        counts: !ids_only,
+        force: false,
+    };
+    let (made, changes) = edit_group(ctx, key, name, |log, group| {
+        let (consumer, made) = group.meet_consumer(&args[3], now_ms);
+        let (mut taken, mut gone) = (Vec::new(), Vec::new());
+        let mut attempts = count.saturating_mul(CLAIM_ATTEMPTS);
+        let next_from = |group: &Group, id| group.pending_from(id).next().map(|(id, _)| id);
+        let mut next = next_from(group, start);
+        while let Some(id) = next.filter(|_| attempts > 0 && taken.len() + gone.len() < count) {
+            attempts -= 1;
+            match group.claim(id, log.contains(id), consumer, &claim) {
+                Claimed::Taken => taken.push(id),
+                Claimed::Gone => gone.push(id),
+                Claimed::No => {}
+            }
+            next = id.next().and_then(|after| next_from(group, after));
+        }
+        reply.array(3);
+        write_id(reply, next.unwrap_or(StreamId::MIN));
+        reply.array(taken.len());
+        let entries = taken.iter().flat_map(|id| log.range(*id, *id));
+        entries.for_each(|entry| write_claimed(reply, &entry, ids_only));
+        reply.array(gone.len());
+        gone.iter().for_each(|id| write_id(reply, *id));
+        (made, (taken.len() + gone.len()) as u64)
+    })?;
+    if made {
+        report(ctx, "xgroup-createconsumer", key);
+    }
+    ctx.keys.count_changes(changes);
+    Ok(())
+}
+
+fn write_claimed(reply: &mut Reply<'_>, entry: &Entry<'_>, ids_only: bool) {
+    if ids_only {
+        write_id(reply, entry.id);
+    } else {
+        write_entry(reply, entry);
+    }
+}
+
+/// The lowest id of an interval that starts here.
+fn start_of(text: &[u8]) -> Result<StreamId, Error> {
+    IdBound::parse(text, 0)
+        .map_err(|_| INVALID_ID)?
+        .first()
+        .ok_or(Error::line("ERR invalid start ID for the interval"))
+}
+
+// ---- groups of a call -------------------------------------------------------------------------
+
+const NO_KEY: Error = Error::line(
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option \
+     to create an empty stream automatically.",
+);
+
+fn wrong_subcommand_arity(args: Args<'_>) -> Error {
+    Error::wrong_subcommand_arity("XGROUP", &args[1])
+}
+
+fn no_group(key: &[u8], group: &[u8]) -> Error {
+    let start = Error::quoting("NOGROUP No such key '", key, "' or consumer group '");
+    Error::quoting(&start.text(), group, "'")
+}
+
+/// Whether there is such a key and group. Counts as a look at the key.
+fn has_group(ctx: &Ctx<'_>, key: &[u8], group: &[u8]) -> Result<bool, Error> {
+    let stream = ctx.keys.collection::<Stream>(key)?;
+    Ok(stream.is_some_and(|stream| stream.group(group).is_some()))
+}
+
+/// The key and the group of a subcommand of XGROUP must be there.
+fn require_group(ctx: &Ctx<'_>, args: Args<'_>) -> Result<(), Error> {
+    let stream = ctx.keys.collection_quiet::<Stream>(&args[2])?;
+    if stream.ok_or(NO_KEY)?.group(&args[3]).is_none() {
+        let start = Error::quoting(
+            "NOGROUP No such consumer group '",
+            &args[3],
+            "' for key name '",
+        );
+        return Err(Error::quoting(&start.text(), &args[2], "'"));
+    }
+    Ok(())
+}
+
+/// Changes a group that is there.
+fn edit_group<R>(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    name: &[u8],
+    edit: impl FnOnce(&Log, &mut Group) -> R,
+) -> Result<R, Error> {
+    let result = ctx
+        .keys
+        .update::<Stream, _>(key, false, |stream, _| stream.edit_group(name, edit))?;
+    result.flatten().ok_or_else(|| no_group(key, name))
+}
+
+/// Reports a change of a group: an event, and one change.
+fn report(ctx: &mut Ctx<'_>, event: &'static str, key: &[u8]) {
+    ctx.keys.notify(Classes::STREAM, event, key);
+    ctx.keys.count_changes(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+    use redline_resp::Proto;
+
+    /// A stream `s` of the entries 1-0 to 5-0, and a group `g` that has read nothing.
+    fn filled() -> TestDb {
+        let mut db = TestDb::new();
+        for id in 1..=5 {
+            db.words(&format!("XADD s {id} f v{id}"));
+        }
+        db.words("XGROUP CREATE s g 0");
+        db.events();
+        db
+    }
+
+    fn changes(db: &mut TestDb, line: &str) -> u64 {
+        db.words(line);
+        db.changes
+    }
+
+    #[test]
+    fn groups_are_made_moved_and_destroyed() {
+        let mut db = TestDb::new();
+        let no_key = "-ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use \
+                      the MKSTREAM option to create an empty stream automatically.";
+        let arity = |name: &str| {
+            format!(
+                "-ERR unknown subcommand or wrong number of arguments for '{name}'. Try XGROUP HELP."
+            )
+        };
+        db.script(&[
+            ("XGROUP CREATE s g $", no_key),
+            ("XGROUP DESTROY s g", no_key),
+            ("XGROUP CREATE s g $ MORE", &arity("CREATE")),
+            ("XGROUP create s g $ ENTRIESREAD", &arity("create")),
+            (
+                "XGROUP CREATE s g x MKSTREAM",
+                "-ERR Invalid stream ID specified as stream command argument",
+            ),
+            ("EXISTS s", ":0"),
+            ("XGROUP CREATE s g $ MKSTREAM", "+OK"),
+            (
+                "XGROUP CREATE s g $",
+                "-BUSYGROUP Consumer Group name already exists",
+            ),
+            (
+                "XGROUP CREATE s g 0 ENTRIESREAD -2",
+                "-ERR value for ENTRIESREAD must be positive or -1",
+            ),
+            (
+                "XGROUP CREATE s g 0 MKSTREAM MKSTREAM MKSTREAM MKSTREAM",
+                &arity("CREATE"),
+            ),
+            ("XGROUP SETID s g 5 ENTRIESREAD 7", "+OK"),
+            ("XGROUP SETID s g 5 MKSTREAM", &arity("SETID")),
+            (
+                "XGROUP SETID s h 5",
+                "-NOGROUP No such consumer group 'h' for key name 's'",
+            ),
+            ("XGROUP CREATECONSUMER s g c", ":1"),
+            ("XGROUP CREATECONSUMER s g c", ":0"),
+            ("XGROUP DELCONSUMER s g d", ":0"),
+            ("XGROUP DELCONSUMER s g c", ":0"),
+            ("XGROUP DESTROY s g", ":1"),
+            ("XGROUP DESTROY s g", ":0"),
+            ("SET str x", "+OK"),
+            (
+                "XGROUP CREATE str g $",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
+        ]);
+        let expected = [
+            "xgroup-create s",
+            "xgroup-setid s",
+            "xgroup-createconsumer s",
+            "xgroup-delconsumer s",
+            "xgroup-destroy s",
+            "set str",
+        ];
+        assert_eq!(db.events(), expected);
+    }
+
+    #[test]
+    fn a_consumer_reads_new_entries_and_its_own() {
+        let mut db = filled();
+        db.script(&[
+            (
+                "XREADGROUP GROUP g a COUNT 1 STREAMS s >",
+                "*1|*2|$1|s|*1|*2|$3|1-0|*2|$1|f|$2|v1",
+            ),
+            (
+                "XREADGROUP GROUP g b NOACK COUNT 1 STREAMS s >",
+                "*1|*2|$1|s|*1|*2|$3|2-0|*2|$1|f|$2|v2",
+            ),
+            ("XREADGROUP GROUP g b STREAMS s 0", "*1|*2|$1|s|*0"),
+            ("XDEL s 1-0", ":1"),
+            ("XREADGROUP GROUP g a STREAMS s 0", "*1|*2|$1|s|*1|*2|$3|1-0|*-1"),
+            ("XPENDING s g", "*4|:1|$3|1-0|$3|1-0|*1|*2|$1|a|$1|1"),
+            ("XACK s g 1-0 1-0 9-9", ":1"),
+            ("XPENDING s g", "*4|:0|$-1|$-1|*-1"),
+            (
+                "XREADGROUP GROUP g a STREAMS s n 0 0",
+                "-NOGROUP No such key 'n' or consumer group 'g' in XREADGROUP with GROUP option",
+            ),
+            ("XREADGROUP COUNT 1 NOACK STREAMS s >", "-ERR Missing GROUP option for XREADGROUP"),
+            (
+                "XREADGROUP GROUP g a STREAMS s s >",
+                "-ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.",
+            ),
+        ]);
+        db.proto = Proto::Resp3;
+        assert!(
+            db.words("XREADGROUP GROUP g a STREAMS s >")
+                .starts_with("%1|$1|s|*3|")
+        );
+        assert_eq!(db.words("XREADGROUP GROUP g a STREAMS s >"), "_");
+    }
+
+    #[test]
+    fn changes_are_counted_and_announced_as_redis_does() {
+        let mut db = filled();
+        for (line, expected) in [
+            ("XREADGROUP GROUP g a COUNT 3 STREAMS s >", 2),
+            ("XREADGROUP GROUP g a NOACK COUNT 1 STREAMS s >", 1),
+            ("XREADGROUP GROUP g a STREAMS s 0", 0),
+            ("XREADGROUP GROUP g b STREAMS s 0", 1),
+            ("XACK s g 1-0", 1),
+            ("XCLAIM s g c 0 2-0", 2),
+            ("XCLAIM s g c 0 9-9 LASTID 20", 1),
+            ("XAUTOCLAIM s g d 0 0", 3),
+            ("XACKDEL s g ACKED IDS 1 2-0", 1),
+        ] {
+            assert_eq!(changes(&mut db, line), expected, "{line}");
+        }
+        let expected = [
+            "xgroup-createconsumer s",
+            "xgroup-createconsumer s",
+            "xgroup-createconsumer s",
+            "xgroup-createconsumer s",
+            "xdel s",
+        ];
+        assert_eq!(db.events(), expected);
+    }
+
+    #[test]
+    fn entries_are_claimed() {
+        let mut db = filled();
+        db.words("XREADGROUP GROUP g a STREAMS s >");
+        db.pass_ms(50);
+        db.words("XDEL s 2-0");
+        db.script(&[
+            ("XCLAIM s g b 51 1-0", "*0"),
+            ("XCLAIM s g b 50 1-0", "*1|*2|$3|1-0|*2|$1|f|$2|v1"),
+            (
+                "XCLAIM s g b 0 1-0 JUSTID RETRYCOUNT 7 IDLE 1000",
+                "*1|$3|1-0",
+            ),
+            ("XCLAIM s g b 0 2-0", "*0"),
+            ("XPENDING s g - + 10 b", "*1|*4|$3|1-0|$1|b|:1000|:7"),
+            (
+                "XPENDING s g IDLE 60 - (3-0 10",
+                "*1|*4|$3|1-0|$1|b|:1000|:7",
+            ),
+            (
+                "XAUTOCLAIM s g c 50 0 COUNT 1 JUSTID",
+                "*3|$3|3-0|*1|$3|1-0|*0",
+            ),
+            ("XDEL s 3-0", ":1"),
+            ("XAUTOCLAIM s g c 0 3-0 COUNT 1", "*3|$3|4-0|*0|*1|$3|3-0"),
+            ("XAUTOCLAIM s g c 0 (4-0 JUSTID", "*3|$3|0-0|*1|$3|5-0|*0"),
+            ("XAUTOCLAIM s g c 0 0 COUNT 0", "-ERR COUNT must be > 0"),
+            (
+                "XCLAIM s g b 0 1-0 MORE",
+                "-ERR Unrecognized XCLAIM option 'MORE'",
+            ),
+            (
+                "XCLAIM s h b 0 1-0",
+                "-NOGROUP No such key 's' or consumer group 'h'",
+            ),
+            ("XACK s g 1-0", ":1"),
+            ("XCLAIM s g b 0 1-0 FORCE JUSTID", "*1|$3|1-0"),
+            ("XPENDING s g 1-0 1-0 1", "*1|*4|$3|1-0|$1|b|:0|:1"),
+        ]);
+    }
+
+    #[test]
+    fn deletions_respect_what_groups_need() {
+        let mut db = filled();
+        db.script(&[
+            ("XGROUP CREATE s h 0", "+OK"),
+            (
+                "XREADGROUP GROUP h b NOACK COUNT 4 STREAMS s >",
+                &db_entries(1..=4),
+            ),
+            (
+                "XREADGROUP GROUP g a COUNT 3 STREAMS s >",
+                &db_entries(1..=3),
+            ),
+            ("XACKDEL s g IDS 2 1-0 4-0", "*2|:1|:-1"),
+            ("XDELEX s ACKED IDS 4 1-0 2-0 4-0 5-0", "*4|:-1|:2|:2|:2"),
+            ("XTRIM s MAXLEN 0 ACKED", ":0"),
+            ("XACK s g 2-0", ":1"),
+            ("XTRIM s MAXLEN 0 ACKED", ":1"),
+            ("XDELEX s DELREF IDS 1 3-0", "*1|:1"),
+            ("XPENDING s g", "*4|:0|$-1|$-1|*-1"),
+            ("XADD s DELREF MAXLEN 1 9 f v", "$3|9-0"),
+            ("XLEN s", ":1"),
+            (
+                "XDELEX s IDS 2 9-0",
+                "-ERR The `numids` parameter must match the number of arguments",
+            ),
+            (
+                "XDELEX s IDS 0 9-0",
+                "-ERR Number of IDs must be a positive integer",
+            ),
+            ("XDELEX s IDS 1 9-0 9-0", "-ERR syntax error"),
+            ("XACKDEL none g IDS 2 a b", "*2|:-1|:-1"),
+        ]);
+    }
+
+    /// The reply of XREADGROUP for these entries of `s`.
+    fn db_entries(ids: std::ops::RangeInclusive<u32>) -> String {
+        let head = format!("*1|*2|$1|s|*{}", ids.clone().count());
+        ids.fold(head, |text, id| {
+            text + &format!("|*2|$3|{id}-0|*2|$1|f|$2|v{id}")
+        })
+    }
+
+    #[test]
+    fn a_copy_has_the_groups_of_its_own() {
+        let mut db = filled();
+        db.script(&[
+            (
+                "XREADGROUP GROUP g a COUNT 1 STREAMS s >",
+                &db_entries(1..=1),
+            ),
+            ("COPY s t", ":1"),
+            ("XACK s g 1-0", ":1"),
+            ("XPENDING t g", "*4|:1|$3|1-0|$3|1-0|*1|*2|$1|a|$1|1"),
+            ("XGROUP DESTROY t g", ":1"),
+            ("XPENDING s g", "*4|:0|$-1|$-1|*-1"),
+        ]);
+    }
+
+    #[test]
+    fn names_in_errors_end_at_a_zero_byte() {
+        let mut db = filled();
+        let reply = db.run(&[&b"XPENDING"[..], b"s", b"no\0body\r\n"]);
+        assert_eq!(reply, "-NOGROUP No such key 's' or consumer group 'no'");
+    }
+}
