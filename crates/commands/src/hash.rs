@@ -2,7 +2,7 @@
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Proto, Reply};
-use redline_types::{DataType, Element, Hash, IntBuf, number};
+use redline_types::{DataType, Element, Hash, IntBuf, Live, number};
 
 use crate::{
     Ctx, Error,
@@ -32,20 +32,23 @@ pub(crate) fn hexists(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let hash = ctx.keys.collection::<Hash>(&args[1])?;
-    reply.integer(i64::from(hash.is_some_and(|hash| hash.contains(&args[2]))));
+    let hash = live(ctx, &args[1])?;
+    let found = hash.is_some_and(|hash| hash.get(&args[2]).is_some());
+    reply.integer(i64::from(found));
+    if !found {
+        ctx.keys.expire_fields(&args[1], args.from(2).iter());
+    }
     Ok(())
 }
 
 /// HGET key field
 pub(crate) fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    match ctx
-        .keys
-        .collection::<Hash>(&args[1])?
-        .and_then(|hash| hash.get(&args[2]))
-    {
+    match live(ctx, &args[1])?.and_then(|hash| hash.get(&args[2])) {
         Some(value) => bulk(reply, value),
-        None => reply.null(),
+        None => {
+            reply.null();
+            ctx.keys.expire_fields(&args[1], args.from(2).iter());
+        }
     }
     Ok(())
 }
@@ -56,9 +59,9 @@ pub(crate) fn hgetall(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let hash = ctx.keys.collection::<Hash>(&args[1])?;
-    reply.map(hash.map_or(0, DataType::len));
-    for (field, value) in hash.into_iter().flat_map(Hash::iter) {
+    let hash = live(ctx, &args[1])?;
+    reply.map(hash.map_or(0, Live::count));
+    for (field, value) in hash.into_iter().flat_map(Live::iter) {
         bulk(reply, field);
         bulk(reply, value);
     }
@@ -72,6 +75,8 @@ pub(crate) fn hincrby(
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let increment = integer(&args[3])?;
+    ctx.keys
+        .expire_fields(&args[1], args.from(2).iter().take(1));
     let sum = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
         let value = match hash.get(&args[2]) {
             None => 0,
@@ -80,7 +85,7 @@ pub(crate) fn hincrby(
                 .ok_or(Error::line("ERR hash value is not an integer"))?,
         };
         let sum = value.checked_add(increment).ok_or(Error::Overflow)?;
-        hash.set(&args[2], IntBuf::new().format(sum), limits);
+        hash.set_keeping_expiry(&args[2], IntBuf::new().format(sum), limits);
         Ok::<i64, Error>(sum)
     })?;
     let sum = sum.expect("the hash is made if it is missing")?;
@@ -99,6 +104,8 @@ pub(crate) fn hincrbyfloat(
     if !increment.is_finite() {
         return Err(Error::line("ERR value is NaN or Infinity"));
     }
+    ctx.keys
+        .expire_fields(&args[1], args.from(2).iter().take(1));
     let text = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
         let value = match hash.get(&args[2]) {
             None => number::Extended::parse(b"0"),
@@ -110,7 +117,7 @@ pub(crate) fn hincrbyfloat(
             .ok_or(Error::line("ERR increment would produce NaN or Infinity"))?;
         let mut text = Vec::new();
         sum.format(&mut text);
-        hash.set(&args[2], &text, limits);
+        hash.set_keeping_expiry(&args[2], &text, limits);
         Ok::<Vec<u8>, Error>(text)
     })?;
     let text = text.expect("the hash is made if it is missing")?;
@@ -135,15 +142,15 @@ fn one_side(
     side: impl for<'a> Fn((Element<'a>, Element<'a>)) -> Element<'a>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let hash = ctx.keys.collection::<Hash>(&args[1])?;
-    reply.array(hash.map_or(0, DataType::len));
+    let hash = live(ctx, &args[1])?;
+    reply.array(hash.map_or(0, Live::count));
     hash.into_iter()
-        .flat_map(Hash::iter)
+        .flat_map(Live::iter)
         .for_each(|pair| bulk(reply, side(pair)));
     Ok(())
 }
 
-/// HLEN key
+/// HLEN key: fields that have expired and are still there count, as in Redis.
 pub(crate) fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let hash = ctx.keys.collection::<Hash>(&args[1])?;
     reply.integer(hash.map_or(0, |hash| hash.len() as i64));
@@ -152,7 +159,7 @@ pub(crate) fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// HMGET key field [field …]
 pub(crate) fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    let hash = live(ctx, &args[1])?;
     let fields = args.from(2);
     reply.array(fields.len());
     for field in fields.iter() {
@@ -161,6 +168,7 @@ pub(crate) fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
             None => reply.null(),
         }
     }
+    ctx.keys.expire_fields(&args[1], fields.iter());
     Ok(())
 }
 
@@ -199,7 +207,7 @@ pub(crate) fn hrandfield(
 ) -> Result<(), Error> {
     let Some(count) = args.get(2) else {
         let mut rng = ctx.keys.local.rng.clone();
-        let hash = ctx.keys.collection::<Hash>(&args[1])?;
+        let hash = live(ctx, &args[1])?;
         match hash.and_then(|hash| hash.random_entry(&mut || rng.u64(..))) {
             Some((field, _)) => bulk(reply, field),
             None => reply.null(),
@@ -218,16 +226,16 @@ pub(crate) fn hrandfield(
         return Err(Error::OutOfRange);
     }
     let mut rng = ctx.keys.local.rng.clone();
-    let Some(hash) = ctx.keys.collection::<Hash>(&args[1])? else {
+    let Some(hash) = live(ctx, &args[1])? else {
         reply.array(0);
         return Ok(());
     };
     let nested = with_values && reply.proto() == Proto::Resp3;
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    let given = if count < 0 {
-        wanted
-    } else {
-        wanted.min(hash.len())
+    let given = match hash.count() {
+        0 => 0,
+        _ if count < 0 => wanted,
+        all => wanted.min(all),
     };
     reply.array(if with_values && !nested {
         given * 2
@@ -245,7 +253,7 @@ pub(crate) fn hrandfield(
         }
     };
     if count < 0 {
-        hash.random_entries(wanted, random, write);
+        hash.random_entries(given, random, write);
     } else {
         hash.random_distinct_entries(given, random, write);
     }
@@ -256,7 +264,7 @@ pub(crate) fn hrandfield(
 /// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
 pub(crate) fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let cursor = scan::cursor(&args[2])?;
-    let Some(hash) = ctx.keys.collection::<Hash>(&args[1])? else {
+    let Some(hash) = live(ctx, &args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
     let options = ScanOptions::parse(args.from(3), Scanned::Hash)?;
@@ -282,6 +290,8 @@ pub(crate) fn hsetnx(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    ctx.keys
+        .expire_fields(&args[1], args.from(2).iter().take(1));
     let set = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
         hash.set_if_absent(&args[2], &args[3], limits)
     })?;
@@ -299,12 +309,19 @@ pub(crate) fn hstrlen(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let value = ctx
-        .keys
-        .collection::<Hash>(&args[1])?
-        .and_then(|hash| hash.get(&args[2]));
+    let value = live(ctx, &args[1])?.and_then(|hash| hash.get(&args[2]));
     reply.integer(value.map_or(0, |value| value.len() as i64));
+    if value.is_none() {
+        ctx.keys.expire_fields(&args[1], args.from(2).iter());
+    }
     Ok(())
+}
+
+/// The hash without the fields that have expired. Counts as an access.
+fn live<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<Live<'a>>, Error> {
+    let now_ms = ctx.keys.now_ms();
+    let hash = ctx.keys.collection::<Hash>(key)?;
+    Ok(hash.map(|hash| hash.live(now_ms)))
 }
 
 #[cfg(test)]

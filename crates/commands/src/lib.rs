@@ -13,6 +13,7 @@ mod error;
 mod generic;
 mod geo;
 mod hash;
+mod hash_expiry;
 mod hyperloglog;
 mod list;
 mod parse;

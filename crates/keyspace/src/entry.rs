@@ -356,6 +356,17 @@ impl Entry {
         }
     }
 
+    /// No element of the value expires before this time; `None` if none ever does, or it has none.
+    /// Safety: see [`Entry::key`].
+    #[inline]
+    pub(crate) unsafe fn earliest_expiry_ms(self) -> Option<i64> {
+        // SAFETY: handed on.
+        match unsafe { self.value() } {
+            ValueRef::String(_) => None,
+            ValueRef::Object(object) => object.earliest_expiry_ms(),
+        }
+    }
+
     /// Changes an expiry that exists already. Safety: see [`Entry::object_mut`].
     pub(crate) unsafe fn set_expire_at_ms(self, at: i64) {
         // SAFETY: asserted: the field exists.

@@ -88,6 +88,8 @@ pub(crate) struct Db {
     pub(crate) stripes: Box<[DbStripe]>,
     /// No key of the stripe expires before this time; apart from the rest, since active expiry goes over all of it.
     pub(crate) next_expire_ms: Box<[AtomicI64]>,
+    /// No element of a collection in the stripe expires before this time.
+    pub(crate) next_element_ms: Box<[AtomicI64]>,
 }
 
 /// What a database keeps per stripe.
@@ -96,6 +98,8 @@ pub(crate) struct DbStripe {
     pub(crate) keys: AtomicU32,
     /// The entries that have an expiry.
     pub(crate) ttl: Index,
+    /// The entries whose collection has elements that expire.
+    pub(crate) timed: Index,
 }
 
 /// What a stripe keeps across databases.
@@ -164,6 +168,16 @@ impl Keyspace {
             db.stripes
                 .iter()
                 .map(|stripe| stripe.ttl.len() as u64)
+                .sum()
+        })
+    }
+
+    /// Keys of a database whose collection has elements that expire.
+    pub fn timed_key_count(&self, db: u32) -> u64 {
+        self.db(db).map_or(0, |db| {
+            db.stripes
+                .iter()
+                .map(|stripe| stripe.timed.len() as u64)
                 .sum()
         })
     }
@@ -298,9 +312,12 @@ impl Db {
                     keys: AtomicU32::new(0),
                     // SAFETY: as the slots.
                     ttl: unsafe { Index::new() },
+                    // SAFETY: as the slots.
+                    timed: unsafe { Index::new() },
                 })
                 .collect(),
             next_expire_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            next_element_ms: (0..STRIPES).map(|_| AtomicI64::new(i64::MAX)).collect(),
         }
     }
 }
@@ -329,10 +346,13 @@ impl Flushed {
         for (slot, index) in self.0.slots.iter().enumerate() {
             let stripe = usize::from(stripe_of_slot(slot));
             if slot % SLOTS_PER_STRIPE == 0 {
-                freed += self.0.stripes[stripe].ttl.table_bytes();
-                self.0.stripes[stripe].ttl.clear(|_| ());
-                self.0.stripes[stripe].keys.store(0, Ordering::Relaxed);
+                let state = &self.0.stripes[stripe];
+                freed += state.ttl.table_bytes() + state.timed.table_bytes();
+                state.ttl.clear(|_| ());
+                state.timed.clear(|_| ());
+                state.keys.store(0, Ordering::Relaxed);
                 self.0.next_expire_ms[stripe].store(i64::MAX, Ordering::Relaxed);
+                self.0.next_element_ms[stripe].store(i64::MAX, Ordering::Relaxed);
             }
             freed += index.table_bytes();
             index.clear(|pointer| {
@@ -381,6 +401,8 @@ pub struct Local {
     pub misses: Cell<u64>,
     /// Keys that expired here.
     pub expired: Cell<u64>,
+    /// Elements of collections that expired here.
+    pub expired_elements: u64,
     /// Keys that were evicted here.
     pub evicted: u64,
     /// Candidates for eviction.
@@ -407,6 +429,7 @@ impl Local {
             hits: Cell::new(0),
             misses: Cell::new(0),
             expired: Cell::new(0),
+            expired_elements: 0,
             evicted: 0,
             pool: EvictionPool::default(),
             met_expired: RefCell::default(),

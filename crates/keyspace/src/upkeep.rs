@@ -4,9 +4,9 @@
 //! worker calls the steps from its timer and decides from what they report whether to go on; there
 //! is no clock in here. Must not know: commands, threads, time.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use redline_table::heap;
+use redline_table::{Index, heap};
 
 use crate::{
     entry::Entry,
@@ -14,15 +14,28 @@ use crate::{
     notify::Classes,
     policy::Policy,
     space::{Db, Keyspace, Local, SLOTS_PER_STRIPE, slot_of, stripe_of},
-    view::{Held, View, is_expired},
+    view::{Held, View},
 };
 
 /// Entries that one expiry step looks at before it lets go of the stripe.
 const EXPIRY_STEP_ENTRIES: usize = 128;
 
-/// Where active expiry stands: one per worker, each with stripes of its own.
+/// Elements of collections that one step takes out before it lets go of the stripe.
+const EXPIRY_STEP_ELEMENTS: usize = 256;
+
+/// What a cursor looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiring {
+    /// Keys.
+    Keys,
+    /// Elements of collections: fields of hashes.
+    Elements,
+}
+
+/// Where active expiry stands: one per worker for keys and one for elements, each with stripes of its own.
 #[derive(Debug)]
 pub struct ExpiryCursor {
+    what: Expiring,
     first: u16,
     step: u16,
     stripe: u16,
@@ -50,8 +63,9 @@ pub struct Step {
 
 impl ExpiryCursor {
     /// For worker `index` of `workers`: it visits every `workers`-th stripe.
-    pub fn new(index: usize, workers: usize) -> ExpiryCursor {
+    pub fn new(what: Expiring, index: usize, workers: usize) -> ExpiryCursor {
         ExpiryCursor {
+            what,
             first: (index % STRIPES) as u16,
             step: workers.clamp(1, STRIPES) as u16,
             stripe: (index % STRIPES) as u16,
@@ -59,6 +73,35 @@ impl ExpiryCursor {
             from: 0,
             next_expire_ms: i64::MAX,
             unfinished: Vec::new(),
+        }
+    }
+
+    /// For each stripe, the time before which nothing is due.
+    fn next_ms<'a>(&self, db: &'a Db) -> &'a [AtomicI64] {
+        match self.what {
+            Expiring::Keys => &db.next_expire_ms,
+            Expiring::Elements => &db.next_element_ms,
+        }
+    }
+
+    /// The entries of a stripe among which to look, and the time before which none is due.
+    fn index<'a>(&self, db: &'a Db, stripe: u16) -> (&'a Index, &'a AtomicI64) {
+        let state = &db.stripes[usize::from(stripe)];
+        let index = match self.what {
+            Expiring::Keys => &state.ttl,
+            Expiring::Elements => &state.timed,
+        };
+        (index, &self.next_ms(db)[usize::from(stripe)])
+    }
+
+    /// When an entry of that index is due. Safety: its stripe is held.
+    unsafe fn due_ms(&self, entry: Entry) -> Option<i64> {
+        // SAFETY: handed on from the caller.
+        unsafe {
+            match self.what {
+                Expiring::Keys => entry.expire_at_ms(),
+                Expiring::Elements => entry.earliest_expiry_ms(),
+            }
         }
     }
 
@@ -91,7 +134,8 @@ impl ExpiryCursor {
 
 impl Keyspace {
     /// One step of active expiry: goes on to the next stripe where something is due, walks some of its entries with an
-    /// expiry, and removes those that are due. `publish` gets the events before the stripe is let go of.
+    /// expiry (or with elements that have one), and removes what is due. `publish` gets the events before the stripe is
+    /// let go of.
     ///
     /// A worker does this ten times a second also where nothing expires, so what it looks at lies close together: one
     /// time for each stripe, and nothing for databases that were never used.
@@ -112,8 +156,8 @@ impl Keyspace {
             step.round = match self.db(cursor.db) {
                 None => cursor.leave_db(databases),
                 Some(db) => {
-                    let next =
-                        db.next_expire_ms[usize::from(cursor.stripe)].load(Ordering::Relaxed);
+                    let next = &cursor.next_ms(db)[usize::from(cursor.stripe)];
+                    let next = next.load(Ordering::Relaxed);
                     if cursor.from != 0 || next < now_ms || cursor.owes(db) {
                         break db;
                     }
@@ -137,34 +181,50 @@ impl Keyspace {
                 .unfinished
                 .retain(|owed| *owed != (std::ptr::from_ref(db), stripe));
         }
-        let state = &db.stripes[usize::from(stripe)];
-        let next_expire_ms = &db.next_expire_ms[usize::from(stripe)];
+        let (index, next_ms) = cursor.index(db, stripe);
         if cursor.from == 0 {
             // Whoever sets an earlier expiry during the walk lowers this again.
-            next_expire_ms.store(i64::MAX, Ordering::Relaxed);
+            next_ms.store(i64::MAX, Ordering::Relaxed);
         }
-        let mut expired = Vec::new();
+        let mut due = Vec::new();
+        let mut later_ms = i64::MAX;
         let mut from = Some(cursor.from);
         while let Some(at) = from.filter(|_| step.checked < EXPIRY_STEP_ENTRIES) {
-            from = state.ttl.scan(at, |pointer| {
+            from = index.scan(at, |pointer| {
                 let entry = Entry::from_table(pointer);
                 step.checked += 1;
                 // SAFETY: the stripe is held.
-                unsafe {
-                    if is_expired(entry, now_ms) {
-                        expired.push(entry);
-                    } else if let Some(at) = entry.expire_at_ms() {
-                        cursor.next_expire_ms = cursor.next_expire_ms.min(at);
-                    }
+                match unsafe { cursor.due_ms(entry) } {
+                    Some(at_ms) if at_ms < now_ms => due.push((entry, at)),
+                    Some(at_ms) => later_ms = later_ms.min(at_ms),
+                    None => {}
                 }
             });
         }
-        step.done = expired.len();
+        cursor.next_expire_ms = cursor.next_expire_ms.min(later_ms);
         let mut view = View::new(self, Held::One(stripe), local, cursor.db, now_ms);
-        for entry in expired {
-            // SAFETY: the stripe is held, and each entry is removed once.
-            let hash = redline_table::hash(unsafe { entry.key() });
-            view.expire(cursor.db, hash, entry);
+        match cursor.what {
+            Expiring::Keys => {
+                step.done = due.len();
+                for (entry, _) in due {
+                    // SAFETY: the stripe is held, and each entry is removed once.
+                    let hash = redline_table::hash(unsafe { entry.key() });
+                    view.expire(cursor.db, hash, entry);
+                }
+            }
+            Expiring::Elements => {
+                for (entry, at) in due {
+                    step.done += view.expire_elements(entry, EXPIRY_STEP_ELEMENTS - step.done);
+                    if step.done >= EXPIRY_STEP_ELEMENTS {
+                        // There may be more: the next step looks here again, also if that is where the walk began.
+                        from = Some(at);
+                        if at == 0 {
+                            next_ms.store(i64::MIN, Ordering::Relaxed);
+                        }
+                        break;
+                    }
+                }
+            }
         }
         if !local.events.is_empty() {
             publish(local);
@@ -172,8 +232,8 @@ impl Keyspace {
         match from {
             Some(next) => cursor.from = next,
             None => {
-                let lowered = next_expire_ms.load(Ordering::Relaxed);
-                next_expire_ms.store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
+                let lowered = next_ms.load(Ordering::Relaxed);
+                next_ms.store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
                 step.round = cursor.advance(databases);
             }
         }
@@ -365,17 +425,23 @@ impl Keyspace {
             index.compact();
         }
         db.stripes[usize::from(stripe)].ttl.compact();
+        db.stripes[usize::from(stripe)].timed.compact();
         step.done += moving.len();
         for entry in moving {
             // SAFETY: the stripe is held; the old entry leaves the tables with `rebuild`.
             unsafe {
                 let hash = redline_table::hash(entry.key());
                 let expire_at_ms = entry.expire_at_ms();
+                let is_timed = entry.earliest_expiry_ms().is_some();
                 let fresh = entry.rebuild(&mut local.heap, expire_at_ms);
                 db.slots[slot_of(hash)].replace(hash, entry.pointer(), fresh.pointer());
                 if expire_at_ms.is_some() {
                     let ttl = &db.stripes[usize::from(stripe)].ttl;
                     ttl.replace(hash, entry.pointer(), fresh.pointer());
+                }
+                if is_timed {
+                    let timed = &db.stripes[usize::from(stripe)].timed;
+                    timed.replace(hash, entry.pointer(), fresh.pointer());
                 }
             }
         }
@@ -389,7 +455,7 @@ mod tests {
         lock::{Wake, WakeToken},
         view::Expiry,
     };
-    use redline_types::Limits;
+    use redline_types::{Hash, Limits};
 
     struct NobodyWaits;
 
@@ -414,6 +480,61 @@ mod tests {
     }
 
     #[test]
+    fn fields_expire_by_themselves_and_the_last_takes_its_key_along() {
+        const FIELDS: usize = 3 * EXPIRY_STEP_ELEMENTS;
+        const START_MS: i64 = 1_700_000_000_000;
+        let (space, mut local) = keyspace();
+        local.notify = Classes::ALL;
+        // A table whose fields all go, another of which one stays, and packed ones by the hundred.
+        let field = |n: usize| format!("f{n}").into_bytes();
+        let make = |local: &mut Local, key: &[u8], fields: usize, stays: bool| {
+            let stripe = stripe_of(redline_table::hash(key));
+            assert!(space.locks.try_one(stripe));
+            let mut view = View::new(&space, Held::One(stripe), local, 0, START_MS);
+            view.update::<Hash, _>(key, true, |hash, limits| {
+                for n in 0..fields {
+                    hash.set(&field(n), b"v", limits);
+                    hash.set_expire_at_ms(&field(n), Some(START_MS + 1 + n as i64 % 50));
+                }
+                if stays {
+                    hash.set(b"stays", b"v", limits);
+                }
+            })
+            .unwrap();
+            view.finish();
+            space.locks.unlock_one(stripe);
+        };
+        make(&mut local, b"goes", FIELDS, false);
+        make(&mut local, b"stays", FIELDS, true);
+        for n in 0..500usize {
+            make(&mut local, &field(n), 3, n % 2 == 0);
+        }
+        assert_eq!(space.timed_key_count(0), 502);
+        let mut cursor = ExpiryCursor::new(Expiring::Elements, 0, 1);
+        let mut round = |local: &mut Local, now_ms| {
+            let mut done = 0;
+            loop {
+                let step = space.expire_step(local, now_ms, &mut cursor, &mut |_| ());
+                assert!(step.done <= EXPIRY_STEP_ELEMENTS + 1);
+                done += step.done;
+                if step.round {
+                    return done;
+                }
+            }
+        };
+        assert_eq!(round(&mut local, START_MS + 1), 0, "not yet");
+        assert_eq!(round(&mut local, START_MS + 1_000), 2 * FIELDS + 1_500);
+        assert_eq!(round(&mut local, START_MS + 2_000), 0);
+        assert_eq!(space.key_count(0), 251);
+        assert_eq!(space.timed_key_count(0), 0);
+        let events: Vec<_> = local.events.drain(..).map(|event| event.name).collect();
+        let count = |name| events.iter().filter(|event| **event == name).count();
+        assert_eq!(count("del"), 251);
+        assert!(count("hexpired") >= 502);
+        assert_eq!(local.expired_elements, (2 * FIELDS + 1_500) as u64);
+    }
+
+    #[test]
     fn a_walk_given_up_for_a_stripe_in_use_is_made_up_for() {
         let (space, mut local) = keyspace();
         let keys = (0u32..)
@@ -423,7 +544,7 @@ mod tests {
             set(&space, &mut local, &key, Expiry::AtMs(NOW_MS + 1));
         }
         let later = NOW_MS + 100;
-        let mut cursor = ExpiryCursor::new(0, 1);
+        let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
         let mut steps = |cursor: &mut ExpiryCursor, enough: fn(Step) -> bool| {
             while !enough(space.expire_step(&mut local, later, cursor, &mut |_| ())) {}
         };

@@ -13,10 +13,9 @@
 //!   watch flags, counts the change, queues the keyspace event, and after an update that emptied the
 //!   key, the `del` event. A handler that changes nothing calls nothing.
 
+mod elements;
 mod store;
 mod whole;
-
-pub(crate) use store::is_expired;
 
 use std::{
     cell::Cell,
@@ -501,13 +500,18 @@ impl<'a> View<'a> {
         // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
         let value = unsafe { entry.object_mut() }.ok_or(WrongType)?;
         let found = T::of_mut(value).ok_or(WrongType)?;
-        let before = found.heap_bytes();
+        let (before, was_timed) = (found.heap_bytes(), found.earliest_expiry_ms().is_some());
         let result = edit(found, &self.local.limits);
-        let (after, empty) = (
+        let (after, earliest_ms, empty) = (
             found.heap_bytes(),
+            found.earliest_expiry_ms(),
             found.is_empty() && T::KIND != Kind::Stream,
         );
-        self.local.account(self.space, after as i64 - before as i64);
+        let mut grown = after as i64 - before as i64;
+        if was_timed || earliest_ms.is_some() {
+            grown += self.note_timed(hash, entry, was_timed, earliest_ms);
+        }
+        self.local.account(self.space, grown);
         if empty {
             self.unlink(self.db, hash, entry);
             self.emptied = true;

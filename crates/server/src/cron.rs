@@ -66,15 +66,17 @@ fn expire(worker: &mut Worker, period_ms: u64) {
     if !shared.active_expire.load(Ordering::Relaxed) {
         return;
     }
-    loop {
-        let step = shared.keyspace.expire_step(
-            &mut worker.local,
-            worker.now_ms,
-            &mut worker.expiry,
-            &mut |local| publish_events(&shared, local),
-        );
-        if step.round || (step.checked > 0 && clock::monotonic_us() > deadline_us) {
-            return;
+    for cursor in [&mut worker.expiry, &mut worker.element_expiry] {
+        loop {
+            let step = shared.keyspace.expire_step(
+                &mut worker.local,
+                worker.now_ms,
+                cursor,
+                &mut |local| publish_events(&shared, local),
+            );
+            if step.round || (step.checked > 0 && clock::monotonic_us() > deadline_us) {
+                break;
+            }
         }
     }
 }
@@ -161,6 +163,10 @@ pub fn copy_counts(worker: &Worker) {
     worker.stats.hits.set(worker.local.hits.get());
     worker.stats.misses.set(worker.local.misses.get());
     worker.stats.expired.set(worker.local.expired.get());
+    worker
+        .stats
+        .expired_elements
+        .set(worker.local.expired_elements);
     worker.stats.evicted.set(worker.local.evicted);
 }
 

@@ -323,12 +323,8 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     out.field("instantaneous_output_repl_kbps", "0.00")?;
     let rejected = shared.connections_rejected.load(Ordering::Relaxed);
     out.field("rejected_connections", rejected)?;
-    out.zeros(&[
-        "sync_full",
-        "sync_partial_ok",
-        "sync_partial_err",
-        "expired_subkeys",
-    ])?;
+    out.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"])?;
+    out.field("expired_subkeys", totals.expired_elements())?;
     out.field("expired_keys", totals.expired())?;
     out.field("expired_stale_perc", "0.00")?;
     out.zeros(&[
@@ -449,7 +445,8 @@ fn keyspace(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     for db in 0..space.databases() {
         let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
         if keys > 0 {
-            let text = format_args!("keys={keys},expires={expiring},avg_ttl=0,subexpiry=0");
+            let timed = space.timed_key_count(db);
+            let text = format_args!("keys={keys},expires={expiring},avg_ttl=0,subexpiry={timed}");
             out.field(&format!("db{db}"), text)?;
         }
     }

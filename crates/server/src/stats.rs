@@ -76,6 +76,8 @@ pub struct WorkerStats {
     pub misses: Counter,
     /// See `hits`.
     pub expired: Counter,
+    /// Elements of collections that expired: likewise.
+    pub expired_elements: Counter,
     /// See `hits`.
     pub evicted: Counter,
     /// Logins, commands, keys and channels that users were refused.
@@ -109,6 +111,7 @@ impl Default for WorkerStats {
             hits: Counter::default(),
             misses: Counter::default(),
             expired: Counter::default(),
+            expired_elements: Counter::default(),
             evicted: Counter::default(),
             denied_auth: Counter::default(),
             denied_command: Counter::default(),
@@ -192,6 +195,7 @@ counters!(
     hits,
     misses,
     expired,
+    expired_elements,
     evicted,
     denied_auth,
     denied_command,

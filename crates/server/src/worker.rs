@@ -13,7 +13,10 @@
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use redline_acl::User;
-use redline_keyspace::{Hint, Local, upkeep::ExpiryCursor};
+use redline_keyspace::{
+    Hint, Local,
+    upkeep::{Expiring, ExpiryCursor},
+};
 use redline_net::{
     BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals,
     Stream, clock, flush,
@@ -100,6 +103,8 @@ pub struct Worker {
     pub unwatching: Vec<EndedWatch>,
     /// Active expiry.
     pub expiry: ExpiryCursor,
+    /// The same for elements of collections.
+    pub element_expiry: ExpiryCursor,
     /// A compaction that this worker carries out, and the next stripe.
     pub compaction: Option<(Compaction, usize)>,
     /// When the timer is due: milliseconds of the monotonic clock.
@@ -192,7 +197,8 @@ impl Worker {
             depth: 0,
             request_limits: RequestLimits::default(),
             unwatching: Vec::new(),
-            expiry: ExpiryCursor::new(number, workers),
+            expiry: ExpiryCursor::new(Expiring::Keys, number, workers),
+            element_expiry: ExpiryCursor::new(Expiring::Elements, number, workers),
             compaction: None,
             next_tick_ms: clock::monotonic_coarse_ms(),
             small_batches: 0,

@@ -19,7 +19,8 @@
 //! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
 //! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
 //! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and so have consumer groups (`xgroup`)
-//! and XINFO; and all HELP subcommands share the handler `command::help`, whose text comes from the rows.
+//! and XINFO, and what is about the expiry of hash fields (`hash_expiry`); and all HELP subcommands share the handler
+//! `command::help`, whose text comes from the rows.
 
 use crate::Plane;
 
@@ -189,19 +190,31 @@ roll! {
 
         Hdel => hash::hdel,
         Hexists => hash::hexists,
+        Hexpire => hash_expiry::hexpire,
+        Hexpireat => hash_expiry::hexpireat,
+        Hexpiretime => hash_expiry::hexpiretime,
         Hget => hash::hget,
         Hgetall => hash::hgetall,
+        Hgetdel => hash_expiry::hgetdel,
+        Hgetex => hash_expiry::hgetex,
         Hincrby => hash::hincrby,
         Hincrbyfloat => hash::hincrbyfloat,
         Hkeys => hash::hkeys,
         Hlen => hash::hlen,
         Hmget => hash::hmget,
         Hmset => hash::hmset,
+        Hpersist => hash_expiry::hpersist,
+        Hpexpire => hash_expiry::hpexpire,
+        Hpexpireat => hash_expiry::hpexpireat,
+        Hpexpiretime => hash_expiry::hpexpiretime,
+        Hpttl => hash_expiry::hpttl,
         Hrandfield => hash::hrandfield,
         Hscan => hash::hscan,
         Hset => hash::hset,
+        Hsetex => hash_expiry::hsetex,
         Hsetnx => hash::hsetnx,
         Hstrlen => hash::hstrlen,
+        Httl => hash_expiry::httl,
         Hvals => hash::hvals,
 
         Sadd => set::sadd,

@@ -32,7 +32,8 @@ const MERGE_LEN: usize = 400;
 /// A map from bytes to `V`. `V`'s alignment is at most 8.
 pub struct Dict<V>(Core<Alone<V>>);
 
-/// A map from bytes to bytes: key and value of an element are one allocation.
+/// A map from bytes to bytes: key and value of an element are one allocation. An element may carry a stamp, a number
+/// beside its value that means nothing in here; elements without one pay nothing for it.
 #[derive(Default)]
 pub struct BytesDict(Core<ValueLen>);
 
@@ -48,9 +49,37 @@ trait Payload {
 #[repr(transparent)]
 struct Alone<V>(V);
 
-/// Length of a value behind the key.
+/// Length of a value behind the key, and whether a stamp follows the value.
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 struct ValueLen(u32);
+
+impl ValueLen {
+    const STAMPED: u32 = 1 << 31;
+    const STAMP_BYTES: usize = size_of::<u64>();
+
+    fn new(value: &[u8], stamped: bool) -> ValueLen {
+        let len = u32::try_from(value.len())
+            .ok()
+            .filter(|len| *len < ValueLen::STAMPED)
+            .expect("a value is below 2 GiB");
+        ValueLen(if stamped {
+            len | ValueLen::STAMPED
+        } else {
+            len
+        })
+    }
+
+    #[inline]
+    fn value_bytes(self) -> usize {
+        (self.0 & !ValueLen::STAMPED) as usize
+    }
+
+    #[inline]
+    fn is_stamped(self) -> bool {
+        self.0 & ValueLen::STAMPED != 0
+    }
+}
 
 impl<V> Payload for Alone<V> {
     #[inline]
@@ -62,7 +91,12 @@ impl<V> Payload for Alone<V> {
 impl Payload for ValueLen {
     #[inline]
     fn bytes_behind_key(&self) -> usize {
-        self.0 as usize
+        let stamp = if self.is_stamped() {
+            ValueLen::STAMP_BYTES
+        } else {
+            0
+        };
+        self.value_bytes() + stamp
     }
 }
 
@@ -229,18 +263,77 @@ impl BytesDict {
         self.0.find(hash(key), key).is_some()
     }
 
-    /// Sets the value of a key. True if the key is new. A value is below 4 GiB.
+    /// Sets the value of a key; a stamp that it has goes. True if the key is new. A value is below 2 GiB.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> bool {
+        self.store(key, ValueLen::new(value, false), value)
+    }
+
+    /// Sets the value of a key, and a stamp beside it. True if the key is new. A value is below 2 GiB.
+    pub fn insert_stamped(&mut self, key: &[u8], value: &[u8], stamp: u64) -> bool {
+        let behind_key = [value, &stamp.to_ne_bytes()].concat();
+        self.store(key, ValueLen::new(value, true), &behind_key)
+    }
+
+    fn store(&mut self, key: &[u8], len: ValueLen, behind_key: &[u8]) -> bool {
         let hash = hash(key);
-        let len = ValueLen(u32::try_from(value.len()).expect("a value is below 4 GiB"));
         match self.0.find(hash, key) {
-            Some(element) => self.0.overwrite(hash, element, len, value),
+            Some(element) => self.0.overwrite(hash, element, len, behind_key),
             None => {
-                self.0.add(hash, key, len, value);
+                self.0.add(hash, key, len, behind_key);
                 return true;
             }
         }
         false
+    }
+
+    /// The value of a key, and its stamp if it has one.
+    pub fn get_stamped(&self, key: &[u8]) -> Option<(&[u8], Option<u64>)> {
+        let element = self.0.find(hash(key), key)?;
+        let (_, value, stamp) = self.view_stamped(element);
+        Some((value, stamp))
+    }
+
+    /// All elements with their stamps, in the order of [`BytesDict::iter`].
+    pub fn iter_stamped(&self) -> impl Iterator<Item = (&[u8], &[u8], Option<u64>)> + '_ {
+        self.0.elements().map(|element| self.view_stamped(element))
+    }
+
+    /// One step of a scan that shows stamps too, as [`Dict::scan`].
+    pub fn scan_stamped(
+        &self,
+        cursor: u64,
+        visit: &mut impl FnMut(&[u8], &[u8], Option<u64>),
+    ) -> u64 {
+        self.0.scan(cursor, |element| {
+            let (key, value, stamp) = self.view_stamped(element);
+            visit(key, value, stamp);
+        })
+    }
+
+    /// The first 32 bits of a key's hash: with [`BytesDict::for_each_with_prefix`], a short name for the key.
+    pub fn hash_prefix(key: &[u8]) -> u32 {
+        (hash(key) >> 32) as u32
+    }
+
+    /// Shows the elements whose hash begins with these bits: mostly one, or none.
+    pub fn for_each_with_prefix(
+        &self,
+        prefix: u32,
+        mut visit: impl FnMut(&[u8], &[u8], Option<u64>),
+    ) {
+        let beyond = (u64::from(prefix) + 1) << (HASH_BITS - 32);
+        let mut cursor = u64::from(prefix) << (HASH_BITS - 32);
+        loop {
+            cursor = self.0.scan(cursor, |element| {
+                if (stored_hash(element) >> 32) as u32 == prefix {
+                    let (key, value, stamp) = self.view_stamped(element);
+                    visit(key, value, stamp);
+                }
+            });
+            if cursor == 0 || cursor >= beyond {
+                return;
+            }
+        }
     }
 
     /// Takes a key out. False if it was not there.
@@ -290,7 +383,8 @@ impl BytesDict {
 
     /// Takes everything out, giving each element to `visit`.
     pub fn drain(&mut self, mut visit: impl FnMut(&[u8], &[u8])) {
-        self.0.drain(|key, _, value| visit(key, value));
+        self.0
+            .drain(|key, len, behind| visit(key, &behind[..len.value_bytes()]));
     }
 
     /// Moves the tables out of memory that a running [`crate::heap::Compaction`] gives back.
@@ -298,8 +392,18 @@ impl BytesDict {
         self.0.compact();
     }
 
+    #[inline]
     fn view(&self, element: Element<ValueLen>) -> (&[u8], &[u8]) {
-        (self.0.key(element), self.0.behind_key(element))
+        let value_bytes = self.0.payload(element).value_bytes();
+        let behind = self.0.behind_key(element);
+        (self.0.key(element), &behind[..value_bytes])
+    }
+
+    fn view_stamped(&self, element: Element<ValueLen>) -> (&[u8], &[u8], Option<u64>) {
+        let value_bytes = self.0.payload(element).value_bytes();
+        let (value, stamp) = self.0.behind_key(element).split_at(value_bytes);
+        let stamp = stamp.first_chunk().copied().map(u64::from_ne_bytes);
+        (self.0.key(element), value, stamp)
     }
 }
 

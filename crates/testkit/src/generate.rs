@@ -24,7 +24,7 @@ const PICKS_MAX: i64 = 10_000;
 pub struct Generator {
     rng: Rng,
     rows: Vec<&'static Row>,
-    /// How many keys the call being made has announced.
+    /// How many keys, or fields, the call being made has announced.
     keys_announced: Option<usize>,
 }
 
@@ -168,8 +168,7 @@ impl Generator {
         let times = match (arg.multiple, self.keys_announced) {
             (true, Some(n))
                 if matches!(arg.kind, ArgKind::Key { .. })
-                    || arg.name == "weight"
-                    || arg.name == "id" =>
+                    || matches!(arg.name, "weight" | "id" | "field" | "data") =>
             {
                 n
             }
@@ -225,7 +224,7 @@ impl Generator {
         let name = row.full_name;
         let pool = match (arg.kind, arg.name) {
             (ArgKind::Key { .. }, _) => return self.key(row).to_owned(),
-            (_, "numkeys" | "numids") => {
+            (_, "numkeys" | "numids" | "numfields") => {
                 let n = 1 + self.below(3);
                 self.keys_announced = Some(n);
                 if self.below(12) == 0 {
@@ -577,9 +576,9 @@ fn short_lived(call: &Call) -> bool {
         number.is_some_and(|number| (1..=most).contains(&number))
     };
     match &name[..] {
-        b"psetex" | b"pexpire" => soon(2, 60_000),
-        b"setex" | b"expire" => soon(2, 60),
-        b"set" | b"getex" => (1..call.len()).any(|at| {
+        b"psetex" | b"pexpire" | b"hpexpire" => soon(2, 60_000),
+        b"setex" | b"expire" | b"hexpire" => soon(2, 60),
+        b"set" | b"getex" | b"hsetex" | b"hgetex" => (1..call.len()).any(|at| {
             call[at].eq_ignore_ascii_case(b"px") && soon(at + 1, 60_000)
                 || call[at].eq_ignore_ascii_case(b"ex") && soon(at + 1, 60)
         }),

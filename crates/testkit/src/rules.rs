@@ -71,6 +71,9 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         CommandId::Ttl | CommandId::Pttl | CommandId::Expiretime | CommandId::Pexpiretime => {
             Rule::Clock
         }
+        CommandId::Httl | CommandId::Hpttl | CommandId::Hexpiretime | CommandId::Hpexpiretime => {
+            Rule::Clock
+        }
         CommandId::Scan | CommandId::Sscan | CommandId::Hscan | CommandId::Zscan => Rule::Cursor,
         CommandId::XinfoConsumers | CommandId::XinfoStream | CommandId::Xpending => {
             Rule::WithoutTimes
@@ -103,6 +106,9 @@ impl Rule {
             Rule::Clock => match (ours, theirs) {
                 (Value::Integer(a), Value::Integer(b)) => {
                     *a > 0 && *b > 0 && a.abs_diff(*b) <= CLOCK_MS
+                }
+                (Value::Array(a), Value::Array(b)) => {
+                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Rule::Clock.agree(a, b))
                 }
                 _ => false,
             },

@@ -1,8 +1,19 @@
-//! The hash: fields, each with a value. Must not know keys or the arithmetic of HINCRBY.
+//! The hash: fields, each with a value, and perhaps a time at which it expires. Must not know keys, a clock, or the
+//! arithmetic of HINCRBY.
 //!
 //! A small hash is a [`Pack`] of alternating fields and values ("listpack"), searched from the front;
-//! one with too many pairs or too long a text is a table ("hashtable"), and stays one.
+//! one with too many pairs or too long a text is a table ("hashtable"), and stays one. With the first field that expires
+//! either becomes its timed form (`hash/timed.rs`); a hash without such fields pays nothing for them.
+//!
+//! A field that has expired is still there until it is taken out, and counted. [`Hash::live`] shows the hash without
+//! such fields: that is what commands read.
 
+mod live;
+mod timed;
+
+pub use live::Live;
+
+use self::timed::{Time, TimedPack, TimedTable};
 use crate::Limits;
 use crate::number::IntBuf;
 use crate::pack::{self, Element, Pack};
@@ -18,6 +29,8 @@ pub struct Hash {
 enum Repr {
     Packed(Pack),
     Table(BytesDict),
+    TimedPacked(TimedPack),
+    TimedTable(Box<TimedTable>),
 }
 
 impl Default for Hash {
@@ -37,6 +50,8 @@ impl Clone for Hash {
                 });
                 Repr::Table(copy)
             }
+            Repr::TimedPacked(pack) => Repr::TimedPacked(pack.clone()),
+            Repr::TimedTable(table) => Repr::TimedTable(table.clone()),
         };
         Hash { repr }
     }
@@ -48,7 +63,8 @@ impl DataType for Hash {
     fn encoding(&self) -> &'static str {
         match self.repr {
             Repr::Packed(_) => "listpack",
-            Repr::Table(_) => "hashtable",
+            Repr::TimedPacked(_) => "listpackex",
+            Repr::Table(_) | Repr::TimedTable(_) => "hashtable",
         }
     }
 
@@ -56,6 +72,8 @@ impl DataType for Hash {
         match &self.repr {
             Repr::Packed(pack) => pack.len() / 2,
             Repr::Table(table) => table.len(),
+            Repr::TimedPacked(pack) => pack.len(),
+            Repr::TimedTable(table) => table.table().len(),
         }
     }
 
@@ -64,19 +82,33 @@ impl DataType for Hash {
             + match &self.repr {
                 Repr::Packed(pack) => pack.heap_bytes(),
                 Repr::Table(table) => table.heap_bytes(),
+                Repr::TimedPacked(pack) => pack.pack().heap_bytes(),
+                Repr::TimedTable(table) => table.heap_bytes(),
             }
     }
 
     fn free_effort(&self) -> usize {
         match &self.repr {
-            Repr::Packed(_) => 1,
+            Repr::Packed(_) | Repr::TimedPacked(_) => 1,
             Repr::Table(table) => table.len(),
+            Repr::TimedTable(table) => table.table().len(),
         }
     }
 
     fn compact(&mut self) {
-        if let Repr::Table(table) = &mut self.repr {
-            table.compact();
+        match &mut self.repr {
+            Repr::Table(table) => table.compact(),
+            Repr::TimedTable(table) => table.compact(),
+            Repr::Packed(_) | Repr::TimedPacked(_) => {}
+        }
+    }
+
+    /// To the millisecond in a packed hash, to a quarter of a second in a table.
+    fn earliest_expiry_ms(&self) -> Option<i64> {
+        match &self.repr {
+            Repr::Packed(_) | Repr::Table(_) => None,
+            Repr::TimedPacked(pack) => pack.earliest(),
+            Repr::TimedTable(table) => table.earliest(),
         }
     }
 }
@@ -89,11 +121,28 @@ impl Hash {
         }
     }
 
+    /// The hash without the fields that have expired at this Unix time in milliseconds.
+    pub fn live(&self, now_ms: i64) -> Live<'_> {
+        Live::new(self, now_ms)
+    }
+
     /// The value of a field.
     pub fn get(&self, field: &[u8]) -> Option<Element<'_>> {
         match &self.repr {
             Repr::Packed(pack) => pack.get(pack.next(find(pack, field)?)?),
             Repr::Table(table) => table.get(field).map(Element::Bytes),
+            Repr::TimedPacked(_) | Repr::TimedTable(_) => {
+                self.get_timed(field).map(|(value, _)| value)
+            }
+        }
+    }
+
+    /// The value of a field, and when it expires: Unix time in milliseconds.
+    pub fn get_timed(&self, field: &[u8]) -> Option<(Element<'_>, Option<i64>)> {
+        match &self.repr {
+            Repr::Packed(_) | Repr::Table(_) => self.get(field).map(|value| (value, None)),
+            Repr::TimedPacked(pack) => pack.get(field),
+            Repr::TimedTable(table) => table.get(field),
         }
     }
 
@@ -102,13 +151,63 @@ impl Hash {
         match &self.repr {
             Repr::Packed(pack) => find(pack, field).is_some(),
             Repr::Table(table) => table.contains(field),
+            Repr::TimedPacked(pack) => pack.contains(field),
+            Repr::TimedTable(table) => table.table().contains(field),
         }
     }
 
-    /// Gives a field its value, and says whether the field is new.
+    /// Gives a field its value, and says whether the field is new. It does not expire any more.
     pub fn set(&mut self, field: &[u8], value: &[u8], limits: &Limits) -> bool {
         self.make_room([field, value].into_iter(), limits);
-        self.put(field, value, limits)
+        self.put(field, value, Time::Set(None), limits)
+    }
+
+    /// Gives a field its value, and says whether the field is new. When it expires stays as it is.
+    pub fn set_keeping_expiry(&mut self, field: &[u8], value: &[u8], limits: &Limits) -> bool {
+        self.make_room([field, value].into_iter(), limits);
+        self.put(field, value, Time::Keep, limits)
+    }
+
+    /// Sets when a field expires (Unix time in milliseconds, above 0), or that it does not; says whether there is such a
+    /// field.
+    pub fn set_expire_at_ms(&mut self, field: &[u8], at: Option<i64>) -> bool {
+        if !self.contains(field) {
+            return false;
+        }
+        if at.is_some() {
+            self.make_timed();
+        }
+        match &mut self.repr {
+            Repr::Packed(_) | Repr::Table(_) => {}
+            Repr::TimedPacked(pack) => pack.set_time(field, at),
+            Repr::TimedTable(table) => {
+                table.set_time(field, at);
+                self.make_untimed();
+            }
+        }
+        true
+    }
+
+    /// Before a command that may set an expiry: a packed hash takes its timed form now, whether the command then sets one
+    /// or not, since Redis's does and OBJECT ENCODING shows it.
+    pub fn prepare_expiry(&mut self) {
+        if let Repr::Packed(_) = self.repr {
+            self.make_timed();
+        }
+    }
+
+    /// Takes out up to `max` fields that expired before this Unix time in milliseconds, and says how many. Those of a
+    /// table are found within a quarter of a second.
+    pub fn remove_due(&mut self, now_ms: i64, max: usize) -> usize {
+        match &mut self.repr {
+            Repr::Packed(_) | Repr::Table(_) => 0,
+            Repr::TimedPacked(pack) => pack.remove_due(now_ms, max),
+            Repr::TimedTable(table) => {
+                let removed = table.remove_due(now_ms, max);
+                self.make_untimed();
+                removed
+            }
+        }
     }
 
     /// Gives a field its value unless it has one, and says whether it did.
@@ -126,15 +225,27 @@ impl Hash {
         let mut texts = fields_and_values;
         let mut added = 0;
         while let (Some(field), Some(value)) = (texts.next(), texts.next()) {
-            added += usize::from(self.put(field, value, limits));
+            added += usize::from(self.put(field, value, Time::Set(None), limits));
         }
         added
     }
 
-    fn put(&mut self, field: &[u8], value: &[u8], limits: &Limits) -> bool {
+    fn put(&mut self, field: &[u8], value: &[u8], time: Time, limits: &Limits) -> bool {
         let pack = match &mut self.repr {
             Repr::Table(table) => return table.insert(field, value),
             Repr::Packed(pack) => pack,
+            Repr::TimedPacked(pack) => {
+                let is_new = pack.put(field, value, time);
+                if pack.len() > limits.hash_max_listpack_entries {
+                    self.convert();
+                }
+                return is_new;
+            }
+            Repr::TimedTable(table) => {
+                let is_new = table.put(field, value, time);
+                self.make_untimed();
+                return is_new;
+            }
         };
         if let Some(at) = find(pack, field) {
             if let Some(at) = pack.next(at) {
@@ -158,17 +269,42 @@ impl Hash {
                 None => false,
             },
             Repr::Table(table) => table.remove(field),
+            Repr::TimedPacked(pack) => pack.remove(field),
+            Repr::TimedTable(table) => {
+                let removed = table.remove(field);
+                self.make_untimed();
+                removed
+            }
         }
     }
 
     /// All fields with their values.
     pub fn iter(&self) -> impl Iterator<Item = (Element<'_>, Element<'_>)> {
-        let (pack, table) = match &self.repr {
-            Repr::Packed(pack) => (Some(pack), None),
-            Repr::Table(table) => (None, Some(table)),
+        let (pack, table, timed) = match &self.repr {
+            Repr::Packed(pack) => (Some(pack), None, None),
+            Repr::Table(table) => (None, Some(table), None),
+            Repr::TimedPacked(pack) => (None, None, Some(pack)),
+            Repr::TimedTable(table) => (None, Some(table.table()), None),
         };
         let packed = pack.into_iter().flat_map(pairs);
-        packed.chain(table.into_iter().flat_map(BytesDict::iter).map(elements))
+        let timed = timed.into_iter().flat_map(TimedPack::iter);
+        packed
+            .chain(table.into_iter().flat_map(BytesDict::iter).map(elements))
+            .chain(timed.map(|(field, value, _)| (field, value)))
+    }
+
+    /// All fields with their values, and when they expire: Unix time in milliseconds.
+    pub fn iter_timed(&self) -> impl Iterator<Item = (Element<'_>, Element<'_>, Option<i64>)> {
+        let (untimed, pack, table) = match &self.repr {
+            Repr::Packed(_) | Repr::Table(_) => (Some(self), None, None),
+            Repr::TimedPacked(pack) => (None, Some(pack), None),
+            Repr::TimedTable(table) => (None, None, Some(table)),
+        };
+        let untimed = untimed.into_iter().flat_map(Hash::iter);
+        untimed
+            .map(|(field, value)| (field, value, None))
+            .chain(pack.into_iter().flat_map(TimedPack::iter))
+            .chain(table.into_iter().flat_map(|table| table.iter()))
     }
 
     /// One call of an iteration that survives changes: shows about `count` fields from `cursor` on,
@@ -179,18 +315,35 @@ impl Hash {
         count: usize,
         mut visit: impl FnMut(Element<'_>, Element<'_>),
     ) -> u64 {
-        match &self.repr {
-            Repr::Packed(pack) => {
-                pairs(pack).for_each(|(field, value)| visit(field, value));
-                0
+        self.scan_timed(cursor, count, |field, value, _| visit(field, value))
+    }
+
+    /// The same with the times at which fields expire.
+    pub fn scan_timed(
+        &self,
+        cursor: u64,
+        count: usize,
+        mut visit: impl FnMut(Element<'_>, Element<'_>, Option<i64>),
+    ) -> u64 {
+        let table = match &self.repr {
+            Repr::Packed(_) | Repr::TimedPacked(_) => {
+                self.iter_timed()
+                    .for_each(|(field, value, time)| visit(field, value, time));
+                return 0;
             }
-            Repr::Table(table) => scan_steps(cursor, count, |cursor, seen| {
-                table.scan(cursor, &mut |field, value| {
-                    *seen += 1;
-                    visit(Element::Bytes(field), Element::Bytes(value));
-                })
-            }),
-        }
+            Repr::Table(table) => table,
+            Repr::TimedTable(table) => table.table(),
+        };
+        scan_steps(cursor, count, |cursor, seen| {
+            table.scan_stamped(cursor, &mut |field, value, stamp| {
+                *seen += 1;
+                visit(
+                    Element::Bytes(field),
+                    Element::Bytes(value),
+                    stamp.map(|stamp| stamp as i64),
+                );
+            })
+        })
     }
 
     /// A field, each about equally likely, and its value.
@@ -204,6 +357,8 @@ impl Hash {
                 pairs_from(pack.iter_from(pack.seek(2 * index)?)).next()
             }
             Repr::Table(table) => table.random(random).map(elements),
+            Repr::TimedPacked(pack) => pack.at(sample::below(pack.len(), random)),
+            Repr::TimedTable(table) => table.table().random(random).map(elements),
         }
     }
 
@@ -214,22 +369,19 @@ impl Hash {
         random: &mut impl FnMut() -> u64,
         mut visit: impl FnMut(Element<'a>, Element<'a>),
     ) {
-        match &self.repr {
-            Repr::Packed(pack) => {
-                let entries: Vec<_> = pairs(pack).collect();
-                for _ in 0..if entries.is_empty() { 0 } else { count } {
-                    let (field, value) = entries[sample::below(entries.len(), random)];
-                    visit(field, value);
-                }
+        let Some(table) = self.table() else {
+            let entries: Vec<_> = self.iter().collect();
+            for _ in 0..if entries.is_empty() { 0 } else { count } {
+                let (field, value) = entries[sample::below(entries.len(), random)];
+                visit(field, value);
             }
-            Repr::Table(table) => {
-                for _ in 0..count {
-                    let Some((field, value)) = table.random(random) else {
-                        return;
-                    };
-                    visit(Element::Bytes(field), Element::Bytes(value));
-                }
-            }
+            return;
+        };
+        for _ in 0..count {
+            let Some((field, value)) = table.random(random) else {
+                return;
+            };
+            visit(Element::Bytes(field), Element::Bytes(value));
         }
     }
 
@@ -240,8 +392,8 @@ impl Hash {
         random: &mut impl FnMut() -> u64,
         mut visit: impl FnMut(Element<'a>, Element<'a>),
     ) {
-        match &self.repr {
-            Repr::Table(table) if sample::is_sparse(count, table.len()) => {
+        match self.table() {
+            Some(table) if sample::is_sparse(count, table.len()) => {
                 sample::visit_drawn(
                     count,
                     || table.random(random),
@@ -260,10 +412,51 @@ impl Hash {
 
     // Encodings.
 
+    fn table(&self) -> Option<&BytesDict> {
+        match &self.repr {
+            Repr::Packed(_) | Repr::TimedPacked(_) => None,
+            Repr::Table(table) => Some(table),
+            Repr::TimedTable(table) => Some(table.table()),
+        }
+    }
+
+    /// Before a field gets a time.
+    fn make_timed(&mut self) {
+        self.repr = match std::mem::replace(&mut self.repr, Repr::Packed(Pack::new())) {
+            Repr::Packed(pack) => {
+                // A triple needs two or three bytes more than a pair.
+                if pack.is_safe_to_add(pack.len() * Pack::ENTRY_OVERHEAD_MAX) {
+                    Repr::TimedPacked(TimedPack::from_pairs(&pack))
+                } else {
+                    let pack = TimedPack::from_pairs(&pack);
+                    Repr::TimedTable(Box::new(TimedTable::from_pack(&pack)))
+                }
+            }
+            Repr::Table(table) => Repr::TimedTable(Box::new(TimedTable::from_table(table))),
+            timed => timed,
+        };
+    }
+
+    /// After a time has gone: a table none of whose fields expires any more is a plain one again. (A packed hash keeps
+    /// its form, as in Redis, which shows it.)
+    fn make_untimed(&mut self) {
+        if self.earliest_expiry_ms().is_some() {
+            return;
+        }
+        if let Repr::TimedTable(table) = &mut self.repr {
+            self.repr = match std::mem::take(&mut **table).into_untimed() {
+                Ok(table) => Repr::Table(table),
+                Err(table) => Repr::TimedTable(Box::new(table)),
+            };
+        }
+    }
+
     /// Before a command sets these: a pack that must not hold them becomes a table.
     fn make_room<'a>(&mut self, texts: impl Iterator<Item = &'a [u8]>, limits: &Limits) {
-        let Repr::Packed(pack) = &self.repr else {
-            return;
+        let pack = match &self.repr {
+            Repr::Packed(pack) => pack,
+            Repr::TimedPacked(pack) => pack.pack(),
+            Repr::Table(_) | Repr::TimedTable(_) => return,
         };
         let (mut count, mut bytes, mut longest) = (0, 0usize, 0);
         for text in texts {
@@ -280,7 +473,10 @@ impl Hash {
     }
 
     fn convert(&mut self) {
-        if let Repr::Packed(pack) = &self.repr {
+        if let Repr::TimedPacked(pack) = &self.repr {
+            self.repr = Repr::TimedTable(Box::new(TimedTable::from_pack(pack)));
+            self.make_untimed();
+        } else if let Repr::Packed(pack) = &self.repr {
             let mut table = BytesDict::new();
             let (mut field_buf, mut value_buf) = (IntBuf::new(), IntBuf::new());
             for (field, value) in pairs(pack) {

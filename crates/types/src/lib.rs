@@ -23,7 +23,7 @@ pub mod stream;
 pub mod value;
 pub mod zset;
 
-pub use hash::Hash;
+pub use hash::{Hash, Live};
 pub use limits::Limits;
 pub use list::List;
 pub use number::IntBuf;

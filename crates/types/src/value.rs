@@ -29,6 +29,11 @@ pub trait DataType: Clone {
 
     /// Moves its tables out of memory that a running compaction gives back.
     fn compact(&mut self) {}
+
+    /// No element expires before this Unix time in milliseconds; `None` if none ever does. Takes constant time.
+    fn earliest_expiry_ms(&self) -> Option<i64> {
+        None
+    }
 }
 
 macro_rules! registry {
@@ -85,6 +90,11 @@ macro_rules! registry {
             /// Moves its tables out of memory that a running compaction gives back.
             pub fn compact(&mut self) {
                 match self { $(Value::$name(value) => value.compact(),)* }
+            }
+
+            /// No element expires before this Unix time in milliseconds; `None` if none ever does.
+            pub fn earliest_expiry_ms(&self) -> Option<i64> {
+                match self { $(Value::$name(value) => value.earliest_expiry_ms(),)* }
             }
         }
 

@@ -237,6 +237,10 @@ impl View<'_> {
                 Expiry::Keep => old.and_then(|entry| entry.expire_at_ms()),
                 Expiry::AtMs(at) => Some(at),
             };
+            let earliest_ms = match &value {
+                Stored::Object(object) => object.earliest_expiry_ms(),
+                Stored::Bytes { .. } | Stored::Blob(_) => None,
+            };
             let clock = match old {
                 Some(entry) => self.local.clock.touched(entry.clock(), fastrand::f64),
                 None => self.local.clock.initial(),
@@ -258,6 +262,10 @@ impl View<'_> {
             let expired = old.filter(|old| old.expire_at_ms().is_some());
             if expired.is_some() || expire_at_ms.is_some() {
                 bytes += db.move_expiry(hash, expired, expire_at_ms.map(|at| (fresh, at)));
+            }
+            let timed = old.filter(|old| old.earliest_expiry_ms().is_some());
+            if timed.is_some() || earliest_ms.is_some() {
+                bytes += db.move_timed(hash, timed, earliest_ms.map(|at| (fresh, at)));
             }
             self.local.account(self.space, bytes);
             if let Some(old) = old {
@@ -282,7 +290,10 @@ impl View<'_> {
                     let fresh = entry.rebuild(&mut self.local.heap, at);
                     db.slots[slot_of(hash)].replace(hash, entry.pointer(), fresh.pointer());
                     let before = before.map(|_| entry);
-                    let grown = db.move_expiry(hash, before, at.map(|at| (fresh, at)));
+                    let mut grown = db.move_expiry(hash, before, at.map(|at| (fresh, at)));
+                    if let Some(at) = fresh.earliest_expiry_ms() {
+                        grown += db.move_timed(hash, Some(entry), Some((fresh, at)));
+                    }
                     let grown = grown + fresh.heap_bytes() as i64 - bytes as i64;
                     self.local.account(self.space, grown);
                 }
@@ -309,6 +320,9 @@ impl View<'_> {
         unsafe {
             if entry.expire_at_ms().is_some() {
                 grown += db.move_expiry(hash, Some(entry), None);
+            }
+            if entry.earliest_expiry_ms().is_some() {
+                grown += db.move_timed(hash, Some(entry), None);
             }
             grown -= (entry.heap_bytes() + entry.value_bytes()) as i64;
         }
@@ -337,20 +351,34 @@ impl Db {
         to: Option<(Entry, i64)>,
     ) -> i64 {
         let ttl = &self.stripes[usize::from(stripe_of(hash))].ttl;
-        let grown = grown_by(ttl, || match (from, to) {
-            (Some(from), Some((to, _))) => {
-                ttl.replace(hash, from.pointer(), to.pointer());
-            }
-            (Some(from), None) => {
-                ttl.remove(hash, from.pointer());
-            }
-            (None, Some((to, _))) => ttl.insert(hash, to.pointer()),
-            (None, None) => {}
-        });
+        let grown = move_in(ttl, hash, from, to.map(|(entry, _)| entry));
         if let Some((_, at)) = to {
             self.note_expiry(hash, at);
         }
         grown
+    }
+
+    /// The same for the index of entries whose collection has elements that expire, with the earliest time of one.
+    pub(super) fn move_timed(
+        &self,
+        hash: u64,
+        from: Option<Entry>,
+        to: Option<(Entry, i64)>,
+    ) -> i64 {
+        let timed = &self.stripes[usize::from(stripe_of(hash))].timed;
+        let grown = move_in(timed, hash, from, to.map(|(entry, _)| entry));
+        if let Some((_, at)) = to {
+            self.note_element_expiry(hash, at);
+        }
+        grown
+    }
+
+    /// An element of a key of the stripe expires at that time.
+    pub(super) fn note_element_expiry(&self, hash: u64, at: i64) {
+        let next = &self.next_element_ms[usize::from(stripe_of(hash))];
+        if at < next.load(Ordering::Relaxed) {
+            next.store(at, Ordering::Relaxed);
+        }
     }
 
     /// A key of the stripe expires at that time.
@@ -401,6 +429,20 @@ fn lookup(index: &Index, hash: u64, key: &[u8]) -> Option<Entry> {
 pub(crate) unsafe fn is_expired(entry: Entry, now_ms: i64) -> bool {
     // SAFETY: handed on from the caller.
     unsafe { entry.expire_at_ms() }.is_some_and(|at| now_ms > at)
+}
+
+/// Replaces an entry in an index, or puts it there or takes it out; says by how many bytes the index has grown.
+fn move_in(index: &Index, hash: u64, from: Option<Entry>, to: Option<Entry>) -> i64 {
+    grown_by(index, || match (from, to) {
+        (Some(from), Some(to)) => {
+            index.replace(hash, from.pointer(), to.pointer());
+        }
+        (Some(from), None) => {
+            index.remove(hash, from.pointer());
+        }
+        (None, Some(to)) => index.insert(hash, to.pointer()),
+        (None, None) => {}
+    })
 }
 
 /// By how many bytes a change makes an index larger.

@@ -284,3 +284,56 @@ fn a_value_of_no_size_costs_nothing() {
     assert_eq!(Core::<ValueLen>::KEY_AT, 12);
     assert!(set.heap_bytes() < 200);
 }
+
+#[test]
+fn stamps_stand_beside_values() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut dict = BytesDict::new();
+    let mut model: HashMap<Vec<u8>, (Vec<u8>, Option<u64>)> = HashMap::new();
+    for step in 0..steps(60_000) {
+        let key = key(rng.usize(..steps(4_000)));
+        let value = vec![b'v'; rng.usize(..40)];
+        match rng.u32(..4) {
+            0 => {
+                let is_new = dict.insert(&key, &value);
+                assert_eq!(is_new, model.insert(key, (value, None)).is_none());
+            }
+            1 => {
+                let stamp = rng.u64(..);
+                let is_new = dict.insert_stamped(&key, &value, stamp);
+                assert_eq!(is_new, model.insert(key, (value, Some(stamp))).is_none());
+            }
+            2 => assert_eq!(dict.remove(&key), model.remove(&key).is_some()),
+            _ => {
+                let found = dict
+                    .get_stamped(&key)
+                    .map(|(value, stamp)| (value.to_vec(), stamp));
+                assert_eq!(found.as_ref(), model.get(&key));
+                assert_eq!(dict.get(&key), model.get(&key).map(|(value, _)| &value[..]));
+                let mut shown = Vec::new();
+                dict.for_each_with_prefix(BytesDict::hash_prefix(&key), |name, value, stamp| {
+                    shown.push((name.to_vec(), (value.to_vec(), stamp)));
+                });
+                assert_eq!(
+                    shown.iter().find(|(name, _)| *name == key),
+                    model
+                        .get(&key)
+                        .map(|found| (key.clone(), found.clone()))
+                        .as_ref()
+                );
+                assert!(shown.len() <= 2, "a prefix of 32 bits names one key");
+            }
+        }
+        if step % 4_000 == 0 {
+            check(&dict.0);
+            let all: HashMap<_, _> = dict
+                .iter_stamped()
+                .map(|(key, value, stamp)| (key.to_vec(), (value.to_vec(), stamp)))
+                .collect();
+            assert_eq!(all, model);
+        }
+    }
+    let mut values = Vec::new();
+    dict.drain(|_, value| values.push(value.to_vec()));
+    assert!(values.iter().flatten().all(|byte| *byte == b'v'));
+}

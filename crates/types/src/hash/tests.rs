@@ -158,3 +158,195 @@ fn every_field_is_about_equally_likely() {
         );
     }
 }
+
+type TimedModel = BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)>;
+
+const NOW_MS: i64 = 1_700_000_000_000;
+
+fn timed_contents(hash: &Hash) -> TimedModel {
+    let fields = hash.iter_timed();
+    fields
+        .map(|(field, value, time)| (field.to_vec(), (value.to_vec(), time)))
+        .collect()
+}
+
+/// What is left of a model when it is looked at.
+fn live_at(model: &TimedModel, now_ms: i64) -> Model {
+    let is_live = |time: Option<i64>| time.is_none_or(|time| time >= now_ms);
+    let live = model.iter().filter(|(_, (_, time))| is_live(*time));
+    live.map(|(field, (value, _))| (field.clone(), value.clone()))
+        .collect()
+}
+
+fn check_live(random: &mut fastrand::Rng, hash: &Hash, model: &TimedModel, now_ms: i64) {
+    let (live, expected) = (hash.live(now_ms), live_at(model, now_ms));
+    let shown: Model = live
+        .iter()
+        .map(|(field, value)| (field.to_vec(), value.to_vec()))
+        .collect();
+    assert_eq!(shown, expected);
+    assert_eq!(live.count(), expected.len());
+    let mut scanned = Model::new();
+    let mut cursor = 0;
+    loop {
+        cursor = live.scan(cursor, 7, |field, value| {
+            scanned.insert(field.to_vec(), value.to_vec());
+        });
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(scanned, expected);
+    let mut words = || random.u64(..);
+    let is_pair = |field: Element<'_>, value: Element<'_>| {
+        expected.get(&field.to_vec()) == Some(&value.to_vec())
+    };
+    match live.random_entry(&mut words) {
+        Some((field, value)) => assert!(is_pair(field, value)),
+        None => assert!(expected.is_empty()),
+    }
+    let mut seen = HashSet::new();
+    live.random_distinct_entries(5, &mut words, |field, value| {
+        assert!(is_pair(field, value) && seen.insert(field.to_vec()));
+    });
+    assert_eq!(seen.len(), expected.len().min(5));
+    let mut picks = 0;
+    live.random_entries(9, &mut words, |field, value| {
+        assert!(is_pair(field, value));
+        picks += 1;
+    });
+    assert_eq!(picks, if expected.is_empty() { 0 } else { 9 });
+}
+
+#[test]
+fn fields_that_expire_agree_with_a_map() {
+    for seed in 0..24 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limits = Limits {
+            hash_max_listpack_entries: [0, 10, 60, 512][seed as usize % 4],
+            ..Limits::default()
+        };
+        let mut now_ms = NOW_MS;
+        let mut hash = Hash::new();
+        let mut model = TimedModel::new();
+        for step in 0..1500 {
+            let field = any_text(&mut random, 9);
+            let value = any_text(&mut random, 9);
+            // Many at the same moment, some far off, some beyond what marks can tell apart.
+            let at = now_ms + [1, 40, 300, 5_000, 1 << 42][random.usize(..5)];
+            match random.u8(..9) {
+                0 => {
+                    let is_new = hash.set(&field, &value, &limits);
+                    assert_eq!(is_new, model.insert(field, (value, None)).is_none());
+                }
+                1 => {
+                    let is_new = hash.set_keeping_expiry(&field, &value, &limits);
+                    assert_eq!(is_new, !model.contains_key(&field));
+                    model.entry(field).or_default().0 = value;
+                }
+                2..=4 => {
+                    let at = (random.u8(..4) > 0).then_some(at);
+                    let found = hash.set_expire_at_ms(&field, at);
+                    assert_eq!(found, model.contains_key(&field));
+                    if let Some(entry) = model.get_mut(&field) {
+                        entry.1 = at;
+                    }
+                }
+                5 => assert_eq!(hash.remove(&field), model.remove(&field).is_some()),
+                6 => {
+                    let found = hash.live(now_ms).get_timed(&field);
+                    let found = found.map(|(value, time)| (value.to_vec(), time));
+                    let expected = model.get(&field).cloned();
+                    assert_eq!(
+                        found,
+                        expected.filter(|(_, time)| time.is_none_or(|time| time >= now_ms))
+                    );
+                }
+                7 => now_ms += random.i64(0..200),
+                _ => {
+                    let max = random.usize(..8);
+                    let removed = hash.remove_due(now_ms, max);
+                    assert!(removed <= max);
+                    let before = model.len();
+                    let left = timed_contents(&hash);
+                    model.retain(|field, (_, time)| {
+                        left.contains_key(field) || time.is_none_or(|time| time >= now_ms)
+                    });
+                    assert_eq!(before - model.len(), removed, "only what was due is gone");
+                }
+            }
+            assert_eq!(hash.len(), model.len());
+            let earliest = model.values().filter_map(|(_, time)| *time).min();
+            match (hash.earliest_expiry_ms(), earliest) {
+                (None, None) => {}
+                (Some(told), Some(earliest)) => assert!(
+                    told <= earliest && earliest - told.max(NOW_MS) < 1 << 42,
+                    "{told} {earliest}"
+                ),
+                different => panic!("{different:?}"),
+            }
+            if step % 50 == 0 {
+                assert_eq!(timed_contents(&hash), model);
+                assert_eq!(timed_contents(&hash.clone()), model);
+                assert_eq!(hash.clone().encoding(), hash.encoding());
+                check_live(&mut random, &hash, &model, now_ms);
+            }
+        }
+        // Whatever is due goes in the end, and nothing else.
+        now_ms += 10_000;
+        while hash.remove_due(now_ms, 3) > 0 {}
+        let left: Model = live_at(&model, now_ms);
+        assert_eq!(contents(&hash), left);
+    }
+}
+
+#[test]
+fn encodings_of_hashes_with_fields_that_expire() {
+    let limits = Limits::default();
+    let mut hash = Hash::new();
+    for field in [b"a", b"b", b"c", b"d"] {
+        hash.set(field, b"1", &limits);
+    }
+    assert!(!hash.set_expire_at_ms(b"x", Some(NOW_MS)));
+    assert_eq!(hash.encoding(), "listpack", "no field, no change");
+    hash.set_expire_at_ms(b"c", Some(NOW_MS + 2));
+    hash.set_expire_at_ms(b"b", Some(NOW_MS + 1));
+    hash.set_expire_at_ms(b"d", Some(NOW_MS + 2));
+    let order: Vec<_> = hash.iter().map(|(field, _)| field.to_vec()).collect();
+    assert_eq!(order, [b"b", b"c", b"d", b"a"], "by time, then by arrival");
+    for field in [b"b", b"c", b"d"] {
+        hash.set_expire_at_ms(field, None);
+    }
+    assert_eq!(hash.encoding(), "listpackex");
+    assert_eq!(hash.earliest_expiry_ms(), None);
+    hash.set_expire_at_ms(b"a", Some(NOW_MS));
+    hash.set(b"long", &[b'v'; 65], &limits);
+    assert_eq!(hash.encoding(), "hashtable");
+    assert_eq!(
+        hash.get_timed(b"a"),
+        Some((Element::Bytes(b"1"), Some(NOW_MS)))
+    );
+}
+
+#[test]
+fn a_field_that_expires_costs_24_bytes_at_most() {
+    let limits = Limits::default();
+    let mut hash = Hash::new();
+    let fields = 20_000;
+    for i in 0..fields {
+        // Of all lengths: an allocation grows by 0 or 16 bytes, by 8 on average.
+        let value = vec![b'v'; i as usize % 16];
+        hash.set(format!("field:{i:08}").as_bytes(), &value, &limits);
+    }
+    let before = hash.heap_bytes();
+    for i in 0..fields {
+        let at = NOW_MS + i64::from(i);
+        hash.set_expire_at_ms(format!("field:{i:08}").as_bytes(), Some(at));
+    }
+    let each = (hash.heap_bytes() - before) / fields as usize;
+    assert!(each <= 24, "{each}");
+    for i in 0..fields {
+        hash.set_expire_at_ms(format!("field:{i:08}").as_bytes(), None);
+    }
+    assert_eq!(hash.heap_bytes(), before, "and nothing once none does");
+}

@@ -1,0 +1,786 @@
+//! Commands of the group `hash` that are about the expiry of fields.
+//!
+//! A field that has expired is there until something takes it out: its command (those that Redis lets do so call
+//! [`redline_keyspace::View::expire_fields`] first), or active expiry. Meanwhile no command shows it; HLEN counts it,
+//! HDEL and HSET still find it, and HEXPIRE brings it back, all as in Redis.
+
+use redline_keyspace::Classes;
+use redline_resp::{Args, Reply};
+use redline_types::{Hash, number};
+
+use crate::{
+    Ctx, Error,
+    element::bulk,
+    parse::{integer, is},
+};
+
+/// A field may expire before this Unix time in milliseconds.
+const EXPIRE_AT_MS_END: i64 = 1 << 46;
+
+/// The field is not there.
+const NO_FIELD: i64 = -2;
+/// The field does not expire.
+const NO_EXPIRY: i64 = -1;
+/// A condition did not hold.
+const NOT_MET: i64 = 0;
+/// Done.
+const DONE: i64 = 1;
+/// The time was in the past: the field is gone.
+const DELETED: i64 = 2;
+
+/// HEXPIRE key seconds [NX | XX | GT | LT] FIELDS numfields field [field …]
+pub(crate) fn hexpire(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let base_ms = ctx.keys.now_ms();
+    expire_at(ctx, args, TimeUnit::span(1000, base_ms), "hexpire", reply)
+}
+
+/// HEXPIREAT key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field …]
+pub(crate) fn hexpireat(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    expire_at(ctx, args, TimeUnit::time(1000), "hexpireat", reply)
+}
+
+/// HEXPIRETIME key FIELDS numfields field [field …]
+pub(crate) fn hexpiretime(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    reply_expiry(ctx, args, reply, seconds)
+}
+
+/// HGETDEL key FIELDS numfields field [field …]
+pub(crate) fn hgetdel(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let key = &args[1];
+    ctx.keys.collection_quiet::<Hash>(key)?;
+    let fields = fields(args, 2)?;
+    ctx.keys.expire_fields(key, fields.iter());
+    reply.array(fields.len());
+    let deleted = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+        let mut deleted = 0;
+        for field in fields.iter() {
+            match hash.get(field) {
+                Some(value) => bulk(reply, value),
+                None => reply.null(),
+            }
+            deleted += u64::from(hash.remove(field));
+        }
+        deleted
+    })?;
+    let Some(deleted) = deleted else {
+        fields.iter().for_each(|_| reply.null());
+        return Ok(());
+    };
+    if deleted > 0 {
+        ctx.keys.changed(Classes::HASH, "hdel", key);
+        ctx.keys.count_changes(deleted - 1);
+    }
+    Ok(())
+}
+
+/// HGETEX key [EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST] FIELDS numfields field [field …]
+pub(crate) fn hgetex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let key = &args[1];
+    let now_ms = ctx.keys.now_ms();
+    ctx.keys.collection_quiet::<Hash>(key)?;
+    let persist = is(&args[2], "PERSIST");
+    let unit = TimeUnit::of_option(&args[2], now_ms);
+    let (at_ms, fields_at) = match unit {
+        Some(unit) => (Some(unit.parse(&args[3], "hgetex")?), 4),
+        None => (None, if persist { 3 } else { 2 }),
+    };
+    let fields = fields(args, fields_at)?;
+    ctx.keys.expire_fields(key, fields.iter());
+    reply.array(fields.len());
+    let change = at_ms.is_some() || persist;
+    if !change {
+        let hash = ctx.keys.collection::<Hash>(key)?;
+        for field in fields.iter() {
+            match hash.and_then(|hash| hash.get(field)) {
+                Some(value) => bulk(reply, value),
+                None => reply.null(),
+            }
+        }
+        return Ok(());
+    }
+    let changed = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+        hash.prepare_expiry();
+        let mut changed = 0;
+        for field in fields.iter() {
+            let Some((value, old)) = hash.get_timed(field) else {
+                reply.null();
+                continue;
+            };
+            bulk(reply, value);
+            changed += u64::from(match at_ms {
+                Some(at) if at <= now_ms => hash.remove(field),
+                Some(_) => hash.set_expire_at_ms(field, at_ms),
+                None => old.is_some() && hash.set_expire_at_ms(field, None),
+            });
+        }
+        changed
+    })?;
+    let Some(changed) = changed else {
+        fields.iter().for_each(|_| reply.null());
+        return Ok(());
+    };
+    if changed > 0 {
+        let event = match at_ms {
+            Some(at) if at <= now_ms => "hdel",
+            Some(_) => "hexpire",
+            None => "hpersist",
+        };
+        ctx.keys.changed(Classes::HASH, event, key);
+        ctx.keys.count_changes(changed - 1);
+    }
+    Ok(())
+}
+
+/// HPERSIST key FIELDS numfields field [field …]
+pub(crate) fn hpersist(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let key = &args[1];
+    let now_ms = ctx.keys.now_ms();
+    ctx.keys.collection_quiet::<Hash>(key)?;
+    let fields = fields(args, 2)?;
+    reply.array(fields.len());
+    let changed = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+        let mut changed = 0;
+        for field in fields.iter() {
+            reply.integer(match hash.live(now_ms).get_timed(field) {
+                None => NO_FIELD,
+                Some((_, None)) => NO_EXPIRY,
+                Some((_, Some(_))) => {
+                    hash.set_expire_at_ms(field, None);
+                    changed += 1;
+                    DONE
+                }
+            });
+        }
+        changed
+    })?;
+    let Some(changed) = changed else {
+        fields.iter().for_each(|_| reply.integer(NO_FIELD));
+        return Ok(());
+    };
+    if changed > 0 {
+        ctx.keys.changed(Classes::HASH, "hpersist", key);
+        ctx.keys.count_changes(changed - 1);
+    }
+    Ok(())
+}
+
+/// HPEXPIRE key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field …]
+pub(crate) fn hpexpire(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let base_ms = ctx.keys.now_ms();
+    expire_at(ctx, args, TimeUnit::span(1, base_ms), "hpexpire", reply)
+}
+
+/// HPEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field …]
+pub(crate) fn hpexpireat(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    expire_at(ctx, args, TimeUnit::time(1), "hpexpireat", reply)
+}
+
+/// HPEXPIRETIME key FIELDS numfields field [field …]
+pub(crate) fn hpexpiretime(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    reply_expiry(ctx, args, reply, |at_ms| at_ms)
+}
+
+/// HPTTL key FIELDS numfields field [field …]
+pub(crate) fn hpttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let now_ms = ctx.keys.now_ms();
+    reply_expiry(ctx, args, reply, |at_ms| at_ms - now_ms)
+}
+
+/// HSETEX key [FNX | FXX] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL] FIELDS numfields field value
+/// [field value …]
+pub(crate) fn hsetex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let key = &args[1];
+    let now_ms = ctx.keys.now_ms();
+    let call = SetCall::parse(args, now_ms)?;
+    ctx.keys.collection_quiet::<Hash>(key)?;
+    let pairs = call.pairs;
+    let names = || pairs.iter().step_by(2);
+    if let Some(wanted) = call.fields_exist {
+        ctx.keys.expire_fields(key, names());
+        let hash = ctx.keys.collection_quiet::<Hash>(key)?;
+        let is_there = |field| hash.is_some_and(|hash| hash.contains(field));
+        if names().any(|field| is_there(field) != wanted) {
+            reply.integer(0);
+            return Ok(());
+        }
+    }
+    let past = call.at_ms.is_some_and(|at| at <= now_ms);
+    let set = |hash: &mut Hash, limits: &_| {
+        if call.at_ms.is_some() {
+            hash.prepare_expiry();
+        }
+        for (field, value) in names().zip(pairs.iter().skip(1).step_by(2)) {
+            if call.keep_expiry {
+                hash.set_keeping_expiry(field, value, limits);
+            } else {
+                hash.set(field, value, limits);
+            }
+            // One whose time has come goes below, once the key and its new value have been told of.
+            if call.at_ms.is_some() && !past {
+                hash.set_expire_at_ms(field, call.at_ms);
+            }
+        }
+    };
+    ctx.keys.update::<Hash, _>(key, true, set)?;
+    ctx.keys.changed(Classes::HASH, "hset", key);
+    ctx.keys.count_changes(pairs.len() as u64 / 2 - 1);
+    if past {
+        ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+            names().for_each(|field| {
+                hash.remove(field);
+            });
+        })?;
+        ctx.keys.changed(Classes::HASH, "hdel", key);
+    } else if call.at_ms.is_some() {
+        ctx.keys.changed(Classes::HASH, "hexpire", key);
+    }
+    reply.integer(1);
+    Ok(())
+}
+
+/// HTTL key FIELDS numfields field [field …]
+pub(crate) fn httl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let now_ms = ctx.keys.now_ms();
+    reply_expiry(ctx, args, reply, |at_ms| seconds(at_ms - now_ms))
+}
+
+/// How a time is written in an argument.
+#[derive(Clone, Copy)]
+struct TimeUnit {
+    unit_ms: i64,
+    base_ms: i64,
+}
+
+impl TimeUnit {
+    /// A span from now on.
+    fn span(unit_ms: i64, now_ms: i64) -> TimeUnit {
+        TimeUnit {
+            unit_ms,
+            base_ms: now_ms,
+        }
+    }
+
+    /// A Unix time.
+    fn time(unit_ms: i64) -> TimeUnit {
+        TimeUnit::span(unit_ms, 0)
+    }
+
+    fn of_option(word: &[u8], now_ms: i64) -> Option<TimeUnit> {
+        Some(match word {
+            _ if is(word, "EX") => TimeUnit::span(1000, now_ms),
+            _ if is(word, "PX") => TimeUnit::span(1, now_ms),
+            _ if is(word, "EXAT") => TimeUnit::time(1000),
+            _ if is(word, "PXAT") => TimeUnit::time(1),
+            _ => return None,
+        })
+    }
+
+    /// The Unix time in milliseconds that an argument stands for.
+    fn parse(self, argument: &[u8], command: &'static str) -> Result<i64, Error> {
+        let number = integer(argument)?;
+        if number < 0 {
+            return Err(Error::line("ERR invalid expire time, must be >= 0"));
+        }
+        number
+            .checked_mul(self.unit_ms)
+            .and_then(|ms| ms.checked_add(self.base_ms))
+            .filter(|at| *at < EXPIRE_AT_MS_END)
+            .ok_or(Error::InvalidExpire(command))
+    }
+}
+
+/// What must be true of a field's present expiry for HEXPIRE to set another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    None,
+    NoExpiry,
+    SomeExpiry,
+    Later,
+    Earlier,
+}
+
+impl Condition {
+    fn of_option(word: &[u8]) -> Option<Condition> {
+        Some(match word {
+            _ if is(word, "NX") => Condition::NoExpiry,
+            _ if is(word, "XX") => Condition::SomeExpiry,
+            _ if is(word, "GT") => Condition::Later,
+            _ if is(word, "LT") => Condition::Earlier,
+            _ => return None,
+        })
+    }
+
+    /// Without an expiry a field counts as one that expires after all others.
+    fn holds(self, old: Option<i64>, new: i64) -> bool {
+        match self {
+            Condition::None => true,
+            Condition::NoExpiry => old.is_none(),
+            Condition::SomeExpiry => old.is_some(),
+            Condition::Later => old.is_some_and(|old| new > old),
+            Condition::Earlier => old.is_none_or(|old| new < old),
+        }
+    }
+}
+
+/// What HSETEX is asked for.
+struct SetCall<'a> {
+    /// All fields have to exist, or none of them.
+    fields_exist: Option<bool>,
+    keep_expiry: bool,
+    at_ms: Option<i64>,
+    pairs: Args<'a>,
+}
+
+impl<'a> SetCall<'a> {
+    fn parse(args: Args<'a>, now_ms: i64) -> Result<SetCall<'a>, Error> {
+        let mut call = SetCall {
+            fields_exist: None,
+            keep_expiry: false,
+            at_ms: None,
+            pairs: args.from(args.len()),
+        };
+        let mut at = 2;
+        while let Some(word) = args.get(at) {
+            at += 1;
+            if is(word, "FIELDS") {
+                call.pairs = SetCall::pairs(args, at)?;
+                return Ok(call);
+            } else if is(word, "FNX") || is(word, "FXX") {
+                if call.fields_exist.is_some() {
+                    return Err(Error::line(
+                        "ERR Only one of FXX or FNX arguments can be specified",
+                    ));
+                }
+                call.fields_exist = Some(is(word, "FXX"));
+                continue;
+            }
+            let unit = TimeUnit::of_option(word, now_ms);
+            if unit.is_none() && !is(word, "KEEPTTL") {
+                return Err(Error::quoting("ERR unknown argument: ", word, ""));
+            }
+            if call.keep_expiry || call.at_ms.is_some() {
+                return Err(Error::line(
+                    "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
+                ));
+            }
+            match unit {
+                None => call.keep_expiry = true,
+                Some(unit) => {
+                    let number = args.get(at).ok_or_else(|| Error::wrong_arity("hsetex"))?;
+                    call.at_ms = Some(unit.parse(number, "hsetex")?);
+                    at += 1;
+                }
+            }
+        }
+        Err(Error::wrong_arity("hsetex"))
+    }
+
+    /// The fields and values behind `FIELDS`, whose count stands at `at`: all that is left.
+    fn pairs(args: Args<'a>, at: usize) -> Result<Args<'a>, Error> {
+        let count = args.get(at).ok_or_else(|| Error::wrong_arity("hsetex"))?;
+        let count = number::parse_i64(count)
+            .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
+            .ok_or(Error::line("ERR invalid number of fields"))?;
+        let pairs = args.from(at + 1);
+        if pairs.len() as i64 != 2 * count {
+            return Err(Error::wrong_arity("hsetex"));
+        }
+        Ok(pairs)
+    }
+}
+
+/// `FIELDS numfields field [field …]` from `at` on, which has to be all that is left.
+fn fields(args: Args<'_>, at: usize) -> Result<Args<'_>, Error> {
+    counted_fields(args, at, "ERR Number of fields must be a positive integer")
+}
+
+fn counted_fields<'a>(
+    args: Args<'a>,
+    at: usize,
+    bad_count: &'static str,
+) -> Result<Args<'a>, Error> {
+    if !args.get(at).is_some_and(|word| is(word, "FIELDS")) {
+        return Err(Error::line(
+            "ERR Mandatory argument FIELDS is missing or not at the right position",
+        ));
+    }
+    let count = args
+        .get(at + 1)
+        .and_then(number::parse_i64)
+        .filter(|count| *count > 0)
+        .ok_or(Error::line(bad_count))?;
+    let fields = args.from(at + 2);
+    if fields.len() as i64 != count {
+        return Err(Error::line(
+            "ERR The `numfields` parameter must match the number of arguments",
+        ));
+    }
+    Ok(fields)
+}
+
+/// A span or time in seconds, rounded up.
+fn seconds(ms: i64) -> i64 {
+    ms.saturating_add(999) / 1000
+}
+
+/// Answers with what `show` makes of each field's expiry, a Unix time in milliseconds.
+fn reply_expiry(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    show: impl Fn(i64) -> i64,
+) -> Result<(), Error> {
+    let now_ms = ctx.keys.now_ms();
+    let hash = ctx.keys.collection::<Hash>(&args[1])?;
+    let fields = fields(args, 2)?;
+    reply.array(fields.len());
+    for field in fields.iter() {
+        let found = hash.and_then(|hash| hash.live(now_ms).get_timed(field));
+        reply.integer(match found {
+            None => NO_FIELD,
+            Some((_, None)) => NO_EXPIRY,
+            Some((_, Some(at_ms))) => show(at_ms),
+        });
+    }
+    Ok(())
+}
+
+/// Sets the expiry of fields to the time in the second argument.
+fn expire_at(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    unit: TimeUnit,
+    command: &'static str,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let key = &args[1];
+    let now_ms = ctx.keys.now_ms();
+    ctx.keys.collection_quiet::<Hash>(key)?;
+    let at_ms = unit.parse(&args[2], command)?;
+    let (condition, fields_at) = match Condition::of_option(&args[3]) {
+        Some(condition) => (condition, 4),
+        None => (Condition::None, 3),
+    };
+    let fields = counted_fields(
+        args,
+        fields_at,
+        "ERR Parameter `numFields` should be greater than 0",
+    )?;
+    reply.array(fields.len());
+    let done = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+        hash.prepare_expiry();
+        let (mut set, mut deleted) = (0, 0);
+        for field in fields.iter() {
+            reply.integer(match hash.get_timed(field) {
+                None => NO_FIELD,
+                Some((_, old)) if !condition.holds(old, at_ms) => NOT_MET,
+                Some(_) if at_ms <= now_ms => {
+                    hash.remove(field);
+                    deleted += 1;
+                    DELETED
+                }
+                Some(_) => {
+                    hash.set_expire_at_ms(field, Some(at_ms));
+                    set += 1;
+                    DONE
+                }
+            });
+        }
+        (set, deleted)
+    })?;
+    let Some((set, deleted)) = done else {
+        fields.iter().for_each(|_| reply.integer(NO_FIELD));
+        return Ok(());
+    };
+    if set + deleted > 0 {
+        let event = if deleted > 0 { "hdel" } else { "hexpire" };
+        ctx.keys.changed(Classes::HASH, event, key);
+        ctx.keys.count_changes(set + deleted - 1);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+    #[test]
+    fn fields_get_and_lose_an_expiry() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("HEXPIRE h 10 FIELDS 2 a b", "*2|:-2|:-2"),
+            ("HSET h a 1 b 2 c 3", ":3"),
+            ("HEXPIRE h 10 FIELDS 1 x", "*1|:-2"),
+            ("OBJECT ENCODING h", "$10|listpackex"),
+            ("HEXPIRE h 10 FIELDS 2 a x", "*2|:1|:-2"),
+            ("HTTL h FIELDS 3 a b x", "*3|:10|:-1|:-2"),
+            ("HPTTL h FIELDS 1 a", "*1|:10000"),
+            ("HPEXPIRETIME h FIELDS 1 a", "*1|:1700000010000"),
+            ("HPEXPIREAT h 1700000010001 FIELDS 1 a", "*1|:1"),
+            ("HEXPIRETIME h FIELDS 1 a", "*1|:1700000011"),
+            ("OBJECT ENCODING h", "$10|listpackex"),
+            ("HEXPIRE h 10 NX FIELDS 2 a b", "*2|:0|:1"),
+            ("HEXPIRE h 20 XX FIELDS 2 b c", "*2|:1|:0"),
+            ("HEXPIRE h 10 GT FIELDS 2 b c", "*2|:0|:0"),
+            ("HEXPIRE h 10 LT FIELDS 2 b c", "*2|:1|:1"),
+            ("HPERSIST h FIELDS 3 c c x", "*3|:1|:-1|:-2"),
+            ("HINCRBY h b 1", ":3"),
+            ("HTTL h FIELDS 1 b", "*1|:10"),
+            ("HSET h b 5", ":0"),
+            ("HTTL h FIELDS 1 b", "*1|:-1"),
+            ("COPY h copy", ":1"),
+            ("HPTTL copy FIELDS 1 a", "*1|:10001"),
+            ("HEXPIREAT h 1 FIELDS 2 a b", "*2|:2|:2"),
+            ("HPEXPIREAT h 0 FIELDS 1 c", "*1|:2"),
+            ("EXISTS h", ":0"),
+        ]);
+        assert_eq!(
+            db.events(),
+            [
+                "hset h",
+                "hexpire h",
+                "hexpire h",
+                "hexpire h",
+                "hexpire h",
+                "hexpire h",
+                "hpersist h",
+                "hincrby h",
+                "hset h",
+                "copy_to copy",
+                "hdel h",
+                "hdel h",
+                "del h"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_order_of_redis() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("SET s 1", "+OK"),
+            ("HEXPIRE s x FIELDS 0 a", WRONG_TYPE),
+            ("HGETEX s EX x FIELDS 1 a", WRONG_TYPE),
+            (
+                "HSETEX s EX x FIELDS 1 a b",
+                "-ERR value is not an integer or out of range",
+            ),
+            ("HTTL s FIELDS 0 a", WRONG_TYPE),
+            (
+                "HEXPIRE h x FIELDS 0 a",
+                "-ERR value is not an integer or out of range",
+            ),
+            (
+                "HEXPIRE h -1 ZZ FIELDS 0 a",
+                "-ERR invalid expire time, must be >= 0",
+            ),
+            (
+                "HPEXPIREAT h 70368744177664 FIELDS 1 a",
+                "-ERR invalid expire time in 'hpexpireat' command",
+            ),
+            (
+                "HEXPIRE h 1 NX XX FIELDS 1 a",
+                "-ERR Mandatory argument FIELDS is missing or not at the right position",
+            ),
+            (
+                "HEXPIRE h 1 NX FIELDS 0 a",
+                "-ERR Parameter `numFields` should be greater than 0",
+            ),
+            (
+                "HEXPIRE h 1 NX FIELDS 1 a b",
+                "-ERR The `numfields` parameter must match the number of arguments",
+            ),
+            (
+                "HTTL h FIELDS x a",
+                "-ERR Number of fields must be a positive integer",
+            ),
+            ("HSETEX h FIELDS 0 a b", "-ERR invalid number of fields"),
+            (
+                "HSETEX h FIELDS 2 a b",
+                "-ERR wrong number of arguments for 'hsetex' command",
+            ),
+            (
+                "HSETEX h PERSIST FIELDS 1 a b",
+                "-ERR unknown argument: PERSIST",
+            ),
+            (
+                "HSETEX h EX 1 KEEPTTL FIELDS 1 a b",
+                "-ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
+            ),
+            (
+                "HSETEX h FNX FXX FIELDS 1 a b",
+                "-ERR Only one of FXX or FNX arguments can be specified",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn reading_and_setting_with_an_expiry() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("HSETEX h FXX FIELDS 1 a 1", ":0"),
+            ("HSETEX h FNX EX 10 FIELDS 2 a 1 b 2", ":1"),
+            ("HSETEX h FNX FIELDS 2 b 3 c 3", ":0"),
+            ("HSETEX h KEEPTTL FIELDS 2 a 5 c 3", ":1"),
+            ("HTTL h FIELDS 3 a b c", "*3|:10|:10|:-1"),
+            ("HGETEX h PERSIST FIELDS 2 a x", "*2|$1|5|$-1"),
+            ("HGETEX h PXAT 1700000099000 FIELDS 1 c", "*1|$1|3"),
+            ("HGETEX h FIELDS 1 c", "*1|$1|3"),
+            ("HTTL h FIELDS 3 a b c", "*3|:-1|:10|:99"),
+            ("HGETEX h EXAT 1 FIELDS 1 a", "*1|$1|5"),
+            ("HSETEX h PXAT 1 FIELDS 1 b 9", ":1"),
+            ("HGETDEL h FIELDS 3 c c x", "*3|$1|3|$-1|$-1"),
+            ("EXISTS h", ":0"),
+            ("HGETDEL h FIELDS 1 c", "*1|$-1"),
+            ("HSETEX h EX 0 FIELDS 1 a 1", ":1"),
+            ("EXISTS h", ":0"),
+        ]);
+        assert_eq!(
+            db.events(),
+            [
+                "hset h",
+                "hexpire h",
+                "hset h",
+                "hpersist h",
+                "hexpire h",
+                "hdel h",
+                "hset h",
+                "hdel h",
+                "hdel h",
+                "del h",
+                "hset h",
+                "hdel h",
+                "del h"
+            ]
+        );
+    }
+
+    #[test]
+    fn fields_that_have_expired_are_not_shown() {
+        for entries in [512, 1] {
+            let mut db = TestDb::new();
+            db.local.limits.hash_max_listpack_entries = entries;
+            db.script(&[
+                ("HSET h a 1 b 2 c 3", ":3"),
+                ("HPEXPIRE h 100 FIELDS 2 a b", "*2|:1|:1"),
+            ]);
+            db.pass_ms(100);
+            assert_eq!(db.words("HGET h a"), "$1|1", "not yet");
+            db.pass_ms(1);
+            db.events();
+            db.script(&[
+                ("HLEN h", ":3"),
+                ("HGETALL h", "*2|$1|c|$1|3"),
+                ("HKEYS h", "*1|$1|c"),
+                ("HVALS h", "*1|$1|3"),
+                ("HSCAN h 0", "*2|$1|0|*2|$1|c|$1|3"),
+                ("HRANDFIELD h", "$1|c"),
+                ("HRANDFIELD h 5", "*1|$1|c"),
+                ("HRANDFIELD h -2", "*2|$1|c|$1|c"),
+                ("HTTL h FIELDS 1 a", "*1|:-2"),
+                ("HPERSIST h FIELDS 1 a", "*1|:-2"),
+            ]);
+            assert!(db.events().is_empty(), "nothing has been taken out");
+            db.script(&[
+                ("HGET h a", "$-1"),
+                ("HLEN h", ":2"),
+                ("HSETNX h b 7", ":1"),
+                ("HTTL h FIELDS 1 b", "*1|:-1"),
+                ("HPEXPIRE h 100 FIELDS 2 b c", "*2|:1|:1"),
+            ]);
+            assert_eq!(
+                db.events(),
+                ["hexpired h", "hexpired h", "hset h", "hexpire h"]
+            );
+            assert_eq!(db.local.expired_elements, 2);
+            db.pass_ms(101);
+            db.script(&[
+                ("HGETALL h", "*0"),
+                ("HRANDFIELD h -2", "*0"),
+                ("EXISTS h", ":1"),
+                ("HMGET h b c", "*2|$-1|$-1"),
+                ("EXISTS h", ":0"),
+            ]);
+            assert_eq!(db.events(), ["hexpired h", "del h"]);
+            assert_eq!(db.space.timed_key_count(0), 0);
+        }
+    }
+
+    #[test]
+    fn an_expired_field_counts_from_nothing() {
+        let mut db = TestDb::new();
+        db.script(&[("HSETEX h PX 10 FIELDS 1 n 41", ":1")]);
+        db.pass_ms(11);
+        db.script(&[("HINCRBY h n 1", ":1"), ("HTTL h FIELDS 1 n", "*1|:-1")]);
+        assert_eq!(
+            db.events(),
+            ["hset h", "hexpire h", "hexpired h", "del h", "hincrby h"]
+        );
+    }
+
+    #[test]
+    fn the_index_of_hashes_that_expire_follows_their_keys() {
+        let mut db = TestDb::new();
+        let timed = |db: &TestDb| (db.space.timed_key_count(0), db.space.timed_key_count(1));
+        db.script(&[
+            ("HSET h a 1", ":1"),
+            ("HEXPIRE h 10 FIELDS 1 a", "*1|:1"),
+            ("COPY h h2", ":1"),
+            ("EXPIRE h2 100", ":1"),
+            ("PERSIST h2", ":1"),
+        ]);
+        assert_eq!(timed(&db), (2, 0));
+        db.script(&[("MOVE h2 1", ":1"), ("RENAME h h3", "+OK")]);
+        assert_eq!(timed(&db), (1, 1));
+        db.script(&[("HPERSIST h3 FIELDS 1 a", "*1|:1")]);
+        assert_eq!(timed(&db), (0, 1));
+        db.script(&[
+            ("HEXPIRE h3 10 FIELDS 1 a", "*1|:1"),
+            ("SET h3 x", "+OK"),
+            ("FLUSHALL", "+OK"),
+        ]);
+        assert_eq!(timed(&db), (0, 0));
+    }
+}

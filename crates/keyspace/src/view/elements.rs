@@ -1,0 +1,92 @@
+//! Elements of collections that expire by themselves (the fields of a hash): which keys have some, and their end.
+//!
+//! Must not know: commands.
+
+use redline_types::{Hash, Value};
+
+use super::View;
+use crate::{
+    entry::{Entry, ValueRef},
+    notify::Classes,
+    space::stripe_of,
+};
+
+impl View<'_> {
+    /// Takes out those of the named fields of a hash that have expired, reports that, and removes the key with its last
+    /// field. For commands that name fields: where nothing is due this costs next to nothing. Fields that nobody names
+    /// go by active expiry.
+    pub fn expire_fields<'f>(&mut self, key: &[u8], fields: impl Iterator<Item = &'f [u8]>) {
+        if !self.has_timed_neighbours(key) {
+            return;
+        }
+        let now_ms = self.now_ms;
+        let Some(ValueRef::Object(Value::Hash(hash))) = self.peek(key) else {
+            return;
+        };
+        let is_due = |field: &&[u8]| {
+            let time = hash.get_timed(field).and_then(|(_, time)| time);
+            time.is_some_and(|time| time < now_ms)
+        };
+        let due: Vec<&[u8]> = fields.filter(is_due).collect();
+        if !due.is_empty() {
+            self.remove_elements(key, |hash| {
+                due.iter().filter(|field| hash.remove(field)).count()
+            });
+        }
+    }
+
+    /// Takes up to `max` due elements out of an entry's collection (active expiry), and says how many.
+    pub(crate) fn expire_elements(&mut self, entry: Entry, max: usize) -> usize {
+        let now_ms = self.now_ms;
+        // SAFETY: the stripe is held; the key is copied, since the entry may go.
+        let key = Box::<[u8]>::from(unsafe { entry.key() });
+        self.remove_elements(&key, |hash| hash.remove_due(now_ms, max))
+    }
+
+    fn remove_elements(&mut self, key: &[u8], remove: impl FnOnce(&mut Hash) -> usize) -> usize {
+        // Nobody uses the key: its clock stays.
+        let frozen = std::mem::replace(&mut self.local.clock.frozen, true);
+        let removed = self.update::<Hash, _>(key, false, |hash, _| remove(hash));
+        self.local.clock.frozen = frozen;
+        let removed = removed.ok().flatten().unwrap_or(0);
+        if removed == 0 {
+            return 0;
+        }
+        self.local.expired_elements += removed as u64;
+        self.touch_watchers(key);
+        self.notify(Classes::HASH, "hexpired", key);
+        if self.take_emptied() {
+            self.notify(Classes::GENERIC, "del", key);
+        }
+        removed
+    }
+
+    /// Does any key of this key's stripe have elements that expire?
+    fn has_timed_neighbours(&self, key: &[u8]) -> bool {
+        let stripe = usize::from(stripe_of(self.hash(key)));
+        let db = self.space.db(self.db);
+        db.is_some_and(|db| !db.stripes[stripe].timed.is_empty())
+    }
+
+    /// After an edit in place: an entry has come to have elements that expire, or has none any more, or they expire at
+    /// other times. Says by how many bytes the index has grown.
+    pub(super) fn note_timed(
+        &self,
+        hash: u64,
+        entry: Entry,
+        was_timed: bool,
+        earliest_ms: Option<i64>,
+    ) -> i64 {
+        let db = self.space.db_or_create(self.db);
+        match (was_timed, earliest_ms) {
+            (true, Some(at)) => {
+                db.note_element_expiry(hash, at);
+                0
+            }
+            (_, to) => {
+                let from = was_timed.then_some(entry);
+                db.move_timed(hash, from, to.map(|at| (entry, at)))
+            }
+        }
+    }
+}
