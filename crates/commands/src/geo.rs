@@ -246,7 +246,6 @@ impl<'a> Options<'a> {
             store_distance: false,
         };
         let (mut from_member, mut from_place, mut at) = (false, false, 0);
-        let mut stored_by = [false; 2];
         while let Some(word) = args.get(at) {
             let behind = args.len() - at - 1;
             let search = matches!(form, Form::Search { .. });
@@ -278,8 +277,9 @@ impl<'a> Options<'a> {
                     && (storedist || is(word, "STORE"))
                     && behind >= 1 =>
                 {
-                    // The key specs, and so the unit's stripes, know the first of each.
-                    if std::mem::replace(&mut stored_by[usize::from(storedist)], true) {
+                    // The key specs, and so the unit's stripes, know what follows the first such word, which might be
+                    // another option's key.
+                    if options.store.is_some() {
                         return Err(Error::Syntax);
                     }
                     options.store = args.get(at + 1);
@@ -661,6 +661,10 @@ mod tests {
             ),
             (
                 "GEORADIUS g 15 37 200 km STORE d STORE e",
+                "-ERR syntax error",
+            ),
+            (
+                "GEORADIUS g 15 37 200 km STOREDIST store STORE d",
                 "-ERR syntax error",
             ),
             (
