@@ -58,6 +58,46 @@ pub(crate) fn decrby(
     add(ctx, &args[1], by, reply)
 }
 
+/// DELEX key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]
+pub(crate) fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let key = &args[1];
+    let meets = match args.len() {
+        2 => ctx.keys.contains(key),
+        4 => {
+            let only_if = OnlyIf::parse(&args[2], &args[3]).ok_or(Error::Syntax)??;
+            // A key that is not there meets the conditions that a SET would create it under.
+            only_if.meets(ctx, key)? && ctx.keys.contains(key)
+        }
+        _ => return Err(Error::wrong_arity("delex")),
+    };
+    delete_if(meets, ctx, key, reply);
+    Ok(())
+}
+
+/// DELIFEQ key value
+pub(crate) fn delifeq(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let meets = OnlyIf::Equal(&args[2]).meets(ctx, &args[1])?;
+    delete_if(meets, ctx, &args[1], reply);
+    Ok(())
+}
+
+/// DIGEST key
+pub(crate) fn digest(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    match ctx.keys.string(&args[1])? {
+        Some(value) => reply.bulk(digest_text(value.as_bytes()).as_bytes()),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
 /// GET key
 #[inline]
 pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
@@ -245,6 +285,39 @@ pub(crate) fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
+/// MSETEX numkeys key value [key value …] [NX | XX] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
+pub(crate) fn msetex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let keys = integer(&args[1])
+        .ok()
+        .and_then(|keys| i32::try_from(keys).ok())
+        .filter(|keys| *keys > 0)
+        .ok_or(Error::line("ERR invalid numkeys value or out of range"))?;
+    let end = 2 + 2 * keys as usize;
+    if end > args.len() {
+        return Err(Error::Syntax);
+    }
+    let options = Options::parse(args.from(end), Options::MSETEX)?;
+    let expiry = options.expiry_of_set(ctx, "msetex")?;
+    let mut meets = true;
+    for at in (2..end).step_by(2) {
+        meets &= match options.only_if {
+            Some(only_if) => only_if.meets(ctx, &args[at])?,
+            None => true,
+        };
+    }
+    if meets {
+        for at in (2..end).step_by(2) {
+            set_and_report(ctx, args, at, at + 1, expiry);
+        }
+    }
+    reply.integer(i64::from(meets));
+    Ok(())
+}
+
 /// MSETNX key value [key value …]
 pub(crate) fn msetnx(
     ctx: &mut Ctx<'_>,
@@ -282,7 +355,7 @@ pub(crate) fn psetex(
     Ok(())
 }
 
-/// SET key value [NX | XX] [GET] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
+/// SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
 #[inline]
 pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     if args.len() > 3 {
@@ -368,23 +441,15 @@ pub(crate) fn substr(
 
 fn set_with_options(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let options = Options::parse(args.from(3), Options::SET)?;
-    let expiry = match options.expiry {
-        None => Expiry::Clear,
-        Some(ExpiryOption::Keep) => Expiry::Keep,
-        Some(ExpiryOption::Persist) => unreachable!("not among the options of SET"),
-        Some(ExpiryOption::Time(unit, time)) => {
-            Expiry::AtMs(unit.at_ms(time, ctx.keys.now_ms(), "set")?)
-        }
-    };
+    let expiry = options.expiry_of_set(ctx, "set")?;
     if options.get {
         reply_string(ctx.keys.string(&args[1])?, reply);
     }
-    let refused = match options.only_if {
-        None => false,
-        Some(OnlyIf::Missing) => ctx.keys.contains(&args[1]),
-        Some(OnlyIf::Exists) => !ctx.keys.contains(&args[1]),
+    let meets = match options.only_if {
+        Some(only_if) => only_if.meets(ctx, &args[1])?,
+        None => true,
     };
-    if refused {
+    if !meets {
         if !options.get {
             reply.null();
         }
@@ -514,9 +579,73 @@ fn add(ctx: &mut Ctx<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Result<
 
 /// A condition on the key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OnlyIf {
+enum OnlyIf<'a> {
     Missing,
     Exists,
+    /// Of this value.
+    Equal(&'a [u8]),
+    /// Of another value, or missing.
+    NotEqual(&'a [u8]),
+    /// Of a value with this digest.
+    DigestEqual(&'a [u8]),
+    /// Of a value with another digest, or missing.
+    DigestNotEqual(&'a [u8]),
+}
+
+impl<'a> OnlyIf<'a> {
+    /// A condition with an operand; `None` if the word names none.
+    fn parse(word: &[u8], operand: &'a [u8]) -> Option<Result<OnlyIf<'a>, Error>> {
+        let digest = |make: fn(&'a [u8]) -> OnlyIf<'a>| {
+            let valid = operand.len() == DIGEST_DIGITS && operand.iter().all(u8::is_ascii_hexdigit);
+            valid.then(|| make(operand)).ok_or(Error::line(
+                "ERR digest must be exactly 16 hexadecimal characters",
+            ))
+        };
+        match word {
+            _ if is(word, "IFEQ") => Some(Ok(OnlyIf::Equal(operand))),
+            _ if is(word, "IFNE") => Some(Ok(OnlyIf::NotEqual(operand))),
+            _ if is(word, "IFDEQ") => Some(digest(OnlyIf::DigestEqual)),
+            _ if is(word, "IFDNE") => Some(digest(OnlyIf::DigestNotEqual)),
+            _ => None,
+        }
+    }
+
+    fn meets(self, ctx: &Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
+        let (other, as_digest, wanted) = match self {
+            OnlyIf::Missing => return Ok(!ctx.keys.contains(key)),
+            OnlyIf::Exists => return Ok(ctx.keys.contains(key)),
+            OnlyIf::Equal(other) => (other, false, true),
+            OnlyIf::NotEqual(other) => (other, false, false),
+            OnlyIf::DigestEqual(other) => (other, true, true),
+            OnlyIf::DigestNotEqual(other) => (other, true, false),
+        };
+        let equal = match ctx.keys.peek(key) {
+            None => false,
+            Some(ValueRef::Object(_)) => return Err(Error::WrongType),
+            Some(ValueRef::String(value)) if as_digest => digest_text(value.as_bytes())
+                .as_bytes()
+                .eq_ignore_ascii_case(other),
+            Some(ValueRef::String(value)) => value.as_bytes() == other,
+        };
+        Ok(equal == wanted)
+    }
+}
+
+/// Digits of a digest.
+const DIGEST_DIGITS: usize = 16;
+
+/// The 64-bit XXH3 of a value, as hexadecimal digits.
+fn digest_text(value: &[u8]) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(value))
+}
+
+/// Deletes a key that has met a condition, and answers how many that were.
+fn delete_if(meets: bool, ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) {
+    if meets {
+        ctx.keys.delete(key);
+        ctx.keys.changed(Classes::GENERIC, "del", key);
+    }
+    reply.integer(i64::from(meets));
 }
 
 /// How an expiry is written.
@@ -554,19 +683,42 @@ enum ExpiryOption<'a> {
     Time(TimeUnit, &'a [u8]),
 }
 
-/// The options of SET and GETEX.
+/// Whose options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OptionsOf {
+    Set,
+    Getex,
+    Msetex,
+}
+
+/// The options of SET, GETEX and MSETEX.
 #[derive(Default)]
 struct Options<'a> {
-    only_if: Option<OnlyIf>,
+    only_if: Option<OnlyIf<'a>>,
     get: bool,
     expiry: Option<ExpiryOption<'a>>,
 }
 
 impl<'a> Options<'a> {
-    const SET: bool = true;
-    const GETEX: bool = false;
+    const SET: OptionsOf = OptionsOf::Set;
+    const GETEX: OptionsOf = OptionsOf::Getex;
+    const MSETEX: OptionsOf = OptionsOf::Msetex;
 
-    fn parse(args: Args<'a>, set: bool) -> Result<Options<'a>, Error> {
+    /// What becomes of the expiry of a key that is set.
+    fn expiry_of_set(&self, ctx: &Ctx<'_>, command: &'static str) -> Result<Expiry, Error> {
+        Ok(match self.expiry {
+            None => Expiry::Clear,
+            Some(ExpiryOption::Keep) => Expiry::Keep,
+            Some(ExpiryOption::Persist) => {
+                unreachable!("not among the options of a command that sets")
+            }
+            Some(ExpiryOption::Time(unit, time)) => {
+                Expiry::AtMs(unit.at_ms(time, ctx.keys.now_ms(), command)?)
+            }
+        })
+    }
+
+    fn parse(args: Args<'a>, of: OptionsOf) -> Result<Options<'a>, Error> {
         use {ExpiryOption::*, TimeUnit::*};
         const TIMES: [(&str, TimeUnit); 4] = [
             ("EX", Seconds),
@@ -574,21 +726,37 @@ impl<'a> Options<'a> {
             ("EXAT", UnixSeconds),
             ("PXAT", UnixMilliseconds),
         ];
+        let (set, single) = (of != OptionsOf::Getex, of == OptionsOf::Set);
         let mut options = Options::default();
         let mut words = args.iter();
         while let Some(word) = words.next() {
+            if single
+                && options.only_if.is_none()
+                && let Some(operand) = words.clone().next()
+                && let Some(only_if) = OnlyIf::parse(word, operand)
+            {
+                options.only_if = Some(only_if?);
+                words.next();
+                continue;
+            }
             let unit = TIMES
                 .iter()
                 .find(|(name, _)| is(word, name))
                 .map(|(_, unit)| *unit);
             match options {
-                _ if set && is(word, "NX") && options.only_if != Some(OnlyIf::Exists) => {
+                _ if set
+                    && is(word, "NX")
+                    && matches!(options.only_if, None | Some(OnlyIf::Missing)) =>
+                {
                     options.only_if = Some(OnlyIf::Missing);
                 }
-                _ if set && is(word, "XX") && options.only_if != Some(OnlyIf::Missing) => {
+                _ if set
+                    && is(word, "XX")
+                    && matches!(options.only_if, None | Some(OnlyIf::Exists)) =>
+                {
                     options.only_if = Some(OnlyIf::Exists);
                 }
-                _ if set && is(word, "GET") => options.get = true,
+                _ if single && is(word, "GET") => options.get = true,
                 Options {
                     expiry: None | Some(Keep),
                     ..
@@ -648,6 +816,94 @@ mod tests {
         assert_eq!(db.words("GET large"), format!("$100000|{large}"));
         db.pass_ms(20_001);
         assert_eq!(db.words("GET k"), "$-1");
+    }
+
+    #[test]
+    fn conditions_on_the_value() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("SET k a", "+OK"),
+            ("SET k b IFEQ x", "$-1"),
+            ("SET k b IFEQ a", "+OK"),
+            ("SET k c IFEQ x GET", "$1|b"),
+            ("SET k c IFNE b", "$-1"),
+            ("SET k c IFNE x GET", "$1|b"),
+            ("SET none a IFEQ a", "$-1"),
+            ("SET new a IFNE b", "+OK"),
+            ("SET k x IFEQ c NX", "-ERR syntax error"),
+            ("SET k x XX IFEQ c", "-ERR syntax error"),
+            ("SET k x IFEQ c IFEQ c", "-ERR syntax error"),
+            ("SET k x IFEQ", "-ERR syntax error"),
+            ("GET k", "$1|c"),
+            ("DIGEST none", "$-1"),
+            ("SET empty x", "+OK"),
+            ("SETRANGE empty 0 y", ":1"),
+            ("SET abc abc", "+OK"),
+            ("DIGEST abc", "$16|78af5f94892f3950"),
+            ("SET abc d IFDEQ 78AF5F94892F3951", "$-1"),
+            ("SET abc d IFDNE 78AF5F94892F3950", "$-1"),
+            ("SET abc d IFDEQ 78AF5F94892F3950", "+OK"),
+            (
+                "SET abc e IFDEQ abc",
+                "-ERR digest must be exactly 16 hexadecimal characters",
+            ),
+            ("DELEX abc IFEQ x", ":0"),
+            ("DELEX abc IFNE x", ":1"),
+            ("DELEX abc IFNE x", ":0"),
+            ("DELEX abc", ":0"),
+            (
+                "DELEX k a b c",
+                "-ERR wrong number of arguments for 'delex' command",
+            ),
+            ("DELEX k nope b", "-ERR syntax error"),
+            ("LPUSH l x", ":1"),
+            (
+                "DELEX l IFEQ x",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
+            (
+                "DELIFEQ l x",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
+            ("DELEX l", ":1"),
+            ("DELIFEQ k x", ":0"),
+            ("DELIFEQ k c", ":1"),
+            ("DELIFEQ k c", ":0"),
+        ]);
+        db.events();
+        db.words("DELIFEQ new a");
+        assert_eq!(db.events(), ["del new"]);
+    }
+
+    #[test]
+    fn several_keys_with_one_expiry() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("MSETEX 2 a 1 b 2 EX 100", ":1"),
+            ("TTL b", ":100"),
+            ("MSETEX 2 b 3 c 3 NX", ":0"),
+            ("MSETEX 2 b 3 c 3 XX", ":0"),
+            ("MSETEX 2 a 3 b 3 XX KEEPTTL", ":1"),
+            ("TTL a", ":100"),
+            ("MGET a b c", "*3|$1|3|$1|3|$-1"),
+            ("MSETEX 1 c 4 NX", ":1"),
+            ("MSETEX 2 a 1 b", "-ERR syntax error"),
+            ("MSETEX 1 a 1 b", "-ERR syntax error"),
+            ("MSETEX 1 a 1 GET", "-ERR syntax error"),
+            ("MSETEX 1 a 1 IFEQ 3", "-ERR syntax error"),
+            (
+                "MSETEX 1 a 1 EX 0",
+                "-ERR invalid expire time in 'msetex' command",
+            ),
+            ("MSETEX 0 a 1", "-ERR invalid numkeys value or out of range"),
+            (
+                "MSETEX 9999999999 a 1",
+                "-ERR invalid numkeys value or out of range",
+            ),
+        ]);
+        db.events();
+        db.words("MSETEX 2 a 1 b 2 PX 5000");
+        assert_eq!(db.events(), ["set a", "expire a", "set b", "expire b"]);
     }
 
     #[test]

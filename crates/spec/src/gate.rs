@@ -119,6 +119,7 @@ impl LegacyRange {
             let begin = specs[i].begin;
             match specs[i].find {
                 Find::KeyNum
+                | Find::PairNum
                 | Find::Unknown
                 | Find::Behind { .. }
                 | Find::OneBehind { .. }

@@ -32,6 +32,8 @@ pub enum Find {
     },
     /// The argument at the beginning says how many keys follow it.
     KeyNum,
+    /// The argument at the beginning says how many pairs follow it, each of a key and another word.
+    PairNum,
     /// No argument is such a key: only the run knows them (SORT … BY). COMMAND INFO says `unknown`.
     Unknown,
     /// The argument behind the last `token` from the beginning on. COMMAND INFO says `unknown`.
@@ -70,10 +72,10 @@ pub struct VariableAccess {
 /// What decides about a [`VariableAccess`].
 #[derive(Clone, Copy, Debug)]
 pub enum When {
-    /// A word stands somewhere from a position on.
-    Word {
-        /// The word, in upper case.
-        token: &'static str,
+    /// One of several words stands somewhere from a position on.
+    AnyWord {
+        /// The words, in upper case.
+        tokens: &'static [&'static str],
         /// The first position where it is looked for.
         from: u8,
     },
@@ -168,6 +170,14 @@ impl KeySpec {
         }
     }
 
+    /// As many keys as the argument at a position says, each followed by another word.
+    pub(crate) const fn pairs_counted_at(position: u8, access: Access) -> KeySpec {
+        KeySpec {
+            find: Find::PairNum,
+            ..KeySpec::counted_at(position, access)
+        }
+    }
+
     pub(crate) const fn note(mut self, note: &'static str) -> KeySpec {
         self.note = Some(note);
         self
@@ -206,7 +216,8 @@ impl KeySpec {
                 (begin, step, last.checked_sub(begin)? / step + 1)
             }
             Find::KeyNum if begin < argc => (begin + 1, 1, key_count(arg(begin))?),
-            Find::KeyNum => return None,
+            Find::PairNum if begin < argc => (begin + 1, 2, key_count(arg(begin))?),
+            Find::KeyNum | Find::PairNum => return None,
             Find::OneBehind { keyword } => {
                 let found =
                     (begin..argc).find(|i| arg(*i).eq_ignore_ascii_case(keyword.as_bytes()));
@@ -242,7 +253,9 @@ impl VariableAccess {
     fn decide<'a>(&self, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Access {
         let is = |i: usize, token: &str| arg(i).eq_ignore_ascii_case(token.as_bytes());
         let found = match self.when {
-            When::Word { token, from } => (usize::from(from)..argc).any(|i| is(i, token)),
+            When::AnyWord { tokens, from } => {
+                (usize::from(from)..argc).any(|i| tokens.iter().any(|token| is(i, token)))
+            }
             When::Beyond { operations, from } => {
                 let mut at = usize::from(from);
                 while at < argc
@@ -547,6 +560,8 @@ mod tests {
         assert_eq!(positions("eval s 1 k arg"), Ok(vec![3]));
         assert_eq!(positions("eval s 0 arg"), Ok(vec![]));
         assert_eq!(positions("zunionstore d 2 a b"), Ok(vec![1, 3, 4]));
+        assert_eq!(positions("msetex 2 a 1 b 2 nx"), Ok(vec![2, 4]));
+        assert_eq!(positions("msetex 3 a 1 b 2"), Err(InvalidKeys));
         for wrong in [
             "lmpop 3 a b",
             "lmpop -1 a b",

@@ -34,5 +34,8 @@ pub use keys::{
     getkeys, keys, reachable_keys,
 };
 pub use lookup::{NAME_BYTES_MAX, Unresolved, lookup, lookup_subcommand, resolve};
-pub use row::{ChannelSpec, Deprecation, Group, Plane, Propagate, Routing, Row, Scope};
+pub use row::{
+    ChannelSpec, Deprecation, Group, Plane, Propagate, REFERENCE, Routing, Row, Scope,
+    is_after_reference,
+};
 pub use table::row;

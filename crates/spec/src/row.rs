@@ -50,6 +50,21 @@ pub struct Row {
     pub routing: Routing,
 }
 
+/// The Redis release that decides what a command answers, and that the rows are compared with.
+pub const REFERENCE: &str = "8.2.3";
+
+/// Whether a version is above [`REFERENCE`]: what came with it is not there to be compared with. (What only Valkey has is
+/// named by Valkey's version, which is always above.)
+pub fn is_after_reference(since: &str) -> bool {
+    let numbers = |version: &str| -> Vec<u32> {
+        version
+            .split('.')
+            .filter_map(|number| number.parse().ok())
+            .collect()
+    };
+    numbers(since) > numbers(REFERENCE)
+}
+
 impl Row {
     /// The flags that COMMAND DOCS prints.
     pub fn doc_flags(&self) -> impl Iterator<Item = &'static str> {

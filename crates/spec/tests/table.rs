@@ -254,7 +254,8 @@ fn collect_keys(args: &[Arg], found: &mut HashSet<u8>) {
 /// Where the grammar says that the spec begins: at its first key, or at the count before it.
 fn position_of_key(row: &Row, spec: u8) -> Option<u8> {
     let mut position = if row.container.is_some() { 2 } else { 1 };
-    let counted = row.keys[usize::from(spec)].find == Find::KeyNum;
+    let counted = row.keys[usize::from(spec)].find == Find::KeyNum
+        || row.keys[usize::from(spec)].find == Find::PairNum;
     for arg in row.args {
         let mut inside = HashSet::new();
         collect_keys(std::slice::from_ref(arg), &mut inside);
@@ -360,8 +361,8 @@ fn syntax_shows_options_choices_and_repetition() {
     assert_eq!(syntax(b"mset"), "MSET key value [key value ...]");
     assert_eq!(
         syntax(b"set"),
-        "SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
-         PXAT unix-time-milliseconds | KEEPTTL]"
+        "SET key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest] [GET] \
+         [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]"
     );
     assert_eq!(
         syntax(b"lmpop"),

@@ -4,7 +4,7 @@
 //! Must not know what a call does; only which calls would end or blind a comparison.
 
 use fastrand::Rng;
-use redline_spec::{Arg, ArgKind, CommandId, Group, Plane, Row, table};
+use redline_spec::{Arg, ArgKind, CommandId, Group, Plane, Row, is_after_reference, table};
 
 use crate::pools::*;
 
@@ -31,8 +31,10 @@ pub struct Generator {
 impl Generator {
     /// A generator whose calls depend on the seed alone.
     pub fn new(seed: u64) -> Generator {
+        // What the other server does not have cannot be compared.
         let rows = table::all()
             .iter()
+            .filter(|row| !is_after_reference(row.since))
             .flat_map(|row| std::iter::repeat_n(row, weight(row)))
             .collect();
         Generator {
@@ -194,8 +196,11 @@ impl Generator {
             match arg.kind {
                 ArgKind::PureToken => {}
                 ArgKind::OneOf => {
-                    let choice = self.below(arg.args.len());
-                    self.arg_present(row, &arg.args[choice], call);
+                    let there =
+                        |arg: &&Arg| arg.since.is_none_or(|since| !is_after_reference(since));
+                    let choices: Vec<&Arg> = arg.args.iter().filter(there).collect();
+                    let choice = self.below(choices.len());
+                    self.arg_present(row, choices[choice], call);
                 }
                 ArgKind::Block => {
                     if arg.name == "streams" {
@@ -634,7 +639,10 @@ mod tests {
         let missing: Vec<_> = table::all()
             .iter()
             .filter(|row| {
-                weight(row) > 0 && row.id != CommandId::ClientKill && !seen.contains(&row.id)
+                weight(row) > 0
+                    && !is_after_reference(row.since)
+                    && row.id != CommandId::ClientKill
+                    && !seen.contains(&row.id)
             })
             .map(|row| row.full_name)
             .collect();

@@ -307,6 +307,13 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
                 &[("lastkey", -1), ("keystep", 1), ("limit", 2)],
             );
         }
+        Find::PairNum => {
+            write_search(
+                reply,
+                "keynum",
+                &[("keynumidx", 0), ("firstkey", 1), ("keystep", 2)],
+            );
+        }
         Find::KeyNum => {
             write_search(
                 reply,

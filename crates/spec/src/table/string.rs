@@ -36,6 +36,47 @@ rows! { String:
         args: [key("key"), integer("decrement")],
     }
 
+    Delex = "delex" {
+        summary: "Delete a key, if its string or its digest is as expected.",
+        complexity: "O(1), O(N) for a digest, N: bytes of the value",
+        since: "8.4.0",
+        arity: -2,
+        flags: [WRITE, FAST],
+        acl: [STRING],
+        keys: [KeySpec::at(1, REMOVE)],
+        args: [
+            key("key"),
+            one_of("condition", &[
+                string("ifeq-value").token("IFEQ"),
+                string("ifne-value").token("IFNE"),
+                string("ifdeq-digest").token("IFDEQ"),
+                string("ifdne-digest").token("IFDNE"),
+            ]).optional(),
+        ],
+    }
+
+    Delifeq = "delifeq" {
+        summary: "Delete a key that holds this very string.",
+        complexity: "O(1)",
+        since: "9.0.0",
+        arity: 3,
+        flags: [WRITE, FAST],
+        acl: [STRING],
+        keys: [KeySpec::at(1, REMOVE)],
+        args: [key("key"), string("value")],
+    }
+
+    Digest = "digest" {
+        summary: "Read the digest of a string: its 64-bit XXH3 in sixteen hexadecimal digits.",
+        complexity: "O(N), N: bytes of the value",
+        since: "8.4.0",
+        arity: 2,
+        flags: [READONLY, FAST],
+        acl: [STRING],
+        keys: [KeySpec::at(1, READ)],
+        args: [key("key")],
+    }
+
     Get = "get" {
         summary: "Read a string.",
         complexity: "O(1)",
@@ -183,6 +224,31 @@ rows! { String:
         args: [block("data", &[key("key"), string("value")]).multiple()],
     }
 
+    Msetex = "msetex" {
+        summary: "Store several strings at once, with one expiry, or under a condition on all keys.",
+        complexity: "O(N), N: keys",
+        since: "8.4.0",
+        arity: -4,
+        flags: [WRITE, DENYOOM],
+        acl: [STRING],
+        tips: ["request_policy:multi_shard", "response_policy:all_succeeded"],
+        keys: [KeySpec::pairs_counted_at(1, OVERWRITE)],
+        args: [
+            integer("numkeys"),
+            block("data", &[key("key"), string("value")]).multiple(),
+            one_of("condition", &[word("nx", "NX"), word("xx", "XX")]).optional(),
+            one_of("expiration", &[
+                integer("seconds").token("EX"),
+                integer("milliseconds").token("PX"),
+                unix_time("unix-time-seconds").token("EXAT"),
+                unix_time("unix-time-milliseconds").token("PXAT"),
+                word("keepttl", "KEEPTTL"),
+            ]).optional(),
+        ],
+        propagate: Effect,
+        routing: MultiAtomic,
+    }
+
     Msetnx = "msetnx" {
         summary: "Store several strings at once, provided that none of the keys exists.",
         complexity: "O(N), N: keys",
@@ -216,15 +282,16 @@ rows! { String:
             ("6.0.0", "KEEPTTL."),
             ("6.2.0", "GET, EXAT and PXAT."),
             ("7.0.0", "NX together with GET."),
+            ("8.4.0", "IFEQ, IFNE, IFDEQ and IFDNE."),
         ],
         arity: -3,
         flags: [WRITE, DENYOOM],
         acl: [STRING],
         keys: [
             KeySpec::at(1, READ_UPDATE)
-                .note("Read only when GET is among the arguments.")
+                .note("Read only when GET or a condition on the value is among the arguments.")
                 .variable(VariableAccess {
-                    when: When::Word { token: "GET", from: 3 },
+                    when: When::AnyWord { tokens: &["GET", "IFEQ", "IFNE", "IFDEQ", "IFDNE"], from: 3 },
                     present: READ_UPDATE,
                     absent: OVERWRITE,
                 }),
@@ -235,6 +302,10 @@ rows! { String:
             one_of("condition", &[
                 word("nx", "NX"),
                 word("xx", "XX"),
+                string("ifeq-value").token("IFEQ").since("8.4.0"),
+                string("ifne-value").token("IFNE").since("8.4.0"),
+                string("ifdeq-digest").token("IFDEQ").since("8.4.0"),
+                string("ifdne-digest").token("IFDNE").since("8.4.0"),
             ]).since("2.6.12").optional(),
             word("get", "GET").since("6.2.0").optional(),
             one_of("expiration", &[
