@@ -1,12 +1,14 @@
 //! Error replies of the data plane, and the one place that words them. Clients match on these texts, so
 //! they are Redis 8.2.3's. Must not know: which command fails how.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use redline_keyspace::{Busy, Missing, WrongType};
 
+use crate::Block;
+
 /// Why a command did not run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Error {
     /// The key holds a value of another type.
     WrongType,
@@ -34,6 +36,11 @@ pub enum Error {
     Busy(Busy),
     /// Nor this: the unit lacks stripes of keys that it knows only now; run the command again with them.
     Missing(Missing),
+    /// Not an error of the caller's: there is nothing for the command, and it would wait. The reply for callers who may
+    /// not wait has been written.
+    Block(Arc<Block>),
+    /// Not an error of anybody's: the client that was to be served has gone; nothing has happened.
+    Gone,
 }
 
 impl Error {
@@ -82,6 +89,10 @@ impl Error {
             Error::Busy(_) | Error::Missing(_) => {
                 unreachable!("the executor runs the command again")
             }
+            Error::Block(_) => {
+                unreachable!("the executor lets the client wait, or the reply stand")
+            }
+            Error::Gone => unreachable!("nobody is left to be told"),
         })
     }
 }

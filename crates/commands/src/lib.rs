@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bitmap;
+mod block;
 mod element;
 mod error;
 mod generic;
@@ -26,12 +27,14 @@ mod string;
 mod testing;
 mod xgroup;
 mod xinfo;
+mod xread;
 mod zset;
 
-use redline_keyspace::View;
+use redline_keyspace::{View, Waiter};
 use redline_resp::{Args, Reply};
 use redline_spec::CommandId;
 
+pub use block::Block;
 pub use error::Error;
 
 /// What a handler works on.
@@ -44,6 +47,8 @@ pub struct Ctx<'a> {
     pub in_script: bool,
     /// The caller may read keys that only the run will know.
     pub reads_every_key: bool,
+    /// The client that is served by this run, if it has waited: see [`Block`].
+    pub waiter: Option<&'a Waiter>,
 }
 
 /// Runs one command. On an error the caller takes back whatever the handler had written to the reply

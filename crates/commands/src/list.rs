@@ -4,10 +4,11 @@ use std::{ops::ControlFlow, ops::Range};
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
-use redline_types::{DataType, List, list::Place, pack::End};
+use redline_types::{DataType, Kind, List, list::Place, pack::End};
 
 use crate::{
     Ctx, Error,
+    block::{self, Block},
     element::bulk,
     parse::{integer, is},
 };
@@ -101,6 +102,7 @@ fn move_element(
     }
     // A destination of another type must be found before anything is taken.
     ctx.keys.collection::<List>(destination)?;
+    ctx.claim()?;
     let mut moved = Vec::new();
     let rotates = source == destination;
     ctx.keys.update::<List, _>(source, false, |list, limits| {
@@ -127,39 +129,157 @@ fn move_element(
 
 /// LMPOP numkeys key [key …] LEFT | RIGHT [COUNT count]
 pub(crate) fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
-    const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
-    let keys = integer(&args[1])
-        .ok()
-        .filter(|keys| *keys > 0)
-        .ok_or(NO_KEYS)?;
-    let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
-    let at = keys
-        .checked_add(2)
-        .filter(|at| *at < args.len())
-        .ok_or(Error::Syntax)?;
-    let from = end(&args[at])?;
-    let mut count = None;
-    let mut options = args.from(at + 1).iter();
-    while let Some(option) = options.next() {
-        let value = options
-            .next()
-            .filter(|_| count.is_none() && is(option, "COUNT"));
-        let value = integer(value.ok_or(Error::Syntax)?)
-            .ok()
-            .filter(|count| *count > 0);
-        count = Some(value.ok_or(NO_COUNT)?);
+    let many = Many::parse(args, 1)?;
+    if !pop_first(ctx, args, &many, reply)? {
+        reply.null_array();
     }
-    let count = count.unwrap_or(1) as usize;
-    for key in args.from(2).first(keys).iter() {
+    Ok(())
+}
+
+/// BLMPOP timeout numkeys key [key …] LEFT | RIGHT [COUNT count]
+pub(crate) fn blmpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let many = Many::parse(args, 2)?;
+    let timeout_ms = block::seconds(ctx, &args[1])?;
+    if pop_first(ctx, args, &many, reply)? {
+        return Ok(());
+    }
+    reply.null_array();
+    Err(Block::on(Kind::List, many.keys, timeout_ms).into())
+}
+
+/// What LMPOP is to pop.
+struct Many {
+    /// Which arguments are the keys.
+    keys: Range<usize>,
+    from: End,
+    count: usize,
+}
+
+impl Many {
+    /// `at`: the position of the number of keys.
+    fn parse(args: Args<'_>, at: usize) -> Result<Many, Error> {
+        const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
+        const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
+        let keys = integer(&args[at])
+            .ok()
+            .filter(|keys| *keys > 0)
+            .ok_or(NO_KEYS)?;
+        let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
+        let end_of_keys = keys
+            .checked_add(at + 1)
+            .filter(|end| *end < args.len())
+            .ok_or(Error::Syntax)?;
+        let from = end(&args[end_of_keys])?;
+        let mut count = None;
+        let mut options = args.from(end_of_keys + 1).iter();
+        while let Some(option) = options.next() {
+            let value = options
+                .next()
+                .filter(|_| count.is_none() && is(option, "COUNT"));
+            let value = integer(value.ok_or(Error::Syntax)?)
+                .ok()
+                .filter(|count| *count > 0);
+            count = Some(value.ok_or(NO_COUNT)?);
+        }
+        Ok(Many {
+            keys: at + 1..end_of_keys,
+            from,
+            count: count.unwrap_or(1) as usize,
+        })
+    }
+}
+
+/// Pops from the first list that there is; says whether there was one.
+fn pop_first(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    many: &Many,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Error> {
+    for key in args.from(many.keys.start).first(many.keys.len()).iter() {
         if ctx.keys.collection::<List>(key)?.is_some() {
+            ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
-            return pop_many(ctx, key, from, count, reply);
+            pop_many(ctx, key, many.from, many.count, reply)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// BLPOP key [key …] timeout
+pub(crate) fn blpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    pop_or_wait(ctx, args, End::Front, reply)
+}
+
+/// BRPOP key [key …] timeout
+pub(crate) fn brpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    pop_or_wait(ctx, args, End::Back, reply)
+}
+
+fn pop_or_wait(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    from: End,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let last = args.len() - 1;
+    let timeout_ms = block::seconds(ctx, &args[last])?;
+    for key in args.first(last).from(1).iter() {
+        if ctx.keys.collection::<List>(key)?.is_some() {
+            ctx.claim()?;
+            reply.array(2);
+            reply.bulk(key);
+            ctx.keys.update::<List, _>(key, false, |list, limits| {
+                list.pop(from, 1, limits, |element| bulk(reply, element))
+            })?;
+            ctx.keys.changed(Classes::LIST, pop_event(from), key);
+            return Ok(());
         }
     }
     reply.null_array();
-    Ok(())
+    Err(Block::on(Kind::List, 1..last, timeout_ms).into())
+}
+
+/// BLMOVE source destination LEFT | RIGHT LEFT | RIGHT timeout
+pub(crate) fn blmove(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (from, to) = (end(&args[3])?, end(&args[4])?);
+    move_or_wait(ctx, args, from, to, reply)
+}
+
+/// BRPOPLPUSH source destination timeout
+pub(crate) fn brpoplpush(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    move_or_wait(ctx, args, End::Back, End::Front, reply)
+}
+
+fn move_or_wait(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    from: End,
+    to: End,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let timeout_ms = block::seconds(ctx, &args[args.len() - 1])?;
+    if ctx.keys.collection::<List>(&args[1])?.is_some() {
+        return move_element(ctx, &args[1], &args[2], from, to, reply);
+    }
+    reply.null();
+    let mut block = Block::on(Kind::List, 1..2, timeout_ms);
+    block.targets = 2..3;
+    Err(block.into())
 }
 
 /// LPOP key [count]

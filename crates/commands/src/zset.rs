@@ -5,7 +5,7 @@ use std::ops::Range;
 use redline_keyspace::{Classes, Expiry, ValueRef};
 use redline_resp::{Args, Proto, Reply, format_double};
 use redline_types::{
-    DataType, Element, IntBuf, Value, Zset,
+    DataType, Element, IntBuf, Kind, Value, Zset,
     zset::{
         AddError, AddFlags, Added, LexRange, ScoreRange,
         algebra::{Aggregate, Input, Source, difference, intersection, intersection_len, union},
@@ -15,6 +15,7 @@ use redline_types::{
 
 use crate::{
     Ctx, Error,
+    block::{self, Block},
     element::bulk,
     parse::{float, integer, is, random_count},
     scan::{self, ScanOptions, Scanned},
@@ -364,47 +365,133 @@ fn take(
 
 /// ZMPOP numkeys key [key …] MIN | MAX [COUNT count]
 pub(crate) fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
-    const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
-    let keys = integer(&args[1])
-        .ok()
-        .filter(|keys| *keys > 0)
-        .ok_or(NO_KEYS)?;
-    let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
-    let at = keys
-        .checked_add(2)
-        .filter(|at| *at < args.len())
-        .ok_or(Error::Syntax)?;
-    let side = if is(&args[at], "MIN") {
-        Side::Min
-    } else if is(&args[at], "MAX") {
-        Side::Max
-    } else {
-        return Err(Error::Syntax);
-    };
-    let mut count = None;
-    let mut options = args.from(at + 1).iter();
-    while let Some(option) = options.next() {
-        let value = options
-            .next()
-            .filter(|_| count.is_none() && is(option, "COUNT"));
-        let value = integer(value.ok_or(Error::Syntax)?)
-            .ok()
-            .filter(|count| *count > 0);
-        count = Some(value.ok_or(NO_COUNT)?);
+    let many = Many::parse(args, 1)?;
+    if !pop_first(ctx, args, &many, reply)? {
+        reply.null_array();
     }
-    let count = count.unwrap_or(1) as usize;
-    for key in args.from(2).first(keys).iter() {
+    Ok(())
+}
+
+/// BZMPOP timeout numkeys key [key …] MIN | MAX [COUNT count]
+pub(crate) fn bzmpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let many = Many::parse(args, 2)?;
+    let timeout_ms = block::seconds(ctx, &args[1])?;
+    if pop_first(ctx, args, &many, reply)? {
+        return Ok(());
+    }
+    reply.null_array();
+    Err(Block::on(Kind::Zset, many.keys, timeout_ms).into())
+}
+
+/// What ZMPOP is to pop.
+struct Many {
+    /// Which arguments are the keys.
+    keys: Range<usize>,
+    side: Side,
+    count: usize,
+}
+
+impl Many {
+    /// `at`: the position of the number of keys.
+    fn parse(args: Args<'_>, at: usize) -> Result<Many, Error> {
+        const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
+        const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
+        let keys = integer(&args[at])
+            .ok()
+            .filter(|keys| *keys > 0)
+            .ok_or(NO_KEYS)?;
+        let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
+        let end_of_keys = keys
+            .checked_add(at + 1)
+            .filter(|end| *end < args.len())
+            .ok_or(Error::Syntax)?;
+        let side = if is(&args[end_of_keys], "MIN") {
+            Side::Min
+        } else if is(&args[end_of_keys], "MAX") {
+            Side::Max
+        } else {
+            return Err(Error::Syntax);
+        };
+        let mut count = None;
+        let mut options = args.from(end_of_keys + 1).iter();
+        while let Some(option) = options.next() {
+            let value = options
+                .next()
+                .filter(|_| count.is_none() && is(option, "COUNT"));
+            let value = integer(value.ok_or(Error::Syntax)?)
+                .ok()
+                .filter(|count| *count > 0);
+            count = Some(value.ok_or(NO_COUNT)?);
+        }
+        Ok(Many {
+            keys: at + 1..end_of_keys,
+            side,
+            count: count.unwrap_or(1) as usize,
+        })
+    }
+}
+
+/// Pops from the first sorted set that there is; says whether there was one.
+fn pop_first(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    many: &Many,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Error> {
+    for key in args.from(many.keys.start).first(many.keys.len()).iter() {
         if let Some(zset) = ctx.keys.collection::<Zset>(key)? {
-            let given = count.min(zset.len());
+            let given = many.count.min(zset.len());
+            ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
             reply.array(given);
-            return take(ctx, key, side, given, true, reply);
+            take(ctx, key, many.side, given, true, reply)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// BZPOPMIN key [key …] timeout
+pub(crate) fn bzpopmin(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    pop_or_wait(ctx, args, Side::Min, reply)
+}
+
+/// BZPOPMAX key [key …] timeout
+pub(crate) fn bzpopmax(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    pop_or_wait(ctx, args, Side::Max, reply)
+}
+
+fn pop_or_wait(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    side: Side,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let last = args.len() - 1;
+    let timeout_ms = block::seconds(ctx, &args[last])?;
+    for key in args.first(last).from(1).iter() {
+        if ctx.keys.collection::<Zset>(key)?.is_some() {
+            ctx.claim()?;
+            reply.array(3);
+            reply.bulk(key);
+            return take(ctx, key, side, 1, false, reply);
         }
     }
     reply.null_array();
-    Ok(())
+    Err(Block::on(Kind::Zset, 1..last, timeout_ms).into())
 }
 
 /// ZREMRANGEBYRANK key start stop

@@ -22,7 +22,7 @@
 use std::{alloc::Layout, ptr::NonNull, sync::Arc};
 
 use redline_table::Heap;
-use redline_types::{Value, number};
+use redline_types::{Kind, Value, number};
 
 use crate::view::Expiry;
 
@@ -61,6 +61,16 @@ pub(crate) enum Stored<'a> {
     Blob(Blob),
     /// A collection.
     Object(Value),
+}
+
+impl Stored<'_> {
+    /// The type of a collection; strings have none that anybody waits for.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        match self {
+            Stored::Object(value) => Some(value.kind()),
+            Stored::Bytes { .. } | Stored::Blob(_) => None,
+        }
+    }
 }
 
 /// A stored value as seen by a reader.

@@ -11,6 +11,7 @@ mod policy;
 mod space;
 pub mod upkeep;
 mod view;
+mod wait;
 mod watch;
 
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
@@ -22,4 +23,5 @@ pub use space::{
     stripe_of_slot,
 };
 pub use view::{Busy, Collection, Expiry, Held, Hint, Missing, View, WrongType};
+pub use wait::{End, Ready, WaitSlot, Waiter, Wanted};
 pub use watch::WatchFlag;

@@ -5,7 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering},
@@ -20,6 +20,7 @@ use crate::{
     lock::{Locks, STRIPES, Wake},
     notify::{Classes, Events},
     policy::{Clock, EvictionPool, Policy},
+    wait::{Queue, Ready},
     watch::WatchFlag,
 };
 
@@ -75,6 +76,12 @@ pub struct Keyspace {
     bytes: OwnLine<AtomicI64>,
     /// Watched keys over all stripes: where none is watched nobody looks.
     pub(crate) watched: AtomicU64,
+    /// Places in queues over all stripes: where nobody waits nobody looks (`wait.rs`).
+    pub(crate) waits: AtomicU64,
+    /// Queues, and those of them with somebody who wants to know when the key goes.
+    pub(crate) waited_keys: AtomicU64,
+    /// See `waited_keys`.
+    pub(crate) waited_keys_gone: AtomicU64,
 }
 
 /// Something that workers write often, away from what they read at every command.
@@ -113,6 +120,8 @@ type WatchedKey = (u32, Box<[u8]>);
 pub(crate) struct StripeState {
     /// Who watches which key of the stripe.
     pub(crate) watchers: HashMap<WatchedKey, Vec<Arc<WatchFlag>>>,
+    /// Who waits for which key of the stripe, by database.
+    pub(crate) waiters: HashMap<Box<[u8]>, Vec<Queue>>,
 }
 
 // SAFETY: the cells are reached through `stripe_state` only, and entries through a unit, both by holders of the
@@ -139,6 +148,9 @@ impl Keyspace {
             },
             bytes: OwnLine(AtomicI64::new(0)),
             watched: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            waited_keys: AtomicU64::new(0),
+            waited_keys_gone: AtomicU64::new(0),
         }
     }
 
@@ -391,6 +403,8 @@ pub struct Local {
     pub notify: Classes,
     /// Keyspace events of the running unit, in order.
     pub events: Events,
+    /// Keys that somebody waits for and that the running unit has changed: to be looked after before it lets go.
+    pub ready: VecDeque<Ready>,
     /// What to drop behind the command.
     pub garbage: Vec<Garbage>,
     /// Tables to free behind the command.
@@ -424,6 +438,7 @@ impl Local {
             clock: Clock::default(),
             notify: Classes::NONE,
             events: Events::default(),
+            ready: VecDeque::new(),
             garbage: Vec::new(),
             flushed: Vec::new(),
             hits: Cell::new(0),

@@ -226,7 +226,7 @@ impl Keyspace {
                 }
             }
         }
-        if !local.events.is_empty() {
+        if !local.events.is_empty() || !local.ready.is_empty() {
             publish(local);
         }
         match from {
@@ -383,7 +383,7 @@ impl Keyspace {
             view.local.evicted += 1;
         }
         view.finish();
-        if !local.events.is_empty() {
+        if !local.events.is_empty() || !local.ready.is_empty() {
             publish(local);
         }
         self.locks.unlock_one(stripe);

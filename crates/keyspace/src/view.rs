@@ -15,6 +15,7 @@
 
 mod elements;
 mod store;
+mod waiting;
 mod whole;
 
 use std::{
@@ -60,8 +61,9 @@ pub enum Held<'a> {
 }
 
 impl Held<'_> {
+    /// Is this stripe among them?
     #[inline]
-    fn covers(&self, stripe: u16) -> bool {
+    pub fn covers(&self, stripe: u16) -> bool {
         match self {
             Held::None => false,
             Held::One(held) => *held == stripe,
@@ -602,6 +604,10 @@ impl<'a> View<'a> {
         self.changes += 1;
         self.touch_watchers(key);
         self.notify(class, event, key);
+        if class == Classes::STREAM {
+            // A stream that was there already has more for those who read it, or a group less.
+            self.appeared(self.hash(key), key, Some(Kind::Stream));
+        }
         if self.emptied {
             self.emptied = false;
             self.notify(Classes::GENERIC, "del", key);

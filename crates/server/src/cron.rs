@@ -8,7 +8,7 @@ use redline_keyspace::lock::STRIPES;
 use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
-use crate::{planes::publish_events, session::flag, worker::Worker};
+use crate::{block::after_upkeep, session::flag, worker::Worker};
 
 /// Active expiry may take this share of the time between two ticks, in percent.
 const EXPIRY_PERCENT: u64 = 10;
@@ -62,18 +62,19 @@ fn expiry_budget_us(period_ms: u64, effort: u32) -> u64 {
 fn expire(worker: &mut Worker, period_ms: u64) {
     let budget_us = expiry_budget_us(period_ms, worker.settings.active_expire_effort);
     let deadline_us = clock::monotonic_us() + budget_us;
-    let shared = worker.shared.clone();
-    if !shared.active_expire.load(Ordering::Relaxed) {
+    let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
+    // CLIENT PAUSE keeps the data as it is.
+    if !shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
     }
     for cursor in [&mut worker.expiry, &mut worker.element_expiry] {
         loop {
-            let step = shared.keyspace.expire_step(
-                &mut worker.local,
-                worker.now_ms,
-                cursor,
-                &mut |local| publish_events(&shared, local),
-            );
+            let step =
+                shared
+                    .keyspace
+                    .expire_step(&mut worker.local, now_ms, cursor, &mut |local| {
+                        after_upkeep(&shared, local, now_ms)
+                    });
             if step.round || (step.checked > 0 && clock::monotonic_us() > deadline_us) {
                 break;
             }
@@ -111,8 +112,11 @@ fn compact(worker: &mut Worker, period_ms: u64) {
 
 /// Evicts until the limit is kept. `false`: it is not, and nothing more can go now.
 pub fn make_room(worker: &mut Worker) -> bool {
-    let shared = worker.shared.clone();
+    let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
     worker.local.flush_account(&shared.keyspace);
+    if worker.pause.is_some() {
+        return true;
+    }
     for _ in 0..EVICTIONS_MAX {
         if !shared.keyspace.over_limit() {
             return true;
@@ -120,7 +124,7 @@ pub fn make_room(worker: &mut Worker) -> bool {
         let evicted = shared
             .keyspace
             .evict_one(&mut worker.local, worker.now_ms, &mut |local| {
-                publish_events(&shared, local);
+                after_upkeep(&shared, local, now_ms);
             });
         if !evicted {
             return false;
@@ -135,7 +139,10 @@ pub fn make_room(worker: &mut Worker) -> bool {
 pub fn make_room_for_long(worker: &mut Worker) {
     let deadline_us = clock::monotonic_us() + EVICTION_US_MAX;
     let shared = worker.shared.clone();
-    while shared.keyspace.over_limit() && clock::monotonic_us() < deadline_us {
+    while worker.pause.is_none()
+        && shared.keyspace.over_limit()
+        && clock::monotonic_us() < deadline_us
+    {
         if !make_room(worker) {
             return;
         }

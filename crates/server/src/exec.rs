@@ -335,6 +335,7 @@ impl Worker {
         }
         if let Some((id, hash)) = known
             && session.state == 0
+            && self.pause.is_none()
             && self.run_plain(session, args, id, hash)
         {
             return;
@@ -368,6 +369,17 @@ impl Worker {
         if !shared.keyspace.locks().try_one(stripe) {
             return false;
         }
+        if shared.keyspace.anybody_waits()
+            && gate.flags.has(Flags::WRITE)
+            && shared.keyspace.is_waited_for(
+                Held::One(stripe),
+                &args[usize::from(gate.first_key)],
+                hash,
+            )
+        {
+            shared.keyspace.locks().unlock_one(stripe);
+            return false;
+        }
         let mark = session.out.mark();
         let view = View::new(
             &shared.keyspace,
@@ -381,6 +393,7 @@ impl Worker {
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: false,
             reads_every_key: true,
+            waiter: None,
         };
         ctx.keys.hint(&args[usize::from(gate.first_key)], hash);
         let result = handler(
@@ -392,7 +405,8 @@ impl Worker {
         if !self.local.events.is_empty() {
             planes::publish_events(shared, &mut self.local);
         }
-        shared.keyspace.locks().unlock_one(stripe);
+        self.serve_waiters(Held::One(stripe));
+        self.shared.keyspace.locks().unlock_one(stripe);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         note_command(session, id);
@@ -424,25 +438,20 @@ impl Worker {
             Err(Halt::Aside(reason)) => {
                 session.out.truncate(mark);
                 session.aside = Some(reason);
-                session.card.set_flag(flag::BLOCKED, true);
-                self.stats.put_aside.add(1);
+                if reason.is_wanted() {
+                    session.card.set_flag(flag::BLOCKED, true);
+                    session.rounds = 0;
+                    self.give_way(session);
+                } else {
+                    self.stats.put_aside.add(1);
+                }
                 return;
             }
         }
         session.rounds = 0;
         // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
         self.give_way(session);
-        if session.is(state::REPLY) {
-            match session.reply_mode {
-                ReplyMode::Off => session.out.truncate(mark),
-                ReplyMode::Skipping => {
-                    session.out.truncate(mark);
-                    session.reply_mode = ReplyMode::On;
-                    session.set_state(state::REPLY, false);
-                }
-                ReplyMode::On | ReplyMode::SkipNext => {}
-            }
-        }
+        session.settle_reply(mark);
     }
 
     /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
@@ -456,12 +465,29 @@ impl Worker {
             self.stats.commands[id as usize].rejected.add(1);
             return Err(self.reject(session, args, &error));
         }
+        if self.is_held_back(session, id, gate) {
+            note_last(session, id);
+            return Err(Halt::Aside(Aside::Pause));
+        }
         if session.is(state::MULTI) && !planes::transaction::runs_at_once(id) {
             planes::transaction::enqueue(session, id, args);
             return Ok(());
         }
         note_command(session, id);
         self.call(session, id, args)
+    }
+
+    /// Does CLIENT PAUSE hold this command back?
+    fn is_held_back(&self, session: &Session, id: CommandId, gate: Gate) -> bool {
+        let Some(pause) = self.pause else {
+            return false;
+        };
+        let writes = |gate: Gate| gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+        let queue_writes = || {
+            let mut queue = session.multi.queue.iter();
+            id == CommandId::Exec && queue.any(|(id, _)| writes(spec::gate(*id)))
+        };
+        clock::monotonic_ms() < pause.end_ms && (pause.all || writes(gate) || queue_writes())
     }
 
     /// What a call that may not run is answered. It spoils a transaction; an EXEC gives it up, even where there is none.
@@ -597,15 +623,30 @@ impl Worker {
                 }
             },
             Scope::All => self.run_locked(session, id, args, &StripeSet::all(), true, &[]),
-            Scope::Keys | Scope::KeysPlus if gate.keys == KeyShape::One => {
+            // Who has the ticket has it for more stripes than this one: it comes from below, to serve others as well.
+            Scope::Keys | Scope::KeysPlus
+                if gate.keys == KeyShape::One && session.ticket.is_none() =>
+            {
                 let key = &args[usize::from(gate.first_key)];
                 let stripe = stripe_of(redline_keyspace::hash(key));
                 while !self.shared.keyspace.locks().try_one(stripe) {
                     self.wait_for_stripe(session, stripe)?;
                 }
-                let result = self.handle(session, id, args, Held::One(stripe), &[]);
+                if gate.flags.has(Flags::WRITE) && self.shared.keyspace.anybody_waits() {
+                    let (mut own, held) = (StripeSet::EMPTY, Held::One(stripe));
+                    own.insert(stripe);
+                    let mut wider = own.clone();
+                    self.shared.keyspace.widen(held, key, &mut wider);
+                    if wider != own {
+                        self.shared.keyspace.locks().unlock_one(stripe);
+                        return self.run_widening(session, id, args, &mut wider, &[]);
+                    }
+                }
+                let held = Held::One(stripe);
+                let result = self.handle(session, id, args, held, &[]);
+                let result = self.end_unit(session, id, args, held, result);
                 self.shared.keyspace.locks().unlock_one(stripe);
-                Ok(result?)
+                result
             }
             Scope::Keys | Scope::KeysPlus => {
                 let (mut set, mut hints) = (StripeSet::EMPTY, mem::take(&mut self.hints));
@@ -640,21 +681,28 @@ impl Worker {
             // An earlier round found these.
             set.extend(reserved);
         }
-        for round in 0.. {
+        for round in 1.. {
             self.lock_set(session, set)?;
-            match self.handle(session, id, args, Held::Set(set), hints) {
-                Err(Error::Missing(_)) if round + 1 == WIDENING_ROUNDS_MAX => {
-                    self.shared.keyspace.locks().unlock_set(set);
-                    break;
-                }
+            // The ticket, if there is one, stays for a wider set.
+            if let Some(wider) = self.wider(set, [(id, args)].into_iter()) {
+                self.shared.keyspace.locks().unlock_set(set);
+                *set = wider;
+                continue;
+            }
+            let held = Held::Set(set);
+            match self.handle(session, id, args, held, hints) {
                 Err(Error::Missing(missing)) => {
-                    // The ticket, if there is one, stays for the wider set.
+                    self.serve_waiters(held);
                     self.shared.keyspace.locks().unlock_set(set);
+                    if round >= WIDENING_ROUNDS_MAX {
+                        break;
+                    }
                     set.extend(&missing.0);
                 }
                 result => {
+                    let result = self.end_unit(session, id, args, held, result);
                     self.unlock_set(session, set);
-                    return Ok(result?);
+                    return result;
                 }
             }
         }
@@ -673,8 +721,45 @@ impl Worker {
         self.lock_set(session, set)?;
         let held = if all { Held::All } else { Held::Set(set) };
         let result = self.handle(session, id, args, held, hints);
+        let result = self.end_unit(session, id, args, held, result);
         self.unlock_set(session, set);
-        Ok(result?)
+        result
+    }
+
+    /// What a unit has to hold that holds `set`, where that is more, to serve whoever waits for what its commands write.
+    pub(crate) fn wider<'a>(
+        &self,
+        set: &StripeSet,
+        commands: impl Iterator<Item = (CommandId, Args<'a>)>,
+    ) -> Option<StripeSet> {
+        let space = &self.shared.keyspace;
+        if !space.anybody_waits() {
+            return None;
+        }
+        let mut wider = set.clone();
+        for (id, args) in commands.filter(|(id, _)| spec::gate(*id).flags.has(Flags::WRITE)) {
+            for_each_key(id, args, |key| {
+                space.widen(Held::Set(set), key, &mut wider);
+            });
+        }
+        (wider != *set).then_some(wider)
+    }
+
+    /// The end of a unit of one command, its stripes still held: serves those who wait for what it has changed; or
+    /// registers its client, if it waits itself.
+    fn end_unit(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+        held: Held<'_>,
+        result: Result<(), Error>,
+    ) -> Result<(), Halt> {
+        self.serve_waiters(held);
+        match result {
+            Err(Error::Block(block)) => Err(self.begin_wait(session, id, args, &block, held)),
+            other => Ok(other?),
+        }
     }
 
     /// Takes all stripes of a unit, or puts the session aside.
@@ -770,19 +855,18 @@ impl Worker {
             changes: unit.changes,
         };
         let result = loop {
-            let held = if unit.all {
-                Held::All
-            } else {
-                Held::Set(&unit.stripes)
-            };
-            match self.handle_inside(session, id, args, held, &[], &mut inside) {
+            match self.handle_inside(session, id, args, unit.held(), &[], &mut inside) {
                 Err(Error::Missing(missing)) => self.extend_stripes(&mut unit, &missing.0),
                 result => break result,
             }
         };
         unit.changes = inside.changes;
         session.unit = Some(unit);
-        Ok(result?)
+        match result {
+            // Nobody waits here: the reply for such callers stands.
+            Err(Error::Block(_)) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     /// Takes what a script needs and does not hold yet. EXEC holds everything already.
@@ -802,7 +886,7 @@ impl Worker {
     }
 
     /// Takes stripes on demand: the unit holds the script mutex.
-    fn extend_stripes(&self, unit: &mut Unit, wanted: &StripeSet) {
+    pub(crate) fn extend_stripes(&self, unit: &mut Unit, wanted: &StripeSet) {
         for stripe in wanted.iter() {
             if !unit.stripes.contains(stripe) {
                 self.shared.keyspace.locks().lock_for_script(stripe);
@@ -851,6 +935,7 @@ impl Worker {
             bulk_bytes_max: self.settings.bulk_bytes_max,
             in_script: inside.in_script,
             reads_every_key,
+            waiter: None,
         };
         ctx.keys.hints(hints);
         let result = handler(
@@ -890,9 +975,14 @@ pub(crate) fn runs_script(id: CommandId) -> bool {
 }
 
 #[inline]
+fn note_last(session: &Session, id: CommandId) {
+    session.card.command.store(id as u16, Ordering::Relaxed);
+}
+
+#[inline]
 fn note_command(session: &Session, id: CommandId) {
     let card = &session.card;
-    card.command.store(id as u16, Ordering::Relaxed);
+    note_last(session, id);
     card.commands
         .store(card.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

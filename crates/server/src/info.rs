@@ -153,17 +153,19 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     let output = largest(|card| card.output_bytes.load(Ordering::Relaxed));
     out.field("client_recent_max_input_buffer", input)?;
     out.field("client_recent_max_output_buffer", output)?;
-    // Commands that block do not exist yet; clients that wait for a lock are no matter of the user's.
-    out.field("blocked_clients", 0)?;
+    out.field("blocked_clients", flagged(flag::BLOCKED))?;
     out.field("tracking_clients", 0)?;
     out.field("pubsub_clients", flagged(flag::PUBSUB))?;
     out.field(
         "watching_clients",
         watched().filter(|count| *count > 0).count(),
     )?;
-    out.field("clients_in_timeout_table", 0)?;
+    let timed = worker.shared.timed_waits.load(Ordering::Relaxed);
+    out.field("clients_in_timeout_table", timed)?;
     out.field("total_watched_keys", watched().sum::<u32>())?;
-    out.zeros(&["total_blocking_keys", "total_blocking_keys_on_nokey"])
+    let (keys, when_gone) = worker.shared.keyspace.waited_keys();
+    out.field("total_blocking_keys", keys)?;
+    out.field("total_blocking_keys_on_nokey", when_gone)
 }
 
 fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {

@@ -4,6 +4,7 @@
 //! request). Must not know: the proxy, the bench.
 
 mod access;
+mod block;
 pub mod command_line;
 pub mod config;
 mod cron;

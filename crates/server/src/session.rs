@@ -9,10 +9,12 @@ use std::sync::{
 };
 
 use redline_acl::User;
-use redline_keyspace::WatchFlag;
+use redline_keyspace::{Held, WaitSlot, WatchFlag};
 use redline_net::{PeerAddr, Stream};
-use redline_resp::{ArgsBuf, Blob, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span};
+use redline_resp::{ArgsBuf, Blob, Mark, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span};
 use redline_spec::CommandId;
+
+use crate::block::{Again, Wait};
 
 /// Names a session on some worker: worker, place in its slab, generation of that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,6 +105,8 @@ pub struct Card {
     pub commands: AtomicU64,
     /// Set by CLIENT KILL: no command runs after this, the worker closes it.
     pub killed: AtomicBool,
+    /// Its wait in a blocking command, for those who may end it.
+    pub wait: WaitSlot,
 }
 
 /// See [`Card::names`].
@@ -130,7 +134,7 @@ pub mod flag {
     pub const NO_EVICT: u32 = 8;
     /// CLIENT NO-TOUCH (`T`).
     pub const NO_TOUCH: u32 = 16;
-    /// Put aside (`b`).
+    /// In a blocking command, or held back by CLIENT PAUSE (`b`).
     pub const BLOCKED: u32 = 32;
     /// To be closed after its reply (`c`).
     pub const CLOSING: u32 = 64;
@@ -158,6 +162,17 @@ pub enum Aside {
     Ticket,
     /// A script is running.
     Script,
+    /// A blocking command waits for its keys.
+    Keys,
+    /// CLIENT PAUSE holds its command back.
+    Pause,
+}
+
+impl Aside {
+    /// Does it wait because somebody wanted it to, and perhaps for long? The other reasons pass by themselves, soon.
+    pub fn is_wanted(self) -> bool {
+        matches!(self, Aside::Keys | Aside::Pause)
+    }
 }
 
 /// What CLIENT REPLY says.
@@ -188,6 +203,17 @@ pub struct Unit {
     pub read_only: bool,
     /// Changes so far.
     pub changes: u64,
+}
+
+impl Unit {
+    /// What it holds, for a view.
+    pub fn held(&self) -> Held<'_> {
+        if self.all {
+            Held::All
+        } else {
+            Held::Set(&self.stripes)
+        }
+    }
 }
 
 /// A transaction being queued.
@@ -276,6 +302,10 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Put aside, and why.
     pub aside: Option<Aside>,
+    /// Its wait, if the reason is its keys.
+    pub wait: Option<Wait>,
+    /// The first of its deferred requests has waited and runs again, as this.
+    pub again: Option<Again>,
     /// Failed rounds of the command that was put aside; see the ticket.
     pub rounds: u32,
     /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
@@ -328,5 +358,21 @@ impl Session {
     #[inline]
     pub fn is(&self, bits: u32) -> bool {
         self.state & bits != 0
+    }
+
+    /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it.
+    pub fn settle_reply(&mut self, mark: Mark) {
+        if !self.is(state::REPLY) {
+            return;
+        }
+        match self.reply_mode {
+            ReplyMode::Off => self.out.truncate(mark),
+            ReplyMode::Skipping => {
+                self.out.truncate(mark);
+                self.reply_mode = ReplyMode::On;
+                self.set_state(state::REPLY, false);
+            }
+            ReplyMode::On | ReplyMode::SkipNext => {}
+        }
     }
 }

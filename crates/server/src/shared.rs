@@ -11,10 +11,11 @@ use std::{
 };
 
 use redline_keyspace::{
-    Flushed, Garbage, Keyspace,
+    Flushed, Garbage, Keyspace, Waiter,
     lock::{Wake, WakeToken},
 };
 use redline_net::{PeerAddr, Sender, Stream};
+use redline_resp::ReplyBuffer;
 use redline_scripting::Scripts;
 
 use crate::{
@@ -34,6 +35,8 @@ pub enum Message {
     Wake(Token),
     /// Something was published to these sessions.
     Deliver(Delivery),
+    /// Somebody has ended this client's wait for keys; the reply, if it was served.
+    WaitEnded(Arc<Waiter>, ReplyBuffer),
     /// CLIENT KILL and the like: close this session.
     Kill(Token),
     /// A script has passed the busy threshold: sessions put aside for it are answered.
@@ -145,6 +148,15 @@ impl RunningScript {
     }
 }
 
+/// What CLIENT PAUSE holds back.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// Until when: milliseconds of the monotonic clock.
+    pub end_ms: u64,
+    /// Every command, not only those that write.
+    pub all: bool,
+}
+
 /// See the module's text.
 pub struct Shared {
     /// The data.
@@ -189,6 +201,10 @@ pub struct Shared {
     pub connections_rejected: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// What CLIENT PAUSE holds back. Published with an epoch of the settings.
+    pub pause: Mutex<Option<Pause>>,
+    /// Clients that wait for keys and not for ever.
+    pub timed_waits: AtomicU64,
     /// Set by SHUTDOWN and SIGTERM.
     pub stopping: AtomicBool,
 }
@@ -227,6 +243,8 @@ impl Shared {
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            pause: Mutex::new(None),
+            timed_waits: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         }
     }
@@ -265,6 +283,7 @@ impl Shared {
     /// Marks a client as killed and tells its worker. When this returns, none of its commands begins.
     pub fn kill(&self, card: &Card) {
         card.killed.store(true, Ordering::Release);
+        card.wait.kill();
         self.workers()[card.token.worker()]
             .mailbox
             .send(Message::Kill(card.token));

@@ -14,24 +14,25 @@ use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::D
 
 use redline_acl::User;
 use redline_keyspace::{
-    Hint, Local,
+    Hint, Local, WaitSlot, Waiter,
     upkeep::{Expiring, ExpiryCursor},
 };
 use redline_net::{
     BufferPool, Flush, Interest, Listener, Mailbox, PeerAddr, Poller, Read, Signal, Signals,
-    Stream, clock, flush,
+    Stream, Timers, clock, flush,
 };
 use redline_resp::{Blob, Decoded, Proto, ProtocolError, Reply, ReplyBuffer, RequestLimits};
 use redline_scripting::Host;
 use redline_table::heap::Compaction;
 
 use crate::{
+    block::Again,
     cron,
     exec::Batch,
     pubsub::Delivery,
     session::{Aside, Card, Deferred, EndedWatch, Names, ReplyMode, Session, Token, flag, state},
     settings::Settings,
-    shared::{Message, Shared},
+    shared::{Message, Pause, Shared},
     stats::WorkerStats,
 };
 
@@ -101,6 +102,12 @@ pub struct Worker {
     pub request_limits: RequestLimits,
     /// Watches whose stripe was in use when they ended.
     pub unwatching: Vec<EndedWatch>,
+    /// Ended waits that still stand in queues whose stripe was in use.
+    pub(crate) leaving: Vec<Arc<Waiter>>,
+    /// When waits for keys end.
+    pub(crate) waits: Timers<Arc<Waiter>>,
+    /// What CLIENT PAUSE holds back.
+    pub(crate) pause: Option<Pause>,
     /// Active expiry.
     pub expiry: ExpiryCursor,
     /// The same for elements of collections.
@@ -197,6 +204,9 @@ impl Worker {
             depth: 0,
             request_limits: RequestLimits::default(),
             unwatching: Vec::new(),
+            leaving: Vec::new(),
+            waits: Timers::new(),
+            pause: None,
             expiry: ExpiryCursor::new(Expiring::Keys, number, workers),
             element_expiry: ExpiryCursor::new(Expiring::Elements, number, workers),
             compaction: None,
@@ -245,10 +255,7 @@ impl Worker {
     pub fn turn(&mut self, wait: bool) {
         let sleep = self.mailbox.prepare_to_sleep() && wait && self.ready.is_empty();
         let timeout = if sleep {
-            Duration::from_millis(
-                self.next_tick_ms
-                    .saturating_sub(clock::monotonic_coarse_ms()),
-            )
+            self.time_to_sleep()
         } else {
             Duration::ZERO
         };
@@ -268,7 +275,12 @@ impl Worker {
             }
         }
         self.fetch_messages();
+        self.expire_waits();
+        self.end_pause();
         self.serve_ready();
+        if !self.leaving.is_empty() {
+            self.leave_queues();
+        }
         if clock::monotonic_coarse_ms() >= self.next_tick_ms {
             cron::tick(self);
             if self.accept == Accept::AtTick {
@@ -279,6 +291,40 @@ impl Worker {
             self.accept_again();
         }
         self.local.heap.tick();
+    }
+
+    /// How long until something is due.
+    fn time_to_sleep(&self) -> Duration {
+        let pause_ms = self.pause.map(|pause| pause.end_ms);
+        let due_ms = self.waits.next_deadline_ms().into_iter().chain(pause_ms);
+        let mut span_ms = self
+            .next_tick_ms
+            .saturating_sub(clock::monotonic_coarse_ms());
+        // A wait ends to the millisecond, a tick need not.
+        if let Some(due_ms) = due_ms.min() {
+            span_ms = span_ms.min(due_ms.saturating_sub(clock::monotonic_ms()));
+        }
+        Duration::from_millis(span_ms)
+    }
+
+    /// Lets the commands go on that CLIENT PAUSE has held back, if its time is over or it was called off.
+    pub(crate) fn end_pause(&mut self) {
+        let Some(pause) = self.pause else { return };
+        if clock::monotonic_ms() >= pause.end_ms {
+            self.pause = None;
+            self.resume();
+        }
+    }
+
+    /// Wakes all sessions that CLIENT PAUSE has put aside; if it still holds, they are put aside again.
+    pub(crate) fn resume(&mut self) {
+        self.for_each_session(|worker, session| {
+            if session.aside == Some(Aside::Pause) {
+                session.aside = None;
+                session.card.set_flag(flag::BLOCKED, false);
+                worker.look_again(session);
+            }
+        });
     }
 
     /// Reads the wall clock. It is read once per turn, and after whatever took long.
@@ -320,6 +366,7 @@ impl Worker {
     pub fn refresh(&mut self) {
         self.epoch = self.shared.settings.epoch();
         self.settings = self.shared.settings.current();
+        self.pause = *self.shared.pause.lock().expect("no panic under the pause");
         let settings = &self.settings;
         self.local.limits = settings.limits.clone();
         self.local.notify = settings.notify;
@@ -362,7 +409,7 @@ impl Worker {
         }
     }
 
-    fn on_message(&mut self, message: Message) {
+    pub(crate) fn on_message(&mut self, message: Message) {
         match message {
             Message::Connection(stream, peer) => self.open(stream, peer),
             Message::Wake(token) if token.stripe().is_some() => self.unwatch_left(token.stripe()),
@@ -371,9 +418,31 @@ impl Worker {
                     token,
                     || Message::Wake(token),
                     |worker, session| {
-                        session.aside = None;
-                        session.card.set_flag(flag::BLOCKED, false);
-                        worker.enqueue(token.index());
+                        // A wake-up for an earlier reason may come late.
+                        if session.aside.is_some_and(|reason| !reason.is_wanted()) {
+                            session.aside = None;
+                            worker.enqueue(token.index());
+                        }
+                    },
+                );
+            }
+            Message::WaitEnded(waiter, reply) => {
+                // A message that has to wait for its session comes again, with its reply.
+                let token = Token(waiter.token);
+                let mut reply = Some(reply);
+                let held_back = self.is_out(token);
+                if held_back {
+                    let reply = reply.take().unwrap_or_default();
+                    self.places[token.index()]
+                        .mail
+                        .push(Message::WaitEnded(waiter, reply));
+                    return;
+                }
+                self.with_session(
+                    token,
+                    || unreachable!("its session is in its place"),
+                    |worker, session| {
+                        worker.finish_wait(session, &waiter, reply.take().unwrap_or_default());
                     },
                 );
             }
@@ -393,6 +462,14 @@ impl Worker {
             Message::Run(run) => run(self),
             Message::Stop => self.stop = true,
         }
+    }
+
+    /// Is this session of ours, and being served?
+    fn is_out(&self, token: Token) -> bool {
+        self.places.get(token.index()).is_some_and(|place| {
+            let own = Token::new(self.number, token.index(), place.generation) == token;
+            place.used && own && place.session.is_none()
+        })
     }
 
     /// Does something with a session; if it is being served, the message waits for it.
@@ -476,6 +553,7 @@ impl Worker {
         let _ = self.poller.deregister(&session.stream);
         crate::subscribe::forget(self, &mut session);
         self.unwatch(&mut session);
+        self.drop_wait(&mut session);
         self.give_way(&mut session);
         self.shared
             .clients
@@ -705,6 +783,8 @@ impl Worker {
             self.adopt_rules(&mut session);
         }
         self.write_out(&mut session);
+        // Nobody is there any more to wait: what comes for it stays where it is.
+        session.closing |= self.places[index].closed && session.aside.is_some_and(Aside::is_wanted);
         let more = session.aside.is_none()
             && !session.closing
             && (session.deferred.is_some() || self.places[index].readable || session.undecoded);
@@ -889,16 +969,21 @@ impl Worker {
             if session.closing {
                 return;
             }
-            let args = redline_resp::Args::with_big(
-                &deferred.buffer[at..],
-                &deferred.spans[spans],
-                &deferred.blobs,
-            );
-            self.run_request(session, args, None);
+            if let Some(call) = session.again.as_ref().map(Again::args) {
+                self.run_request(session, call.as_args(), None);
+            } else {
+                let args = redline_resp::Args::with_big(
+                    &deferred.buffer[at..],
+                    &deferred.spans[spans],
+                    &deferred.blobs,
+                );
+                self.run_request(session, args, None);
+            }
             if session.aside.is_some() {
                 session.deferred = Some(deferred);
                 return;
             }
+            session.again = None;
             deferred.requests.pop_front();
         }
         if let Some(error) = deferred.broken {
@@ -916,7 +1001,6 @@ impl Worker {
                 return;
             }
             session.aside = None;
-            session.card.set_flag(flag::BLOCKED, false);
             worker.look_again(session);
         });
     }
@@ -1064,6 +1148,7 @@ impl Session {
             net_out: 0.into(),
             commands: 0.into(),
             killed: false.into(),
+            wait: WaitSlot::default(),
         });
         Session {
             card,
@@ -1084,6 +1169,8 @@ impl Session {
             patterns: Vec::new(),
             reply_mode: ReplyMode::On,
             aside: None,
+            wait: None,
+            again: None,
             rounds: 0,
             in_line: false,
             ticket: None,

@@ -618,6 +618,13 @@ mod tests {
         assert_eq!(positions("xreadgroup streams a b 1"), Err(InvalidKeys));
         assert_eq!(positions("xreadgroup block 1 streams"), Err(InvalidKeys));
         assert_eq!(positions("xreadgroup count 1 a"), Err(InvalidKeys));
+        assert_eq!(positions("xread streams a b 1 2"), Ok(vec![2, 3]));
+        assert_eq!(positions("xread count 5 STREAMS a $"), Ok(vec![4]));
+        assert_eq!(positions("xread count streams streams a $"), Ok(vec![4]));
+        assert_eq!(positions("xread streams streams streams"), Ok(vec![2]));
+        assert_eq!(positions("xread streams a b 1"), Err(InvalidKeys));
+        assert_eq!(positions("xread block 1 streams"), Err(InvalidKeys));
+        assert_eq!(positions("xread count 1 a"), Err(InvalidKeys));
     }
 
     #[test]

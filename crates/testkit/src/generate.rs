@@ -168,6 +168,11 @@ impl Generator {
             return;
         }
         let times = match (arg.multiple, self.keys_announced) {
+            (true, None) if row.id == CommandId::Xread && arg.name == "key" => {
+                let n = 1 + self.below(2);
+                self.keys_announced = Some(n);
+                n
+            }
             (true, Some(n))
                 if matches!(arg.kind, ArgKind::Key { .. })
                     || matches!(arg.name, "weight" | "id" | "field" | "data") =>
@@ -258,6 +263,9 @@ impl Generator {
             (ArgKind::UnixTime, what) if what.contains("milliseconds") => UNIX_MILLISECONDS,
             (ArgKind::UnixTime, _) if name.starts_with('p') => UNIX_MILLISECONDS,
             (ArgKind::UnixTime, _) => UNIX_SECONDS,
+            (ArgKind::Double, "timeout") => TIMEOUTS,
+            (_, "milliseconds") if row.id == CommandId::Xread => BLOCK_MILLISECONDS,
+            (_, "id") if row.id == CommandId::Xread => AFTER_IDS,
             (_, what) if what.contains("milliseconds") => MILLISECONDS,
             (_, what) if what.contains("seconds") || what == "ttl" => SECONDS,
             (ArgKind::Double, _) if row.group == Group::Geo && self.below(25) == 0 => OFF_THE_MAP,
@@ -511,6 +519,8 @@ fn weight(row: &Row) -> usize {
         | CommandId::Unsubscribe
         | CommandId::Punsubscribe
         | CommandId::ClientReply
+        | CommandId::ClientPause
+        | CommandId::ClientUnpause
         | CommandId::Shutdown
         | CommandId::Debug
         | CommandId::ConfigSet
@@ -569,6 +579,32 @@ fn ends_comparison(call: &Call) -> bool {
         || trims_unseen
         || (picks && call.iter().any(endless))
         || (is(0, "config") && is(1, "set"))
+        || waits_long(call)
+}
+
+/// Calls of blocking commands that would hold the comparison up.
+fn waits_long(call: &Call) -> bool {
+    const LONG_MS: f64 = 50.0;
+    let name = call[0].to_ascii_lowercase();
+    let after_block = || {
+        let at = call.iter().position(|w| w.eq_ignore_ascii_case(b"block"));
+        at.map_or(0, |at| at + 1)
+    };
+    let (at, unit_ms) = match &name[..] {
+        b"blpop" | b"brpop" | b"bzpopmin" | b"bzpopmax" | b"blmove" | b"brpoplpush" => {
+            (call.len() - 1, 1000.0)
+        }
+        b"blmpop" | b"bzmpop" => (1, 1000.0),
+        b"xread" => (after_block(), 1.0),
+        _ => return false,
+    };
+    let Some(text) = call.get(at).and_then(|word| std::str::from_utf8(word).ok()) else {
+        return false;
+    };
+    let hexadecimal = text.contains(['x', 'X']) && text.len() > 1;
+    let span_ms = text.parse().map_or(f64::NAN, |span: f64| span * unit_ms);
+    // 0 is for ever, and what rounds up to it.
+    hexadecimal || (-1.0 < span_ms && span_ms <= 0.0) || (LONG_MS..1e19).contains(&span_ms)
 }
 
 /// Calls whose keys would be gone a moment later: on one server before, on the other after the next call.

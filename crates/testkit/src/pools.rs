@@ -474,3 +474,26 @@ pub const SCRIPTS: &[(&str, usize)] = &[
     ("#!lua flags=nonesuch\nreturn 1", 0),
     ("#!lua\nreturn redis.call('get','s1')", 0),
 ];
+
+/// Times that a blocking command may wait: moments, and what is none. Seconds.
+pub const TIMEOUTS: &[&str] = &[
+    "0.001", "0.002", "1e-3", "0.0005", "0.001", ".001", "x", "-1", "nan", "inf", "", "1e400",
+    "-0.5",
+];
+/// The same in whole milliseconds.
+pub const BLOCK_MILLISECONDS: &[&str] = &["1", "2", "1", "-1", "abc", "1.5", "9223372036854775807"];
+/// Where XREAD begins.
+pub const AFTER_IDS: &[&str] = &[
+    "0",
+    "0-0",
+    "$",
+    "+",
+    "1-1",
+    "3",
+    "5-1",
+    "8",
+    "9-9",
+    ">",
+    "x",
+    "18446744073709551615-18446744073709551615",
+];

@@ -229,6 +229,7 @@ impl View<'_> {
     ) {
         let db = self.space.db_or_create(self.db);
         let index = &db.slots[slot_of(hash)];
+        let kind = value.kind();
         // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the old entry leaves the
         // tables before it is destroyed.
         unsafe {
@@ -272,6 +273,7 @@ impl View<'_> {
                 self.destroy(old);
             }
         }
+        self.appeared(hash, key, kind);
     }
 
     /// Sets or clears the expiry of an entry. One that has none yet needs another place.
@@ -309,6 +311,10 @@ impl View<'_> {
     }
 
     pub(super) fn detach(&mut self, db: u32, hash: u64, entry: Entry) {
+        if self.space.anybody_waits() {
+            // SAFETY: the stripe is held; the entry lives on until this function's end.
+            self.gone(hash, db, unsafe { entry.key() });
+        }
         let db = self.space.db_or_create(db);
         let index = &db.slots[slot_of(hash)];
         let mut grown = grown_by(index, || {

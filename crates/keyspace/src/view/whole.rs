@@ -157,6 +157,7 @@ impl View<'_> {
         let Some(flushed) = self.space.take_db(db) else {
             return 0;
         };
+        self.make_all_ready(db);
         let keys = flushed.len();
         self.local.flushed.push(flushed);
         keys
@@ -170,6 +171,8 @@ impl View<'_> {
                 .touch_all(db, |key| self.in_table(a, key) || self.in_table(b, key));
         }
         self.space.swap_dbs(a, b);
+        self.make_all_ready(a);
+        self.make_all_ready(b);
     }
 }
 

@@ -7,13 +7,17 @@ use std::{fmt::Write, sync::atomic::Ordering};
 
 use redline_acl::Users;
 use redline_commands::Error;
-use redline_resp::Args;
+use redline_keyspace::End;
+use redline_net::clock;
+use redline_resp::{Args, ReplyBuffer};
 use redline_spec as spec;
 use redline_types::number;
 
 use crate::{
+    block, errors,
     exec::Halt,
     session::{Card, ReplyMode, Session, flag, state},
+    shared::{Message, Pause},
     worker::Worker,
 };
 
@@ -222,6 +226,107 @@ pub(crate) fn client_reply(
         return Err(Error::Syntax.into());
     }
     Ok(())
+}
+
+pub(crate) fn client_unblock(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 4 {
+        return Err(errors::wrong_subcommand_arity(spec::CommandId::Client, args).into());
+    }
+    let how = match args.get(3) {
+        None => End::TimedOut,
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => End::TimedOut,
+        Some(word) if word.eq_ignore_ascii_case(b"error") => End::Unblocked,
+        Some(_) => {
+            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Err(Error::line(text).into());
+        }
+    };
+    let id = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
+    let card = {
+        let clients = worker.shared.clients.lock();
+        let clients = clients.expect("no panic under the clients");
+        u64::try_from(id)
+            .ok()
+            .and_then(|id| clients.get(&id).cloned())
+    };
+    let ended = card.and_then(|card| card.wait.end(how));
+    if let Some(waiter) = &ended {
+        block::tell(&worker.shared, waiter, ReplyBuffer::new());
+    }
+    session.reply().integer(i64::from(ended.is_some()));
+    Ok(())
+}
+
+/// Holds back what begins later on any worker; what is running goes on.
+pub(crate) fn client_pause(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 4 {
+        return Err(errors::wrong_subcommand_arity(spec::CommandId::Client, args).into());
+    }
+    let all = match args.get(3) {
+        None => true,
+        Some(word) if word.eq_ignore_ascii_case(b"all") => true,
+        Some(word) if word.eq_ignore_ascii_case(b"write") => false,
+        Some(_) => return Err(Error::line("ERR CLIENT PAUSE mode must be WRITE or ALL").into()),
+    };
+    let span_ms = number::parse_i64(&args[2])
+        .ok_or(Error::line("ERR timeout is not an integer or out of range"))?;
+    let span_ms = u64::try_from(span_ms).map_err(|_| Error::line("ERR timeout is negative"))?;
+    if span_ms > i64::MAX as u64 - worker.now_ms as u64 {
+        return Err(Error::line("ERR timeout is out of range").into());
+    }
+    let now_ms = clock::monotonic_ms();
+    let wanted = Pause {
+        end_ms: now_ms + span_ms,
+        all,
+    };
+    set_pause(worker, |before| {
+        // A pause that goes on is made longer and stricter, never shorter or laxer.
+        let before = before.filter(|before| before.end_ms > now_ms);
+        Some(before.map_or(wanted, |before| Pause {
+            end_ms: wanted.end_ms.max(before.end_ms),
+            all: wanted.all || before.all,
+        }))
+    });
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_unpause(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    set_pause(worker, |_| None);
+    for other in worker.shared.workers() {
+        let resume = |worker: &mut Worker| {
+            worker.refresh_if_changed();
+            worker.resume();
+        };
+        other.mailbox.send(Message::Run(Box::new(resume)));
+    }
+    session.reply().ok();
+    Ok(())
+}
+
+/// Publishes a pause with an epoch of the settings: the one thing that every worker looks at before every command.
+fn set_pause(worker: &Worker, change: impl FnOnce(Option<Pause>) -> Option<Pause>) {
+    let mut pause = worker
+        .shared
+        .pause
+        .lock()
+        .expect("no panic under the pause");
+    *pause = change(*pause);
+    drop(pause);
+    let published = worker.shared.settings.update(|_| Ok::<(), Error>(()));
+    published.expect("a change of nothing is not refused");
 }
 
 /// The kinds of clients that TYPE tells apart.

@@ -146,7 +146,8 @@ fn run(
     running.end();
     running.busy.store(false, Ordering::Release);
     if !inside_exec {
-        let unit = session.unit.take().expect("just looked at");
+        let mut unit = session.unit.take().expect("just looked at");
+        worker.serve_unit(&mut unit);
         worker.shared.keyspace.locks().unlock_set(&unit.stripes);
         worker.shared.keyspace.locks().unlock_script();
     }
@@ -250,9 +251,12 @@ impl ScriptEnv for Env<'_> {
         }
         // For the script, time stands still.
         let (now_ms, clock) = (self.worker.now_ms, self.worker.local.clock);
+        // What this script has made ready is served at its end, not by others' units.
+        let ready = std::mem::take(&mut self.worker.local.ready);
         self.worker.depth += 1;
         self.worker.turn(false);
         self.worker.depth -= 1;
+        self.worker.local.ready = ready;
         (self.worker.now_ms, self.worker.local.clock) = (now_ms, clock);
         if self.worker.shared.running_script.is_killed() || self.worker.stop {
             return Tick::Kill(KILLED.into());

@@ -99,10 +99,11 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> R
     } else {
         run_queue(worker, session, multi);
     }
-    let unit = session
+    let mut unit = session
         .unit
         .take()
         .expect("the queue leaves the unit in place");
+    worker.serve_unit(&mut unit);
     if !session.watched.is_empty() {
         unwatch_held(worker, session, &unit);
     }
@@ -137,7 +138,7 @@ fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
             .iter()
             .for_each(|stripe| worker.shared.keyspace.locks().lock_for_script(stripe));
     } else {
-        worker.lock_set(session, &stripes)?;
+        lock_for_waiters(worker, session, &mut stripes)?;
     }
     Ok(Unit {
         stripes,
@@ -149,6 +150,29 @@ fn lock_unit(worker: &mut Worker, session: &mut Session) -> Result<Unit, Halt> {
     })
 }
 
+/// Takes these stripes, and those of everybody whom the transaction may serve.
+fn lock_for_waiters(
+    worker: &mut Worker,
+    session: &mut Session,
+    stripes: &mut StripeSet,
+) -> Result<(), Halt> {
+    if let Some(reserved) = &session.ticket {
+        // An earlier round found these.
+        stripes.extend(reserved);
+    }
+    loop {
+        worker.lock_set(session, stripes)?;
+        let queue = session.multi.queue.iter();
+        let commands = queue.map(|(id, args)| (*id, args.as_args()));
+        let Some(wider) = worker.wider(stripes, commands) else {
+            return Ok(());
+        };
+        // The ticket, if there is one, stays for the wider set.
+        worker.shared.keyspace.locks().unlock_set(stripes);
+        *stripes = wider;
+    }
+}
+
 /// A watched key that was there and has expired counts as changed.
 fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> bool {
     let shared = worker.shared.clone();
@@ -157,14 +181,9 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> b
         .iter()
         .filter(|watched| watched.existed)
         .any(|watched| {
-            let held = if unit.all {
-                Held::All
-            } else {
-                Held::Set(&unit.stripes)
-            };
             let mut view = View::new(
                 &shared.keyspace,
-                held,
+                unit.held(),
                 &mut worker.local,
                 watched.db,
                 worker.now_ms,
@@ -254,6 +273,7 @@ pub(crate) fn watch(
     }
     view.finish();
     publish_events(&shared, &mut worker.local);
+    worker.serve_waiters(held);
     worker.unlock_set(session, &stripes);
     session
         .card
@@ -272,15 +292,10 @@ pub(crate) fn unwatch(worker: &mut Worker, session: &mut Session, _: Args<'_>) -
 /// Takes the watches off while the unit holds their stripes.
 fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &Unit) {
     let shared = worker.shared.clone();
-    let held = if unit.all {
-        Held::All
-    } else {
-        Held::Set(&unit.stripes)
-    };
     for watched in session.watched.drain(..) {
         View::new(
             &shared.keyspace,
-            held,
+            unit.held(),
             &mut worker.local,
             watched.db,
             worker.now_ms,

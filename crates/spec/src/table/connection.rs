@@ -147,6 +147,23 @@ rows! { Connection:
         args: [one_of("enabled", &[word("on", "ON"), word("off", "OFF")])],
     }
 
+    ClientPause = "client|pause" {
+        summary: "Hold back all commands, or those that write, for a time.",
+        complexity: "O(1)",
+        since: "3.0.0",
+        history: [("6.2.0", "WRITE and ALL.")],
+        arity: -3,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        acl: [CONNECTION],
+        args: [
+            integer("timeout"),
+            one_of("mode", &[
+                word("write", "WRITE"),
+                word("all", "ALL"),
+            ]).since("6.2.0").optional(),
+        ],
+    }
+
     ClientReply = "client|reply" {
         summary: "Choose whether this connection gets replies.",
         complexity: "O(1)",
@@ -182,6 +199,31 @@ rows! { Connection:
         acl: [CONNECTION],
         tips: ["request_policy:all_nodes", "response_policy:all_succeeded"],
         args: [string("connection-name")],
+    }
+
+    ClientUnblock = "client|unblock" {
+        summary: "End another connection's wait in a blocking command.",
+        complexity: "O(log(N)), N: connections",
+        since: "5.0.0",
+        arity: -3,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        acl: [CONNECTION],
+        args: [
+            integer("client-id"),
+            one_of("unblock-type", &[
+                word("timeout", "TIMEOUT"),
+                word("error", "ERROR"),
+            ]).optional(),
+        ],
+    }
+
+    ClientUnpause = "client|unpause" {
+        summary: "Let the commands go on that CLIENT PAUSE holds back.",
+        complexity: "O(N), N: clients held back",
+        since: "6.2.0",
+        arity: 2,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        acl: [CONNECTION],
     }
 
     Echo = "echo" {

@@ -3,6 +3,82 @@
 use super::prelude::*;
 
 rows! { List:
+    Blmove = "blmove" {
+        summary: "Move an element from one list to another, or wait for one.",
+        complexity: "O(1)",
+        since: "6.2.0",
+        arity: 6,
+        flags: [WRITE, DENYOOM, BLOCKING],
+        acl: [LIST],
+        keys: [KeySpec::at(1, READ_DELETE), KeySpec::at(2, INSERT)],
+        args: [
+            key("source"),
+            key_of_spec("destination", 1),
+            one_of("wherefrom", &[word("left", "LEFT"), word("right", "RIGHT")]),
+            one_of("whereto", &[word("left", "LEFT"), word("right", "RIGHT")]),
+            double("timeout"),
+        ],
+        propagate: Effect,
+    }
+
+    Blmpop = "blmpop" {
+        summary: "Pop elements from the first list that has any, waiting if none has.",
+        complexity: "O(N+M), N: keys, M: elements popped",
+        since: "7.0.0",
+        arity: -5,
+        flags: [WRITE, BLOCKING],
+        acl: [LIST],
+        keys: [KeySpec::counted_at(2, READ_DELETE)],
+        args: [
+            double("timeout"),
+            integer("numkeys"),
+            key("key").multiple(),
+            one_of("where", &[word("left", "LEFT"), word("right", "RIGHT")]),
+            integer("count").token("COUNT").optional(),
+        ],
+        propagate: Effect,
+    }
+
+    Blpop = "blpop" {
+        summary: "Pop the first element of the first list that has any, waiting if none has.",
+        complexity: "O(N), N: keys",
+        since: "2.0.0",
+        history: [("6.0.0", "A timeout with fractions of a second.")],
+        arity: -3,
+        flags: [WRITE, BLOCKING],
+        acl: [LIST],
+        keys: [KeySpec::range(1, -2, 1, READ_DELETE)],
+        args: [key("key").multiple(), double("timeout")],
+        propagate: Effect,
+    }
+
+    Brpop = "brpop" {
+        summary: "Pop the last element of the first list that has any, waiting if none has.",
+        complexity: "O(N), N: keys",
+        since: "2.0.0",
+        history: [("6.0.0", "A timeout with fractions of a second.")],
+        arity: -3,
+        flags: [WRITE, BLOCKING],
+        acl: [LIST],
+        keys: [KeySpec::range(1, -2, 1, READ_DELETE)],
+        args: [key("key").multiple(), double("timeout")],
+        propagate: Effect,
+    }
+
+    Brpoplpush = "brpoplpush" {
+        summary: "Pop the last element of a list and push it to the front of another, or wait for one.",
+        complexity: "O(1)",
+        since: "2.2.0",
+        history: [("6.0.0", "A timeout with fractions of a second.")],
+        deprecated: { since: "6.2.0", replaced_by: "BLMOVE with RIGHT and LEFT" },
+        arity: 4,
+        flags: [WRITE, DENYOOM, BLOCKING],
+        acl: [LIST],
+        keys: [KeySpec::at(1, READ_DELETE), KeySpec::at(2, INSERT)],
+        args: [key("source"), key_of_spec("destination", 1), double("timeout")],
+        propagate: Effect,
+    }
+
     Lindex = "lindex" {
         summary: "Read the element of a list at an index.",
         complexity: "O(N), N: elements between the index and the nearer end",

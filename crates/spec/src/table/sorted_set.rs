@@ -3,6 +3,50 @@
 use super::prelude::*;
 
 rows! { SortedSet:
+    Bzmpop = "bzmpop" {
+        summary: "Pop members from the first sorted set that has any, waiting if none has.",
+        complexity: "O(K) + O(M*log(N)), K: keys, N: members of the set, M: members popped",
+        since: "7.0.0",
+        arity: -5,
+        flags: [WRITE, BLOCKING],
+        acl: [SORTEDSET],
+        keys: [KeySpec::counted_at(2, READ_DELETE)],
+        args: [
+            double("timeout"),
+            integer("numkeys"),
+            key("key").multiple(),
+            one_of("where", &[word("min", "MIN"), word("max", "MAX")]),
+            integer("count").token("COUNT").optional(),
+        ],
+        propagate: Effect,
+    }
+
+    Bzpopmax = "bzpopmax" {
+        summary: "Pop the highest-scored member of the first sorted set that has any, waiting if none has.",
+        complexity: "O(log(N)), N: members of the set",
+        since: "5.0.0",
+        history: [("6.0.0", "A timeout with fractions of a second.")],
+        arity: -3,
+        flags: [WRITE, BLOCKING, FAST],
+        acl: [SORTEDSET],
+        keys: [KeySpec::range(1, -2, 1, READ_DELETE)],
+        args: [key("key").multiple(), double("timeout")],
+        propagate: Effect,
+    }
+
+    Bzpopmin = "bzpopmin" {
+        summary: "Pop the lowest-scored member of the first sorted set that has any, waiting if none has.",
+        complexity: "O(log(N)), N: members of the set",
+        since: "5.0.0",
+        history: [("6.0.0", "A timeout with fractions of a second.")],
+        arity: -3,
+        flags: [WRITE, BLOCKING, FAST],
+        acl: [SORTEDSET],
+        keys: [KeySpec::range(1, -2, 1, READ_DELETE)],
+        args: [key("key").multiple(), double("timeout")],
+        propagate: Effect,
+    }
+
     Zadd = "zadd" {
         summary: "Add members with their scores to a sorted set, or change the scores.",
         complexity: "O(M*log(N)), N: members of the set, M: members given",

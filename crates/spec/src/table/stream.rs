@@ -369,6 +369,20 @@ rows! { Stream:
         ],
     }
 
+    Xread = "xread" {
+        summary: "Read entries behind given ids from one or more streams, waiting for some if asked to.",
+        since: "5.0.0",
+        arity: -4,
+        flags: [READONLY, BLOCKING],
+        acl: [STREAM],
+        keys: [KeySpec::first_half(1, "STREAMS", &[("COUNT", 1), ("BLOCK", 1)], READ)],
+        args: [
+            integer("count").token("COUNT").optional(),
+            integer("milliseconds").token("BLOCK").optional(),
+            block("streams", &[key("key").multiple(), string("id").multiple()]).token("STREAMS"),
+        ],
+    }
+
     Xreadgroup = "xreadgroup" {
         summary: "Read entries as a consumer of a group, waiting for new ones if asked to.",
         complexity: "O(M) for each stream, M: entries returned",

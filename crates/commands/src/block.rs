@@ -1,0 +1,148 @@
+//! How a command says that it would wait, and how it takes what it has waited for.
+//!
+//! A handler knows no session and cannot wait. A blocking one looks at its keys as any other does. If there is nothing
+//! for it, it writes the reply for callers who may not wait (EXEC, scripts), and returns [`Error::Block`] with what it
+//! would wait for. Whether that reply stands, or is taken back and the client waits, is the server's decision.
+//!
+//! A waiting client is served by running its call again when one of its keys has changed. Then the context names its
+//! [`Waiter`](redline_keyspace::Waiter), and the handler calls [`Ctx::claim`] when it has found something and before it
+//! takes it: if the client has gone meanwhile, that fails, and everything stays as it is. To be run again, calls must
+//! mean the same at any later time: one that refers to the present (`XREAD … $`) gives a call of its own to wait with.
+//!
+//! Must not know: any one command, sessions, who serves whom.
+
+use std::{ops::Range, sync::Arc};
+
+use redline_keyspace::End;
+use redline_resp::ArgsBuf;
+use redline_types::{
+    Kind,
+    number::{self, Extended},
+};
+
+use crate::{Ctx, Error};
+
+/// What a command would wait for.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The type that a key must have to be of use.
+    pub kind: Kind,
+    /// Which arguments are the keys that it waits for.
+    pub keys: Range<usize>,
+    /// Which arguments are keys that are written when it is served.
+    pub targets: Range<usize>,
+    /// For how long at most: milliseconds. `None`: for ever.
+    pub timeout_ms: Option<u64>,
+    /// It is run again also when a key goes or gets another type, to answer with an error (XREADGROUP).
+    pub when_gone: bool,
+    /// The call to be run again, where that is not the call itself.
+    pub call: Option<ArgsBuf>,
+}
+
+impl Block {
+    /// A wait for one of these keys to be of this type.
+    pub(crate) fn on(kind: Kind, keys: Range<usize>, timeout_ms: Option<u64>) -> Block {
+        Block {
+            kind,
+            keys,
+            targets: 0..0,
+            timeout_ms,
+            when_gone: false,
+            call: None,
+        }
+    }
+}
+
+impl From<Block> for Error {
+    fn from(block: Block) -> Error {
+        Error::Block(Arc::new(block))
+    }
+}
+
+impl Ctx<'_> {
+    /// To be called by a blocking command that has found something, before it takes it. Fails if the client that waits
+    /// for it has gone; never where nobody has waited.
+    pub(crate) fn claim(&self) -> Result<(), Error> {
+        match self.waiter {
+            Some(waiter) if !waiter.end(End::Served) => Err(Error::Gone),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A time to wait in seconds, with fractions: as milliseconds, rounded up; 0 is for ever.
+pub(crate) fn seconds(ctx: &Ctx<'_>, argument: &[u8]) -> Result<Option<u64>, Error> {
+    const NOT_A_FLOAT: Error = Error::line("ERR timeout is not a float or out of range");
+    let seconds = match number::parse_f64(argument) {
+        Some(seconds) => seconds,
+        None => {
+            // Redis reads a wider format: what is out of our range only is too long, or next to nothing.
+            let wide = Extended::parse(argument).ok_or(NOT_A_FLOAT)?;
+            let mut digits = Vec::new();
+            wide.format(&mut digits);
+            let size = if digits.len() > 20 {
+                f64::INFINITY
+            } else {
+                f64::MIN_POSITIVE
+            };
+            if argument[0] == b'-' { -size } else { size }
+        }
+    };
+    let milliseconds = (seconds * 1000.0).ceil();
+    // The largest that is an i64 is below 2^63, which is a double.
+    if milliseconds >= i64::MAX as f64 {
+        return Err(Error::line("ERR timeout is out of range"));
+    }
+    span(ctx, milliseconds as i64)
+}
+
+/// A time to wait in whole milliseconds; 0 is for ever.
+pub(crate) fn milliseconds(ctx: &Ctx<'_>, argument: &[u8]) -> Result<Option<u64>, Error> {
+    const NOT_AN_INTEGER: Error = Error::line("ERR timeout is not an integer or out of range");
+    span(ctx, number::parse_i64(argument).ok_or(NOT_AN_INTEGER)?)
+}
+
+fn span(ctx: &Ctx<'_>, milliseconds: i64) -> Result<Option<u64>, Error> {
+    if milliseconds < 0 {
+        return Err(Error::line("ERR timeout is negative"));
+    }
+    if milliseconds > i64::MAX - ctx.keys.now_ms() {
+        return Err(Error::line("ERR timeout is out of range"));
+    }
+    Ok((milliseconds > 0).then_some(milliseconds as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestDb;
+
+    #[test]
+    fn times_to_wait() {
+        let mut db = TestDb::new();
+        for (timeout, reply) in [
+            ("0", "*-1"),
+            ("0.001", "*-1"),
+            ("1e-400", "*-1"),
+            ("-0.0001", "*-1"),
+            ("0x1p-3", "*-1"),
+            ("x", "-ERR timeout is not a float or out of range"),
+            ("nan", "-ERR timeout is not a float or out of range"),
+            ("-1", "-ERR timeout is negative"),
+            ("-inf", "-ERR timeout is negative"),
+            ("inf", "-ERR timeout is out of range"),
+            ("1e400", "-ERR timeout is out of range"),
+            ("9223372036854775", "-ERR timeout is out of range"),
+        ] {
+            assert_eq!(db.run(&["BLPOP", "l", timeout]), reply, "{timeout}");
+        }
+        for (timeout, reply) in [
+            ("0", "*-1"),
+            ("1.5", "-ERR timeout is not an integer or out of range"),
+            ("-1", "-ERR timeout is negative"),
+            ("9223372036854775807", "-ERR timeout is out of range"),
+        ] {
+            let call = ["XREAD", "BLOCK", timeout, "STREAMS", "s", "$"];
+            assert_eq!(db.run(&call), reply, "{timeout}");
+        }
+    }
+}

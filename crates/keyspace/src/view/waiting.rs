@@ -1,0 +1,147 @@
+//! How a view keeps the queues of those who wait for keys: who begins to wait, whose key has appeared or gone.
+//!
+//! Must not know: commands, what is done for a waiter.
+
+use std::sync::Arc;
+
+use redline_types::Kind;
+
+use super::View;
+use crate::{
+    entry::ValueRef,
+    lock::STRIPES,
+    space::stripe_of,
+    wait::{Ready, Waiter},
+};
+
+impl View<'_> {
+    /// Puts a waiter into the queues of all its keys; the unit holds their stripes and has found nothing to serve it.
+    pub fn wait(&mut self, waiter: &Arc<Waiter>) {
+        for key in &waiter.keys {
+            let stripe = self.stripe(key);
+            self.space.join(stripe, key, waiter);
+        }
+    }
+
+    /// Takes a waiter that has ended out of the queue of one of its keys, whose stripe the unit holds.
+    pub fn leave_queue(&mut self, waiter: &Arc<Waiter>, key: &[u8]) {
+        let stripe = self.stripe(key);
+        // SAFETY: the stripe is held; the reference ends with this function.
+        let state = unsafe { self.space.stripe_state(stripe) };
+        let queues = state.waiters.get(key).into_iter().flatten();
+        let mut own = queues.filter(|queue| queue.db == waiter.db);
+        let at = own.next().and_then(|queue| {
+            queue
+                .waiters
+                .iter()
+                .position(|other| Arc::ptr_eq(other, waiter))
+        });
+        if let Some(at) = at {
+            self.space.remove_at(state, waiter.db, key, at);
+        }
+    }
+
+    /// The waiter at a place in a key's queue, those who have ended removed on the way.
+    pub fn waiter_at(&mut self, db: u32, key: &[u8], at: usize) -> Option<Arc<Waiter>> {
+        let stripe = self.stripe(key);
+        loop {
+            // SAFETY: the stripe is held; the reference ends with this turn.
+            let state = unsafe { self.space.stripe_state(stripe) };
+            let queue = state
+                .waiters
+                .get(key)?
+                .iter()
+                .find(|queue| queue.db == db)?;
+            let waiter = queue.waiters.get(at)?;
+            if waiter.ended().is_none() {
+                return Some(waiter.clone());
+            }
+            self.space.remove_at(state, db, key, at);
+        }
+    }
+
+    /// How many stand in a key's queue, and whether one of them is to know when the key goes. The key counts as
+    /// looked after: the next change makes it ready again.
+    pub fn begin_serving(&mut self, db: u32, key: &[u8]) -> (usize, bool) {
+        let stripe = self.stripe(key);
+        // SAFETY: the stripe is held; the reference ends with this function.
+        let state = unsafe { self.space.stripe_state(stripe) };
+        let mut queues = state.waiters.get_mut(key).into_iter().flatten();
+        match queues.find(|queue| queue.db == db) {
+            None => (0, false),
+            Some(queue) => {
+                queue.ready = false;
+                (queue.waiters.len(), queue.when_gone > 0)
+            }
+        }
+    }
+
+    /// The type of a key's value; `None` without the key. Leaves no trace.
+    pub fn kind(&self, key: &[u8]) -> Option<Option<Kind>> {
+        self.peek(key).map(|value| match value {
+            ValueRef::String(_) => None,
+            ValueRef::Object(value) => Some(value.kind()),
+        })
+    }
+
+    /// A key holds a value that it did not hold before: who waits for that is to be served at the end of the unit.
+    #[inline]
+    pub(super) fn appeared(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
+        if self.space.anybody_waits() {
+            self.make_ready(hash, key, kind);
+        }
+    }
+
+    /// A key has gone, or holds a value of another type.
+    #[inline]
+    pub(super) fn gone(&mut self, hash: u64, db: u32, key: &[u8]) {
+        if self.space.anybody_waits() {
+            let before = std::mem::replace(&mut self.db, db);
+            self.make_ready(hash, key, None);
+            self.db = before;
+        }
+    }
+
+    /// `kind`: the type that the key has now; without one, those are meant who want to know that it has gone.
+    #[cold]
+    fn make_ready(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
+        // SAFETY: the stripe of the key is held; the reference ends with this function.
+        let state = unsafe { self.space.stripe_state(stripe_of(hash)) };
+        let db = self.db;
+        let queues = state.waiters.get_mut(key).into_iter().flatten();
+        for queue in queues.filter(|queue| queue.db == db && !queue.ready) {
+            let concerned =
+                queue.when_gone > 0 || queue.waiters.iter().any(|waiter| Some(waiter.kind) == kind);
+            if concerned {
+                queue.ready = true;
+                self.local.ready.push_back(Ready {
+                    db,
+                    key: key.into(),
+                });
+            }
+        }
+    }
+
+    /// Two databases have changed places, or one is empty: makes the waited-for keys of `db` ready that exist now, and
+    /// those that somebody wants to know the end of. The unit holds all stripes.
+    pub(super) fn make_all_ready(&mut self, db: u32) {
+        if !self.space.anybody_waits() {
+            return;
+        }
+        let mut found = Vec::new();
+        for stripe in 0..STRIPES {
+            // SAFETY: all stripes are held; the reference ends with this turn.
+            let state = unsafe { self.space.stripe_state(stripe as u16) };
+            let keys = state.waiters.iter();
+            let own = keys.filter(|(_, queues)| queues.iter().any(|queue| queue.db == db));
+            found.extend(own.map(|(key, _)| key.clone()));
+        }
+        // The order in which a table keeps them is nobody's: this one is at least always the same.
+        found.sort_unstable();
+        for key in found {
+            let kind = self.in_db(db, |view| view.kind(&key)).flatten();
+            let hash = redline_table::hash(&key);
+            self.in_db(db, |view| view.make_ready(hash, &key, kind));
+        }
+    }
+}

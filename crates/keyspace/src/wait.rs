@@ -1,0 +1,480 @@
+//! Clients that wait for keys: who waits for which, first come first served, and whose element it is.
+//!
+//! A [`Waiter`] stands in the queue of every key that it waits for. The queues belong to the stripes of their keys:
+//! they are looked at and changed by holders of the stripe only. Must not know: commands, sessions, threads, time.
+//!
+//! # Who ends a wait
+//!
+//! A served element, a time-out, CLIENT UNBLOCK, CLIENT KILL and a closed connection may come at the same moment, on
+//! different threads, and none of them asks another. So each wait has one word, and whoever changes it from `WAITING`
+//! has ended the wait, for good and alone ([`Waiter::end`]). Who serves does so *before* it takes anything from a key:
+//! nothing is ever taken for a client that has gone. What stays behind in the queues of a wait that has ended is of no
+//! consequence: it is passed over, and removed by whoever comes by with the stripe.
+//!
+//! A kill may come between two waits of a client. It is remembered in the client's [`WaitSlot`], so that the next wait
+//! ends as it begins.
+//!
+//! # Why nobody is overlooked
+//!
+//! A client begins to wait while its unit holds the stripes of all its keys and has found nothing there. Whoever makes
+//! such a key appear holds its stripe as well, so it comes before (then the client has found the key) or after, and
+//! sees the queue. The count that spares everybody else the look into the queues needs no order of its own: it was
+//! raised under the same stripe. `model` below checks both with loom.
+//!
+//! So no key that a client waits for holds anything that it could take, from the end of one unit to the beginning of the
+//! next: it is enough to look at the keys that a unit has written, and at its end.
+
+#[cfg(loom)]
+use loom::sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+};
+#[cfg(not(loom))]
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+};
+use std::{any::Any, collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
+
+use redline_types::Kind;
+
+use crate::{
+    lock::{StripeSet, WakeToken},
+    space::{Keyspace, StripeState, stripe_of},
+    view::Held,
+};
+
+/// How a wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum End {
+    /// The client got what it waited for, or an error from the command.
+    Served = 1,
+    /// Its time was over, or CLIENT UNBLOCK said so.
+    TimedOut,
+    /// CLIENT UNBLOCK … ERROR.
+    Unblocked,
+    /// The client was killed, or has gone by itself.
+    Gone,
+    /// Its command is to be run again, by its own worker.
+    Again,
+}
+
+const WAITING: u32 = 0;
+
+/// One client's wait for one or more keys.
+pub struct Waiter {
+    word: AtomicU32,
+    /// Whose it is; the caller's, as for locks.
+    pub token: WakeToken,
+    /// The database of its keys.
+    pub db: u32,
+    /// What it waits for, without duplicates.
+    pub keys: Box<[Box<[u8]>]>,
+    /// Which further keys serving it writes (the destination of BLMOVE).
+    pub targets: Box<[Box<[u8]>]>,
+    /// The stripes of `keys` and `targets`: serving it takes them all.
+    pub stripes: StripeSet,
+    /// The type that a key must have to be of use.
+    pub kind: Kind,
+    /// It is served (with an error) also when a key goes or changes its type: XREADGROUP.
+    pub when_gone: bool,
+    /// What to do for it; the caller's.
+    pub call: Box<dyn Any + Send + Sync>,
+}
+
+/// What a wait is for: see the fields of [`Waiter`].
+pub struct Wanted {
+    /// See [`Waiter::token`].
+    pub token: WakeToken,
+    /// See [`Waiter::db`].
+    pub db: u32,
+    /// See [`Waiter::keys`]; duplicates are dropped.
+    pub keys: Vec<Box<[u8]>>,
+    /// See [`Waiter::targets`].
+    pub targets: Vec<Box<[u8]>>,
+    /// See [`Waiter::kind`].
+    pub kind: Kind,
+    /// See [`Waiter::when_gone`].
+    pub when_gone: bool,
+    /// See [`Waiter::call`].
+    pub call: Box<dyn Any + Send + Sync>,
+}
+
+impl Waiter {
+    /// A wait that nobody has ended. It stands in no queue yet: see [`View::wait`](crate::View::wait).
+    pub fn new(wanted: Wanted) -> Waiter {
+        let mut stripes = StripeSet::EMPTY;
+        for key in wanted.keys.iter().chain(&wanted.targets) {
+            stripes.insert(stripe_of(redline_table::hash(key)));
+        }
+        let mut keys: Vec<Box<[u8]>> = Vec::with_capacity(wanted.keys.len());
+        let mut seen = std::collections::HashSet::new();
+        for key in wanted.keys {
+            if seen.insert(key.clone()) {
+                keys.push(key);
+            }
+        }
+        Waiter {
+            word: AtomicU32::new(WAITING),
+            token: wanted.token,
+            db: wanted.db,
+            keys: keys.into(),
+            targets: wanted.targets.into(),
+            stripes,
+            kind: wanted.kind,
+            when_gone: wanted.when_gone,
+            call: wanted.call,
+        }
+    }
+
+    /// Ends the wait. `false`: somebody else has, and what they have decided stands.
+    pub fn end(&self, how: End) -> bool {
+        // Release and acquire: what the winner did before is visible to whoever finds the wait ended.
+        self.word
+            .compare_exchange(WAITING, how as u32, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// How the wait has ended; `None`: it goes on.
+    pub fn ended(&self) -> Option<End> {
+        const ENDS: [End; 5] = [
+            End::Served,
+            End::TimedOut,
+            End::Unblocked,
+            End::Gone,
+            End::Again,
+        ];
+        let word = self.word.load(Ordering::Acquire);
+        ENDS.into_iter().find(|end| *end as u32 == word)
+    }
+}
+
+/// A client's wait, where other threads find it.
+#[derive(Default)]
+pub struct WaitSlot(Mutex<SlotState>);
+
+#[derive(Default)]
+struct SlotState {
+    killed: bool,
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl WaitSlot {
+    /// The client begins to wait. If it was killed before, the wait ends at once.
+    pub fn enter(&self, waiter: &Arc<Waiter>) {
+        let mut slot = self.0.lock().expect("no panic under a wait slot");
+        if slot.killed {
+            waiter.end(End::Gone);
+        }
+        slot.waiter = Some(waiter.clone());
+    }
+
+    /// The client waits no more.
+    pub fn leave(&self) {
+        self.0.lock().expect("no panic under a wait slot").waiter = None;
+    }
+
+    /// Ends the client's wait, if it waits: whom to tell.
+    pub fn end(&self, how: End) -> Option<Arc<Waiter>> {
+        let slot = self.0.lock().expect("no panic under a wait slot");
+        slot.waiter.clone().filter(|waiter| waiter.end(how))
+    }
+
+    /// Ends this wait and all later ones: the client is to go.
+    pub fn kill(&self) {
+        let mut slot = self.0.lock().expect("no panic under a wait slot");
+        slot.killed = true;
+        if let Some(waiter) = &slot.waiter {
+            waiter.end(End::Gone);
+        }
+    }
+}
+
+/// Those who wait for one key of one database.
+pub(crate) struct Queue {
+    pub(crate) db: u32,
+    pub(crate) waiters: VecDeque<Arc<Waiter>>,
+    /// How many of them are to know when the key goes.
+    pub(crate) when_gone: usize,
+    /// In [`Ready`] of the unit that holds the stripe.
+    pub(crate) ready: bool,
+}
+
+/// A key that somebody waits for and that the running unit has changed.
+#[derive(Debug)]
+pub struct Ready {
+    /// Its database.
+    pub db: u32,
+    /// The key.
+    pub key: Box<[u8]>,
+}
+
+impl Keyspace {
+    /// Does anybody wait for any key? Exact for the keys of a stripe that the caller holds.
+    #[inline]
+    pub fn anybody_waits(&self) -> bool {
+        self.waits.load(Relaxed) != 0
+    }
+
+    /// Keys that somebody waits for, and those of them where it matters when they go.
+    pub fn waited_keys(&self) -> (u64, u64) {
+        (
+            self.waited_keys.load(Relaxed),
+            self.waited_keys_gone.load(Relaxed),
+        )
+    }
+
+    /// Adds to `set` the stripes that a unit needs which may make a key appear, to serve who waits for it, and who waits
+    /// for what is written in serving them. The unit holds `held`; keys outside of it are not looked at, so the
+    /// caller locks the wider set and asks again until it grows no more.
+    pub fn widen(&self, held: Held<'_>, key: &[u8], set: &mut StripeSet) {
+        let mut todo: Vec<Box<[u8]>> = Vec::new();
+        let mut seen: Vec<Box<[u8]>> = Vec::new();
+        self.widen_one(held, key, set, &mut todo);
+        while let Some(key) = todo.pop() {
+            if !seen.contains(&key) {
+                self.widen_one(held, &key, set, &mut todo);
+                seen.push(key);
+            }
+        }
+    }
+
+    /// Does anybody wait for this key, in whatever database? The unit holds its stripe.
+    pub fn is_waited_for(&self, held: Held<'_>, key: &[u8], hash: u64) -> bool {
+        let stripe = stripe_of(hash);
+        assert!(held.covers(stripe), "queues belong to their stripes");
+        // SAFETY: the caller holds the stripe; the reference ends with this function.
+        let state = unsafe { self.stripe_state(stripe) };
+        state.waiters.contains_key(key)
+    }
+
+    fn widen_one(
+        &self,
+        held: Held<'_>,
+        key: &[u8],
+        set: &mut StripeSet,
+        todo: &mut Vec<Box<[u8]>>,
+    ) {
+        let stripe = stripe_of(redline_table::hash(key));
+        if !held.covers(stripe) {
+            return;
+        }
+        // SAFETY: the caller holds the stripe; the reference ends with this function.
+        let state = unsafe { self.stripe_state(stripe) };
+        for queue in state.waiters.get(key).into_iter().flatten() {
+            for waiter in queue.waiters.iter().filter(|w| w.ended().is_none()) {
+                set.extend(&waiter.stripes);
+                todo.extend(waiter.targets.iter().cloned());
+            }
+        }
+    }
+
+    /// Appends a waiter to the queue of one of its keys; the caller holds the stripe.
+    pub(crate) fn join(&self, stripe: u16, key: &[u8], waiter: &Arc<Waiter>) {
+        // SAFETY: the caller holds the stripe; the reference ends with this function.
+        let state = unsafe { self.stripe_state(stripe) };
+        let queues = state.waiters.entry(key.into()).or_default();
+        let at = match queues.iter().position(|queue| queue.db == waiter.db) {
+            Some(at) => at,
+            None => {
+                queues.push(Queue {
+                    db: waiter.db,
+                    waiters: VecDeque::new(),
+                    when_gone: 0,
+                    ready: false,
+                });
+                self.waited_keys.fetch_add(1, Relaxed);
+                queues.len() - 1
+            }
+        };
+        let queue = &mut queues[at];
+        queue.waiters.push_back(waiter.clone());
+        if waiter.when_gone {
+            queue.when_gone += 1;
+            if queue.when_gone == 1 {
+                self.waited_keys_gone.fetch_add(1, Relaxed);
+            }
+        }
+        // Before the stripe is let go of: who takes it next must see that somebody waits.
+        self.waits.fetch_add(1, Relaxed);
+    }
+
+    /// Takes a place in a queue away; the queue goes with its last.
+    pub(crate) fn remove_at(&self, state: &mut StripeState, db: u32, key: &[u8], at: usize) {
+        let Some(queues) = state.waiters.get_mut(key) else {
+            return;
+        };
+        let Some(place) = queues.iter().position(|queue| queue.db == db) else {
+            return;
+        };
+        let queue = &mut queues[place];
+        let Some(waiter) = queue.waiters.remove(at) else {
+            return;
+        };
+        self.waits.fetch_sub(1, Relaxed);
+        if waiter.when_gone {
+            queue.when_gone -= 1;
+            if queue.when_gone == 0 {
+                self.waited_keys_gone.fetch_sub(1, Relaxed);
+            }
+        }
+        if queue.waiters.is_empty() {
+            queues.swap_remove(place);
+            self.waited_keys.fetch_sub(1, Relaxed);
+            if queues.is_empty() {
+                state.waiters.remove(key);
+            }
+        }
+    }
+}
+
+/// Every interleaving, within loom's bounds:
+/// `RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p redline-keyspace --release --lib wait::model`
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::lock::{Locks, Wake};
+    use loom::{cell::UnsafeCell, sync::atomic::AtomicU64, thread};
+
+    fn waiter() -> Waiter {
+        Waiter {
+            word: AtomicU32::new(WAITING),
+            token: 1,
+            db: 0,
+            keys: Box::default(),
+            targets: Box::default(),
+            stripes: StripeSet::EMPTY,
+            kind: Kind::List,
+            when_gone: false,
+            call: Box::new(()),
+        }
+    }
+
+    struct NobodyWaits;
+
+    impl Wake for NobodyWaits {
+        fn wake(&self, _: WakeToken) {}
+    }
+
+    /// A key that one stripe guards: its elements, and who waits for it.
+    struct Key {
+        locks: Locks,
+        waits: AtomicU64,
+        state: UnsafeCell<(u32, Option<Arc<Waiter>>)>,
+    }
+
+    // SAFETY: the cell is used under the stripe only, which is what loom checks.
+    unsafe impl Sync for Key {}
+    // SAFETY: as above.
+    unsafe impl Send for Key {}
+
+    impl Key {
+        fn new(elements: u32, waiter: Option<Arc<Waiter>>) -> Arc<Key> {
+            Arc::new(Key {
+                locks: Locks::new(Box::new(NobodyWaits)),
+                waits: AtomicU64::new(u64::from(waiter.is_some())),
+                state: UnsafeCell::new((elements, waiter)),
+            })
+        }
+
+        fn lock(&self) {
+            while !self.locks.try_one(0) {
+                thread::yield_now();
+            }
+        }
+
+        /// A push: one element more, and at the end of the unit whoever waits is served.
+        fn push(&self) -> bool {
+            self.lock();
+            let mut served = false;
+            self.state.with_mut(|state| {
+                // SAFETY: the stripe is held.
+                let (elements, waiter) = unsafe { &mut *state };
+                *elements += 1;
+                if self.waits.load(Ordering::Relaxed) != 0
+                    && let Some(waiter) = waiter
+                    && waiter.end(End::Served)
+                {
+                    *elements -= 1;
+                    served = true;
+                }
+            });
+            self.locks.unlock_one(0);
+            served
+        }
+
+        fn elements(&self) -> u32 {
+            // SAFETY: all other threads have been joined.
+            self.state.with(|state| unsafe { (*state).0 })
+        }
+    }
+
+    #[test]
+    fn one_of_service_time_out_and_kill_ends_a_wait_and_an_element_goes_with_service_only() {
+        loom::model(|| {
+            let waiter = Arc::new(waiter());
+            let key = Key::new(0, Some(waiter.clone()));
+            let slot = Arc::new(WaitSlot::default());
+            slot.enter(&waiter);
+            let pusher = {
+                let key = key.clone();
+                thread::spawn(move || key.push())
+            };
+            let killer = {
+                let slot = slot.clone();
+                thread::spawn(move || slot.kill())
+            };
+            let timed_out = waiter.end(End::TimedOut);
+            let served = pusher.join().unwrap();
+            killer.join().unwrap();
+            let ended = waiter.ended().expect("somebody has ended it");
+            assert_eq!(served, ended == End::Served);
+            assert_eq!(timed_out, ended == End::TimedOut);
+            assert_eq!(key.elements(), u32::from(!served));
+        });
+    }
+
+    #[test]
+    fn a_kill_that_comes_as_the_wait_begins_ends_it() {
+        loom::model(|| {
+            let waiter = Arc::new(waiter());
+            let slot = Arc::new(WaitSlot::default());
+            let killer = {
+                let slot = slot.clone();
+                thread::spawn(move || slot.kill())
+            };
+            slot.enter(&waiter);
+            killer.join().unwrap();
+            assert_eq!(waiter.ended(), Some(End::Gone));
+        });
+    }
+
+    #[test]
+    fn who_begins_to_wait_finds_the_element_or_is_found_by_it() {
+        loom::model(|| {
+            let key = Key::new(0, None);
+            let waiter = Arc::new(waiter());
+            let pusher = {
+                let key = key.clone();
+                thread::spawn(move || key.push())
+            };
+            key.lock();
+            let found = key.state.with_mut(|state| {
+                // SAFETY: the stripe is held.
+                let (elements, queue) = unsafe { &mut *state };
+                if *elements > 0 {
+                    *elements -= 1;
+                    return true;
+                }
+                *queue = Some(waiter.clone());
+                key.waits.fetch_add(1, Ordering::Relaxed);
+                false
+            });
+            key.locks.unlock_one(0);
+            let served = pusher.join().unwrap();
+            assert!(found != served, "found {found}, served {served}");
+            assert_eq!(key.elements(), 0);
+        });
+    }
+}

@@ -1,0 +1,400 @@
+//! Clients that wait for keys: who waits, who serves them, and how a wait ends.
+//!
+//! # From a handler's word to a waiting client
+//!
+//! A handler of `commands` cannot wait. It says what it would wait for (`Error::Block`), while its unit holds the stripes
+//! of all its keys. Inside EXEC and scripts the reply that the handler has written stands. Otherwise the call is
+//! registered with those keys before the stripes are let go of ([`Worker::begin_wait`]), and the session is put aside
+//! with the reason [`Aside::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
+//! waits.
+//!
+//! # Serving
+//!
+//! A unit that makes a key appear which somebody waits for finds the key in its list of ready ones when it has run.
+//! Before it lets go of its stripes it runs the waiting calls, first come first served ([`Worker::serve_waiters`]). The
+//! reply goes to the client's worker, by message. What is run is the whole call: it sees all its keys, so it does what it
+//! would do had it come now, errors included; and what it writes may in turn serve others (BLMOVE into a list that
+//! somebody waits for).
+//!
+//! So a writer needs the stripes of everybody whom it may serve: it looks at the queues of its keys when it has its own
+//! stripes, and if those do not suffice it lets go and starts over with more, before it has done anything
+//! (`Keyspace::widen`). A script takes what it needs at its end. Only expiry and eviction take one stripe and no more;
+//! they never serve, but have the call run again by its own worker ([`End::Again`]), since all that can have happened
+//! is that a key is gone. The same is done should a stripe be missing for whatever other reason.
+//!
+//! # Ends
+//!
+//! Whoever ends a wait does so by the waiter's word (`keyspace/src/wait.rs`) and then tells the client's worker
+//! (`Message::WaitEnded`), which is the only one to touch the session.
+//!
+//! Must not know: what any command waits for, or does when it is served.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use redline_commands::{Block, Ctx, Error};
+use redline_keyspace::{End, Held, Local, Ready, View, Waiter, Wanted, stripe_of};
+use redline_net::{TimerId, clock};
+use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
+use redline_spec::CommandId;
+
+use crate::{
+    exec::Halt,
+    planes::publish_events,
+    session::{Aside, Session, Token, Unit, flag},
+    shared::{Message, Shared},
+    worker::Worker,
+};
+
+/// What CLIENT UNBLOCK … ERROR makes a client read.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
+/// What is run to serve a waiting client: the content of [`Waiter::call`].
+struct Call {
+    id: CommandId,
+    args: ArgsBuf,
+    proto: Proto,
+}
+
+impl Call {
+    fn of(waiter: &Waiter) -> &Call {
+        waiter.call.downcast_ref().expect("waiters are made here")
+    }
+}
+
+/// A session's wait.
+pub struct Wait {
+    waiter: Arc<Waiter>,
+    /// Milliseconds of the monotonic clock; `None`: it waits for ever.
+    deadline_ms: Option<u64>,
+    timer: Option<TimerId>,
+}
+
+/// A call that has waited and is to be run again, with what is left of its time.
+pub struct Again {
+    waiter: Arc<Waiter>,
+    deadline_ms: Option<u64>,
+}
+
+impl Again {
+    /// The call.
+    pub fn args(&self) -> ArgsBuf {
+        Call::of(&self.waiter).args.clone()
+    }
+}
+
+impl Worker {
+    /// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
+    pub(crate) fn begin_wait(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+        block: &Block,
+        held: Held<'_>,
+    ) -> Halt {
+        let named = |positions: &std::ops::Range<usize>| {
+            let args = positions.clone().filter_map(|at| args.get(at));
+            args.map(Box::from).collect()
+        };
+        let call = Call {
+            id,
+            args: block.call.clone().unwrap_or_else(|| ArgsBuf::from(args)),
+            proto: session.proto,
+        };
+        let waiter = Arc::new(Waiter::new(Wanted {
+            token: session.card.token.0,
+            db: session.db,
+            keys: named(&block.keys),
+            targets: named(&block.targets),
+            kind: block.kind,
+            when_gone: block.when_gone,
+            call: Box::new(call),
+        }));
+        let shared = &*self.shared;
+        View::new(
+            &shared.keyspace,
+            held,
+            &mut self.local,
+            session.db,
+            self.now_ms,
+        )
+        .wait(&waiter);
+        let deadline_ms = match session.again.take() {
+            Some(again) => again.deadline_ms,
+            None => block
+                .timeout_ms
+                .map(|span_ms| clock::monotonic_ms().saturating_add(span_ms)),
+        };
+        let timer = deadline_ms.map(|at_ms| {
+            shared.timed_waits.fetch_add(1, Ordering::Relaxed);
+            self.waits.insert(at_ms, waiter.clone())
+        });
+        session.card.wait.enter(&waiter);
+        session.wait = Some(Wait {
+            waiter,
+            deadline_ms,
+            timer,
+        });
+        Halt::Aside(Aside::Keys)
+    }
+
+    // ---- serving ------------------------------------------------------------------------------
+
+    /// Serves those who wait for keys that the unit has changed; its stripes are still held.
+    #[inline]
+    pub(crate) fn serve_waiters(&mut self, held: Held<'_>) {
+        if !self.local.ready.is_empty() {
+            self.serve(held);
+        }
+    }
+
+    /// The same for EXEC and scripts; a script takes the stripes that are missing.
+    pub(crate) fn serve_unit(&mut self, unit: &mut Unit) {
+        if self.local.ready.is_empty() {
+            return;
+        }
+        let shared = self.shared.clone();
+        while unit.script && !unit.all {
+            let mut wider = unit.stripes.clone();
+            for ready in &self.local.ready {
+                let held = Held::Set(&unit.stripes);
+                shared.keyspace.widen(held, &ready.key, &mut wider);
+            }
+            if wider == unit.stripes {
+                break;
+            }
+            self.extend_stripes(unit, &wider);
+        }
+        self.serve(unit.held());
+    }
+
+    #[cold]
+    fn serve(&mut self, held: Held<'_>) {
+        let shared = self.shared.clone();
+        while let Some(ready) = self.local.ready.pop_front() {
+            debug_assert!(held.covers(stripe_of(redline_keyspace::hash(&ready.key))));
+            self.serve_key(&shared, held, &ready);
+            if !self.local.events.is_empty() {
+                publish_events(&shared, &mut self.local);
+            }
+        }
+    }
+
+    fn serve_key(&mut self, shared: &Shared, held: Held<'_>, ready: &Ready) {
+        let key = &ready.key;
+        let mut view = self.view(shared, held, ready.db);
+        // Who waits again after having been looked at stands behind, and is not looked at twice.
+        let (mut left, when_gone) = view.begin_serving(ready.db, key);
+        let mut at = 0;
+        while left > 0 {
+            left -= 1;
+            let mut view = self.view(shared, held, ready.db);
+            let kind = view.kind(key).flatten();
+            if kind.is_none() && !when_gone {
+                return;
+            }
+            let Some(waiter) = view.waiter_at(ready.db, key, at) else {
+                return;
+            };
+            let concerned = kind == Some(waiter.kind) || waiter.when_gone;
+            if concerned && self.serve_one(shared, held, &waiter) {
+                self.leave_held(shared, held, &waiter);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Runs a waiting call. `true`: the wait is over.
+    fn serve_one(&mut self, shared: &Shared, held: Held<'_>, waiter: &Arc<Waiter>) -> bool {
+        if !waiter.stripes.iter().all(|stripe| held.covers(stripe)) {
+            run_again(shared, waiter);
+            return true;
+        }
+        let call = Call::of(waiter);
+        let handler =
+            redline_commands::handler(call.id).expect("a row of the data plane has a handler");
+        let mut out = ReplyBuffer::new();
+        let bulk_bytes_max = self.settings.bulk_bytes_max;
+        let mut ctx = Ctx {
+            keys: self.view(shared, held, waiter.db),
+            bulk_bytes_max,
+            in_script: false,
+            reads_every_key: true,
+            waiter: Some(waiter),
+        };
+        let mut reply = Reply::new(&mut out, call.proto);
+        let result = handler(&mut ctx, call.args.as_args(), &mut reply);
+        ctx.keys.finish();
+        match result {
+            Ok(()) => {}
+            Err(Error::Block(_)) => return false,
+            Err(Error::Gone) => return true,
+            Err(error) => {
+                let text = error.text();
+                self.stats.note_error(&text);
+                self.stats.commands[call.id as usize].failed.add(1);
+                out.clear();
+                Reply::new(&mut out, call.proto).error(&text);
+            }
+        }
+        // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
+        if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
+            tell(shared, waiter, out);
+        }
+        true
+    }
+
+    /// Takes a waiter whose wait is over out of those of its queues whose stripes are held.
+    fn leave_held(&mut self, shared: &Shared, held: Held<'_>, waiter: &Arc<Waiter>) {
+        let mut view = self.view(shared, held, waiter.db);
+        for key in &waiter.keys {
+            if held.covers(stripe_of(redline_keyspace::hash(key))) {
+                view.leave_queue(waiter, key);
+            }
+        }
+    }
+
+    fn view<'a>(&'a mut self, shared: &'a Shared, held: Held<'a>, db: u32) -> View<'a> {
+        View::new(&shared.keyspace, held, &mut self.local, db, self.now_ms)
+    }
+
+    // ---- ends ---------------------------------------------------------------------------------
+
+    /// A wait has ended: its session goes on.
+    pub(crate) fn finish_wait(
+        &mut self,
+        session: &mut Session,
+        waiter: &Arc<Waiter>,
+        mut reply: ReplyBuffer,
+    ) {
+        if !session
+            .wait
+            .as_ref()
+            .is_some_and(|wait| Arc::ptr_eq(&wait.waiter, waiter))
+        {
+            return;
+        }
+        let wait = self.drop_wait(session).expect("just seen");
+        session.aside = None;
+        session.card.set_flag(flag::BLOCKED, false);
+        self.look_again(session);
+        let mark = session.out.mark();
+        match waiter.ended() {
+            Some(End::Served) => session.out.append(&mut reply),
+            Some(End::TimedOut) => session.reply().null_array(),
+            Some(End::Unblocked) => {
+                self.stats.note_error(UNBLOCKED);
+                self.stats.commands[Call::of(waiter).id as usize]
+                    .failed
+                    .add(1);
+                session.reply().error(UNBLOCKED);
+            }
+            Some(End::Again) => {
+                session.again = Some(Again {
+                    waiter: wait.waiter,
+                    deadline_ms: wait.deadline_ms,
+                });
+                return;
+            }
+            Some(End::Gone) | None => {
+                session.closing = true;
+                return;
+            }
+        }
+        self.stats.commands[Call::of(waiter).id as usize]
+            .calls
+            .add(1);
+        if let Some(deferred) = &mut session.deferred {
+            deferred.requests.pop_front();
+        }
+        session.settle_reply(mark);
+    }
+
+    /// Forgets a session's wait, which has ended or ends now.
+    pub(crate) fn drop_wait(&mut self, session: &mut Session) -> Option<Wait> {
+        let wait = session.wait.take()?;
+        wait.waiter.end(End::Gone);
+        session.card.wait.leave();
+        if let Some(timer) = wait.timer {
+            self.waits.cancel(timer);
+            self.shared.timed_waits.fetch_sub(1, Ordering::Relaxed);
+        }
+        if wait.waiter.ended() != Some(End::Served) {
+            self.leaving.push(wait.waiter.clone());
+            self.leave_queues();
+        }
+        Some(wait)
+    }
+
+    /// Takes waiters whose wait is over out of their queues. A stripe that is in use is come back to: what stays behind
+    /// for a moment is passed over.
+    pub(crate) fn leave_queues(&mut self) {
+        let shared = self.shared.clone();
+        for waiter in std::mem::take(&mut self.leaving) {
+            let mut left = false;
+            for key in &waiter.keys {
+                let stripe = stripe_of(redline_keyspace::hash(key));
+                if shared.keyspace.locks().try_one(stripe) {
+                    self.view(&shared, Held::One(stripe), waiter.db)
+                        .leave_queue(&waiter, key);
+                    shared.keyspace.locks().unlock_one(stripe);
+                } else {
+                    left = true;
+                }
+            }
+            if left {
+                self.leaving.push(waiter);
+            }
+        }
+    }
+
+    /// Ends the waits whose time is over.
+    pub(crate) fn expire_waits(&mut self) {
+        if self.waits.is_empty() {
+            return;
+        }
+        let now_ms = clock::monotonic_ms();
+        while let Some(waiter) = self.waits.pop_expired(now_ms) {
+            if waiter.end(End::TimedOut) {
+                self.on_message(Message::WaitEnded(waiter, ReplyBuffer::new()));
+            }
+        }
+    }
+}
+
+/// After a step of expiry or eviction, which holds its one stripe still: publishes its events, and has the calls run
+/// again that want to know that their key has gone.
+pub fn after_upkeep(shared: &Shared, local: &mut Local, now_ms: i64) {
+    publish_events(shared, local);
+    while let Some(Ready { db, key }) = local.ready.pop_front() {
+        let held = Held::One(stripe_of(redline_keyspace::hash(&key)));
+        let mut view = View::new(&shared.keyspace, held, local, db, now_ms);
+        let (mut left, mut at) = (view.begin_serving(db, &key).0, 0);
+        while left > 0 {
+            left -= 1;
+            let Some(waiter) = view.waiter_at(db, &key, at) else {
+                break;
+            };
+            if waiter.when_gone {
+                // It has ended, so the next look takes it out of the queue.
+                run_again(shared, &waiter);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+fn run_again(shared: &Shared, waiter: &Arc<Waiter>) {
+    if waiter.end(End::Again) {
+        tell(shared, waiter, ReplyBuffer::new());
+    }
+}
+
+/// Tells the worker of a waiter that its wait has ended.
+pub fn tell(shared: &Shared, waiter: &Arc<Waiter>, reply: ReplyBuffer) {
+    shared.workers()[Token(waiter.token).worker()]
+        .mailbox
+        .send(Message::WaitEnded(waiter.clone(), reply));
+}

@@ -1,0 +1,596 @@
+//! Clients that wait for keys, over 1, 2 and 8 workers: who is served, with what, and when nobody is.
+
+mod client;
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use client::{Client, Value, encode, request, settings, start, until};
+use fastrand::Rng;
+use redline_server::Server;
+
+fn with_workers(test: impl Fn(&Server)) {
+    for workers in [1, 2, 8] {
+        test(&start(settings(workers)));
+    }
+}
+
+fn bulk(text: &str) -> Value {
+    Value::Bulk(text.into())
+}
+
+fn bulks(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().map(|text| bulk(text)).collect())
+}
+
+fn field(client: &mut Client, section: &str, name: &str) -> u64 {
+    let Value::Bulk(text) = client.call(&format!("INFO {section}")) else {
+        panic!("INFO answers with a text")
+    };
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|rest| rest.strip_prefix(':'));
+    value.expect("a field of INFO").parse().unwrap()
+}
+
+/// Sends a call that finds nothing, on a connection of its own; returns when it waits.
+fn wait_for(server: &Server, observer: &mut Client, call: &str) -> Client {
+    let mut waiting = Client::connect(server);
+    wait_again(&mut waiting, observer, call);
+    waiting
+}
+
+fn wait_again(waiting: &mut Client, observer: &mut Client, call: &str) {
+    let before = field(observer, "clients", "blocked_clients");
+    waiting.send(call);
+    until_blocked(observer, before + 1);
+}
+
+fn until_blocked(observer: &mut Client, count: u64) {
+    until("clients wait", || {
+        field(observer, "clients", "blocked_clients") == count
+    });
+}
+
+fn id(client: &mut Client) -> i64 {
+    client.call("CLIENT ID").integer()
+}
+
+#[test]
+fn first_come_first_served() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut waiting: Vec<Client> = (0..10)
+            .map(|_| wait_for(server, &mut c, "BLPOP q 0"))
+            .collect();
+        assert_eq!(field(&mut c, "clients", "total_blocking_keys"), 1);
+        for (n, client) in waiting.iter_mut().enumerate() {
+            assert_eq!(c.call(&format!("RPUSH q {n}")).integer(), 1);
+            assert_eq!(client.read(), bulks(&["q", &n.to_string()]));
+        }
+        until_blocked(&mut c, 0);
+        assert_eq!(c.call("EXISTS q").integer(), 0);
+        assert_eq!(field(&mut c, "clients", "total_blocking_keys"), 0);
+    });
+}
+
+#[test]
+fn many_elements_serve_many_in_order() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut first = wait_for(server, &mut c, "BLPOP a b 0");
+        let mut second = wait_for(server, &mut c, "BRPOP b 0");
+        let mut third = wait_for(server, &mut c, "BLMPOP 0 2 x b LEFT COUNT 5");
+        let mut fourth = wait_for(server, &mut c, "BLPOP b 0");
+        c.call("RPUSH b 1 2 3 4");
+        assert_eq!(first.read(), bulks(&["b", "1"]));
+        assert_eq!(second.read(), bulks(&["b", "4"]));
+        assert_eq!(
+            third.read(),
+            Value::Array(vec![bulk("b"), bulks(&["2", "3"])])
+        );
+        c.call("LPUSH b a b c");
+        assert_eq!(fourth.read(), bulks(&["b", "c"]), "at the end of the unit");
+        assert_eq!(c.call("LRANGE b 0 -1"), bulks(&["b", "a"]));
+    });
+}
+
+#[test]
+fn what_is_gone_at_the_end_of_a_unit_serves_nobody() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut waiting = wait_for(server, &mut c, "BLPOP q 0");
+        for line in ["MULTI", "LPUSH q a", "DEL q"] {
+            c.call(line);
+        }
+        assert_eq!(c.call("EXEC").array().len(), 2);
+        let script = b"redis.call('lpush', 'q', 'x') redis.call('del', 'q') return 1";
+        assert_eq!(c.call_args(&[b"EVAL", script, b"0"]).integer(), 1);
+        c.call("SET q string").ok();
+        c.call("DEL q");
+        assert_eq!(field(&mut c, "clients", "blocked_clients"), 1);
+        c.call("LPUSH q b");
+        assert_eq!(waiting.read(), bulks(&["q", "b"]));
+    });
+}
+
+#[test]
+fn whatever_makes_a_key_appear_serves() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let ways: &[&[&str]] = &[
+            &["LPUSH s v", "RENAME s q"],
+            &["LPUSH s v", "COPY s q"],
+            &["SET q string", "LPUSH s v", "COPY s q REPLACE"],
+            &["LPUSH s v", "LMOVE s q LEFT LEFT"],
+            &["MULTI", "LPUSH q v", "EXEC"],
+            &["SELECT 1", "LPUSH q v", "MOVE q 0", "SELECT 0"],
+            &["SELECT 1", "LPUSH q v", "SELECT 0", "SWAPDB 0 1"],
+            &["SELECT 1", "LPUSH s v", "COPY s q DB 0", "SELECT 0"],
+        ];
+        for way in ways {
+            c.call("FLUSHALL").ok();
+            let mut waiting = wait_for(server, &mut c, "BLPOP other q 0");
+            for line in *way {
+                c.call(line);
+            }
+            assert_eq!(waiting.read(), bulks(&["q", "v"]), "{way:?}");
+        }
+        let mut waiting = wait_for(server, &mut c, "BLPOP q 0");
+        let script = b"redis.call('lpush', 'q', 'v') return redis.call('llen', 'q')";
+        assert_eq!(c.call_args(&[b"EVAL", script, b"0"]).integer(), 1);
+        assert_eq!(waiting.read(), bulks(&["q", "v"]));
+        let mut waiting = wait_for(server, &mut c, "BZPOPMAX z 0");
+        c.call("ZADD a 1 x 2 y");
+        c.call("ZUNIONSTORE z 1 a");
+        assert_eq!(waiting.read(), bulks(&["z", "y", "2"]));
+        let mut waiting = wait_for(server, &mut c, "BZMPOP 0 2 none w MIN COUNT 9");
+        c.call("ZADD w 1 x 2 y");
+        let pairs = Value::Array(vec![bulks(&["x", "1"]), bulks(&["y", "2"])]);
+        assert_eq!(waiting.read(), Value::Array(vec![bulk("w"), pairs]));
+    });
+}
+
+#[test]
+fn an_element_is_handed_from_list_to_list() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut last = wait_for(server, &mut c, "BLPOP d 0");
+        let mut second = wait_for(server, &mut c, "BRPOPLPUSH b d 0");
+        let mut first = wait_for(server, &mut c, "BLMOVE a b LEFT RIGHT 0");
+        c.call("LPUSH a v");
+        assert_eq!(first.read(), bulk("v"));
+        assert_eq!(second.read(), bulk("v"));
+        assert_eq!(last.read(), bulks(&["d", "v"]));
+        assert_eq!(c.call("EXISTS a b d").integer(), 0);
+        // By a script, which has to take the stripes on the way.
+        let mut last = wait_for(server, &mut c, "BLPOP d 0");
+        let mut first = wait_for(server, &mut c, "BLMOVE a d LEFT RIGHT 0");
+        let script = b"return redis.call('lpush', 'a', 'w')";
+        assert_eq!(c.call_args(&[b"EVAL", script, b"0"]).integer(), 1);
+        assert_eq!(first.read(), bulk("w"));
+        assert_eq!(last.read(), bulks(&["d", "w"]));
+        // In a circle, and into itself.
+        let mut one = wait_for(server, &mut c, "BLMOVE a b LEFT LEFT 0");
+        let mut two = wait_for(server, &mut c, "BLMOVE b a LEFT LEFT 0");
+        let mut own = wait_for(server, &mut c, "BLMOVE a a LEFT LEFT 0");
+        c.call("LPUSH a x");
+        assert_eq!(one.read(), bulk("x"));
+        assert_eq!(two.read(), bulk("x"));
+        assert_eq!(own.read(), bulk("x"));
+        assert_eq!(c.call("LRANGE a 0 -1"), bulks(&["x"]));
+    });
+}
+
+#[test]
+fn a_call_that_fails_when_its_turn_comes_answers_and_takes_nothing() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
+        let mut mover = wait_for(server, &mut c, "BLMOVE q d LEFT LEFT 0");
+        let mut popper = wait_for(server, &mut c, "BLPOP q 0");
+        c.call("SET d string").ok();
+        c.call("LPUSH q v");
+        assert_eq!(mover.read().error(), wrong);
+        assert_eq!(popper.read(), bulks(&["q", "v"]));
+        let mut popper = wait_for(server, &mut c, "BLPOP k q 0");
+        c.call("SET k string").ok();
+        assert_eq!(field(&mut c, "clients", "blocked_clients"), 1);
+        c.call("LPUSH q v");
+        assert_eq!(popper.read().error(), wrong, "its first key comes first");
+        assert_eq!(c.call("LLEN q").integer(), 1);
+    });
+}
+
+#[test]
+fn time_outs_come_in_time() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        for call in [
+            "BLPOP q 0.15",
+            "BRPOP q 0.15",
+            "BLMOVE q d LEFT LEFT 0.15",
+            "BLMPOP 0.15 1 q LEFT",
+            "BZPOPMIN z 0.15",
+            "BZMPOP 0.15 1 z MIN",
+            "XREAD BLOCK 150 STREAMS s $",
+        ] {
+            let began = Instant::now();
+            assert_eq!(c.call(call), Value::Nil, "{call}");
+            let took = began.elapsed();
+            // The server counts whole milliseconds; the upper bound is for machines that do something else as well.
+            assert!(took >= Duration::from_millis(149), "{call}: {took:?}");
+            assert!(took < Duration::from_millis(1000), "{call}: {took:?}");
+        }
+        assert_eq!(field(&mut c, "clients", "blocked_clients"), 0);
+        assert_eq!(field(&mut c, "clients", "clients_in_timeout_table"), 0);
+        assert_eq!(c.call("LPUSH q v").integer(), 1);
+        assert_eq!(c.call("LLEN q").integer(), 1, "nobody waits any more");
+    });
+}
+
+#[test]
+fn nothing_is_taken_for_a_client_that_has_gone() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        for round in 0..20 {
+            c.call("DEL q p");
+            let mut waiting = Client::connect(server);
+            let own = id(&mut waiting);
+            wait_again(&mut waiting, &mut c, "BLPOP p q 0");
+            match round % 4 {
+                // When KILL has answered, the client has gone, whatever its worker is about.
+                0 => assert_eq!(c.call(&format!("CLIENT KILL ID {own}")).integer(), 1),
+                1 => {
+                    drop(waiting);
+                    until_blocked(&mut c, 0);
+                }
+                2 => {
+                    waiting.stream.shutdown(std::net::Shutdown::Write).unwrap();
+                    assert!(waiting.try_read().is_err(), "closed, as Redis does");
+                }
+                _ => assert_eq!(c.call(&format!("CLIENT UNBLOCK {own}")).integer(), 1),
+            }
+            assert_eq!(c.call("LPUSH q v").integer(), 1);
+            assert_eq!(c.call("LLEN q").integer(), 1, "{round}");
+            until_blocked(&mut c, 0);
+        }
+    });
+}
+
+#[test]
+fn unblocking() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut waiting = Client::connect(server);
+        let own = id(&mut waiting);
+        assert_eq!(c.call(&format!("CLIENT UNBLOCK {own}")).integer(), 0);
+        for (how, error) in [("", false), (" TIMEOUT", false), (" error", true)] {
+            wait_again(&mut waiting, &mut c, "BLMOVE q d LEFT LEFT 0");
+            assert_eq!(c.call(&format!("CLIENT UNBLOCK {own}{how}")).integer(), 1);
+            match waiting.read() {
+                Value::Nil => assert!(!error),
+                other => assert_eq!(
+                    other.error(),
+                    "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+                ),
+            }
+            assert_eq!(c.call(&format!("CLIENT UNBLOCK {own}")).integer(), 0);
+        }
+        assert!(
+            c.call(&format!("CLIENT UNBLOCK {own} MAYBE"))
+                .error()
+                .contains("reason should be")
+        );
+        until("its queue is empty", || {
+            field(&mut c, "clients", "total_blocking_keys") == 0
+        });
+    });
+}
+
+#[test]
+fn what_is_pipelined_behind_waits() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut waiting = Client::connect(server);
+        let mut bytes = request("PING");
+        for call in [
+            "BLPOP q 0",
+            "LLEN q",
+            "BLPOP q 0",
+            "BLPOP q 0.01",
+            "ECHO end",
+        ] {
+            bytes.extend(request(call));
+        }
+        waiting.write(&bytes);
+        assert_eq!(waiting.read(), Value::Simple("PONG".into()));
+        until_blocked(&mut c, 1);
+        c.call("RPUSH q 1 2");
+        assert_eq!(waiting.read(), bulks(&["q", "1"]));
+        assert_eq!(waiting.read().integer(), 1);
+        assert_eq!(waiting.read(), bulks(&["q", "2"]));
+        assert_eq!(waiting.read(), Value::Nil);
+        assert_eq!(waiting.read(), bulk("end"));
+    });
+}
+
+#[test]
+fn where_nobody_may_wait_the_answer_comes_at_once() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let calls = [
+            "BLPOP q 0",
+            "BLMOVE q d LEFT LEFT 0",
+            "BZPOPMIN z 0",
+            "XREAD BLOCK 0 STREAMS s $",
+        ];
+        c.call("MULTI").ok();
+        calls.iter().for_each(|call| {
+            c.call(call);
+        });
+        assert_eq!(c.call("EXEC"), Value::Array(vec![Value::Nil; 4]));
+        for call in calls {
+            let mut words = vec![&b"EVAL"[..], b"return redis.call(unpack(ARGV))", b"0"];
+            words.extend(call.split(' ').map(str::as_bytes));
+            assert_eq!(c.call_args(&words), Value::Nil, "{call}");
+        }
+    });
+}
+
+#[test]
+fn replies_that_were_switched_off_stay_off() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut waiting = Client::connect(server);
+        waiting.send("CLIENT REPLY SKIP");
+        wait_again(&mut waiting, &mut c, "BLPOP q 0");
+        c.call("LPUSH q a");
+        waiting.send("ECHO first");
+        assert_eq!(waiting.read(), bulk("first"));
+        waiting.send("CLIENT REPLY OFF");
+        wait_again(&mut waiting, &mut c, "BLPOP q 0");
+        c.call("LPUSH q a");
+        waiting.send("CLIENT REPLY ON");
+        waiting.read().ok();
+        assert_eq!(c.call("EXISTS q").integer(), 0);
+    });
+}
+
+#[test]
+fn readers_of_a_stream_get_what_is_new() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let entry = |id: &str| Value::Array(vec![bulk(id), bulks(&["f", "v"])]);
+        let of = |key: &str, ids: &[&str]| {
+            let entries = Value::Array(ids.iter().map(|id| entry(id)).collect());
+            Value::Array(vec![Value::Array(vec![bulk(key), entries])])
+        };
+        c.call("XADD s 1-1 f v");
+        let mut readers: Vec<Client> = (0..3)
+            .map(|_| wait_for(server, &mut c, "XREAD BLOCK 0 STREAMS t s $ $"))
+            .collect();
+        let mut later = wait_for(server, &mut c, "XREAD COUNT 1 BLOCK 0 STREAMS s 1-2");
+        // The stream goes and comes again: `$` was what was last then.
+        c.call("XADD s 1-2 f v");
+        for reader in &mut readers {
+            assert_eq!(reader.read(), of("s", &["1-2"]));
+        }
+        assert_eq!(field(&mut c, "clients", "blocked_clients"), 1);
+        c.call("DEL s");
+        c.call("SET s string").ok();
+        c.call("DEL s");
+        assert_eq!(field(&mut c, "clients", "blocked_clients"), 1);
+        for line in [
+            "MULTI",
+            "XADD s 1-1 f v",
+            "XADD s 1-3 f v",
+            "XADD s 1-4 f v",
+            "EXEC",
+        ] {
+            c.call(line);
+        }
+        assert_eq!(later.read(), of("s", &["1-3"]));
+        assert_eq!(
+            c.call("XREAD BLOCK 0 STREAMS s 1-1"),
+            of("s", &["1-3", "1-4"])
+        );
+    });
+}
+
+#[test]
+fn a_pause_holds_back_what_it_says() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let mut writers: Vec<Client> = (0..8).map(|_| Client::connect(server)).collect();
+        c.call("SET k v").ok();
+        c.call("CLIENT PAUSE 100000 WRITE").ok();
+        for writer in &mut writers {
+            assert_eq!(writer.call("GET k"), bulk("v"));
+            writer.send("INCR n");
+        }
+        until_blocked(&mut c, 8);
+        let own = c.call("CLIENT LIST");
+        let Value::Bulk(lines) = own else {
+            panic!("a text")
+        };
+        let lines = String::from_utf8(lines).unwrap();
+        assert_eq!(lines.matches(" flags=b ").count(), 8, "{lines}");
+        assert_eq!(c.call("GET n"), Value::Nil);
+        c.call("CLIENT UNPAUSE").ok();
+        let mut sum: Vec<i64> = writers.iter_mut().map(|w| w.read().integer()).collect();
+        sum.sort_unstable();
+        assert_eq!(sum, (1..=8).collect::<Vec<_>>());
+        // A pause of everything ends by itself.
+        let began = Instant::now();
+        c.call("CLIENT PAUSE 200").ok();
+        for writer in &mut writers {
+            writer.send("GET n");
+        }
+        assert_eq!(c.call("PING"), Value::Simple("PONG".into()));
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(199), "{took:?}");
+        for writer in &mut writers {
+            assert_eq!(writer.read(), bulk("8"));
+        }
+    });
+}
+
+// ---- everything at once ---------------------------------------------------------------------------
+
+const LISTS: u64 = 4;
+
+struct Run<'a> {
+    server: &'a Server,
+    /// Producers go on.
+    goes_on: AtomicBool,
+    /// Consumers go on.
+    drains: AtomicBool,
+    produced: AtomicU64,
+}
+
+/// Pushes numbers that are never repeated, in every way there is.
+fn produce(run: &Run, seed: u64) {
+    let (mut client, mut rng) = (Client::connect(run.server), Rng::with_seed(seed));
+    while run.goes_on.load(Ordering::Relaxed) {
+        let list = rng.u64(..LISTS);
+        let count = rng.u64(1..4);
+        let first = run.produced.fetch_add(count, Ordering::Relaxed);
+        let numbers: Vec<String> = (first..first + count).map(|n| n.to_string()).collect();
+        let numbers = numbers.join(" ");
+        match rng.u64(..4) {
+            0 => {
+                client.call("MULTI").ok();
+                client.call(&format!("RPUSH in:{list} {numbers}"));
+                client.call("EXEC");
+            }
+            1 => {
+                let script = b"redis.call('rpush', KEYS[1], unpack(ARGV))";
+                let key = format!("in:{list}");
+                let mut words = vec![&b"EVAL"[..], script, b"1", key.as_bytes()];
+                words.extend(numbers.split(' ').map(str::as_bytes));
+                client.write(&encode(&words));
+                assert_eq!(client.read(), Value::Nil);
+            }
+            _ => {
+                client.call(&format!("LPUSH in:{list} {numbers}"));
+            }
+        }
+    }
+}
+
+/// Moves numbers on, waits with short times, and is unblocked at random: what it moves it need not read.
+fn carry(run: &Run, seed: u64) {
+    let (mut client, mut rng) = (None, Rng::with_seed(seed));
+    while run.drains.load(Ordering::Relaxed) {
+        let (list, other) = (rng.u64(..LISTS), rng.u64(..LISTS));
+        let timeout = rng.u64(1..20);
+        let connected = client.get_or_insert_with(|| Client::connect(run.server));
+        connected.send(&format!(
+            "BLMOVE in:{list} out:{other} LEFT RIGHT 0.0{timeout:02}"
+        ));
+        // It may be killed at any time.
+        if connected.try_read().is_err() || rng.u8(..20) == 0 {
+            client = None;
+        }
+    }
+}
+
+/// Takes numbers out: what it got.
+fn consume(run: &Run, seed: u64) -> Vec<u64> {
+    let (mut client, mut rng) = (Client::connect(run.server), Rng::with_seed(seed));
+    client.call("CLIENT SETNAME consumer").ok();
+    let mut got = Vec::new();
+    while run.drains.load(Ordering::Relaxed) {
+        let (list, other) = (rng.u64(..LISTS), rng.u64(..LISTS));
+        let timeout = rng.u64(1..20);
+        let reply = client.call(&format!(
+            "BLPOP out:{list} out:{other} in:{list} 0.0{timeout:02}"
+        ));
+        match reply {
+            Value::Nil => {}
+            Value::Error(text) => assert!(text.starts_with("UNBLOCKED"), "{text}"),
+            other => got.push(other.array()[1].integer() as u64),
+        }
+    }
+    got
+}
+
+/// Ends waits and clients at random; consumers are only unblocked.
+fn disturb(run: &Run, seed: u64) {
+    let (mut client, mut rng) = (Client::connect(run.server), Rng::with_seed(seed));
+    while run.goes_on.load(Ordering::Relaxed) {
+        let Value::Bulk(lines) = client.call("CLIENT LIST") else {
+            panic!("a text")
+        };
+        let lines = String::from_utf8(lines).unwrap();
+        let waiting: Vec<&str> = lines.lines().filter(|l| l.contains(" flags=b ")).collect();
+        let Some(line) = rng.choice(&waiting) else {
+            continue;
+        };
+        let id = line.strip_prefix("id=").unwrap().split(' ').next().unwrap();
+        if line.contains("name=consumer") || rng.bool() {
+            client.call(&format!("CLIENT UNBLOCK {id} ERROR"));
+        } else {
+            client.call(&format!("CLIENT KILL ID {id}"));
+        }
+    }
+}
+
+#[test]
+fn every_element_is_received_once_or_still_there() {
+    let seconds = std::env::var("REDLINE_STRESS_SECONDS").map_or(2, |text| text.parse().unwrap());
+    for workers in [2, 8] {
+        let server = start(settings(workers));
+        let run = Run {
+            server: &server,
+            goes_on: AtomicBool::new(true),
+            drains: AtomicBool::new(true),
+            produced: AtomicU64::new(0),
+        };
+        let mut got = thread::scope(|scope| {
+            let run = &run;
+            let makers: Vec<_> = (0..3)
+                .map(|n| scope.spawn(move || produce(run, n)))
+                .chain([scope.spawn(move || disturb(run, 50))])
+                .collect();
+            let carriers: Vec<_> = (0..6)
+                .map(|n| scope.spawn(move || carry(run, 100 + n)))
+                .collect();
+            let consumers: Vec<_> = (0..6)
+                .map(|n| scope.spawn(move || consume(run, 200 + n)))
+                .collect();
+            thread::sleep(Duration::from_secs(seconds)); // the length of the run, not an order of events
+            run.goes_on.store(false, Ordering::Relaxed);
+            let made: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
+            run.drains.store(false, Ordering::Relaxed);
+            made.into_iter().for_each(|maker| maker.unwrap());
+            carriers.into_iter().for_each(|c| c.join().unwrap());
+            let all = consumers.into_iter().flat_map(|c| c.join().unwrap());
+            all.collect::<Vec<u64>>()
+        });
+        let received = got.len();
+        let mut client = Client::connect(&server);
+        for list in 0..LISTS {
+            for side in ["in", "out"] {
+                let left = client.call(&format!("LRANGE {side}:{list} 0 -1"));
+                got.extend(left.array().iter().map(|n| n.integer() as u64));
+            }
+        }
+        let produced = run.produced.load(Ordering::Relaxed);
+        let mut times: BTreeMap<u64, u32> = (0..produced).map(|n| (n, 0)).collect();
+        got.iter().for_each(|n| *times.entry(*n).or_default() += 1);
+        let wrong: Vec<_> = times.iter().filter(|(_, times)| **times != 1).collect();
+        assert!(wrong.is_empty(), "{workers} workers: {wrong:?}");
+        assert!(received > 0 && produced > 100, "{received} of {produced}");
+        until("nobody waits", || {
+            field(&mut client, "clients", "blocked_clients") == 0
+                && field(&mut client, "clients", "total_blocking_keys") == 0
+                && field(&mut client, "clients", "clients_in_timeout_table") == 0
+        });
+    }
+}
