@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use redline_spec::{self as spec, Access, Categories, CommandId, Flags, Keys, table};
+use redline_spec::{
+    self as spec, Access, Categories, CommandId, Find, Flags, KeySpec, Keys, table,
+};
 use redline_types::glob::{self, Case};
 
 use crate::rule::{Dialect, RuleError, has_spaces};
@@ -375,9 +377,7 @@ impl Selector {
         }
         let row = spec::row(id);
         if !self.all_keys && !row.keys.is_empty() {
-            // A call from which no keys can be told touches none: its handler answers with an error.
-            let keys =
-                *found.get_or_insert_with(|| spec::keys(id, argc, arg).unwrap_or(Keys::NONE));
+            let keys = *found.get_or_insert_with(|| keys_of(id, argc, arg));
             for key in keys {
                 if !self.allows_key(arg(key.position), KeyUse::of(key.access)) {
                     return Err(Denied {
@@ -420,10 +420,29 @@ impl Selector {
 
     /// May this key be used so?
     pub fn allows_key(&self, key: &[u8], needed: KeyUse) -> bool {
-        let suits = |known: &KeyPattern| {
-            known.allows.covers(needed) && glob::matches(&known.pattern, key, Case::Sensitive)
-        };
+        let suits =
+            |known: &KeyPattern| known.allows.covers(needed) && matches(&known.pattern, key);
         self.all_keys || self.keys.iter().any(suits)
+    }
+}
+
+/// A pattern of the rules against a key or channel. An empty one is matched by no `*`: only who may use every key, or
+/// has an empty pattern, may use it.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match text {
+        b"" => pattern.is_empty(),
+        _ => glob::matches(pattern, text, Case::Sensitive),
+    }
+}
+
+/// The keys of a call. One from which they cannot be told, or where none is announced, touches none: its handler
+/// answers with an error. But `PFMERGE a` is right, though its sources are missing: such a call has those that are there.
+fn keys_of<'a>(id: CommandId, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Keys {
+    let in_ranges = |keys: &KeySpec| matches!(keys.find, Find::Range { .. });
+    match spec::keys(id, argc, arg) {
+        Ok(keys) if keys.ranges().iter().all(|range| range.count > 0) => keys,
+        _ if spec::row(id).keys.iter().all(in_ranges) => spec::reachable_keys(id, argc, arg),
+        _ => Keys::NONE,
     }
 }
 
@@ -431,7 +450,7 @@ impl Selector {
 pub(crate) fn channel_suits(rule: &[u8], channel: &[u8], is_pattern: bool) -> bool {
     match is_pattern {
         true => *rule == *channel,
-        false => glob::matches(rule, channel, Case::Sensitive),
+        false => matches(rule, channel),
     }
 }
 

@@ -228,6 +228,26 @@ fn commands_keys_and_channels_are_checked() {
 }
 
 #[test]
+fn an_empty_name_is_matched_by_nothing_but_itself() {
+    let users = user("+@all %RW~** ~a* &**");
+    assert_eq!(check(&users, "u", "get "), denied(Reason::Key, 1));
+    assert_eq!(check(&users, "u", "publish  x"), denied(Reason::Channel, 1));
+    let users = user("+@all ~ &");
+    assert_eq!(check(&users, "u", "get "), Ok(()));
+    assert_eq!(check(&users, "u", "publish  x"), Ok(()));
+    assert_eq!(check(&user("+@all ~*"), "u", "get "), Ok(()));
+}
+
+#[test]
+fn a_destination_without_sources_is_checked() {
+    let users = user("+@all ~b");
+    assert_eq!(check(&users, "u", "pfmerge z"), denied(Reason::Key, 1));
+    assert_eq!(check(&users, "u", "pfmerge b"), Ok(()));
+    // This one is answered with an error, whoever calls.
+    assert_eq!(check(&users, "u", "zunionstore z 0 x"), Ok(()));
+}
+
+#[test]
 fn a_first_argument_opens_a_command_that_is_not_allowed() {
     let mut users = user("+select|0");
     assert_eq!(check(&users, "u", "select 0"), Ok(()));

@@ -278,7 +278,7 @@ impl Maker {
             "LPOP k",
             "OBJECT ENCODING k",
             "PUBLISH c m",
-            "CONFIG GET port",
+            "CONFIG GET hz",
             "CONFIG NOSUCH",
             "SELECT 0",
             "SELECT 1",
