@@ -159,6 +159,7 @@ impl Selector {
             _ if is("allcommands") || is("+@all") => self.open_commands(true),
             _ if is("nocommands") || is("-@all") => self.open_commands(false),
             [b'~', pattern @ ..] => return self.add_key(pattern, KeyUse::ALL),
+            [b'%', ..] if self.all_keys => return Err(RuleError::KeysAlreadyOpen),
             [b'%', rest @ ..] => {
                 let (pattern, allows) = key_use(rest).ok_or(RuleError::Syntax)?;
                 return self.add_key(pattern, allows);
@@ -436,12 +437,13 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// The keys of a call. One from which they cannot be told, or where none is announced, touches none: its handler
-/// answers with an error. But `PFMERGE a` is right, though its sources are missing: such a call has those that are there.
+/// answers with an error. But `PFMERGE a` is right, though its sources are missing: where keys have fixed places, a call
+/// has those that are there.
 fn keys_of<'a>(id: CommandId, argc: usize, arg: &impl Fn(usize) -> &'a [u8]) -> Keys {
-    let in_ranges = |keys: &KeySpec| matches!(keys.find, Find::Range { .. });
+    let in_places = |keys: &KeySpec| !matches!(keys.find, Find::KeyNum);
     match spec::keys(id, argc, arg) {
         Ok(keys) if keys.ranges().iter().all(|range| range.count > 0) => keys,
-        _ if spec::row(id).keys.iter().all(in_ranges) => spec::reachable_keys(id, argc, arg),
+        _ if spec::row(id).keys.iter().all(in_places) => spec::reachable_keys(id, argc, arg),
         _ => Keys::NONE,
     }
 }

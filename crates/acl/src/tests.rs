@@ -187,6 +187,7 @@ fn wrong_rules_change_nothing_and_are_named() {
         );
     }
     assert!(error("allkeys ~x").contains("Try 'resetkeys'"));
+    assert!(error("allkeys %").contains("Try 'resetkeys'"));
     assert!(error("&* &x").contains("Try 'resetchannels'"));
     let spaced = users.set(b"u", &[b"~a\tb"], &DIALECT).unwrap_err();
     assert!(spaced.to_string().ends_with("Syntax error"));
@@ -243,6 +244,10 @@ fn a_destination_without_sources_is_checked() {
     let users = user("+@all ~b");
     assert_eq!(check(&users, "u", "pfmerge z"), denied(Reason::Key, 1));
     assert_eq!(check(&users, "u", "pfmerge b"), Ok(()));
+    assert_eq!(
+        check(&users, "u", "georadius z 1 1 1 m store"),
+        denied(Reason::Key, 1)
+    );
     // This one is answered with an error, whoever calls.
     assert_eq!(check(&users, "u", "zunionstore z 0 x"), Ok(()));
 }

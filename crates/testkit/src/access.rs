@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use fastrand::Rng;
 use redline_resp::reply_decoder::Value;
-use redline_spec::{Categories, table};
+use redline_spec::{Categories, CommandId, table};
 
 use crate::client::Client;
 
@@ -243,9 +243,11 @@ impl Maker {
     fn call(&mut self) -> Call {
         let row = &table::all()[self.0.usize(..table::all().len())];
         let mut call: Call = row.full_name.split('|').map(str::to_owned).collect();
-        let least = usize::from(row.arity.unsigned_abs());
+        // See docs/differences.md: here a PFMERGE without sources has a key.
+        let sources = usize::from(row.id == CommandId::Pfmerge);
+        let least = usize::from(row.arity.unsigned_abs()) + sources;
         let more = if row.arity < 0 { self.0.usize(..4) } else { 0 };
-        while call.len() < least + more && !self.one_in(40) {
+        while call.len() < least + more && (sources > 0 || !self.one_in(40)) {
             call.push(match self.0.usize(..8) {
                 0 => self.pick(&["1", "2", "0", "3"]).to_owned(),
                 1 => self.pick(CHANNELS).to_owned(),
