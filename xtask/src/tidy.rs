@@ -18,7 +18,8 @@ const EDGES: &[(&str, &[&str])] = &[
     // Large collections live in the same table as keys.
     ("types", &["table"]),
     ("keyspace", &["types", "table"]),
-    ("commands", &["spec", "keyspace", "types", "resp"]),
+    ("rdb", &["types"]),
+    ("commands", &["spec", "keyspace", "types", "rdb", "resp"]),
     ("scripting", &["spec", "resp"]),
     // Which keys and channels a rule means is a glob.
     ("acl", &["spec", "types"]),

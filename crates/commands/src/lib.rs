@@ -9,6 +9,7 @@
 
 mod bitmap;
 mod block;
+mod dump;
 mod element;
 mod error;
 mod generic;

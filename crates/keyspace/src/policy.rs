@@ -152,8 +152,15 @@ impl Clock {
     }
 
     /// A word that says "idle for so many seconds" (OBJECT IDLETIME's inverse, for RESTORE).
-    pub fn idle_word(&self, idle_s: u32) -> u32 {
+    /// The longest time that can be recorded stands for all longer ones.
+    pub fn idle_word(&self, idle_s: u64) -> u32 {
+        let idle_s = idle_s.min(u64::from(CLOCK_MASK - 1)) as u32;
         self.now_s.wrapping_sub(idle_s) & CLOCK_MASK
+    }
+
+    /// A word that says "this counter, not yet decayed" (OBJECT FREQ's inverse, for RESTORE).
+    pub fn frequency_word(&self, frequency: u8) -> u32 {
+        self.minutes() << 8 | u32::from(frequency)
     }
 
     fn minutes(&self) -> u32 {

@@ -591,6 +591,21 @@ impl<'a> View<'a> {
         true
     }
 
+    /// Sets what is recorded of a key's accesses: the seconds since the last one, or under an LFU policy its counter
+    /// (RESTORE). The other one has no effect.
+    pub fn set_access(&mut self, key: &[u8], idle_s: Option<u64>, frequency: Option<u8>) {
+        let clock = self.local.clock;
+        let word = match (clock.lfu, idle_s, frequency) {
+            (true, _, Some(frequency)) => clock.frequency_word(frequency),
+            (false, Some(idle_s), _) => clock.idle_word(idle_s),
+            _ => return,
+        };
+        if let (_, Some(entry)) = self.find_mut(key) {
+            // SAFETY: the stripe is held; the header is only ever accessed by value.
+            unsafe { entry.set_clock(word) };
+        }
+    }
+
     /// Marks an access without reading (TOUCH); says whether the key exists.
     pub fn touch(&self, key: &[u8]) -> bool {
         self.value(key).is_some()

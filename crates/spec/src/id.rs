@@ -19,8 +19,8 @@
 //! command in snake case (`type_` and `move_` where Rust has taken the word), its module as the command's group, but
 //! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
 //! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and so have consumer groups (`xgroup`)
-//! and XINFO, and what is about the expiry of hash fields (`hash_expiry`); and all HELP subcommands share the handler
-//! `command::help`, whose text comes from the rows.
+//! and XINFO, and what is about the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
+//! (`dump`); and all HELP subcommands share the handler `command::help`, whose text comes from the rows.
 
 use crate::Plane;
 
@@ -142,6 +142,8 @@ roll! {
         Geosearchstore => geo::geosearchstore,
 
         Copy => generic::copy,
+        Dump => dump::dump,
+        Restore => dump::restore,
         Del => generic::del,
         Exists => generic::exists,
         Expire => generic::expire,

@@ -51,6 +51,7 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::Info
         | CommandId::Lolwut
         | CommandId::MemoryUsage
+        | CommandId::Dump
         | CommandId::ClientList
         | CommandId::ClientInfo
         | CommandId::ClientId

@@ -23,6 +23,15 @@ pub enum Place {
     After,
 }
 
+/// A stretch of a list, as it is stored.
+#[derive(Clone, Copy)]
+pub enum NodeRef<'a> {
+    /// Some elements.
+    Packed(&'a Pack),
+    /// One that is too large for a pack.
+    Plain(&'a [u8]),
+}
+
 /// A sequence of byte strings. See the head of this file.
 #[derive(Clone)]
 pub struct List {
@@ -248,6 +257,15 @@ impl List {
             Repr::Packed(pack) => Iter::of_pack(pack.iter()),
             Repr::Nodes(nodes) => nodes.iter(),
         }
+    }
+
+    /// The nodes that it consists of: one, while it is small.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        let (pack, nodes) = match &self.repr {
+            Repr::Packed(pack) => (Some(NodeRef::Packed(pack)), None),
+            Repr::Nodes(nodes) => (None, Some(nodes.nodes())),
+        };
+        pack.into_iter().chain(nodes.into_iter().flatten())
     }
 
     /// The elements from an index on.

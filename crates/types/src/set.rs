@@ -15,6 +15,7 @@ use crate::sample::{self, Selection};
 use crate::value::DataType;
 use ints::Ints;
 use redline_table::Dict;
+use std::collections::HashSet;
 
 /// Members of an intset, at most, whatever the limit says.
 const INTS_MAX: usize = 1 << 30;
@@ -115,6 +116,20 @@ impl Set {
         Set {
             repr: Repr::Table(Dict::new()),
         }
+    }
+
+    /// A set of the elements of a pack, packed as long as there are not too many; none if one is there twice.
+    pub fn from_pack(pack: Pack, limits: &Limits) -> Option<Set> {
+        let len = pack.len();
+        let mut set = Set {
+            repr: Repr::Packed(pack),
+        };
+        if len > limits.set_max_listpack_entries {
+            set.convert_to_table();
+            return (set.len() == len).then_some(set);
+        }
+        let members: HashSet<Vec<u8>> = set.iter().map(Element::to_vec).collect();
+        (members.len() == len).then_some(set)
     }
 
     /// Whether it has this member.

@@ -17,7 +17,7 @@ pub use range::{InvalidBound, LexBound, LexRange, ScoreBound, ScoreRange, index_
 
 use crate::limits::Limits;
 use crate::number::IntBuf;
-use crate::pack::Element;
+use crate::pack::{Element, Pack};
 use crate::sample;
 use crate::value::DataType;
 use ordered::Ordered;
@@ -374,6 +374,14 @@ impl Zset {
             packed.push_back(member, score);
         }
         self.form = Form::Packed(packed);
+    }
+
+    /// Members and scores by turns, as long as the set is packed.
+    pub fn pack(&self) -> Option<&Pack> {
+        match &self.form {
+            Form::Packed(packed) => Some(packed.pack()),
+            Form::Ordered(_) => None,
+        }
     }
 
     /// Takes the form for large sets, whatever the size; fails, and changes nothing, where there is no memory for it.

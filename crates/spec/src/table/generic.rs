@@ -31,6 +31,18 @@ rows! { Generic:
         args: [key("key").multiple()],
     }
 
+    Dump = "dump" {
+        summary: "Write a key's value as bytes that RESTORE reads.",
+        complexity: "O(1) to find the key and O(N*M) to write it, N: elements, M: their average size",
+        since: "2.6.0",
+        arity: 2,
+        flags: [READONLY],
+        acl: [KEYSPACE],
+        tips: ["nondeterministic_output"],
+        keys: [KeySpec::at(1, READ)],
+        args: [key("key")],
+    }
+
     Exists = "exists" {
         summary: "Count how many of the keys given exist.",
         complexity: "O(N), N: keys",
@@ -300,6 +312,31 @@ rows! { Generic:
         acl: [KEYSPACE],
         keys: [KeySpec::at(1, READ_DELETE), KeySpec::at(2, CREATE)],
         args: [key("key"), key_of_spec("newkey", 1)],
+    }
+
+    Restore = "restore" {
+        summary: "Make a key of bytes that DUMP wrote.",
+        complexity: "O(1) to make the key and O(N*M) to read it, N: elements, M: their average size; O(N*M*log(N)) for sorted sets",
+        since: "2.6.0",
+        history: [
+            ("3.0.0", "REPLACE."),
+            ("5.0.0", "ABSTTL."),
+            ("5.0.0", "IDLETIME and FREQ."),
+        ],
+        arity: -4,
+        flags: [WRITE, DENYOOM],
+        acl: [KEYSPACE, DANGEROUS],
+        keys: [KeySpec::at(1, OVERWRITE)],
+        args: [
+            key("key"),
+            integer("ttl"),
+            string("serialized-value"),
+            word("replace", "REPLACE").since("3.0.0").optional(),
+            word("absttl", "ABSTTL").since("5.0.0").optional(),
+            integer("seconds").token("IDLETIME").since("5.0.0").optional(),
+            integer("frequency").token("FREQ").since("5.0.0").optional(),
+        ],
+        propagate: Effect,
     }
 
     Scan = "scan" {

@@ -4,7 +4,7 @@
 //! skipping nodes by their counts, from the nearer end; inserting into a full node splits it, and then
 //! neighbours that fit into one are merged.
 
-use super::Place;
+use super::{NodeRef, Place};
 use crate::Limits;
 use crate::pack::{self, Element, End, Pack};
 use std::collections::{VecDeque, vec_deque};
@@ -145,6 +145,13 @@ impl Clone for Quicklist {
 }
 
 impl Quicklist {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        self.nodes.iter().map(|node| match node {
+            Node::Packed(pack) => NodeRef::Packed(pack),
+            Node::Plain(element) => NodeRef::Plain(element),
+        })
+    }
+
     pub(super) fn from_pack(pack: Pack) -> Quicklist {
         let mut list = Quicklist {
             nodes: VecDeque::new(),

@@ -168,6 +168,13 @@ impl Group {
         (id, made)
     }
 
+    /// Sets when a consumer was last seen, and last active.
+    pub fn set_times(&mut self, consumer: ConsumerId, seen_at_ms: i64, active_at_ms: Option<i64>) {
+        let consumer = self.consumer_mut(consumer);
+        consumer.seen_at_ms = seen_at_ms;
+        consumer.active_at_ms = active_at_ms;
+    }
+
     /// Makes a consumer; says whether there was none of this name.
     pub fn create_consumer(&mut self, name: &[u8], now_ms: i64) -> bool {
         let Err(at) = self.position(name) else {

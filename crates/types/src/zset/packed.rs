@@ -44,6 +44,10 @@ impl Packed {
         self.pack.len() / 2
     }
 
+    pub(super) fn pack(&self) -> &Pack {
+        &self.pack
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         self.pack.heap_bytes()
     }

@@ -1,0 +1,432 @@
+use super::*;
+use crate::{RestoreError, crc64, dump, restore};
+use redline_types::stream::{Claim, NewId, References, StreamId};
+
+fn limits() -> Limits {
+    Limits::default()
+}
+
+/// What is in a value, in an order that does not depend on its encoding.
+fn contents(object: &Object) -> Vec<String> {
+    let show = |element: Element<'_>| format!("{:?}", String::from_utf8_lossy(&element.to_vec()));
+    let value = match object {
+        Object::String(text) => return vec![format!("{text:?}")],
+        Object::Value(value) => value,
+    };
+    let mut shown: Vec<String> = match value {
+        Value::List(list) => return list.iter().map(show).collect(),
+        Value::Set(set) => set.iter().map(show).collect(),
+        Value::Hash(hash) => hash.iter().map(|(f, v)| show(f) + &show(v)).collect(),
+        Value::Zset(zset) => {
+            return zset
+                .iter()
+                .map(|(m, s)| format!("{} {s:?}", show(m)))
+                .collect();
+        }
+        Value::Stream(stream) => {
+            let entries = stream.range(StreamId::MIN, StreamId::MAX);
+            let entries = entries.map(|e| format!("{} {:?}", e.id, e.fields().collect::<Vec<_>>()));
+            let counters = format!(
+                "{} {} {}",
+                stream.last_id(),
+                stream.log().max_deleted_id(),
+                stream.log().entries_added()
+            );
+            let groups = stream.groups().map(|(name, group)| {
+                let consumers = group.consumers().map(|c| {
+                    let pending: Vec<_> = c.pending_from(StreamId::MIN).collect();
+                    (c.name(), c.seen_at_ms, c.active_at_ms, pending)
+                });
+                let pending: Vec<_> = group
+                    .pending_from(StreamId::MIN)
+                    .map(|(id, p)| (id, p.delivered_at_ms, p.deliveries))
+                    .collect();
+                format!(
+                    "{name:?} {} {:?} {pending:?} {:?}",
+                    group.last_id(),
+                    group.entries_read(),
+                    consumers.collect::<Vec<_>>()
+                )
+            });
+            return entries.chain([counters]).chain(groups).collect();
+        }
+    };
+    shown.sort_unstable();
+    shown
+}
+
+fn object_ref(object: &Object) -> ObjectRef<'_> {
+    match object {
+        Object::String(text) => ObjectRef::String(text),
+        Object::Value(value) => ObjectRef::Value(value),
+    }
+}
+
+fn text(random: &mut fastrand::Rng) -> Vec<u8> {
+    match random.u8(..6) {
+        0 => random.i64(..).to_string().into_bytes(),
+        1 => random.i8(..).to_string().into_bytes(),
+        2 => (0..random.usize(..200)).map(|_| random.u8(..)).collect(),
+        3 => vec![random.u8(..); random.usize(..300)],
+        4 => random.i32(..).to_string().into_bytes(),
+        _ => (0..random.usize(..8))
+            .map(|_| random.u8(b'a'..=b'z'))
+            .collect(),
+    }
+}
+
+/// A value of any type and size.
+fn object(random: &mut fastrand::Rng) -> Object {
+    let limits = limits();
+    let size = [1, 3, 20, 150, 700][random.usize(..5)];
+    let value: Value = match random.u8(..7) {
+        0 => return Object::String(text(random)),
+        1 => {
+            let mut list = List::new();
+            (0..size).for_each(|_| list.push_back(&text(random), &limits));
+            list.into()
+        }
+        2 => {
+            let mut set = Set::new();
+            for _ in 0..size {
+                set.add(&text(random), &limits);
+            }
+            set.into()
+        }
+        3 => {
+            let mut set = Set::new();
+            let bits = random.u32(1..64);
+            for _ in 0..size {
+                let number = random.i64(..) >> bits;
+                set.add(number.to_string().as_bytes(), &limits);
+            }
+            set.into()
+        }
+        4 => {
+            let mut hash = Hash::new();
+            for _ in 0..size {
+                hash.set(&text(random), &text(random), &limits);
+            }
+            hash.into()
+        }
+        5 => {
+            let mut zset = Zset::new();
+            for _ in 0..size {
+                let score = match random.u8(..4) {
+                    0 => f64::INFINITY,
+                    1 => f64::from(random.i8(..)),
+                    _ => random.f64() * 1e9,
+                };
+                let _ = zset.add(&text(random), score, AddFlags::default(), &limits);
+            }
+            zset.into()
+        }
+        _ => {
+            let mut stream = redline_types::Stream::new();
+            let mut id = StreamId::new(random.u64(..1 << 40), random.u64(..));
+            for _ in 0..size {
+                let (name, value, other) = (text(random), text(random), text(random));
+                let fields = [&name[..], &value, b"n", &other];
+                let fields = if random.bool() {
+                    &fields[..2]
+                } else {
+                    &fields[..]
+                };
+                stream
+                    .add(NewId::Exact(id), 0, fields.iter().copied(), &limits)
+                    .unwrap();
+                if random.u8(..5) == 0 {
+                    stream.delete(id, References::Keep);
+                }
+                id = StreamId::new(id.ms + random.u64(1..9), random.u64(..9));
+            }
+            if random.bool() {
+                stream.create_group(b"g", id, Some(7).filter(|_| random.bool()));
+                stream.edit_group(b"g", |_, group| {
+                    let (reader, _) = group.meet_consumer(b"reader", 1_700_000_000_000);
+                    group.create_consumer(b"idle", 5);
+                    let claim = Claim {
+                        now_ms: 9,
+                        idle_ms_min: 0,
+                        delivered_at_ms: 8,
+                        deliveries: Some(3),
+                        counts: false,
+                        force: true,
+                    };
+                    group.claim(id, true, reader, &claim);
+                    group.claim(StreamId::new(1, 2), true, reader, &claim);
+                });
+            }
+            stream.into()
+        }
+    };
+    Object::Value(value)
+}
+
+#[test]
+fn every_value_comes_back() {
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..120 {
+        let before = object(&mut random);
+        let payload = dump(object_ref(&before));
+        let Ok(after) = restore(&payload, &limits()) else {
+            panic!("refused: {:?}", contents(&before));
+        };
+        assert_eq!(contents(&after), contents(&before));
+        if let (Object::Value(before), Object::Value(after)) = (&before, &after) {
+            assert_eq!(before.encoding(), after.encoding());
+        }
+    }
+}
+
+/// Restores a body that its sender vouches for.
+fn restore_body(body: &[u8]) -> Result<Object, RestoreError> {
+    let mut payload = body.to_vec();
+    payload.extend_from_slice(&crate::VERSION.to_le_bytes());
+    payload.extend_from_slice(&crc64::update(0, &payload).to_le_bytes());
+    restore(&payload, &limits())
+}
+
+#[test]
+fn damaged_bodies_are_refused_or_are_values() {
+    let mut random = fastrand::Rng::with_seed(2);
+    for _ in 0..60 {
+        let payload = dump(object_ref(&object(&mut random)));
+        let body = &payload[..payload.len() - 10];
+        for _ in 0..15 {
+            let mut damaged = body.to_vec();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(..damaged.len());
+                match random.u8(..4) {
+                    0 => damaged[at] ^= 1 << random.u8(..8),
+                    1 => damaged[at] = [0, 0xff, 0x80, 0x81, 0xc3, 0x7f][random.usize(..6)],
+                    2 => damaged.truncate(at + 1),
+                    _ => damaged.insert(at, random.u8(..)),
+                }
+            }
+            if let Ok(value) = restore_body(&damaged) {
+                // It is a value like any other.
+                let again = restore(&dump(object_ref(&value)), &limits());
+                assert_eq!(
+                    contents(&again.unwrap_or_else(|e| panic!("{e:?}"))),
+                    contents(&value)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_footer_is_checked() {
+    let payload = dump(ObjectRef::String(b"hello"));
+    // What Redis 8.2.3 answers to DUMP for this value.
+    assert_eq!(
+        payload,
+        b"\x00\x05hello\x0c\x00\xa8\x04\xeb\xb6\x9f\x1e\xbe\x43"
+    );
+    for at in 0..payload.len() {
+        let mut damaged = payload.clone();
+        damaged[at] ^= 1;
+        assert_eq!(
+            restore(&damaged, &limits()).err(),
+            Some(RestoreError::VersionOrChecksum)
+        );
+        assert!(restore(&payload[..at], &limits()).is_err());
+    }
+    let mut newer = payload[..7].to_vec();
+    newer.extend_from_slice(&(crate::VERSION + 1).to_le_bytes());
+    newer.extend_from_slice(&crc64::update(0, &newer).to_le_bytes());
+    assert!(matches!(
+        restore(&newer, &limits()),
+        Err(RestoreError::VersionOrChecksum)
+    ));
+}
+
+fn restored(body: &[u8]) -> Vec<String> {
+    match restore_body(body) {
+        Ok(object) => contents(&object),
+        Err(error) => panic!("{error:?}: {body:?}"),
+    }
+}
+
+/// The forms that servers before 7.0 wrote.
+#[test]
+fn older_forms_are_read() {
+    // A list, a set and a hash element by element; a sorted set with scores as text.
+    assert_eq!(restored(b"\x01\x02\x01a\xc0\x05"), ["\"a\"", "\"5\""]);
+    assert_eq!(restored(b"\x02\x02\x01a\xc0\x05"), ["\"5\"", "\"a\""]);
+    assert_eq!(restored(b"\x04\x01\x01f\x01v"), ["\"f\"\"v\""]);
+    assert_eq!(
+        restored(b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff"),
+        ["\"c\" -inf", "\"a\" 1.5", "\"b\" inf"]
+    );
+    // Ziplists: alone as list, hash and sorted set, and in the nodes of a list.
+    let ziplist = b"\x10\0\0\0\x0d\0\0\0\x02\0\x00\x01f\x03\xf2\xff";
+    let with = |head: &[u8]| [head, &[ziplist.len() as u8], ziplist].concat();
+    assert_eq!(restored(&with(b"\x0a")), ["\"f\"", "\"1\""]);
+    assert_eq!(restored(&with(b"\x0d")), ["\"f\"\"1\""]);
+    assert_eq!(restored(&with(b"\x0c")), ["\"f\" 1.0"]);
+    assert_eq!(restored(&with(b"\x0e\x01")), ["\"f\"", "\"1\""]);
+    assert_eq!(
+        restored(b"\x09\x0b\x01\x03foo\x03\x00bar\xff"),
+        ["\"foo\"\"bar\""]
+    );
+    // Hashes in which fields may expire, and none does.
+    assert_eq!(
+        restored(b"\x18\0\0\0\0\0\0\0\0\x01\x00\x01f\x01v"),
+        ["\"f\"\"v\""]
+    );
+}
+
+#[test]
+fn what_redis_refuses_is_refused() {
+    for (body, what) in [
+        (&b"\x01\x00"[..], "an empty list"),
+        (b"\x02\x00", "an empty set"),
+        (b"\x02\x02\x01a\x01a", "a member twice"),
+        (b"\x04\x02\x01f\x01v\x01f\x01w", "a field twice"),
+        (
+            b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x7f",
+            "a score that is no number",
+        ),
+        (b"\x03\x01\x01a\xfd", "the same as text"),
+        (b"\x12\x01\x01", "a node cut off"),
+        (b"\x12\x01\x03\x01a", "an unknown kind of node"),
+        (b"\x12\x01\x02\x07\x07\0\0\0\0\0\xff", "an empty node"),
+        (b"\x06\x00", "a module's value"),
+        (b"\xff\x00", "no type at all"),
+        (b"\x00\x01ab", "more bytes than the value"),
+    ] {
+        assert!(
+            matches!(restore_body(body), Err(RestoreError::Object(_))),
+            "{what}"
+        );
+    }
+}
+
+/// The class of CVE-2026-25243 and its kin: a body that is signed, and lies about what is in it.
+#[test]
+fn lies_about_lengths_are_refused_in_every_form() {
+    let huge = b"\x81\x7f\xff\xff\xff\xff\xff\xff\xff";
+    for kind in 0..=25 {
+        assert!(restore_body(&[&[kind][..], huge].concat()).is_err());
+        assert!(restore_body(&[&[kind][..], huge, b"\x01a\x01b"].concat()).is_err());
+        assert!(restore_body(&[kind, 0xff]).is_err());
+        assert!(restore_body(&[kind]).is_err());
+    }
+    for (body, what) in [
+        // Integers: a width that is none, more than there are, fewer, in disorder, twice.
+        (
+            &b"\x0b\x0a\x01\0\0\0\x02\0\0\0\x01\x02"[..],
+            "an intset of bytes",
+        ),
+        (b"\x0b\x0a\x02\0\0\0\x03\0\0\0\x01\0", "an intset cut off"),
+        (b"\x0b\x0a\x02\0\0\0\0\0\0\0\x01\0", "an intset with a tail"),
+        (
+            b"\x0b\x0a\x08\0\0\0\0\0\0\x20\x01\0",
+            "a product beyond 32 bits",
+        ),
+        (
+            b"\x0b\x0c\x02\0\0\0\x02\0\0\0\x02\0\x01\0",
+            "an intset in disorder",
+        ),
+        // Listpacks: total, count, tail, an element beyond the end, no end mark.
+        (b"\x14\x09\x0a\0\0\0\x01\0\x01\x01\xff", "its bytes"),
+        (b"\x14\x0a\x0a\0\0\0\x02\0\x01\x01\xff\xff", "its count"),
+        (
+            b"\x14\x09\x09\0\0\0\x01\0\x01\x02\xff",
+            "a way back that is too long",
+        ),
+        (
+            b"\x14\x09\x09\0\0\0\x01\0\xbf\x01\xff",
+            "an element beyond the end",
+        ),
+        (
+            b"\x14\x0d\x0d\0\0\0\x01\0\xf0\xff\xff\xff\xff\x05\xff",
+            "32 bits of length",
+        ),
+        (b"\x14\x09\x09\0\0\0\x01\0\x01\x01\x00", "no end mark"),
+        (
+            b"\x14\x0b\x0b\0\0\0\x02\0\x01\x01\x01\x01\xff",
+            "a member twice",
+        ),
+        (
+            b"\x10\x09\x09\0\0\0\x01\0\x01\x01\xff",
+            "a field without a value",
+        ),
+        (
+            b"\x11\x09\x09\0\0\0\x01\0\x01\x01\xff",
+            "a member without a score",
+        ),
+        (
+            b"\x11\x0e\x0e\0\0\0\x02\0\x01\x01\x83nan\x04\xff",
+            "a score that is no number",
+        ),
+        // Compressed strings: longer or shorter than they say, and beyond their beginning.
+        (b"\x00\xc3\x02\x05\x00a", "shorter than it says"),
+        (b"\x00\xc3\x04\x02\x02abc", "longer than it says"),
+        (b"\x00\xc3\x02\x03\x20\xff", "from before its beginning"),
+        // Streams: a node without a key, an entry with the id of another, one of zero, too few elements.
+        (b"\x0f\x01\x01a\x01b", "a key that is no id"),
+        (b"\x15\x00\x05\x00\x00", "entries that are nowhere"),
+        (
+            b"\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01",
+            "a group that is cut off",
+        ),
+    ] {
+        assert!(
+            matches!(restore_body(body), Err(RestoreError::Object(_))),
+            "{what}"
+        );
+    }
+    assert!(restore_body(b"\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00").is_ok());
+}
+
+/// A node of a stream, one entry of one field, from the elements of its listpack.
+fn stream_of(elements: &[&str]) -> Vec<u8> {
+    let mut pack = Pack::new();
+    elements
+        .iter()
+        .for_each(|text| pack.push_back(Element::of(text.as_bytes())));
+    let mut body = b"\x0f\x01\x10\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x01".to_vec();
+    let mut blob = Vec::new();
+    pack.write_listpack(&mut blob);
+    write_string(&mut body, &blob);
+    // One entry, the last id 5-9, no groups.
+    body.extend_from_slice(b"\x01\x05\x09\x00");
+    body
+}
+
+#[test]
+fn lies_inside_a_stream_are_refused() {
+    let right = ["1", "0", "1", "f", "0", "2", "0", "0", "v", "4"];
+    assert_eq!(
+        restored(&stream_of(&right)),
+        ["5-1 [([102], [118])]", "5-9 0-0 1"]
+    );
+    for (at, lie) in [
+        (0, "2"),                    // more entries than there are
+        (0, "0"),                    // none
+        (0, "x"),                    // no number
+        (1, "1"),                    // a deleted one that is not there
+        (1, "-1"),                   // fewer than none
+        (2, "0"),                    // no names
+        (2, "9223372036854775807"),  // more names than there can be
+        (2, "-1"),                   // fewer than none
+        (4, "1"),                    // no end of the names
+        (5, "0"),                    // its own names, which are not there
+        (6, "-9223372036854775808"), // an id far away
+        (7, "9"),                    // an id above the last
+        (9, "5"),                    // a way back that is too long
+    ] {
+        let mut elements = right;
+        elements[at] = lie;
+        assert!(
+            restore_body(&stream_of(&elements)).is_err(),
+            "element {at} as {lie}"
+        );
+    }
+    for len in 0..right.len() {
+        assert!(restore_body(&stream_of(&right[..len])).is_err());
+    }
+}

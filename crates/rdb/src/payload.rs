@@ -1,0 +1,53 @@
+//! What DUMP answers and RESTORE takes: an object, the version of the format, and a checksum over both. Must not know keys.
+
+use redline_types::Limits;
+
+use crate::{
+    Corrupt, Object, ObjectRef, VERSION, crc64,
+    object::{read, type_of, write},
+    primitive::Reader,
+};
+
+/// Why a payload is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// It is too short, of a newer version, or its checksum is another.
+    VersionOrChecksum,
+    /// The object inside is damaged, or of an unknown type.
+    Object(Corrupt),
+}
+
+impl From<Corrupt> for RestoreError {
+    fn from(corrupt: Corrupt) -> RestoreError {
+        RestoreError::Object(corrupt)
+    }
+}
+
+/// The payload of an object.
+pub fn dump(object: ObjectRef<'_>) -> Vec<u8> {
+    let mut out = vec![type_of(object)];
+    write(&mut out, object);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    let checksum = crc64::update(0, &out);
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+/// The object of a payload, in the encoding that the limits ask for.
+pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, RestoreError> {
+    const WRONG: RestoreError = RestoreError::VersionOrChecksum;
+    let (signed, checksum) = payload.split_last_chunk::<8>().ok_or(WRONG)?;
+    let (body, version) = signed.split_last_chunk::<2>().ok_or(WRONG)?;
+    if u16::from_le_bytes(*version) > VERSION
+        || u64::from_le_bytes(*checksum) != crc64::update(0, signed)
+    {
+        return Err(WRONG);
+    }
+    let mut reader = Reader::new(body);
+    let kind = reader.byte()?;
+    let object = read(&mut reader, kind, limits)?;
+    if !reader.is_empty() {
+        return Err(Corrupt("bytes behind the object").into());
+    }
+    Ok(object)
+}

@@ -1,0 +1,240 @@
+//! Lengths, strings and numbers of the serialised form. Must not know what they stand for.
+//!
+//! A length is one to nine bytes; the upper two bits of the first say how many. If both are set, a string follows that is
+//! an integer or compressed.
+
+use std::borrow::Cow;
+
+use redline_types::{IntBuf, number};
+
+use crate::{Corrupt, ensure, lzf};
+
+/// Texts of integers are at most so long to be stored as integers.
+const INTEGER_TEXT_MAX: usize = 11;
+/// Longer strings are compressed, if that makes them shorter by at least [`COMPRESSION_GAIN_MIN`].
+const COMPRESSION_BYTES_MIN: usize = 20;
+const COMPRESSION_GAIN_MIN: usize = 4;
+
+const ENCODED: u8 = 0xc0;
+const INT8: u8 = 0;
+const INT16: u8 = 1;
+const INT32: u8 = 2;
+const COMPRESSED: u8 = 3;
+
+/// Appends a length.
+pub fn write_len(out: &mut Vec<u8>, len: u64) {
+    match len {
+        0..0x40 => out.push(len as u8),
+        0x40..0x4000 => out.extend_from_slice(&(0x4000 | len as u16).to_be_bytes()),
+        0x4000..=0xffff_ffff => {
+            out.push(0x80);
+            out.extend_from_slice(&(len as u32).to_be_bytes());
+        }
+        _ => {
+            out.push(0x81);
+            out.extend_from_slice(&len.to_be_bytes());
+        }
+    }
+}
+
+/// Appends a string in its shortest form.
+pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    if text.len() <= INTEGER_TEXT_MAX
+        && let Some(value) = number::parse_i64(text)
+        && write_integer(out, value)
+    {
+        return;
+    }
+    if text.len() > COMPRESSION_BYTES_MIN
+        && let Some(small) = lzf::compress(text, text.len() - COMPRESSION_GAIN_MIN)
+    {
+        out.push(ENCODED | COMPRESSED);
+        write_len(out, small.len() as u64);
+        write_len(out, text.len() as u64);
+        out.extend_from_slice(&small);
+        return;
+    }
+    write_len(out, text.len() as u64);
+    out.extend_from_slice(text);
+}
+
+fn write_integer(out: &mut Vec<u8>, value: i64) -> bool {
+    if let Ok(value) = i8::try_from(value) {
+        out.push(ENCODED | INT8);
+        out.extend_from_slice(&value.to_le_bytes());
+    } else if let Ok(value) = i16::try_from(value) {
+        out.push(ENCODED | INT16);
+        out.extend_from_slice(&value.to_le_bytes());
+    } else if let Ok(value) = i32::try_from(value) {
+        out.push(ENCODED | INT32);
+        out.extend_from_slice(&value.to_le_bytes());
+    } else {
+        return false;
+    }
+    true
+}
+
+/// What is left to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+enum Length {
+    Plain(u64),
+    Encoded(u8),
+}
+
+impl<'a> Reader<'a> {
+    /// Of these bytes.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    /// Is everything read?
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// So many bytes.
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Corrupt> {
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Corrupt("cut off"))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// So many bytes, as an array.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Corrupt> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Corrupt("cut off"))?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    /// One byte.
+    pub fn byte(&mut self) -> Result<u8, Corrupt> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// A number as a length is written.
+    pub fn number(&mut self) -> Result<u64, Corrupt> {
+        match self.length()? {
+            Length::Plain(len) => Ok(len),
+            Length::Encoded(_) => Err(Corrupt("a string where a length belongs")),
+        }
+    }
+
+    /// How many elements follow. Each takes at least one byte, so more than there are bytes are not there.
+    pub fn count(&mut self) -> Result<usize, Corrupt> {
+        let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        ensure(count <= self.rest.len(), "more elements than bytes")?;
+        Ok(count)
+    }
+
+    /// A string.
+    pub fn string(&mut self) -> Result<Cow<'a, [u8]>, Corrupt> {
+        let value = match self.length()? {
+            Length::Plain(len) => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                return self.bytes(len).map(Cow::Borrowed);
+            }
+            Length::Encoded(COMPRESSED) => {
+                let small = self.number()?;
+                let len = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+                let small = self.bytes(usize::try_from(small).unwrap_or(usize::MAX))?;
+                let text = lzf::decompress(small, len).ok_or(Corrupt("a compressed string"))?;
+                return Ok(Cow::Owned(text));
+            }
+            Length::Encoded(INT8) => i64::from(i8::from_le_bytes(self.array()?)),
+            Length::Encoded(INT16) => i64::from(i16::from_le_bytes(self.array()?)),
+            Length::Encoded(INT32) => i64::from(i32::from_le_bytes(self.array()?)),
+            Length::Encoded(_) => return Err(Corrupt("an unknown form of a string")),
+        };
+        Ok(Cow::Owned(IntBuf::new().format(value).to_vec()))
+    }
+
+    /// A double in eight bytes.
+    pub fn double(&mut self) -> Result<f64, Corrupt> {
+        Ok(f64::from_le_bytes(self.array()?))
+    }
+
+    /// A double as text behind its length, with three lengths for what is no number of digits.
+    pub fn double_as_text(&mut self) -> Result<f64, Corrupt> {
+        match self.byte()? {
+            253 => Ok(f64::NAN),
+            254 => Ok(f64::INFINITY),
+            255 => Ok(f64::NEG_INFINITY),
+            len => {
+                let text = self.bytes(usize::from(len))?;
+                number::parse_f64(text).ok_or(Corrupt("a score"))
+            }
+        }
+    }
+
+    fn length(&mut self) -> Result<Length, Corrupt> {
+        let first = self.byte()?;
+        Ok(Length::Plain(match first >> 6 {
+            0 => u64::from(first),
+            1 => u64::from(first & 0x3f) << 8 | u64::from(self.byte()?),
+            2 if first == 0x80 => u64::from(u32::from_be_bytes(self.array()?)),
+            2 if first == 0x81 => u64::from_be_bytes(self.array()?),
+            2 => return Err(Corrupt("an unknown form of a length")),
+            _ => return Ok(Length::Encoded(first & 0x3f)),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_come_back() {
+        for len in [0, 63, 64, 16_383, 16_384, 0xffff_ffff, 1 << 32, u64::MAX] {
+            let mut out = Vec::new();
+            write_len(&mut out, len);
+            let mut reader = Reader::new(&out);
+            assert_eq!(reader.number(), Ok(len));
+            assert!(reader.is_empty());
+        }
+    }
+
+    #[test]
+    fn strings_come_back() {
+        let long = b"abcabcabcabcabcabcabcabcabcabcabcabc";
+        for (text, bytes) in [
+            (&b""[..], 1),
+            (b"hello", 6),
+            (b"-128", 2),
+            (b"32767", 3),
+            (b"-2147483648", 5),
+            (b"2147483648", 11),
+            (b"007", 4),
+            (long, 10),
+        ] {
+            let mut out = Vec::new();
+            write_string(&mut out, text);
+            assert_eq!(out.len(), bytes, "{text:?}");
+            let mut reader = Reader::new(&out);
+            assert_eq!(reader.string().as_deref(), Ok(text));
+            assert!(reader.is_empty());
+        }
+    }
+
+    #[test]
+    fn claims_are_not_believed() {
+        for bytes in [
+            &b""[..],
+            b"\x05abc",
+            b"\x80\xff\xff\xff\xff",
+            b"\x81\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\x82\0\0\0\0",
+            b"\xc0",
+            b"\xc4",
+            b"\xc3\x02\x81\x7f\xff\xff\xff\xff\xff\xff\xff\x00a",
+            b"\xc3\x81\xff\xff\xff\xff\xff\xff\xff\xff\x01a",
+        ] {
+            assert!(Reader::new(bytes).string().is_err(), "{bytes:?}");
+        }
+        assert!(Reader::new(b"\x80\xff\xff\xff\xff").count().is_err());
+    }
+}

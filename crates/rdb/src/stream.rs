@@ -1,0 +1,321 @@
+//! Streams: their entries in listpacks of up to some hundred, their counters, their consumer groups. Must not know other
+//! types.
+//!
+//! A listpack begins with a master entry: how many entries live and are deleted, and the names of the first one's fields.
+//! Each entry is its flags, its id less the master's, and its fields; values only, where the names are the master's; and
+//! behind it the number of elements, for those who walk backwards.
+
+use std::collections::BTreeMap;
+
+use redline_types::{
+    DataType, Element, Limits, Pack, Stream, pack,
+    stream::{Claim, Entry, Group, NewId, StreamId},
+};
+
+use crate::{
+    Corrupt, ensure,
+    primitive::{Reader, write_len, write_string},
+};
+
+/// Entries in one listpack, and bytes from which on no entry is added to it.
+const NODE_ENTRIES_MAX: usize = 100;
+const NODE_BYTES_MAX: usize = 4096;
+
+const WRONG: Corrupt = Corrupt("a node of a stream");
+
+/// Stands for a number of entries read that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+const DELETED: i64 = 1;
+const SAME_NAMES: i64 = 2;
+
+/// Which of the three forms.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Form {
+    /// Without counters.
+    First,
+    /// With the first id, the highest deleted id and the number of entries ever added.
+    Second,
+    /// With the time when a consumer was last active.
+    Third,
+}
+
+/// Appends a stream in the third form.
+pub(crate) fn write(out: &mut Vec<u8>, stream: &Stream) {
+    let nodes = nodes(stream);
+    write_len(out, nodes.len() as u64);
+    for (first, pack) in nodes {
+        let key = [first.ms.to_be_bytes(), first.seq.to_be_bytes()].concat();
+        write_string(out, &key);
+        let mut blob = Vec::with_capacity(pack.listpack_bytes());
+        pack.write_listpack(&mut blob);
+        write_string(out, &blob);
+    }
+    write_len(out, stream.len() as u64);
+    write_id(out, stream.last_id());
+    write_id(out, stream.first_entry().map_or(StreamId::MIN, |e| e.id));
+    write_id(out, stream.log().max_deleted_id());
+    write_len(out, stream.log().entries_added());
+    write_len(out, stream.groups().len() as u64);
+    for (name, group) in stream.groups() {
+        write_string(out, name);
+        write_group(out, group);
+    }
+}
+
+fn write_group(out: &mut Vec<u8>, group: &Group) {
+    write_id(out, group.last_id());
+    write_len(out, group.entries_read().unwrap_or(UNKNOWN));
+    write_len(out, group.pending_len() as u64);
+    for (id, pending) in group.pending_from(StreamId::MIN) {
+        write_raw_id(out, id);
+        out.extend_from_slice(&pending.delivered_at_ms.to_le_bytes());
+        write_len(out, pending.deliveries);
+    }
+    write_len(out, group.consumers().len() as u64);
+    for consumer in group.consumers() {
+        write_string(out, consumer.name());
+        out.extend_from_slice(&consumer.seen_at_ms.to_le_bytes());
+        out.extend_from_slice(&consumer.active_at_ms.unwrap_or(-1).to_le_bytes());
+        write_len(out, consumer.pending_len() as u64);
+        consumer
+            .pending_from(StreamId::MIN)
+            .for_each(|id| write_raw_id(out, id));
+    }
+}
+
+fn write_raw_id(out: &mut Vec<u8>, id: StreamId) {
+    out.extend_from_slice(&id.ms.to_be_bytes());
+    out.extend_from_slice(&id.seq.to_be_bytes());
+}
+
+fn write_id(out: &mut Vec<u8>, id: StreamId) {
+    write_len(out, id.ms);
+    write_len(out, id.seq);
+}
+
+/// The entries in listpacks, each with the id of its master entry.
+fn nodes(stream: &Stream) -> Vec<(StreamId, Pack)> {
+    let mut nodes = Vec::new();
+    let mut run: Vec<Entry<'_>> = Vec::new();
+    let mut bytes = 0;
+    for entry in stream.range(StreamId::MIN, StreamId::MAX) {
+        let size: usize = entry.fields().map(|(n, v)| n.len() + v.len()).sum();
+        if !run.is_empty() && (run.len() == NODE_ENTRIES_MAX || bytes + size > NODE_BYTES_MAX) {
+            nodes.push(node(&run));
+            run.clear();
+            bytes = 0;
+        }
+        bytes += size;
+        run.push(entry);
+    }
+    if !run.is_empty() {
+        nodes.push(node(&run));
+    }
+    nodes
+}
+
+fn node(entries: &[Entry<'_>]) -> (StreamId, Pack) {
+    let (first, mut pack) = (entries[0].id, Pack::new());
+    let names = || entries[0].fields().map(|(name, _)| name);
+    let int = |pack: &mut Pack, value: i64| pack.push_back(Element::Int(value));
+    int(&mut pack, entries.len() as i64);
+    int(&mut pack, 0); // none deleted
+    int(&mut pack, names().len() as i64);
+    names().for_each(|name| pack.push_back(Element::of(name)));
+    int(&mut pack, 0);
+    for entry in entries {
+        let count = entry.fields().len() as i64;
+        let same = entry.fields().map(|(name, _)| name).eq(names());
+        int(&mut pack, if same { SAME_NAMES } else { 0 });
+        int(&mut pack, entry.id.ms.wrapping_sub(first.ms) as i64);
+        int(&mut pack, entry.id.seq.wrapping_sub(first.seq) as i64);
+        if !same {
+            int(&mut pack, count);
+        }
+        for (name, value) in entry.fields() {
+            if !same {
+                pack.push_back(Element::of(name));
+            }
+            pack.push_back(Element::of(value));
+        }
+        int(&mut pack, if same { count + 3 } else { 2 * count + 4 });
+    }
+    (first, pack)
+}
+
+/// Reads a stream.
+pub(crate) fn read(
+    reader: &mut Reader<'_>,
+    form: Form,
+    limits: &Limits,
+) -> Result<Stream, Corrupt> {
+    let mut stream = Stream::new();
+    for _ in 0..reader.count()? {
+        let key = reader.string()?;
+        let (ms, seq) = key
+            .split_first_chunk::<8>()
+            .ok_or(Corrupt("the key of a node"))?;
+        let seq = <[u8; 8]>::try_from(seq).map_err(|_| Corrupt("the key of a node"))?;
+        let first = StreamId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq));
+        let pack = Pack::from_listpack(&reader.string()?).ok_or(Corrupt("a listpack"))?;
+        read_node(&mut stream, first, &pack, limits)?;
+    }
+    ensure(
+        reader.number()? == stream.len() as u64,
+        "the number of entries",
+    )?;
+    let last = read_id(reader)?;
+    ensure(last >= stream.last_id(), "the last id")?;
+    let (mut max_deleted, mut added) = (StreamId::MIN, stream.len() as u64);
+    if form >= Form::Second {
+        let _first = read_id(reader)?; // follows from the entries
+        max_deleted = read_id(reader)?;
+        added = reader.number()?;
+        ensure(added >= stream.len() as u64, "the number of entries added")?;
+        ensure(max_deleted <= last, "the highest deleted id")?;
+    }
+    stream.set_counters(last, Some(added), Some(max_deleted));
+    for _ in 0..reader.count()? {
+        read_group(reader, form, &mut stream)?;
+    }
+    Ok(stream)
+}
+
+fn read_group(reader: &mut Reader<'_>, form: Form, stream: &mut Stream) -> Result<(), Corrupt> {
+    let (name, last) = (reader.string()?, read_id(reader)?);
+    let entries_read = match form {
+        Form::First => stream.log().added_until(last),
+        _ => Some(reader.number()?).filter(|read| *read != UNKNOWN),
+    };
+    ensure(
+        stream.create_group(&name, last, entries_read),
+        "a group twice",
+    )?;
+    let mut deliveries = BTreeMap::new();
+    for _ in 0..reader.count()? {
+        let id = read_raw_id(reader)?;
+        let delivery = (i64::from_le_bytes(reader.array()?), reader.number()?);
+        ensure(
+            deliveries.insert(id, delivery).is_none(),
+            "a delivery twice",
+        )?;
+    }
+    let read = stream.edit_group(&name, |_, group| -> Result<(), Corrupt> {
+        for _ in 0..reader.count()? {
+            read_consumer(reader, form, group, &mut deliveries)?;
+        }
+        Ok(())
+    });
+    read.ok_or(Corrupt("a group"))??;
+    ensure(deliveries.is_empty(), "a delivery to nobody")
+}
+
+/// Reads a consumer; what it has pending must be among the group's deliveries, each of which is one consumer's.
+fn read_consumer(
+    reader: &mut Reader<'_>,
+    form: Form,
+    group: &mut Group,
+    deliveries: &mut BTreeMap<StreamId, (i64, u64)>,
+) -> Result<(), Corrupt> {
+    let name = reader.string()?;
+    let seen_at_ms = i64::from_le_bytes(reader.array()?);
+    let active_at_ms = match form {
+        Form::Third => i64::from_le_bytes(reader.array()?),
+        _ => seen_at_ms,
+    };
+    let (consumer, made) = group.meet_consumer(&name, seen_at_ms);
+    ensure(made, "a consumer twice")?;
+    for _ in 0..reader.count()? {
+        let id = read_raw_id(reader)?;
+        let delivery = deliveries.remove(&id);
+        let (delivered_at_ms, count) = delivery.ok_or(Corrupt("an entry that nobody delivered"))?;
+        let claim = Claim {
+            now_ms: active_at_ms,
+            idle_ms_min: 0,
+            delivered_at_ms,
+            deliveries: Some(count),
+            counts: false,
+            force: true,
+        };
+        group.claim(id, true, consumer, &claim);
+    }
+    let active_at_ms = Some(active_at_ms).filter(|at| *at >= 0);
+    group.set_times(consumer, seen_at_ms, active_at_ms);
+    Ok(())
+}
+
+fn read_raw_id(reader: &mut Reader<'_>) -> Result<StreamId, Corrupt> {
+    let ms = u64::from_be_bytes(reader.array()?);
+    Ok(StreamId::new(ms, u64::from_be_bytes(reader.array()?)))
+}
+
+fn read_id(reader: &mut Reader<'_>) -> Result<StreamId, Corrupt> {
+    Ok(StreamId::new(reader.number()?, reader.number()?))
+}
+
+/// Adds the living entries of a node; each must have a higher id than all before it.
+fn read_node(
+    stream: &mut Stream,
+    first: StreamId,
+    pack: &Pack,
+    limits: &Limits,
+) -> Result<(), Corrupt> {
+    let mut elements = pack.iter();
+    let (living, deleted) = (int(&mut elements)?, int(&mut elements)?);
+    let name_count = usize::try_from(int(&mut elements)?).map_err(|_| WRONG)?;
+    let names: Vec<Element<'_>> = elements.by_ref().take(name_count).collect();
+    ensure(names.len() == name_count && name_count > 0, WRONG.0)?;
+    ensure(living > 0 && deleted >= 0, WRONG.0)?;
+    ensure(int(&mut elements)? == 0, WRONG.0)?;
+    let (mut seen_living, mut seen_deleted) = (0, 0);
+    let mut fields: Vec<Vec<u8>> = Vec::new();
+    while seen_living + seen_deleted < living.saturating_add(deleted) {
+        let flags = int(&mut elements)?;
+        let (ms, seq) = (int(&mut elements)?, int(&mut elements)?);
+        let id = StreamId::new(
+            first.ms.wrapping_add(ms as u64),
+            first.seq.wrapping_add(seq as u64),
+        );
+        let same = flags & SAME_NAMES != 0;
+        let count = if same {
+            name_count
+        } else {
+            usize::try_from(int(&mut elements)?).map_err(|_| WRONG)?
+        };
+        ensure(count > 0, WRONG.0)?;
+        fields.clear();
+        let mut master_names = names.iter().copied().filter(|_| same);
+        for _ in 0..count {
+            let name = master_names.next().or_else(|| elements.next());
+            fields.push(name.ok_or(WRONG)?.to_vec());
+            fields.push(elements.next().ok_or(WRONG)?.to_vec());
+        }
+        let walk_back = if same { count + 3 } else { 2 * count + 4 };
+        ensure(int(&mut elements)? == walk_back as i64, WRONG.0)?;
+        if flags & DELETED != 0 {
+            seen_deleted += 1;
+            continue;
+        }
+        seen_living += 1;
+        stream
+            .add(
+                NewId::Exact(id),
+                0,
+                fields.iter().map(Vec::as_slice),
+                limits,
+            )
+            .map_err(|_| Corrupt("the id of an entry"))?;
+    }
+    ensure(
+        (seen_living, seen_deleted) == (living, deleted) && elements.next().is_none(),
+        WRONG.0,
+    )
+}
+
+fn int(elements: &mut pack::Iter<'_>) -> Result<i64, Corrupt> {
+    match elements.next() {
+        Some(Element::Int(value)) => Ok(value),
+        _ => Err(WRONG),
+    }
+}
