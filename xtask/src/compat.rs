@@ -8,7 +8,7 @@ use redline_testkit::process::ServerProcess;
 use redline_testkit::{access, compare};
 
 use crate::run::{Failure, cargo, watched, workspace};
-use crate::{clients, command_line_tools, install, suite};
+use crate::{clients, command_line_tools, install, suite, tls};
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
 const CALLS: usize = 60_000;
@@ -16,7 +16,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("access", compare_access),
@@ -24,6 +24,7 @@ const STEPS: [(&str, Step); 7] = [
     ("cli", command_line_tools::run),
     ("clients", clients::run),
     ("bench", suite::our_bench_against_redis),
+    ("tls", tls::run),
 ];
 
 type Step = fn(&Setting) -> Result<String, Failure>;

@@ -49,6 +49,12 @@ pub fn redis_server() -> Result<PathBuf, Failure> {
     Ok(server)
 }
 
+/// The redis-server of the system's packages (7.0.15 in Debian 12 and Ubuntu 24.04), which speaks TLS.
+pub fn redis_server_with_tls() -> Result<PathBuf, Failure> {
+    packages(&["redis-server"], &["redis-server"])?;
+    on_path("redis-server").ok_or_else(|| "redis-server is on no path".to_owned())
+}
+
 /// A Python that has redis-py.
 pub fn redis_py() -> Result<PathBuf, Failure> {
     let python = venv()?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use redline_net::tls::{TlsError, TlsPart};
 use redline_net::{Address, NetError, error_text};
 use redline_resp::ReplyError;
 
@@ -25,6 +26,8 @@ pub enum Failure {
         /// Its error.
         text: String,
     },
+    /// The handshake of TLS failed, or was never possible as asked for.
+    Tls(String),
     /// The server ended a connection that waited for replies.
     Closed,
     /// A read or a write failed.
@@ -53,6 +56,25 @@ impl Failure {
     /// The same, of an attempt that named the endpoint.
     pub fn connect_endpoint(address: &Address, error: &NetError) -> Failure {
         Failure::connect(address, &error.error)
+    }
+
+    /// That TLS cannot be used as it was asked for.
+    pub fn tls_options(error: &TlsError) -> Failure {
+        let what = match error.part {
+            TlsPart::Authorities => "Invalid CA Certificate File/Directory",
+            TlsPart::Certificate => "Invalid client certificate",
+            TlsPart::Key => "Invalid private key",
+            TlsPart::Ciphers => "Error while configuring ciphers",
+            TlsPart::Ciphersuites => "Error while setting cypher suites",
+            TlsPart::ServerName => "Failed to configure SNI",
+            TlsPart::Protocols | TlsPart::Library => "Failed to create the TLS context",
+        };
+        Failure::Tls(format!("{what} ({error})"))
+    }
+
+    /// That a handshake failed.
+    pub fn handshake(error: &io::Error) -> Failure {
+        Failure::Tls(format!("SSL_connect failed: {}", error_text(error)))
     }
 
     /// An error of the poller or of a thread: nothing that the server did.
@@ -85,6 +107,7 @@ impl fmt::Display for Failure {
             Failure::Refused { address, text } => {
                 write!(f, "Node {address} replied with error:\n{text}")
             }
+            Failure::Tls(reason) => write!(f, "Could not negotiate a TLS connection: {reason}"),
             Failure::Closed => f.write_str("Error: Server closed the connection"),
             Failure::Io(error) => write!(f, "Error: {}", error_text(error)),
             Failure::Protocol(error) => write!(f, "Error: Protocol error, {error}"),

@@ -5,10 +5,12 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Interest, Read, Stream, connect_endpoint};
 
 use crate::control::Control;
 use crate::failure::Failure;
+use crate::worker::secure;
 
 const REFRESH: Duration = Duration::from_millis(250);
 /// Connections opened between two looks at what happened to the others.
@@ -19,12 +21,14 @@ pub fn run(
     control: &mut Control,
     address: &Address,
     endpoint: &Endpoint,
+    tls: Option<&ClientTls>,
     clients: usize,
     stdout: &mut dyn Write,
 ) -> Failure {
     let mut idle = Idle {
         address,
         endpoint,
+        tls,
         connections: Vec::new(),
     };
     match idle.hold(control, clients, stdout) {
@@ -36,6 +40,7 @@ pub fn run(
 struct Idle<'a> {
     address: &'a Address,
     endpoint: &'a Endpoint,
+    tls: Option<&'a ClientTls>,
     connections: Vec<Stream>,
 }
 
@@ -94,6 +99,11 @@ impl Idle<'_> {
         let stream = &mut self.connections[token];
         if let Some(error) = stream.take_error().map_err(Failure::Io)? {
             return Err(Failure::connect(self.address, &error));
+        }
+        if let Some(tls) = self.tls
+            && !secure(stream, tls)?
+        {
+            return Ok(());
         }
         let mut said = [0; 1024];
         match stream.read(&mut said) {

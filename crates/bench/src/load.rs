@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Waker, clock};
 
 use crate::batch::Batch;
@@ -21,6 +22,8 @@ pub struct Plan {
     pub address: Address,
     /// The server.
     pub endpoint: Endpoint,
+    /// How connections are secured, if they are.
+    pub tls: Option<ClientTls>,
     /// Sent once on each connection.
     pub prefix: Prefix,
     /// What is sent again and again.
@@ -92,6 +95,7 @@ pub fn run(
     let shared = Shared {
         address: plan.address,
         endpoint: plan.endpoint,
+        tls: plan.tls,
         prefix: plan.prefix,
         keep_alive: plan.keep_alive,
         quota: Quota::new(batches, threads),

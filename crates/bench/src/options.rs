@@ -8,6 +8,7 @@
 //! a custom command that takes all the rest, dashes included.
 
 use redline_net::Address;
+use redline_net::tls::{ClientTlsOptions, Peer};
 
 use crate::compat::Compat;
 use crate::usage;
@@ -38,6 +39,10 @@ pub struct Options {
     pub db: i64,
     /// `-3`.
     pub resp3: bool,
+    /// `--tls`, or the scheme `rediss` of `-u`.
+    pub tls: bool,
+    /// What the other options say about TLS; without `tls` they have no effect.
+    pub tls_options: ClientTlsOptions,
     /// `--enable-tracking`.
     pub tracking: bool,
     /// `-c`, at least 1.
@@ -102,17 +107,6 @@ const THREADS_MAX: i64 = 500;
 const PRECISION_DEFAULT: i64 = 3;
 const PRECISION_MAX: i64 = 4;
 
-/// Options that take an argument and belong to TLS.
-const TLS_WITH_ARGUMENT: [&str; 7] = [
-    "--sni",
-    "--cacert",
-    "--cacertdir",
-    "--cert",
-    "--key",
-    "--tls-ciphers",
-    "--tls-ciphersuites",
-];
-
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -122,6 +116,8 @@ impl Default for Options {
             user: None,
             db: 0,
             resp3: false,
+            tls: false,
+            tls_options: ClientTlsOptions::default(),
             tracking: false,
             clients: 50,
             requests: 100_000,
@@ -247,8 +243,13 @@ impl Parser {
                     stderr: String::new(),
                 });
             }
-            "--tls" | "--insecure" | "--cluster" => return Err(not_yet(name)),
-            _ if TLS_WITH_ARGUMENT.contains(&name) => return Err(not_yet(name)),
+            "--tls" => o.tls = true,
+            "--insecure" => o.tls_options.peer = Peer::Anyone,
+            "--cluster" => {
+                return Err(Stop::failure(
+                    "cluster mode (--cluster) is not supported yet.",
+                ));
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -294,6 +295,13 @@ impl Parser {
                 };
                 o.precision = Some(digits as u8);
             }
+            "--sni" => o.tls_options.server_name = Some(text(value)),
+            "--cacert" => o.tls_options.common.ca_cert_file = Some(text(value)),
+            "--cacertdir" => o.tls_options.common.ca_cert_dir = Some(text(value)),
+            "--cert" => o.tls_options.common.cert_file = Some(text(value)),
+            "--key" => o.tls_options.common.key_file = Some(text(value)),
+            "--tls-ciphers" => o.tls_options.common.ciphers = text(value),
+            "--tls-ciphersuites" => o.tls_options.common.ciphersuites = text(value),
             "--seed" => o.seed = Some(number() as u64),
             "-t" => {
                 o.tests = Some(
@@ -329,6 +337,7 @@ impl Parser {
         if let Some(db) = uri.db {
             self.options.db = db;
         }
+        self.options.tls |= uri.tls;
         self.host = uri.host.or(self.host.take());
         self.port = uri.port.or(self.port.take());
         Ok(())
@@ -339,6 +348,11 @@ impl Parser {
         if o.embedded && (self.host.is_some() || self.port.is_some() || self.socket.is_some()) {
             return Err(Stop::failure(
                 "--embedded starts a server of its own: it does not go with -h, -p, -s or a host in -u.",
+            ));
+        }
+        if o.embedded && o.tls {
+            return Err(Stop::failure(
+                "--embedded is reached without TLS: it does not go with --tls.",
             ));
         }
         let port = u16::try_from(self.port.unwrap_or(6379))
@@ -367,15 +381,6 @@ impl Parser {
     }
 }
 
-fn not_yet(option: &str) -> Stop {
-    let part = if option == "--cluster" {
-        "cluster mode"
-    } else {
-        "TLS"
-    };
-    Stop::failure(format!("{part} ({option}) is not supported yet."))
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -397,9 +402,10 @@ fn atoi(bytes: &[u8]) -> i64 {
     if negative { -magnitude } else { magnitude }
 }
 
-/// `redis://[user:]password@host:port/db`, every part optional.
+/// `redis://[user:]password@host:port/db`, every part optional; `rediss` is with TLS.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Uri {
+    tls: bool,
     user: Option<Vec<u8>>,
     password: Option<Vec<u8>>,
     host: Option<String>,
@@ -412,12 +418,15 @@ impl Uri {
         let Some((scheme, rest)) = uri.split_once("://") else {
             return Err("Invalid URI scheme".into());
         };
-        match scheme.to_ascii_lowercase().as_str() {
-            "redis" => {}
-            "rediss" => return Err("TLS (rediss:// in -u) is not supported yet.".into()),
+        let tls = match scheme.to_ascii_lowercase().as_str() {
+            "redis" => false,
+            "rediss" => true,
             _ => return Err("Invalid URI scheme".into()),
-        }
-        let mut parsed = Uri::default();
+        };
+        let mut parsed = Uri {
+            tls,
+            ..Uri::default()
+        };
         let rest = match rest.split_once('@') {
             Some((credentials, rest)) => {
                 let password = match credentials.split_once(':') {
@@ -584,20 +593,61 @@ mod tests {
 
     #[test]
     fn parts_that_are_not_built_end_the_run_with_one_line() {
-        for line in [
-            &["--tls"][..],
-            &["--cluster"],
-            &["--cacert", "x"],
-            &["--insecure"],
-            &["-u", "rediss://h"],
-        ] {
-            let stop = stopped(line);
-            assert_eq!((stop.code, stop.stdout.as_str()), (1, ""));
-            assert!(
-                stop.stderr.ends_with("is not supported yet.\n")
-                    && stop.stderr.lines().count() == 1
-            );
+        let stop = stopped(&["--cluster"]);
+        assert_eq!((stop.code, stop.stdout.as_str()), (1, ""));
+        assert_eq!(
+            stop.stderr,
+            "cluster mode (--cluster) is not supported yet.\n"
+        );
+    }
+
+    #[test]
+    fn tls_is_asked_for_and_then_described() {
+        let o = options(&["--cacert", "ca", "--insecure"]);
+        assert!(!o.tls, "without --tls the others have no effect");
+        let o = options(&[
+            "--tls",
+            "--sni",
+            "name",
+            "--cacert",
+            "ca",
+            "--cacertdir",
+            "dir",
+            "--cert",
+            "c",
+            "--key",
+            "k",
+            "--tls-ciphers",
+            "HIGH",
+            "--tls-ciphersuites",
+            "S",
+        ]);
+        let some = |text: &str| Some(text.to_owned());
+        assert!(o.tls);
+        assert_eq!(o.tls_options.server_name, some("name"));
+        assert_eq!(o.tls_options.peer, Peer::Trusted);
+        let common = o.tls_options.common;
+        assert_eq!(
+            [
+                common.ca_cert_file,
+                common.ca_cert_dir,
+                common.cert_file,
+                common.key_file
+            ],
+            [some("ca"), some("dir"), some("c"), some("k")]
+        );
+        assert_eq!(
+            (&common.ciphers[..], &common.ciphersuites[..]),
+            ("HIGH", "S")
+        );
+        let o = options(&["-u", "rediss://user:pw@h:7/2"]);
+        assert!(o.tls);
+        assert_eq!((o.server, o.db), (Address::tcp("h", 7), 2));
+        assert!(!options(&["-u", "redis://h"]).tls);
+        for lonely in ["--sni", "--cacert", "--tls-ciphers"] {
+            assert_eq!(stopped(&["--tls", lonely]).code, 1);
         }
+        assert!(stopped(&["--embedded", "--tls"]).stderr.contains("--tls"));
     }
 
     #[test]

@@ -4,12 +4,14 @@
 
 use std::time::Duration;
 
+use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Interest, NetError, Read, Stream, connect_endpoint};
 use redline_resp::{ReplyDecoder, Value, encode_request};
 
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::report::ServerConfig;
+use crate::worker::secure;
 
 /// What the first connection found out.
 pub struct Probed {
@@ -19,13 +21,19 @@ pub struct Probed {
     pub config: Option<ServerConfig>,
 }
 
-/// Connects to `address` and asks, after AUTH with `auth` as its arguments if there are any.
+/// Connects to `address`, with TLS or without, and asks, after AUTH with `auth` as its arguments if there are any.
 pub fn probe(
     control: &mut Control,
     address: &Address,
+    tls: Option<&ClientTls>,
     auth: &[Vec<u8>],
 ) -> Result<Probed, Failure> {
     let (endpoint, mut stream) = connect_any(control, address)?;
+    if let Some(tls) = tls {
+        while !secure(&mut stream, tls)? {
+            wait(control, usize::MAX)?;
+        }
+    }
     match ask(control, &mut stream, auth) {
         Ok(config) => Ok(Probed { endpoint, config }),
         Err(Failure::Reply(text)) => Err(Failure::Refused {

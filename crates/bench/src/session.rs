@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use redline_net::tls::ClientTls;
 use redline_net::{Endpoint, limits};
 use redline_resp::encode_request;
 
@@ -59,6 +60,7 @@ struct Session<'a> {
     stdout: &'a mut dyn Write,
     control: Control,
     endpoint: Endpoint,
+    tls: Option<ClientTls>,
     setting: Setting,
     random: fastrand::Rng,
     /// When the live line is due.
@@ -96,7 +98,12 @@ impl<'a> Session<'a> {
         // As many as allowed; if they are too few, the connection that fails says so.
         let _ = limits::raise_open_files(options.clients as u64 + OTHER_FILES);
         let mut control = Control::new().map_err(|error| Failure::local("epoll", &error))?;
-        let probed = probe::probe(&mut control, &options.server, &auth(&options))?;
+        // The server inside is reached without TLS.
+        let tls = (options.tls && !options.embedded).then(|| ClientTls::new(&options.tls_options));
+        let tls = tls
+            .transpose()
+            .map_err(|error| Failure::tls_options(&error))?;
+        let probed = probe::probe(&mut control, &options.server, tls.as_ref(), &auth(&options))?;
         if probed.config.is_none() {
             let _ = writeln!(stderr, "WARNING: Could not fetch server CONFIG");
         }
@@ -126,6 +133,7 @@ impl<'a> Session<'a> {
             stdout,
             control,
             endpoint: probed.endpoint,
+            tls,
             setting,
             random,
             next_sample: Instant::now() + FIRST_SAMPLE,
@@ -170,6 +178,7 @@ impl<'a> Session<'a> {
                 &mut self.control,
                 &self.options.server,
                 &self.endpoint,
+                self.tls.as_ref(),
                 clients,
                 self.stdout,
             ),
@@ -217,6 +226,7 @@ impl<'a> Session<'a> {
         let plan = Plan {
             address: options.server.clone(),
             endpoint: self.endpoint.clone(),
+            tls: self.tls.clone(),
             prefix: prefix(options),
             batch,
             requests: options.requests,

@@ -26,7 +26,8 @@ Options:
  -s <socket>        Its unix socket, instead of host and port
  -a <password>      Password to authenticate with
  --user <username>  Name to authenticate as (AUTH name password). Needs -a.
- -u <uri>           All of these at once: redis://user:password@host:port/db
+ -u <uri>           All of these at once: redis://user:password@host:port/db,
+                    or rediss:// for TLS
  -c <clients>       Connections, over all threads (default 50)
  -n <requests>      Requests per test (default 100000)
  -d <size>          Bytes of a value (default 3)
@@ -52,15 +53,18 @@ Options:
  -x                 Take the last argument of the command from standard input.
  --seed <num>       Seed of the random numbers, for runs that can be repeated.
  -e                 Accepted without effect: errors always end the run.
- --tls              TLS. Not supported yet, and with it:
- --sni <host>
- --cacert <file>
- --cacertdir <dir>
- --insecure
- --cert <file>
- --key <file>
+ --tls              Connect with TLS.
+ --sni <host>       Name to ask the server for (server name indication).
+ --cacert <file>    Trust the authorities of this file.
+ --cacertdir <dir>  Trust those of this folder. With neither, those that the
+                    system trusts.
+ --insecure         Do not check the server's certificate.
+ --cert <file>      Certificate to present to the server.
+ --key <file>       Its private key.
  --tls-ciphers <list>
+                    Ciphers of TLS 1.2, as an OpenSSL cipher list.
  --tls-ciphersuites <list>
+                    Ciphers of TLS 1.3 by name, with colons between.
  --help             This text.
  --version          Version.
 

@@ -22,6 +22,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use redline_net::tls::ClientTls;
 use redline_net::{
     Address, Endpoint, Event, Interest, Poller, Read, Stream, Waker, clock, connect_endpoint,
 };
@@ -36,6 +37,8 @@ pub struct Shared {
     pub address: Address,
     /// The server.
     pub endpoint: Endpoint,
+    /// How connections are secured, if they are.
+    pub tls: Option<ClientTls>,
     /// Sent once on each connection, in front of its first batch.
     pub prefix: Prefix,
     /// False: each batch gets a connection of its own.
@@ -267,8 +270,8 @@ impl<'a> Worker<'a> {
                     .connections
                     .get(event.token)
                     .is_some_and(|connection| connection.connecting)
+                    && self.connected(event.token)?
                 {
-                    self.connected(event.token)?;
                     self.busy -= 1;
                 }
             }
@@ -300,11 +303,17 @@ impl<'a> Worker<'a> {
         }))
     }
 
-    fn connected(&mut self, token: usize) -> Result<(), Failure> {
+    /// Looks whether a connection stands, its TLS included.
+    fn connected(&mut self, token: usize) -> Result<bool, Failure> {
         let connection = &mut self.connections[token];
         let failed = |error| Failure::connect(&self.shared.address, &error);
         if let Some(error) = connection.stream.take_error().map_err(failed)? {
             return Err(failed(error));
+        }
+        if let Some(tls) = &self.shared.tls
+            && !secure(&mut connection.stream, tls)?
+        {
+            return Ok(false);
         }
         connection.connecting = false;
         // A connection of one batch is not worth the call that would spare it write events.
@@ -313,7 +322,7 @@ impl<'a> Worker<'a> {
                 .reregister(&connection.stream, token, Interest::Read)
                 .map_err(failed)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn poll(&mut self, timeout: Option<Duration>) -> Result<(), Failure> {
@@ -370,10 +379,12 @@ impl<'a> Worker<'a> {
             return Ok(()); // the waker
         };
         if connection.connecting {
-            self.connected(event.token)?;
+            if !self.connected(event.token)? {
+                return Ok(());
+            }
             return self.send(event.token, clock::monotonic_ns());
         }
-        if event.writable && !connection.unsent.is_empty() {
+        if event.writable && (!connection.unsent.is_empty() || connection.stream.has_unsent()) {
             self.send_rest(event.token)?;
         }
         if event.readable || event.closed || event.error {
@@ -394,7 +405,9 @@ impl<'a> Worker<'a> {
             return self.send_rest(token);
         }
         match connection.stream.write(bytes) {
-            Ok(Some(written)) if written == bytes.len() => Ok(()),
+            Ok(Some(written)) if written == bytes.len() && !connection.stream.has_unsent() => {
+                Ok(())
+            }
             Ok(written) => {
                 // The buffer is the next connection's, so the rest is copied.
                 connection
@@ -411,7 +424,7 @@ impl<'a> Worker<'a> {
         match connection.stream.write(&connection.unsent) {
             Ok(written) => {
                 connection.unsent.drain(..written.unwrap_or(0));
-                if !connection.unsent.is_empty() {
+                if !connection.unsent.is_empty() || connection.stream.has_unsent() {
                     return self.await_room(token);
                 }
                 if connection.unsent.capacity() > RECEIVE_BYTES {
@@ -521,6 +534,18 @@ impl<'a> Worker<'a> {
             std::thread::sleep(BACKLOG_PAUSE);
         }
     }
+}
+
+/// Carries the handshake on; whether it is done.
+pub fn secure(stream: &mut Stream, tls: &ClientTls) -> Result<bool, Failure> {
+    let begun = if stream.is_tls() {
+        Ok(())
+    } else {
+        stream.connect_tls(tls)
+    };
+    begun
+        .and_then(|()| stream.handshake())
+        .map_err(|error| Failure::handshake(&error))
 }
 
 fn first_error(skipper: &Skipper) -> String {

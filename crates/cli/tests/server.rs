@@ -324,7 +324,6 @@ fn parts_that_do_not_exist_end_the_start_and_cannot_be_set() {
         ("save 60 1", "snapshots are not built yet"),
         ("replicaof h 1", "replication is not built yet"),
         ("cluster-enabled yes", "cluster mode is not built yet"),
-        ("tls-port 1", "TLS is not built yet"),
     ];
     for (directive, why) in unbuilt {
         let folder = folder_with(&format!("{directive}\n"));

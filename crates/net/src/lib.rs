@@ -1,7 +1,7 @@
 //! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox, and the few things asked of
-//! the operating system around them (clock, CPUs, limits, signals, process figures). Linux only.
+//! the operating system around them (clock, CPUs, limits, signals, process figures), and TLS. Linux only.
 //!
-//! It moves bytes. It must not know RESP, commands, keys or configuration files.
+//! It moves bytes. It must not know RESP, commands, keys or configuration files (certificates it reads itself).
 //!
 //! # A loop that uses it
 //!
@@ -27,6 +27,7 @@ pub mod signals;
 mod stream;
 mod sync;
 mod timers;
+pub mod tls;
 
 pub use address::{Address, Endpoint, NetError, error_text};
 pub use buffer_pool::{BufferPool, BufferPoolLimits};

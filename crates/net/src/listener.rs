@@ -19,9 +19,21 @@ pub struct Listener {
     socket: Socket,
     /// Of a unix socket: its file, removed when the listener is dropped.
     file: Option<SocketFile>,
+    is_tls: bool,
 }
 
 impl Listener {
+    /// Marks it as one whose peers speak TLS. What it accepts is plain still: its owner has the certificates.
+    pub fn for_tls(mut self) -> Listener {
+        self.is_tls = true;
+        self
+    }
+
+    /// Whether its peers speak TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
     /// Listens on every address of `binds`, each written as Redis's `bind` directive has it: an address or a name,
     /// `*` for all of IPv4, `::*` for all of IPv6, with a leading `-` if it is no error that the address is not there.
     /// Port 0 picks a free port, the same one for all.
@@ -192,7 +204,11 @@ fn listen_tcp(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(backlog_of(backlog))?;
-    Ok(Listener { socket, file: None })
+    Ok(Listener {
+        socket,
+        file: None,
+        is_tls: false,
+    })
 }
 
 fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<Listener> {
@@ -209,6 +225,7 @@ fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<Liste
     Ok(Listener {
         socket,
         file: Some(file),
+        is_tls: false,
     })
 }
 

@@ -14,6 +14,7 @@ pub use std::net::Shutdown;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::address::write_host_port;
+use crate::tls::{ClientTls, ServerTls, Tls, TlsError};
 use crate::{Address, Endpoint, NetError};
 
 /// What a read brought.
@@ -48,14 +49,17 @@ pub enum Read {
 /// until [`Read::Eof`]. And a peer that sends TCP urgent data, or file descriptors over a unix socket, makes a read
 /// stop at that mark; such a peer delays its own requests until it sends more, and nobody else's.
 ///
-/// # Where TLS will go
+/// # TLS
 ///
-/// All bytes pass `receive` and `send` below, and nothing outside this file touches the socket's data. A TLS session
-/// becomes a field here: `drained` will then also say that no decrypted bytes are left, which a socket's readiness
-/// cannot.
+/// A stream may speak TLS ([`Stream::accept_tls`], [`Stream::connect_tls`]). Reads and writes then are of plain bytes,
+/// and mean the same: `drained` also says that no decrypted bytes are left, which a socket's readiness cannot. The
+/// handshake happens inside reads; until it is done they say [`Read::WouldBlock`], and writes take nothing. One thing
+/// is new: bytes that a write took may wait, encrypted, for room in the socket. While [`Stream::has_unsent`] says so,
+/// the owner wants writable events, and answers them with a write, be it of nothing.
 pub struct Stream {
     socket: Socket,
     family: Family,
+    tls: Option<Box<Tls>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +73,7 @@ impl Stream {
         Stream {
             socket,
             family: Family::Tcp,
+            tls: None,
         }
     }
 
@@ -76,6 +81,7 @@ impl Stream {
         Stream {
             socket,
             family: Family::Unix,
+            tls: None,
         }
     }
 
@@ -88,6 +94,52 @@ impl Stream {
     /// Whether this is a unix socket, which has no ports, and no options of TCP.
     pub fn is_unix(&self) -> bool {
         self.family == Family::Unix
+    }
+
+    /// Speaks TLS from now on, as the side that was called. Nothing may have been read or written before.
+    pub fn accept_tls(&mut self, tls: &ServerTls) -> Result<(), TlsError> {
+        self.tls = Some(Box::new(Tls::server(tls)?));
+        Ok(())
+    }
+
+    /// Speaks TLS from now on, as the side that called, and sends the first message of the handshake: so the
+    /// connection must stand. Reads carry the handshake on.
+    pub fn connect_tls(&mut self, tls: &ClientTls) -> io::Result<()> {
+        let mut tls = Tls::client(tls).map_err(io::Error::other)?;
+        tls.begin(&self.socket)?;
+        self.tls = Some(Box::new(tls));
+        Ok(())
+    }
+
+    /// Carries the handshake on as far as it goes without waiting; whether it is done. For owners who have nothing to
+    /// read yet: a read does the same, and hands out what comes behind it.
+    pub fn handshake(&mut self) -> io::Result<bool> {
+        match &mut self.tls {
+            None => Ok(true),
+            Some(tls) => tls.handshake(&self.socket),
+        }
+    }
+
+    /// Whether this stream speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether TLS is still being negotiated: nothing can be written yet.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.is_established())
+    }
+
+    /// Whether encrypted bytes wait for room in the socket.
+    pub fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
+    }
+
+    /// Tells a peer that speaks TLS that nothing more will come: to be called once, before the stream is dropped.
+    pub fn close_notify(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close_notify(&self.socket);
+        }
     }
 
     /// Reads into `buffer`, at most its length, which must not be zero.
@@ -122,43 +174,29 @@ impl Stream {
             !room.is_empty(),
             "a read into no room would look like the end of the stream"
         );
-        loop {
-            return match self.socket.recv(room) {
-                Ok(0) => Ok(Read::Eof),
-                Ok(bytes) => Ok(Read::Data {
-                    bytes,
-                    drained: bytes < room.len(),
-                }),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => Ok(Read::WouldBlock),
-                    io::ErrorKind::Interrupted => continue,
-                    _ => Err(error),
-                },
-            };
+        match &mut self.tls {
+            None => receive_some(&self.socket, room),
+            Some(tls) => tls.receive(&self.socket, room),
         }
     }
 
     /// Writes from `bytes` what the socket takes now, and says how much that was; `None` if it takes nothing now.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        self.send(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+        match &mut self.tls {
+            None => send_some(&self.socket, bytes),
+            Some(tls) => tls.send(&self.socket, &[IoSlice::new(bytes)]),
+        }
     }
 
     /// As [`Stream::write`], from several slices, of which the kernel looks at the first [`SLICES_MAX`].
     pub fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         let slices = &slices[..slices.len().min(SLICES_MAX)];
-        self.send(|socket| socket.send_vectored_with_flags(slices, libc::MSG_NOSIGNAL))
-    }
-
-    fn send(&mut self, send: impl Fn(&Socket) -> io::Result<usize>) -> io::Result<Option<usize>> {
-        loop {
-            return match send(&self.socket) {
-                Ok(bytes) => Ok(Some(bytes)),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => Ok(None),
-                    io::ErrorKind::Interrupted => continue,
-                    _ => Err(error),
-                },
-            };
+        match &mut self.tls {
+            None => sent(|| {
+                self.socket
+                    .send_vectored_with_flags(slices, libc::MSG_NOSIGNAL)
+            }),
+            Some(tls) => tls.send(&self.socket, slices),
         }
     }
 
@@ -241,6 +279,45 @@ impl Stream {
     }
 }
 
+/// Reads what is there into `room`, which must not be empty.
+pub(crate) fn receive_some(
+    socket: &Socket,
+    room: &mut [std::mem::MaybeUninit<u8>],
+) -> io::Result<Read> {
+    loop {
+        return match socket.recv(room) {
+            Ok(0) => Ok(Read::Eof),
+            Ok(bytes) => Ok(Read::Data {
+                bytes,
+                drained: bytes < room.len(),
+            }),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(Read::WouldBlock),
+                io::ErrorKind::Interrupted => continue,
+                _ => Err(error),
+            },
+        };
+    }
+}
+
+/// Writes what the socket takes; `None` if that is nothing.
+pub(crate) fn send_some(socket: &Socket, bytes: &[u8]) -> io::Result<Option<usize>> {
+    sent(|| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+}
+
+fn sent(send: impl Fn() -> io::Result<usize>) -> io::Result<Option<usize>> {
+    loop {
+        return match send() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(None),
+                io::ErrorKind::Interrupted => continue,
+                _ => Err(error),
+            },
+        };
+    }
+}
+
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -252,6 +329,7 @@ impl fmt::Debug for Stream {
         f.debug_struct("Stream")
             .field("family", &self.family)
             .field("fd", &self.fd())
+            .field("tls", &self.is_tls())
             .finish()
     }
 }
@@ -292,7 +370,7 @@ pub const SLICES_MAX: usize = 1024;
 pub enum Flush {
     /// Everything was written.
     Done,
-    /// So many bytes were written (perhaps none); the rest waits until the socket is writable.
+    /// So many bytes were written (perhaps none, and with TLS perhaps all); the rest waits until the socket is writable.
     Partial(usize),
     /// The connection is gone.
     Closed(io::Error),
@@ -321,6 +399,9 @@ pub fn flush(stream: &mut Stream, mut slices: &mut [IoSlice<'_>]) -> Flush {
             }
             Err(error) => return Flush::Closed(error),
         }
+    }
+    if stream.has_unsent() {
+        return Flush::Partial(written);
     }
     Flush::Done
 }

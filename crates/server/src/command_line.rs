@@ -124,6 +124,9 @@ fn announce(server: &Server) {
     if server.port() != 0 {
         log::notice("Ready to accept connections tcp");
     }
+    if server.tls_port() != 0 {
+        log::notice("Ready to accept connections tls");
+    }
     if server
         .listening()
         .iter()

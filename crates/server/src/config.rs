@@ -84,6 +84,12 @@ impl Parameter {
         [self.name].into_iter().chain(self.alias)
     }
 
+    /// Does it say how connections with TLS are made? Then they are prepared anew when it is set, also to the same value:
+    /// a file of that name may have become another.
+    pub fn concerns_tls(&self) -> bool {
+        self.name.starts_with("tls-")
+    }
+
     /// May CONFIG SET change it?
     pub fn is_immutable(&self) -> bool {
         matches!(self.class, Class::Start | Class::InertFixed)
@@ -165,11 +171,7 @@ impl Parameter {
 
 /// What a part that does not exist yet is answered with.
 fn not_built(part: &str) -> Refusal {
-    let verb = if part.ends_with('s') && part != "TLS" {
-        "are"
-    } else {
-        "is"
-    };
+    let verb = if part.ends_with('s') { "are" } else { "is" };
     format!("{part} {verb} not built yet")
 }
 

@@ -37,6 +37,7 @@ pub fn tick(worker: &mut Worker) {
         .is_multiple_of(u64::from(worker.settings.hz.max(1)));
     if every_second {
         worker.trim();
+        worker.close_stalled_handshakes();
         worker.for_each_session(|worker, session| {
             if session.soft_limit_since_s.is_some() {
                 worker.enforce_output_limit(session);

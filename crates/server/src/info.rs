@@ -107,7 +107,11 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("process_id", std::process::id())?;
     out.field("process_supervised", "no")?;
     out.field("run_id", &shared.run_id)?;
-    out.field("tcp_port", shared.port.load(Ordering::Relaxed))?;
+    let tcp_port = match shared.port.load(Ordering::Relaxed) {
+        0 => shared.tls_port.load(Ordering::Relaxed),
+        port => port,
+    };
+    out.field("tcp_port", tcp_port)?;
     out.field("server_time_usec", now_us)?;
     out.field("uptime_in_seconds", uptime_s)?;
     out.field("uptime_in_days", uptime_s / 86_400)?;
@@ -118,14 +122,24 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("config_file", path(shared.config_file.clone()))?;
     out.field("io_threads_active", 0)?;
     out.field("worker_threads", shared.workers().len())?;
-    for (number, address) in shared.listening.get().into_iter().flatten().enumerate() {
-        let kind = if address.starts_with('/') {
-            "unix"
-        } else {
-            "tcp"
-        };
-        let text = format_args!("name={kind},bind={address}");
-        out.field(&format!("listener{number}"), text)?;
+    listeners(worker, out)
+}
+
+/// Each kind of listener has a number of its own, as in Redis.
+fn listeners(worker: &Worker, out: &mut Out) -> fmt::Result {
+    let (shared, settings) = (&worker.shared, &worker.settings);
+    let binds: String = settings.bind.iter().map(|a| format!(",bind={a}")).collect();
+    let port = |place: &std::sync::atomic::AtomicUsize| place.load(Ordering::Relaxed);
+    if settings.port.is_some() {
+        let port = port(&shared.port);
+        out.field("listener0", format_args!("name=tcp{binds},port={port}"))?;
+    }
+    if let Some(path) = &settings.unixsocket {
+        out.field("listener1", format_args!("name=unix,bind={path}"))?;
+    }
+    if settings.tls.port.is_some() {
+        let port = port(&shared.tls_port);
+        out.field("listener2", format_args!("name=tls{binds},port={port}"))?;
     }
     Ok(())
 }

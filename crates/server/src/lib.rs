@@ -24,7 +24,8 @@ mod subscribe;
 mod worker;
 
 pub use names::Names;
-pub use settings::{OutputLimit, Permission, Settings, UserLine};
+pub use redline_net::tls::ClientAuth;
+pub use settings::{OutputLimit, Permission, Settings, TlsSettings, UserLine};
 pub use start::{Origin, Server, StartError};
 
 use shared::{Message, Shared};

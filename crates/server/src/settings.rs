@@ -9,10 +9,12 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use redline_acl::{Dialect, Users};
 use redline_keyspace::{Classes, Policy};
+use redline_net::tls::{ClientAuth, ServerTlsOptions, SessionCache, TlsOptions};
 use redline_types::Limits;
 
 use crate::{config::Kept, names::Names};
@@ -107,6 +109,8 @@ pub struct Settings {
     pub server_cpulist: Option<String>,
     /// Working directory; none: that of the process.
     pub dir: Option<PathBuf>,
+    /// TLS.
+    pub tls: TlsSettings,
     /// Parameters without effect that were set.
     pub kept: Kept,
 }
@@ -118,6 +122,73 @@ pub struct UserLine {
     pub name: Vec<u8>,
     /// Its rules.
     pub rules: Vec<Vec<u8>>,
+}
+
+/// What concerns TLS. Paths are kept as they were given; an empty one is none.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// Port; `None`: no listener, 0: one that the system chooses.
+    pub port: Option<u16>,
+    /// The server's certificate.
+    pub cert_file: Option<String>,
+    /// Its key.
+    pub key_file: Option<String>,
+    /// The key's password; only keys without one are read.
+    pub key_file_pass: Option<String>,
+    /// Certificate for connections that the server makes.
+    pub client_cert_file: Option<String>,
+    /// Its key.
+    pub client_key_file: Option<String>,
+    /// Its password.
+    pub client_key_file_pass: Option<String>,
+    /// Authorities that are trusted.
+    pub ca_cert_file: Option<String>,
+    /// Folder of such.
+    pub ca_cert_dir: Option<String>,
+    /// Whether clients must present a certificate.
+    pub auth_clients: ClientAuth,
+    /// Versions, ciphers up to TLS 1.2, ciphers of TLS 1.3; empty: the usual ones.
+    pub protocols: String,
+    /// See `protocols`.
+    pub ciphers: String,
+    /// See `protocols`.
+    pub ciphersuites: String,
+    /// The server's order of ciphers decides.
+    pub prefer_server_ciphers: bool,
+    /// Sessions can be resumed.
+    pub session_caching: bool,
+    /// Most sessions that are kept for that.
+    pub session_cache_size: usize,
+    /// Seconds for which they are kept.
+    pub session_cache_timeout_s: u64,
+}
+
+impl TlsSettings {
+    /// The same in the words of `redline-net`.
+    pub(crate) fn options(&self) -> ServerTlsOptions {
+        let outgoing = self
+            .client_cert_file
+            .clone()
+            .zip(self.client_key_file.clone());
+        ServerTlsOptions {
+            common: TlsOptions {
+                cert_file: self.cert_file.clone(),
+                key_file: self.key_file.clone(),
+                ca_cert_file: self.ca_cert_file.clone(),
+                ca_cert_dir: self.ca_cert_dir.clone(),
+                protocols: self.protocols.clone(),
+                ciphers: self.ciphers.clone(),
+                ciphersuites: self.ciphersuites.clone(),
+            },
+            client_auth: self.auth_clients,
+            prefer_server_ciphers: self.prefer_server_ciphers,
+            session_cache: self.session_caching.then_some(SessionCache {
+                entries_max: self.session_cache_size,
+                lifetime: Duration::from_secs(self.session_cache_timeout_s),
+            }),
+            outgoing,
+        }
+    }
 }
 
 /// Who may use a dangerous command.
@@ -192,6 +263,25 @@ impl Default for Settings {
             pidfile: None,
             server_cpulist: None,
             dir: None,
+            tls: TlsSettings {
+                port: None,
+                cert_file: None,
+                key_file: None,
+                key_file_pass: None,
+                client_cert_file: None,
+                client_key_file: None,
+                client_key_file_pass: None,
+                ca_cert_file: None,
+                ca_cert_dir: None,
+                auth_clients: ClientAuth::Required,
+                protocols: String::new(),
+                ciphers: String::new(),
+                ciphersuites: String::new(),
+                prefer_server_ciphers: false,
+                session_caching: true,
+                session_cache_size: 20_480,
+                session_cache_timeout_s: 300,
+            },
             kept: Kept::new(),
         }
     }

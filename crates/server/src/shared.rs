@@ -14,11 +14,12 @@ use redline_keyspace::{
     Flushed, Garbage, Keyspace, Waiter,
     lock::{Wake, WakeToken},
 };
-use redline_net::{PeerAddr, Sender, Stream};
+use redline_net::{Listener, PeerAddr, Sender, Stream, tls::ServerTls};
 use redline_resp::ReplyBuffer;
 use redline_scripting::Scripts;
 
 use crate::{
+    log,
     names::Names,
     pubsub::{Delivery, PubSub},
     session::{Card, Token},
@@ -189,6 +190,10 @@ pub struct Shared {
     pub listening: OnceLock<Vec<String>>,
     /// The TCP port that was bound (the configured one, or the one that the system chose for 0).
     pub port: AtomicUsize,
+    /// The same of the port with TLS; 0: none.
+    pub tls_port: AtomicUsize,
+    /// How connections to that port are made; read by whoever accepts.
+    pub tls: Mutex<Option<ServerTls>>,
     /// What the counters were at the last CONFIG RESETSTAT.
     baseline: Mutex<Totals>,
     /// Rates of the last moments.
@@ -237,6 +242,8 @@ impl Shared {
             config_file,
             listening: OnceLock::new(),
             port: AtomicUsize::new(0),
+            tls_port: AtomicUsize::new(0),
+            tls: Mutex::new(None),
             baseline: Mutex::default(),
             rates: Rates::default(),
             peak_bytes: AtomicU64::new(0),
@@ -246,6 +253,34 @@ impl Shared {
             pause: Mutex::new(None),
             timed_waits: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// The port of this kind is the one that these listen on.
+    pub fn set_port(&self, tls: bool, listeners: &[Listener]) {
+        let place = if tls { &self.tls_port } else { &self.port };
+        let mut of_kind = listeners.iter().filter(|listener| listener.is_tls() == tls);
+        let port = of_kind.find_map(Listener::port).unwrap_or(0);
+        place.store(usize::from(port), Ordering::Release);
+    }
+
+    /// Connections with TLS are made like this from now on.
+    pub fn set_tls(&self, tls: ServerTls) {
+        *self.tls.lock().expect("no panic under TLS") = Some(tls);
+    }
+
+    /// Reads the files of TLS again, if there is TLS. On a failure what was there stays.
+    pub fn reload_tls(&self) {
+        let settings = self.settings.current();
+        if settings.tls.port.is_none() {
+            return;
+        }
+        match ServerTls::new(&settings.tls.options()) {
+            Ok(tls) => {
+                self.set_tls(tls);
+                log::notice("The certificates have been read again.");
+            }
+            Err(error) => log::warning(&format!("The certificates stay as they were: {error}")),
         }
     }
 

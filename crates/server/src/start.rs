@@ -12,6 +12,7 @@ use std::{
 use redline_keyspace::Keyspace;
 use redline_net::{
     Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, clock, cpu, limits,
+    tls::{ServerTls, TlsError},
 };
 use redline_table::Heap;
 
@@ -40,6 +41,8 @@ pub struct Server {
 pub enum StartError {
     /// A listener.
     Listen(NetError),
+    /// A certificate, a cipher, or whatever else TLS needs.
+    Tls(TlsError),
     /// Something else of the operating system's.
     System(&'static str, std::io::Error),
     /// The users, as the configuration or the file defines them.
@@ -52,11 +55,12 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Listen(error) => write!(f, "Could not listen on {error}"),
+            StartError::Tls(error) => write!(f, "Failed to configure TLS: {error}"),
             StartError::System(what, error) => write!(f, "{what}: {error}"),
             StartError::Users(why) => f.write_str(why),
-            StartError::NoListener => {
-                f.write_str("nothing to listen on: port is 0 and there is no unixsocket")
-            }
+            StartError::NoListener => f.write_str(
+                "nothing to listen on: port and tls-port are 0 and there is no unixsocket",
+            ),
         }
     }
 }
@@ -71,19 +75,26 @@ pub struct Origin {
 }
 
 impl Server {
-    /// Starts the workers. `signals`: SIGTERM and SIGINT stop the server (not inside another program).
+    /// Starts the workers. `signals`: SIGTERM and SIGINT stop the server, SIGHUP has certificates read again (not inside
+    /// another program).
     pub fn start(
         mut settings: Settings,
         origin: Origin,
         signals: bool,
     ) -> Result<Server, StartError> {
-        let signals = signals.then(|| Signals::install(&[Signal::Terminate, Signal::Interrupt]));
+        let wanted = [Signal::Terminate, Signal::Interrupt, Signal::Hangup];
+        let signals = signals.then(|| Signals::install(&wanted));
         let signals = signals
             .transpose()
             .map_err(|e| StartError::System("signals", e))?;
         raise_descriptor_limit(&mut settings);
         let users = access::users_at_start(&settings).map_err(StartError::Users)?;
         settings.acl = Arc::new(users);
+        let tls = settings
+            .tls
+            .port
+            .map(|_| ServerTls::new(&settings.tls.options()));
+        let tls = tls.transpose().map_err(StartError::Tls)?;
         let listeners = listen(&settings)?;
         let workers = if settings.threads == 0 {
             cpu::usable_count()
@@ -105,8 +116,12 @@ impl Server {
             clock::wall_us(),
             origin.config_file,
         ));
-        let port = listeners.iter().find_map(Listener::port).unwrap_or(0);
-        shared.port.store(usize::from(port), Ordering::Release);
+        if let Some(tls) = tls {
+            shared.set_tls(tls);
+        }
+        [false, true]
+            .into_iter()
+            .for_each(|tls| shared.set_port(tls, &listeners));
         let names = listeners
             .iter()
             .filter_map(|listener| listener.local_address().ok());
@@ -170,6 +185,11 @@ impl Server {
     /// The TCP port that it listens on; 0: none.
     pub fn port(&self) -> u16 {
         self.shared.port.load(Ordering::Acquire) as u16
+    }
+
+    /// The port with TLS; 0: none.
+    pub fn tls_port(&self) -> u16 {
+        self.shared.tls_port.load(Ordering::Acquire) as u16
     }
 
     /// The addresses that it listens on, in words.
@@ -236,6 +256,11 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
     if let Some(port) = settings.port {
         let bound = Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog);
         listeners.extend(bound.map_err(StartError::Listen)?);
+    }
+    if let Some(port) = settings.tls.port {
+        let bound = Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog);
+        let bound = bound.map_err(StartError::Listen)?;
+        listeners.extend(bound.into_iter().map(Listener::for_tls));
     }
     if let Some(path) = &settings.unixsocket {
         let mode = (settings.unixsocketperm != 0).then_some(settings.unixsocketperm);

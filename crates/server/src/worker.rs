@@ -52,6 +52,8 @@ const REPLY_BUFFERS_MAX: usize = 256;
 const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
 /// What a client that has not authenticated may have in its query buffer.
 const UNAUTHENTICATED_QUERY_BYTES_MAX: u64 = 1024 * 1024;
+/// A handshake of TLS that takes longer is broken off: milliseconds.
+const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// Pieces of one vectored write.
 const SLICES_MAX: usize = 64;
 
@@ -138,6 +140,8 @@ pub struct Worker {
     group: Vec<Member>,
     /// Connections wait that could not be accepted; they raise no event of their own.
     accept: Accept,
+    /// Connections that began with a handshake, and when it must be over, in order.
+    handshakes: VecDeque<(Token, u64)>,
 }
 
 /// How accepting stands.
@@ -224,6 +228,7 @@ impl Worker {
             hints: Vec::new(),
             group: Vec::new(),
             accept: Accept::OnEvents,
+            handshakes: VecDeque::new(),
             shared,
             number,
             settings,
@@ -341,11 +346,13 @@ impl Worker {
         }
     }
 
-    /// Listens on these instead of the TCP listeners of before.
-    pub fn replace_tcp_listeners(&mut self, fresh: Vec<Listener>) {
+    /// Listens on these instead of the TCP listeners of before, either those with TLS or those without.
+    pub fn replace_tcp_listeners(&mut self, fresh: Vec<Listener>, tls: bool) {
         let (old, kept) = mem::take(&mut self.listeners)
             .into_iter()
-            .partition::<Vec<_>, _>(|listener| listener.port().is_some());
+            .partition::<Vec<_>, _>(|listener| {
+                listener.port().is_some() && listener.is_tls() == tls
+            });
         for listener in old.iter().chain(&kept) {
             // What cannot be taken off goes when its descriptor closes.
             let _ = self.poller.deregister(listener);
@@ -536,6 +543,10 @@ impl Worker {
         let session = Session::open(&self.shared, token, stream, peer, user, self.now_ms);
         let mut session = Box::new(session);
         session.become_default(&self.settings.acl);
+        if session.stream.is_handshaking() {
+            let deadline_ms = clock::monotonic_coarse_ms() + HANDSHAKE_MS_MAX;
+            self.handshakes.push_back((token, deadline_ms));
+        }
         let card = session.card.clone();
         self.shared
             .clients
@@ -550,6 +561,7 @@ impl Worker {
     fn close(&mut self, mut session: Box<Session>) {
         let index = session.card.token.index();
         // The socket closes with the session; a failure to deregister is of no consequence then.
+        session.stream.close_notify();
         let _ = self.poller.deregister(&session.stream);
         crate::subscribe::forget(self, &mut session);
         self.unwatch(&mut session);
@@ -702,9 +714,19 @@ impl Worker {
                 }
             }
             Ok(Read::WouldBlock) => place.readable = false,
-            Ok(Read::Eof) | Err(_) => {
+            Ok(Read::Eof) => {
                 place.readable = false;
                 session.eof_seen = true;
+            }
+            Err(error) => {
+                place.readable = false;
+                session.eof_seen = true;
+                if session.stream.is_handshaking() {
+                    crate::log::warning(&format!(
+                        "Error accepting a client connection: {error} (addr={} laddr={})",
+                        session.card.addr, session.card.laddr
+                    ));
+                }
             }
         }
     }
@@ -790,7 +812,7 @@ impl Worker {
             && (session.deferred.is_some() || self.places[index].readable || session.undecoded);
         // A peer that has only ended its own direction still gets every reply.
         let ended = session.closing || (session.eof_seen && !more && session.aside.is_none());
-        let done = ended && session.out.is_empty();
+        let done = ended && session.out.is_empty() && !session.stream.has_unsent();
         if done || session.card.killed.load(Ordering::Relaxed) {
             return self.close(session);
         }
@@ -826,7 +848,7 @@ impl Worker {
 
     /// Writes as much of the replies as the peer takes.
     fn write_out(&mut self, session: &mut Session) {
-        if session.out.is_empty() {
+        if session.out.is_empty() && !session.stream.has_unsent() {
             return;
         }
         let token = FIRST_SESSION + session.card.token.index();
@@ -841,7 +863,9 @@ impl Worker {
                 self.stats.writes.add(1);
                 let bytes = session.out.bytes();
                 match session.stream.write(bytes) {
-                    Ok(Some(written)) if written == bytes.len() => Flush::Done,
+                    Ok(Some(written)) if written == bytes.len() && !session.stream.has_unsent() => {
+                        Flush::Done
+                    }
                     Ok(Some(written)) => Flush::Partial(written),
                     Ok(None) => Flush::Partial(0),
                     Err(error) => Flush::Closed(error),
@@ -879,7 +903,7 @@ impl Worker {
         self.stats.net_out.add(written);
         let sent = &session.card.net_out;
         sent.store(sent.load(Ordering::Relaxed) + written, Ordering::Relaxed);
-        if session.out.is_empty() && session.writable_wanted {
+        if session.out.is_empty() && !session.stream.has_unsent() && session.writable_wanted {
             session.writable_wanted = false;
             let _ = self
                 .poller
@@ -918,6 +942,25 @@ impl Worker {
     fn keep_query(&mut self, query: Vec<u8>) {
         if query.capacity() > 0 {
             self.buffers.give(query);
+        }
+    }
+
+    /// Closes connections that have not become sessions in time.
+    pub fn close_stalled_handshakes(&mut self) {
+        let now_ms = clock::monotonic_coarse_ms();
+        while let Some(&(token, deadline_ms)) = self.handshakes.front()
+            && deadline_ms <= now_ms
+        {
+            self.handshakes.pop_front();
+            // Being served, it is through with its handshake.
+            let nothing = || Message::Run(Box::new(|_| ()));
+            self.with_session(token, nothing, |worker, session| {
+                if session.stream.is_handshaking() {
+                    session.closing = true;
+                    session.out.clear();
+                    worker.enqueue(token.index());
+                }
+            });
         }
     }
 
@@ -1015,7 +1058,10 @@ impl Worker {
                 return;
             };
             match listener.accept() {
-                Ok(Some((stream, peer))) => self.admit(stream, peer),
+                Ok(Some((stream, peer))) => {
+                    let tls = listener.is_tls();
+                    self.admit(stream, peer, tls);
+                }
                 Ok(None) => return,
                 Err(error) => {
                     if self.accept == Accept::OnEvents {
@@ -1044,7 +1090,7 @@ impl Worker {
     }
 
     /// Lets a connection in, to the worker with the fewest, or turns it away with a reason.
-    fn admit(&mut self, mut stream: Stream, peer: PeerAddr) {
+    fn admit(&mut self, mut stream: Stream, peer: PeerAddr, tls: bool) {
         self.shared
             .connections_received
             .fetch_add(1, Ordering::Relaxed);
@@ -1065,8 +1111,10 @@ impl Worker {
             None
         };
         if let Some(text) = refusal {
-            // Best effort: the connection closes in any case.
-            let _ = stream.write(text.as_bytes());
+            // Best effort: the connection closes in any case. Before a handshake nothing can be said.
+            if !tls {
+                let _ = stream.write(text.as_bytes());
+            }
             self.shared
                 .connections_rejected
                 .fetch_add(1, Ordering::Relaxed);
@@ -1078,6 +1126,13 @@ impl Worker {
             if self.settings.tcp_keepalive_s > 0 {
                 let _ = stream.set_keepalive(self.settings.tcp_keepalive_s);
             }
+        }
+        if tls {
+            let settings = self.shared.tls.lock().expect("no panic under TLS").clone();
+            // Without, the port has just been closed.
+            let Some(Ok(())) = settings.map(|settings| stream.accept_tls(&settings)) else {
+                return;
+            };
         }
         let fewest = self
             .shared
@@ -1094,7 +1149,7 @@ impl Worker {
         while let Some(signal) = signals.as_mut().and_then(Signals::next) {
             match signal {
                 Signal::Terminate | Signal::Interrupt => crate::shutdown(&self.shared),
-                _ => {}
+                Signal::Hangup => self.shared.reload_tls(),
             }
         }
         self.signals = signals;

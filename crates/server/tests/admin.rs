@@ -49,7 +49,6 @@ fn what_cannot_change_or_is_not_built_is_refused() {
         ("databases 3", "can't set immutable config"),
         ("dir /", "can't set protected config"),
         ("appendonly yes", "the append-only file is not built yet"),
-        ("tls-port 1", "TLS is not built yet"),
         ("hz 1 hz 2", "duplicate parameter"),
     ] {
         let reply = client.call(&format!("CONFIG SET {call}"));

@@ -1,5 +1,5 @@
 //! Every parameter that CONFIG SET can change: a client sees what it changes. `dir` and `loglevel` belong to the
-//! process and are seen in `crates/cli/tests/server.rs`; memory, port, password and events in `admin.rs`. Must not
+//! process and are seen in `crates/cli/tests/server.rs`; TLS in `tls.rs`; memory, port, password and events in `admin.rs`. Must not
 //! know the server's insides.
 
 mod client;
@@ -50,6 +50,7 @@ fn every_live_parameter_is_tested() {
     let tests = [
         include_str!("config_live.rs"),
         include_str!("admin.rs"),
+        include_str!("tls.rs"),
         include_str!("../../cli/tests/server.rs"),
     ];
     for row in table::ROWS.iter().filter(|row| row.class == Class::Live) {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod certificates;
 pub mod client;
 pub mod compare;
 pub mod differences;

@@ -391,7 +391,6 @@ mod tests {
                 "cluster-enabled yes",
                 "r.conf:1: cluster-enabled yes: cluster mode is not built yet",
             ),
-            ("tls-port 1", "r.conf:1: tls-port 1: TLS is not built yet"),
             (
                 "loadmodule x",
                 "r.conf:1: loadmodule x: modules are not built yet",

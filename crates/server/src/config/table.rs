@@ -3,6 +3,7 @@
 //! Must not know: how a row is read from a file or shown to a client.
 
 use redline_keyspace::{Classes, Policy};
+use redline_net::tls::ClientAuth;
 
 use super::{
     Class::{self, Inert, InertFixed, Live, Start},
@@ -78,12 +79,38 @@ macro_rules! number {
 
 /// A path in a field of the settings; empty: none.
 macro_rules! path {
-    ($row:expr, $field:ident) => {
+    ($row:expr, $($field:tt).+) => {
         $row.kept_in(
-            |s| Value::Text(s.$field.clone().unwrap_or_default().into_bytes()),
+            |s| Value::Text(s.$($field).+.clone().unwrap_or_default().into_bytes()),
             |s, v| {
                 let path = utf8(v.bytes())?;
-                s.$field = (!path.is_empty()).then_some(path);
+                s.$($field).+ = (!path.is_empty()).then_some(path);
+                Ok(())
+            },
+        )
+    };
+}
+
+/// A text in a field of the settings.
+macro_rules! text {
+    ($row:expr, $($field:tt).+) => {
+        $row.kept_in(
+            |s| Value::Text(s.$($field).+.clone().into_bytes()),
+            |s, v| {
+                s.$($field).+ = utf8(v.bytes())?;
+                Ok(())
+            },
+        )
+    };
+}
+
+/// A switch in a field of the settings.
+macro_rules! switch {
+    ($row:expr, $($field:tt).+) => {
+        $row.kept_in(
+            |s| Value::Switch(s.$($field).+),
+            |s, v| {
+                s.$($field).+ = v.is_on();
                 Ok(())
             },
         )
@@ -415,26 +442,43 @@ pub static ROWS: &[Parameter] = &[
     row("cluster-compatibility-sample-ratio", Inert, int(0, 100), "0", "Percentage of commands that are checked for what a cluster refuses."),
     row("cluster-slot-stats-enabled", Inert, SWITCH, "no", "Count by slot."),
     // ---- TLS ----
-    row("tls-port", Inert, PORT, "0", "Port with TLS.").unbuilt("TLS", zero),
+    row("tls-port", Live, PORT, "0", "Port with TLS, beside or instead of the one without; 0: none.").kept_in(
+        |s| Value::Integer(s.tls.port.unwrap_or(0).into()),
+        |s, v| {
+            s.tls.port = u16::try_from(v.integer()).ok().filter(|port| *port != 0);
+            Ok(())
+        },
+    ),
     row("tls-cluster", Inert, SWITCH, "no", "TLS on the cluster bus."),
     row("tls-replication", Inert, SWITCH, "no", "TLS towards the primary."),
-    row("tls-auth-clients", Inert, Syntax::Choice(&["no", "yes", "optional"]), "yes", "Ask clients for a certificate."),
-    row("tls-prefer-server-ciphers", Inert, SWITCH, "no", "Choose the cipher on the server's side."),
-    row("tls-session-caching", Inert, SWITCH, "yes", "Resume TLS sessions."),
-    row("tls-session-cache-size", Inert, SECONDS, "20480", "Sessions that are kept for that."),
-    row("tls-session-cache-timeout", Inert, SECONDS, "300", "Seconds that they are kept."),
-    row("tls-cert-file", Inert, TEXT, "", "The server's certificate."),
-    row("tls-key-file", Inert, TEXT, "", "The key of that certificate."),
-    row("tls-key-file-pass", Inert, TEXT, "", "The key's password."),
-    row("tls-client-cert-file", Inert, TEXT, "", "Certificate for outgoing connections."),
-    row("tls-client-key-file", Inert, TEXT, "", "The key of that certificate."),
-    row("tls-client-key-file-pass", Inert, TEXT, "", "The key's password."),
-    row("tls-dh-params-file", Inert, TEXT, "", "Diffie-Hellman parameters."),
-    row("tls-ca-cert-file", Inert, TEXT, "", "Certificates that are trusted."),
-    row("tls-ca-cert-dir", Inert, TEXT, "", "Folder of certificates that are trusted."),
-    row("tls-protocols", Inert, TEXT, "", "TLS versions."),
-    row("tls-ciphers", Inert, TEXT, "", "Ciphers up to TLS 1.2."),
-    row("tls-ciphersuites", Inert, TEXT, "", "Ciphers of TLS 1.3."),
+    row("tls-auth-clients", Live, Syntax::Choice(&["no", "yes", "optional"]), "yes", "Ask clients for a certificate of an authority that is trusted; optional: only who has one.")
+        .kept_in(
+            |s| Value::Integer(s.tls.auth_clients as i64),
+            |s, v| {
+                s.tls.auth_clients = match v.integer() {
+                    1 => ClientAuth::Required,
+                    2 => ClientAuth::Optional,
+                    _ => ClientAuth::No,
+                };
+                Ok(())
+            },
+        ),
+    switch!(row("tls-prefer-server-ciphers", Live, SWITCH, "no", "Choose the cipher in the server's order, not the client's."), tls.prefer_server_ciphers),
+    switch!(row("tls-session-caching", Live, SWITCH, "yes", "Let clients resume TLS sessions."), tls.session_caching),
+    number!(row("tls-session-cache-size", Live, SECONDS, "20480", "TLS sessions that are kept for that; 0: as many as come, up to 1048576."), tls.session_cache_size),
+    number!(row("tls-session-cache-timeout", Live, SECONDS, "300", "Seconds that they are kept."), tls.session_cache_timeout_s),
+    path!(row("tls-cert-file", Live, TEXT, "", "The server's certificate and those behind it, in PEM form; setting it, also to what it is, reads all files of TLS again, as SIGHUP does."), tls.cert_file),
+    path!(row("tls-key-file", Live, TEXT, "", "The key of that certificate, not encrypted."), tls.key_file),
+    path!(row("tls-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused."), tls.key_file_pass),
+    path!(row("tls-client-cert-file", Live, TEXT, "", "Certificate for connections that the server makes: read and checked."), tls.client_cert_file),
+    path!(row("tls-client-key-file", Live, TEXT, "", "The key of that certificate."), tls.client_key_file),
+    path!(row("tls-client-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused."), tls.client_key_file_pass),
+    row("tls-dh-params-file", Inert, TEXT, "", "Diffie-Hellman parameters: keys are exchanged over elliptic curves only."),
+    path!(row("tls-ca-cert-file", Live, TEXT, "", "Certificates of the authorities that are trusted."), tls.ca_cert_file),
+    path!(row("tls-ca-cert-dir", Live, TEXT, "", "Folder of files with such certificates."), tls.ca_cert_dir),
+    text!(row("tls-protocols", Live, TEXT, "", "TLS versions, as in TLSv1.2 TLSv1.3; empty: both."), tls.protocols),
+    text!(row("tls-ciphers", Live, TEXT, "", "Ciphers of TLS 1.2, as an OpenSSL cipher list; empty: all that are supported."), tls.ciphers),
+    text!(row("tls-ciphersuites", Live, TEXT, "", "Ciphers of TLS 1.3 by name, with colons between; empty: all that are supported."), tls.ciphersuites),
 ];
 
 /// Directives of a file that are no parameters, and the part that each needs.

@@ -3,10 +3,10 @@
 //! CONFIG SET changes a copy of the settings and publishes it whole, so several parameters change together or not at
 //! all. Must not know: what any parameter means, but for those whose change must do something at once.
 
-use std::{io::Write, path::Path, sync::atomic::Ordering};
+use std::{io::Write, path::Path};
 
 use redline_commands::Error;
-use redline_net::{Listener, limits};
+use redline_net::{Listener, limits, tls::ServerTls};
 use redline_resp::Args;
 use redline_types::glob::{self, Case};
 
@@ -69,7 +69,11 @@ pub(crate) fn config_set(
     }
     let changes = parse_names(worker, session, pairs)?;
     let shared = worker.shared.clone();
-    let mut effects = Effects::default();
+    let tls = changes.iter().find(|(row, ..)| row.concerns_tls());
+    let mut effects = Effects {
+        tls_parameter: tls.map(|(row, ..)| row.name),
+        ..Effects::default()
+    };
     shared.settings.update(|settings| {
         let before = settings.clone();
         for (row, name, argument) in &changes {
@@ -200,7 +204,11 @@ impl Permission {
 /// What a change of the settings has to do in the world, besides being seen.
 #[derive(Default)]
 struct Effects {
-    listeners: Option<Vec<Listener>>,
+    /// A parameter that is set and concerns TLS, be it to the value that it had.
+    tls_parameter: Option<&'static str>,
+    tls: Option<ServerTls>,
+    /// Of each kind, without TLS and with it, those that take the place of what was there.
+    listeners: [Option<Vec<Listener>>; 2],
 }
 
 impl Effects {
@@ -210,17 +218,22 @@ impl Effects {
         before: &Settings,
         settings: &mut Settings,
     ) -> Result<(), (&'static str, Refusal)> {
-        if settings.port != before.port {
-            self.listeners = Some(match settings.port {
-                None => Vec::new(),
-                Some(port) => Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog)
-                    .map_err(|_| {
-                        (
-                            "port",
-                            "Unable to listen on this port. Check server logs.".into(),
-                        )
-                    })?,
+        if let Some(name) = self.tls_parameter
+            && settings.tls.port.is_some()
+        {
+            let made = ServerTls::new(&settings.tls.options()).map_err(|error| {
+                log::warning(&format!("Failed to configure TLS: {error}"));
+                let why = "Unable to update TLS configuration. Check server logs.";
+                (name, why.into())
             });
+            self.tls = Some(made?);
+        }
+        if settings.port != before.port {
+            self.listeners[0] = Some(listeners("port", settings.port, settings)?);
+        }
+        if settings.tls.port != before.tls.port {
+            let bound = listeners("tls-port", settings.tls.port, settings)?;
+            self.listeners[1] = Some(bound.into_iter().map(Listener::for_tls).collect());
         }
         if settings.maxclients > before.maxclients {
             let wanted = settings.maxclients as u64 + RESERVED_DESCRIPTORS;
@@ -248,20 +261,36 @@ impl Effects {
 
     /// Everything that cannot.
     fn finish(self, worker: &Worker) {
-        let Some(listeners) = self.listeners else {
-            return;
-        };
-        let port = listeners.iter().find_map(Listener::port).unwrap_or(0);
-        worker
-            .shared
-            .port
-            .store(usize::from(port), Ordering::Release);
-        worker.shared.workers()[0]
-            .mailbox
-            .send(Message::Run(Box::new(move |worker| {
-                worker.replace_tcp_listeners(listeners)
-            })));
+        if let Some(tls) = self.tls {
+            worker.shared.set_tls(tls);
+        }
+        for (kind, listeners) in self.listeners.into_iter().enumerate() {
+            let Some(listeners) = listeners else { continue };
+            let tls = kind == 1;
+            worker.shared.set_port(tls, &listeners);
+            worker.shared.workers()[0]
+                .mailbox
+                .send(Message::Run(Box::new(move |worker| {
+                    worker.replace_tcp_listeners(listeners, tls)
+                })));
+        }
     }
+}
+
+/// Listens on a port; on none if there is none.
+fn listeners(
+    name: &'static str,
+    port: Option<u16>,
+    settings: &Settings,
+) -> Result<Vec<Listener>, (&'static str, Refusal)> {
+    let Some(port) = port else {
+        return Ok(Vec::new());
+    };
+    Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog).map_err(|error| {
+        log::warning(&format!("Could not listen on {error}"));
+        let why = "Unable to listen on this port. Check server logs.";
+        (name, why.into())
+    })
 }
 
 fn errno_text(error: &std::io::Error) -> String {
