@@ -6,12 +6,13 @@
 use redline_keyspace::Classes;
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{
-    Stream,
+    Kind, Stream,
     stream::{Claim, Claimed, ConsumerId, Deletion, Entry, Group, IdBound, Log, Pending, StreamId},
 };
 
 use crate::{
     Ctx, Error,
+    block::{self, Block},
     parse::{integer, is},
     stream::{INVALID_ID, Victims, deletion_reply, entry_id, ids, write_entry, write_id},
 };
@@ -103,6 +104,7 @@ pub(crate) fn xgroup_destroy(
         .update::<Stream, _>(&args[2], false, |stream, _| stream.remove_group(&args[3]))?;
     let destroyed = destroyed.ok_or(NO_KEY)?;
     if destroyed {
+        ctx.keys.group_gone(&args[2]);
         report(ctx, "xgroup-destroy", &args[2]);
     }
     reply.integer(destroyed.into());
@@ -181,8 +183,11 @@ pub(crate) fn xreadgroup(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let read = ReadGroup::parse(args)?;
+    let read = ReadGroup::parse(ctx, args)?;
     let starts = read.starts(ctx)?;
+    if read.finds_any(ctx, &starts)? {
+        ctx.claim()?;
+    }
     let mark = reply.mark();
     let mut streams = 0;
     for (key, start) in read.keys.iter().zip(starts) {
@@ -190,6 +195,12 @@ pub(crate) fn xreadgroup(
     }
     if streams == 0 {
         reply.null_array();
+        if let Some(timeout_ms) = read.block {
+            let keys = read.keys_at..read.keys_at + read.keys.len();
+            let mut block = Block::on(Kind::Stream, keys, timeout_ms);
+            block.when_gone = true;
+            return Err(block.into());
+        }
     } else if reply.proto() == Proto::Resp3 {
         reply.insert_map_header(mark, streams);
     } else {
@@ -205,6 +216,10 @@ struct ReadGroup<'a> {
     /// How many entries of each stream.
     count: usize,
     no_ack: bool,
+    /// It may wait, for so long.
+    block: Option<Option<u64>>,
+    /// The position of the first key.
+    keys_at: usize,
     keys: Args<'a>,
     ids: Args<'a>,
 }
@@ -219,14 +234,14 @@ enum Start {
 }
 
 impl<'a> ReadGroup<'a> {
-    fn parse(args: Args<'a>) -> Result<ReadGroup<'a>, Error> {
-        let (mut names, mut count, mut no_ack) = (None, 0, false);
+    fn parse(ctx: &Ctx<'_>, args: Args<'a>) -> Result<ReadGroup<'a>, Error> {
+        let (mut names, mut count, mut no_ack, mut block) = (None, 0, false, None);
         let mut at = 1;
         while let Some(option) = args.get(at) {
             let more = args.len() - 1 - at;
             if is(option, "BLOCK") && more > 0 {
                 at += 1;
-                timeout_ms(&args[at])?;
+                block = Some(block::milliseconds(ctx, &args[at])?);
             } else if is(option, "COUNT") && more > 0 {
                 at += 1;
                 count = usize::try_from(integer(&args[at])?).unwrap_or(0);
@@ -249,6 +264,8 @@ impl<'a> ReadGroup<'a> {
                     consumer,
                     count: if count == 0 { usize::MAX } else { count },
                     no_ack,
+                    block,
+                    keys_at: at + 1,
                     keys: args.from(at + 1).first(more / 2),
                     ids: args.from(at + 1 + more / 2),
                 });
@@ -291,6 +308,26 @@ impl<'a> ReadGroup<'a> {
             }
         };
         self.keys.iter().zip(self.ids.iter()).map(start).collect()
+    }
+
+    /// Whether there will be a reply from any of the streams.
+    fn finds_any(&self, ctx: &Ctx<'_>, starts: &[Start]) -> Result<bool, Error> {
+        for (key, start) in self.keys.iter().zip(starts) {
+            let found = match start {
+                Start::History(_) => true,
+                Start::New => {
+                    let stream = ctx.keys.collection_quiet::<Stream>(key)?;
+                    let last = stream.and_then(Stream::last_entry);
+                    let read = stream.and_then(|stream| stream.group(self.group));
+                    last.zip(read)
+                        .is_some_and(|(last, group)| last.id > group.last_id())
+                }
+            };
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads from one stream; says whether there was a reply.
@@ -393,13 +430,6 @@ fn write_key(reply: &mut Reply<'_>, key: &[u8]) {
         reply.array(2);
     }
     reply.bulk(key);
-}
-
-/// How long to wait, in milliseconds; 0 is for ever.
-fn timeout_ms(text: &[u8]) -> Result<u64, Error> {
-    let timeout =
-        integer(text).map_err(|_| Error::line("ERR timeout is not an integer or out of range"))?;
-    u64::try_from(timeout).map_err(|_| Error::line("ERR timeout is negative"))
 }
 
 /// XACK key group id [id …]
@@ -933,6 +963,7 @@ mod tests {
                 "XREADGROUP GROUP g a STREAMS s n 0 0",
                 "-NOGROUP No such key 'n' or consumer group 'g' in XREADGROUP with GROUP option",
             ),
+            ("XREADGROUP GROUP g a BLOCK 5 STREAMS s 0", "*1|*2|$1|s|*0"),
             ("XREADGROUP COUNT 1 NOACK STREAMS s >", "-ERR Missing GROUP option for XREADGROUP"),
             (
                 "XREADGROUP GROUP g a STREAMS s s >",

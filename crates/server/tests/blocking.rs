@@ -403,6 +403,47 @@ fn readers_of_a_stream_get_what_is_new() {
 }
 
 #[test]
+fn readers_of_a_group_share_what_is_new_and_hear_of_its_end() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        let of = |key: &str, id: &str| {
+            let entry = Value::Array(vec![bulk(id), bulks(&["f", "v"])]);
+            Value::Array(vec![Value::Array(vec![
+                bulk(key),
+                Value::Array(vec![entry]),
+            ])])
+        };
+        c.call("XGROUP CREATE s g $ MKSTREAM").ok();
+        c.call("XGROUP CREATE t g $ MKSTREAM").ok();
+        let mut first = wait_for(server, &mut c, "XREADGROUP GROUP g a BLOCK 0 STREAMS s >");
+        let call = "XREADGROUP GROUP g b BLOCK 0 STREAMS t s > >";
+        let mut second = wait_for(server, &mut c, call);
+        c.call("XADD s 1-1 f v");
+        assert_eq!(first.read(), of("s", "1-1"));
+        assert_eq!(field(&mut c, "clients", "blocked_clients"), 1);
+        c.call("XADD s 1-2 f v");
+        assert_eq!(second.read(), of("s", "1-2"));
+        let Value::Array(pending) = c.call("XPENDING s g") else {
+            panic!("XPENDING answers with an array")
+        };
+        assert_eq!(pending[0], Value::Integer(2));
+        for end in ["XGROUP DESTROY s g", "DEL s"] {
+            wait_again(
+                &mut first,
+                &mut c,
+                "XREADGROUP GROUP g a BLOCK 0 STREAMS s >",
+            );
+            c.call(end);
+            let Value::Error(text) = first.read() else {
+                panic!("{end} ends the wait with an error")
+            };
+            assert!(text.starts_with("NOGROUP"), "{end}");
+            c.call("XGROUP CREATE s g $ MKSTREAM").ok();
+        }
+    });
+}
+
+#[test]
 fn a_pause_holds_back_what_it_says() {
     with_workers(|server| {
         let mut c = Client::connect(server);

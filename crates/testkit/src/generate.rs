@@ -595,7 +595,7 @@ fn waits_long(call: &Call) -> bool {
             (call.len() - 1, 1000.0)
         }
         b"blmpop" | b"bzmpop" => (1, 1000.0),
-        b"xread" => (after_block(), 1.0),
+        b"xread" | b"xreadgroup" => (after_block(), 1.0),
         _ => return false,
     };
     let Some(text) = call.get(at).and_then(|word| std::str::from_utf8(word).ok()) else {

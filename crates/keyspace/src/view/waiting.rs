@@ -84,6 +84,11 @@ impl View<'_> {
         })
     }
 
+    /// A stream has lost a group: those who wait to read it are to be told.
+    pub fn group_gone(&mut self, key: &[u8]) {
+        self.appeared(self.hash(key), key, Some(Kind::Stream));
+    }
+
     /// A key holds a value that it did not hold before: who waits for that is to be served at the end of the unit.
     #[inline]
     pub(super) fn appeared(&mut self, hash: u64, key: &[u8], kind: Option<Kind>) {
