@@ -206,10 +206,19 @@ impl Keyspace {
         match cursor.what {
             Expiring::Keys => {
                 step.done = due.len();
-                for (entry, _) in due {
-                    // SAFETY: the stripe is held, and each entry is removed once.
-                    let hash = redline_table::hash(unsafe { entry.key() });
-                    view.expire(cursor.db, hash, entry);
+                // As a batch of requests does: a step towards all entries before the next.
+                let due: Vec<(u64, Entry)> = due
+                    .iter()
+                    // SAFETY: the stripe is held.
+                    .map(|(entry, _)| (redline_table::hash(unsafe { entry.key() }), *entry))
+                    .inspect(|(hash, _)| self.prefetch_slot(cursor.db, *hash))
+                    .collect();
+                let hashes = || due.iter().map(|(hash, _)| *hash);
+                hashes().for_each(|hash| self.prefetch_directory(cursor.db, hash));
+                hashes().for_each(|hash| self.prefetch_buckets(cursor.db, hash));
+                for (hash, entry) in &due {
+                    // Each is removed once.
+                    view.expire(cursor.db, *hash, *entry);
                 }
             }
             Expiring::Elements => {

@@ -10,12 +10,11 @@ use redline_table::heap::{self, Compaction};
 
 use crate::{block::after_upkeep, session::flag, worker::Worker};
 
-/// Active expiry may take this share of the time between two ticks, in percent.
-const EXPIRY_PERCENT: u64 = 10;
-/// And so much more for each step of `active-expire-effort` above the first.
-const EXPIRY_PERCENT_PER_EFFORT: u64 = 2;
-/// A compaction may take this share of the time between two ticks, in percent.
-const COMPACTION_PERCENT: u64 = 20;
+/// Active expiry works in slices of this length: microseconds. No command waits longer for it.
+const EXPIRY_SLICE_US: u64 = 1_000;
+/// A compaction works in slices of this length, and rests so long in between: microseconds.
+const COMPACTION_SLICE_US: u64 = 1_000;
+const COMPACTION_REST_US: u64 = 4_000;
 /// Segments of memory that one tick may turn into huge pages.
 const SEGMENTS_PER_TICK: usize = 1;
 /// Most keys that are evicted before one command.
@@ -29,9 +28,9 @@ pub fn tick(worker: &mut Worker) {
     worker.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
     worker.ticks += 1;
     worker.refresh_if_changed();
-    expire(worker, period_ms);
+    expire(worker);
     make_room_for_long(worker);
-    compact(worker, period_ms);
+    look_after_memory(worker);
     let every_second = worker
         .ticks
         .is_multiple_of(u64::from(worker.settings.hz.max(1)));
@@ -54,20 +53,23 @@ pub fn tick(worker: &mut Worker) {
     worker.sweep();
 }
 
-/// How long one tick may look for expired keys: 10 % of the time between two ticks, and 28 % at the most effort.
-fn expiry_budget_us(period_ms: u64, effort: u32) -> u64 {
-    let more = u64::from(effort.clamp(1, 10)) - 1;
-    period_ms * 10 * (EXPIRY_PERCENT + EXPIRY_PERCENT_PER_EFFORT * more)
+/// How long active expiry rests after a slice that left something due: half as long as the slice at the least effort, an
+/// eighth at the most.
+fn expiry_rest_us(effort: u32) -> u64 {
+    let effort = u64::from(effort.clamp(1, 10));
+    EXPIRY_SLICE_US * (13 - effort) / 24
 }
 
-fn expire(worker: &mut Worker, period_ms: u64) {
-    let budget_us = expiry_budget_us(period_ms, worker.settings.active_expire_effort);
-    let deadline_us = clock::monotonic_us() + budget_us;
-    let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
+/// Removes what has expired, for a slice of time; if that did not suffice, has itself called again soon (see
+/// [`go_on`]). Many keys that are due at one moment are gone fast that way, and no command waits longer than a slice.
+fn expire(worker: &mut Worker) {
+    worker.expiry_due_us = None;
     // CLIENT PAUSE keeps the data as it is.
-    if !shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
+    if !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
     }
+    let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
+    let deadline_us = clock::monotonic_us() + EXPIRY_SLICE_US;
     for cursor in [&mut worker.expiry, &mut worker.element_expiry] {
         loop {
             let step =
@@ -76,26 +78,50 @@ fn expire(worker: &mut Worker, period_ms: u64) {
                     .expire_step(&mut worker.local, now_ms, cursor, &mut |local| {
                         after_upkeep(&shared, local, now_ms)
                     });
-            if step.round || (step.checked > 0 && clock::monotonic_us() > deadline_us) {
+            if step.round {
+                break;
+            }
+            if step.checked > 0 && clock::monotonic_us() > deadline_us {
+                let rest_us = expiry_rest_us(worker.settings.active_expire_effort);
+                worker.expiry_due_us = Some(clock::monotonic_us() + rest_us);
                 break;
             }
         }
     }
 }
 
-/// The first worker looks whether memory lies scattered, and moves entries together.
-fn compact(worker: &mut Worker, period_ms: u64) {
+/// Goes on with what a slice did not finish, once it has rested.
+pub fn go_on(worker: &mut Worker) {
+    let now_us = clock::monotonic_us();
+    let is_due = |due_us: Option<u64>| due_us.is_some_and(|due_us| now_us >= due_us);
+    if is_due(worker.expiry_due_us) {
+        expire(worker);
+        worker.sweep();
+    }
+    if is_due(worker.compaction_due_us) {
+        compact(worker);
+    }
+}
+
+/// The first worker looks whether memory lies scattered, and begins to move entries together.
+fn look_after_memory(worker: &mut Worker) {
     if worker.number != 0 {
         return;
     }
     heap::maintain(SEGMENTS_PER_TICK);
     if worker.compaction.is_none() {
         worker.compaction = Compaction::begin().map(|compaction| (compaction, 0));
+        compact(worker);
     }
+}
+
+/// Moves entries together, for a slice of time.
+fn compact(worker: &mut Worker) {
+    worker.compaction_due_us = None;
     let Some((compaction, mut stripe)) = worker.compaction.take() else {
         return;
     };
-    let deadline_us = clock::monotonic_us() + period_ms * 10 * COMPACTION_PERCENT;
+    let deadline_us = clock::monotonic_us() + COMPACTION_SLICE_US;
     let shared = worker.shared.clone();
     while stripe < STRIPES && compaction.segments_left() > 0 && clock::monotonic_us() < deadline_us
     {
@@ -103,11 +129,12 @@ fn compact(worker: &mut Worker, period_ms: u64) {
         let before = stripe;
         shared.keyspace.compact_step(&mut worker.local, &mut stripe);
         if stripe == before {
-            break; // in use, perhaps for long: the next tick goes on from here
+            break; // in use, perhaps for long: the next slice goes on from here
         }
     }
     if stripe < STRIPES && compaction.segments_left() > 0 {
         worker.compaction = Some((compaction, stripe));
+        worker.compaction_due_us = Some(clock::monotonic_us() + COMPACTION_REST_US);
     }
 }
 
@@ -180,13 +207,12 @@ pub fn copy_counts(worker: &Worker) {
 
 #[cfg(test)]
 mod tests {
-    use super::expiry_budget_us;
+    use super::{EXPIRY_SLICE_US, expiry_rest_us};
 
     #[test]
-    fn effort_buys_time() {
-        assert_eq!(expiry_budget_us(100, 1), 10_000);
-        assert_eq!(expiry_budget_us(100, 2), 12_000);
-        assert_eq!(expiry_budget_us(100, 10), 28_000);
-        assert_eq!(expiry_budget_us(2, 1), 200);
+    fn effort_shortens_the_rest() {
+        assert_eq!(expiry_rest_us(1), EXPIRY_SLICE_US / 2);
+        assert_eq!(expiry_rest_us(10), EXPIRY_SLICE_US / 8);
+        assert_eq!(expiry_rest_us(0), EXPIRY_SLICE_US / 2);
     }
 }

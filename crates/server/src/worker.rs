@@ -118,6 +118,10 @@ pub struct Worker {
     pub compaction: Option<(Compaction, usize)>,
     /// When the timer is due: milliseconds of the monotonic clock.
     pub next_tick_ms: u64,
+    /// When active expiry goes on, if its last slice left something due: microseconds of the monotonic clock.
+    pub(crate) expiry_due_us: Option<u64>,
+    /// When a compaction goes on: the same.
+    pub(crate) compaction_due_us: Option<u64>,
     /// Small batches so far; some of them are timed.
     pub(crate) small_batches: u32,
     /// Ticks so far.
@@ -215,6 +219,8 @@ impl Worker {
             element_expiry: ExpiryCursor::new(Expiring::Elements, number, workers),
             compaction: None,
             next_tick_ms: clock::monotonic_coarse_ms(),
+            expiry_due_us: None,
+            compaction_due_us: None,
             small_batches: 0,
             ticks: 0,
             stop: false,
@@ -292,6 +298,9 @@ impl Worker {
                 self.accept = Accept::AtOnce;
             }
         }
+        if self.expiry_due_us.is_some() || self.compaction_due_us.is_some() {
+            cron::go_on(self);
+        }
         if self.accept == Accept::AtOnce {
             self.accept_again();
         }
@@ -308,6 +317,10 @@ impl Worker {
         // A wait ends to the millisecond, a tick need not.
         if let Some(due_ms) = due_ms.min() {
             span_ms = span_ms.min(due_ms.saturating_sub(clock::monotonic_ms()));
+        }
+        let slices = [self.expiry_due_us, self.compaction_due_us];
+        if let Some(due_us) = slices.into_iter().flatten().min() {
+            span_ms = span_ms.min(due_us.saturating_sub(clock::monotonic_us()).div_ceil(1000));
         }
         Duration::from_millis(span_ms)
     }

@@ -170,7 +170,8 @@ impl View<'_> {
         // SAFETY: the stripe is held; the key is copied before the entry goes.
         let id = (db, Box::<[u8]>::from(unsafe { entry.key() }));
         self.unlink(db, hash, entry);
-        if !self.local.met_expired.get_mut().remove(&id) {
+        let met = self.local.met_expired.get_mut();
+        if met.is_empty() || !met.remove(&id) {
             self.in_db(db, |view| view.report_expired(&id.1));
         }
     }
