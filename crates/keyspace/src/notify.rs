@@ -41,6 +41,10 @@ impl Classes {
     pub const OVERWRITTEN: Classes = Classes(1 << 15);
     /// `c`: keys whose value was replaced by one of another type.
     pub const TYPE_CHANGED: Classes = Classes(1 << 16);
+    /// A key has changed. No letter names it: it is reported while somebody tracks keys, whatever is wanted besides.
+    pub const CHANGED: Classes = Classes(1 << 30);
+    /// A whole database was emptied; the event has no key. As `CHANGED`.
+    pub const FLUSHED: Classes = Classes(1 << 31);
     /// `A`: everything but `m`, `n`, `o` and `c`.
     pub const ALL: Classes = Classes(0b10_0111_1111_1100);
 
@@ -130,6 +134,14 @@ impl Events {
     /// Appends one.
     pub fn push(&self, event: Event) {
         self.0.borrow_mut().push(event);
+    }
+
+    /// Is an event of this class the last one?
+    pub(crate) fn ends_with(&self, class: Classes) -> bool {
+        self.0
+            .borrow()
+            .last()
+            .is_some_and(|event| event.class == class)
     }
 
     /// Nothing to publish?

@@ -74,8 +74,10 @@ pub struct Keyspace {
     pub settings: Settings,
     /// Bytes of entries and values, the workers' unflushed steps aside.
     bytes: OwnLine<AtomicI64>,
-    /// Watched keys over all stripes: where none is watched nobody looks.
+    /// Watched keys over all stripes, and clients that track keys: where there are none nobody looks.
     pub(crate) watched: AtomicU64,
+    /// Clients that track keys.
+    pub(crate) tracked: AtomicU64,
     /// Places in queues over all stripes: where nobody waits nobody looks (`wait.rs`).
     pub(crate) waits: AtomicU64,
     /// Queues, and those of them with somebody who wants to know when the key goes.
@@ -148,6 +150,7 @@ impl Keyspace {
             },
             bytes: OwnLine(AtomicI64::new(0)),
             watched: AtomicU64::new(0),
+            tracked: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             waited_keys: AtomicU64::new(0),
             waited_keys_gone: AtomicU64::new(0),

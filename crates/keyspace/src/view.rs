@@ -649,7 +649,20 @@ impl<'a> View<'a> {
     #[inline]
     pub fn touch_watchers(&self, key: &[u8]) {
         if self.space.watched.load(Ordering::Relaxed) != 0 {
-            self.space.touch(stripe_of(self.hash(key)), self.db, key);
+            self.tell_watchers(key);
+        }
+    }
+
+    #[cold]
+    fn tell_watchers(&self, key: &[u8]) {
+        self.space.touch(stripe_of(self.hash(key)), self.db, key);
+        if self.space.is_tracked() {
+            self.local.events.push(Event {
+                class: Classes::CHANGED,
+                name: "",
+                db: self.db,
+                key: key.into(),
+            });
         }
     }
 

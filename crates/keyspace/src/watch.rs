@@ -8,6 +8,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+#[cfg(doc)]
+use crate::notify::Classes;
 use crate::space::Keyspace;
 
 /// Says whether any key that a session watches has changed since it began to watch.
@@ -54,16 +56,26 @@ impl Keyspace {
         }
     }
 
-    /// A key has changed: raises the flags of its watchers. The caller holds the stripe.
-    #[inline]
-    pub(crate) fn touch(&self, stripe: u16, db: u32, key: &[u8]) {
-        if self.watched.load(Ordering::Relaxed) != 0 {
-            self.touch_watched(stripe, db, key);
-        }
+    /// One more client wants to hear of changed keys (CLIENT TRACKING): until as many calls of
+    /// [`Keyspace::end_tracking`], every changed key is an event of [`Classes::CHANGED`].
+    pub fn begin_tracking(&self) {
+        self.tracked.fetch_add(1, Ordering::SeqCst);
+        self.watched.fetch_add(1, Ordering::SeqCst);
     }
 
-    #[cold]
-    fn touch_watched(&self, stripe: u16, db: u32, key: &[u8]) {
+    /// See [`Keyspace::begin_tracking`].
+    pub fn end_tracking(&self) {
+        self.watched.fetch_sub(1, Ordering::SeqCst);
+        self.tracked.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Does any client want to hear of changed keys?
+    pub fn is_tracked(&self) -> bool {
+        self.tracked.load(Ordering::Relaxed) != 0
+    }
+
+    /// A key has changed: raises the flags of its watchers. The caller holds the stripe.
+    pub(crate) fn touch(&self, stripe: u16, db: u32, key: &[u8]) {
         // SAFETY: the caller holds the stripe.
         let state = unsafe { self.stripe_state(stripe) };
         if let Some(flags) = state.watchers.get(&(db, Box::from(key))) {

@@ -42,6 +42,7 @@ use crate::{
     planes::publish_events,
     session::{Aside, Session, Token, Unit, flag},
     shared::{Message, Shared},
+    tracking,
     worker::Worker,
 };
 
@@ -53,6 +54,8 @@ struct Call {
     id: CommandId,
     args: ArgsBuf,
     proto: Proto,
+    /// Its client tracks the keys that it reads.
+    tracked: bool,
 }
 
 impl Call {
@@ -100,6 +103,7 @@ impl Worker {
             id,
             args: block.call.clone().unwrap_or_else(|| ArgsBuf::from(args)),
             proto: session.proto,
+            tracked: tracking::remembers(session, id),
         };
         let waiter = Arc::new(Waiter::new(Wanted {
             token: session.card.token.0,
@@ -175,7 +179,7 @@ impl Worker {
             debug_assert!(held.covers(stripe_of(redline_keyspace::hash(&ready.key))));
             self.serve_key(&shared, held, &ready);
             if !self.local.events.is_empty() {
-                publish_events(&shared, &mut self.local);
+                publish_events(&shared, &mut self.local, None);
             }
         }
     }
@@ -237,6 +241,9 @@ impl Worker {
                 out.clear();
                 Reply::new(&mut out, call.proto).error(&text);
             }
+        }
+        if call.tracked {
+            self.remember_keys(Token(waiter.token), call.id, call.args.as_args());
         }
         // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
         if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
@@ -366,7 +373,7 @@ impl Worker {
 /// After a step of expiry or eviction, which holds its one stripe still: publishes its events, and has the calls run
 /// again that want to know that their key has gone.
 pub fn after_upkeep(shared: &Shared, local: &mut Local, now_ms: i64) {
-    publish_events(shared, local);
+    publish_events(shared, local, None);
     while let Some(Ready { db, key }) = local.ready.pop_front() {
         let held = Held::One(stripe_of(redline_keyspace::hash(&key)));
         let mut view = View::new(&shared.keyspace, held, local, db, now_ms);

@@ -30,6 +30,7 @@ pub fn tick(worker: &mut Worker) {
     worker.refresh_if_changed();
     expire(worker);
     make_room_for_long(worker);
+    forget_tracked(worker);
     look_after_memory(worker);
     let every_second = worker
         .ticks
@@ -88,6 +89,15 @@ fn expire(worker: &mut Worker) {
             }
         }
     }
+}
+
+/// Keeps `tracking-table-max-keys`, should it have been lowered.
+fn forget_tracked(worker: &mut Worker) {
+    let (shared, rng) = (worker.shared.clone(), &mut worker.local.rng);
+    let keys_max = worker.settings.tracking_keys_max;
+    shared
+        .tracking
+        .evict(shared.workers(), keys_max, || rng.usize(..));
 }
 
 /// Goes on with what a slice did not finish, once it has rested.

@@ -31,7 +31,8 @@ use crate::{
     access, errors,
     names::Names,
     planes,
-    session::{Aside, ReplyMode, Session, Unit, flag, state},
+    session::{Aside, ReplyMode, Session, Token, Unit, flag, state},
+    tracking,
     worker::{Member, Worker},
 };
 
@@ -334,13 +335,19 @@ impl Worker {
             return;
         }
         if let Some((id, hash)) = known
-            && session.state == 0
+            && session.state & !state::LISTENS == 0
             && self.pause.is_none()
             && self.run_plain(session, args, id, hash)
         {
+            if session.is(state::LISTENS) {
+                self.read_own_mail(session);
+            }
             return;
         }
         self.run_any(session, args);
+        if session.is(state::LISTENS | state::TRACKING) && session.aside.is_none() {
+            self.read_own_mail(session);
+        }
     }
 
     /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
@@ -403,7 +410,7 @@ impl Worker {
         );
         ctx.keys.finish();
         if !self.local.events.is_empty() {
-            planes::publish_events(shared, &mut self.local);
+            planes::publish_events(shared, &mut self.local, Some(&session.card));
         }
         self.serve_waiters(Held::One(stripe));
         self.shared.keyspace.locks().unlock_one(stripe);
@@ -452,6 +459,10 @@ impl Worker {
         // Refused on its last round (-BUSY, OOM): what was kept free for it is everybody's again.
         self.give_way(session);
         session.settle_reply(mark);
+        if session.is(state::TRACKING) {
+            let name = self.shared.names.resolve(&args[0], args.get(1));
+            tracking::after_command(session, name.ok());
+        }
     }
 
     /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
@@ -947,9 +958,26 @@ impl Worker {
         ctx.keys.finish();
         self.local.clock.frozen = false;
         if !self.local.events.is_empty() {
-            planes::publish_events(shared, &mut self.local);
+            planes::publish_events(shared, &mut self.local, Some(&session.card));
+        }
+        if session.is(state::TRACKING)
+            && !matches!(result, Err(Error::Busy(_) | Error::Missing(_)))
+            && tracking::remembers(session, id)
+        {
+            self.remember_keys(session.card.token, id, args);
         }
         result
+    }
+}
+
+impl Worker {
+    /// A client that tracks keys has read those of a call, whose stripes are held.
+    pub(crate) fn remember_keys(&mut self, who: Token, id: CommandId, args: Args<'_>) {
+        tracking::remember(&self.shared, who, id, args);
+        let keys_max = self.settings.tracking_keys_max;
+        let rng = &mut self.local.rng;
+        let table = &self.shared.tracking;
+        table.evict(self.shared.workers(), keys_max, || rng.usize(..));
     }
 }
 

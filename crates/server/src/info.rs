@@ -168,7 +168,7 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("client_recent_max_input_buffer", input)?;
     out.field("client_recent_max_output_buffer", output)?;
     out.field("blocked_clients", flagged(flag::BLOCKED))?;
-    out.field("tracking_clients", 0)?;
+    out.field("tracking_clients", worker.shared.tracking.client_count())?;
     out.field("pubsub_clients", flagged(flag::PUBSUB))?;
     out.field(
         "watching_clients",
@@ -370,11 +370,11 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
         "active_defrag_key_misses",
         "total_active_defrag_time",
         "current_active_defrag_time",
-        "tracking_total_keys",
-        "tracking_total_items",
-        "tracking_total_prefixes",
-        "unexpected_error_replies",
     ])?;
+    out.field("tracking_total_keys", shared.tracking.key_count())?;
+    out.field("tracking_total_items", shared.tracking.item_count())?;
+    out.field("tracking_total_prefixes", shared.tracking.prefix_count())?;
+    out.field("unexpected_error_replies", 0)?;
     out.field("total_error_replies", totals.errors())?;
     out.field("dump_payload_sanitizations", 0)?;
     out.field("total_reads_processed", totals.reads())?;

@@ -21,6 +21,7 @@ mod shared;
 mod start;
 mod stats;
 mod subscribe;
+mod tracking;
 mod worker;
 
 pub use names::Names;

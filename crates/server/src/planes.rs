@@ -11,13 +11,19 @@ pub mod connection;
 pub mod pubsub;
 pub mod scripting;
 pub mod server;
+pub mod tracking;
 pub mod transaction;
 
 use redline_keyspace::{Classes, Local};
 use redline_resp::Args;
 use redline_spec::CommandId;
 
-use crate::{exec::Halt, session::Session, shared::Shared, worker::Worker};
+use crate::{
+    exec::Halt,
+    session::{Card, Session},
+    shared::Shared,
+    worker::Worker,
+};
 
 /// Runs one command of the session or admin plane; it writes its reply to the session.
 pub type Handler = fn(&mut Worker, &mut Session, Args<'_>) -> Result<(), Halt>;
@@ -69,10 +75,22 @@ pub fn allowed_while_subscribed(id: CommandId) -> bool {
     )
 }
 
-/// Publishes the keyspace events of a unit; its stripes are still held.
-pub fn publish_events(shared: &Shared, local: &mut Local) {
+/// Publishes the keyspace events of a unit, and tells those who track keys; its stripes are still held. `by`: the client
+/// whose command it was.
+pub fn publish_events(shared: &Shared, local: &mut Local, by: Option<&Card>) {
     let wanted = local.notify;
     for event in local.events.drain(..) {
+        match event.class {
+            Classes::CHANGED => {
+                shared.tracking.changed(shared.workers(), &event.key, by);
+                continue;
+            }
+            Classes::FLUSHED => {
+                shared.tracking.flushed(shared);
+                continue;
+            }
+            _ => {}
+        }
         if wanted.intersects(Classes::KEYSPACE) {
             let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
             channel.extend_from_slice(&event.key);

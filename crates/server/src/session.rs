@@ -5,7 +5,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
 
 use redline_acl::User;
@@ -14,7 +14,10 @@ use redline_net::{PeerAddr, Stream};
 use redline_resp::{ArgsBuf, Blob, Mark, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span};
 use redline_spec::CommandId;
 
-use crate::block::{Again, Wait};
+use crate::{
+    block::{Again, Wait},
+    tracking::Mode,
+};
 
 /// Names a session on some worker: worker, place in its slab, generation of that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +86,8 @@ pub struct Card {
     pub resp: AtomicU16,
     /// See [`flag`].
     pub flags: AtomicU32,
+    /// The client that is told what this one tracks; 0: itself, -1: it does not track.
+    pub redirect: AtomicI64,
     /// Channels, patterns, watched keys.
     pub channels: AtomicU32,
     /// See `channels`.
@@ -140,6 +145,14 @@ pub mod flag {
     pub const CLOSING: u32 = 64;
     /// Through a unix socket (`U`).
     pub const UNIX: u32 = 128;
+    /// Tracks keys (`t`).
+    pub const TRACKING: u32 = 256;
+    /// Tracks keys for a client that has gone (`R`).
+    pub const BROKEN_REDIRECT: u32 = 512;
+    /// Tracks prefixes (`B`).
+    pub const BROADCAST: u32 = 1024;
+    /// Tracks keys, but not what it changes itself.
+    pub const NO_LOOP: u32 = 2048;
 }
 
 impl Card {
@@ -298,6 +311,8 @@ pub struct Session {
     pub channels: Vec<Arc<[u8]>>,
     /// See `channels`.
     pub patterns: Vec<Arc<[u8]>>,
+    /// How it tracks keys, if it does.
+    pub tracking: Option<Box<Mode>>,
     /// What CLIENT REPLY says.
     pub reply_mode: ReplyMode,
     /// Put aside, and why.
@@ -340,6 +355,10 @@ pub mod state {
     pub const REPLY: u32 = 8;
     /// CLIENT NO-TOUCH.
     pub const NO_TOUCH: u32 = 16;
+    /// CLIENT TRACKING.
+    pub const TRACKING: u32 = 32;
+    /// Subscribed, in whichever protocol: it may be sent what its own command publishes.
+    pub const LISTENS: u32 = 64;
     /// Its user may not do everything.
     pub const RESTRICTED: u32 = 1 << 31;
 }

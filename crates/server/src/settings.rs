@@ -71,6 +71,8 @@ pub struct Settings {
     pub names: Names,
     /// Longest argument.
     pub bulk_bytes_max: u64,
+    /// Most keys that are remembered for clients that track them; 0: any number.
+    pub tracking_keys_max: usize,
     /// Most bytes of a client's query buffer.
     pub query_buffer_bytes_max: u64,
     /// Output limits of clients, replicas and subscribers.
@@ -228,6 +230,7 @@ impl Default for Settings {
             acl_log_entries_max: 128,
             names: Names::default(),
             bulk_bytes_max: 512 * MIB,
+            tracking_keys_max: 1_000_000,
             query_buffer_bytes_max: 1024 * MIB,
             output_limits: [
                 OutputLimit {

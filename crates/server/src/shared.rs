@@ -25,6 +25,7 @@ use crate::{
     session::{Card, Token},
     settings::Published,
     stats::{Rates, Totals, WorkerStats},
+    tracking::{Invalidation, Redirected, Tracking},
     worker::Worker,
 };
 
@@ -36,6 +37,10 @@ pub enum Message {
     Wake(Token),
     /// Something was published to these sessions.
     Deliver(Delivery),
+    /// Keys have changed that these sessions track.
+    Invalidate(Invalidation),
+    /// Keys have changed that another session tracks on behalf of this one.
+    Redirected(Redirected),
     /// Somebody has ended this client's wait for keys; the reply, if it was served.
     WaitEnded(Arc<Waiter>, ReplyBuffer),
     /// CLIENT KILL and the like: close this session.
@@ -166,6 +171,8 @@ pub struct Shared {
     pub settings: Published,
     /// Who listens to which channel.
     pub pubsub: PubSub,
+    /// Who hears of changed keys.
+    pub tracking: Tracking,
     /// Cached scripts.
     pub scripts: Scripts,
     /// What users were refused.
@@ -227,6 +234,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             pubsub: PubSub::default(),
+            tracking: Tracking::default(),
             scripts: Scripts::new(),
             acl_log: Mutex::default(),
             names: settings.current().names.clone(),

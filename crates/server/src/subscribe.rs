@@ -139,6 +139,7 @@ fn confirm(session: &mut Session, word: &str, name: Option<&[u8]>) {
 
 fn note(session: &mut Session) {
     let subscribed = !session.channels.is_empty() || !session.patterns.is_empty();
+    session.set_state(state::LISTENS, subscribed);
     session.set_state(
         state::SUBSCRIBED,
         subscribed && session.proto == Proto::Resp2,

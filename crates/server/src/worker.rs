@@ -34,6 +34,7 @@ use crate::{
     settings::Settings,
     shared::{Message, Pause, Shared},
     stats::WorkerStats,
+    tracking::{self, Invalidation, News},
 };
 
 /// Requests that are prefetched and executed together.
@@ -131,6 +132,8 @@ pub struct Worker {
     poller: Poller,
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
+    /// Messages that were fetched before their time, see `read_own_mail`.
+    early: Vec<Message>,
     listeners: Vec<Listener>,
     signals: Option<Signals>,
     places: Vec<Place>,
@@ -225,6 +228,7 @@ impl Worker {
             ticks: 0,
             stop: false,
             messages: Vec::new(),
+            early: Vec::new(),
             places: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -264,7 +268,10 @@ impl Worker {
 
     /// One turn of the loop. `wait`: sleep until something happens; otherwise only look.
     pub fn turn(&mut self, wait: bool) {
-        let sleep = self.mailbox.prepare_to_sleep() && wait && self.ready.is_empty();
+        let sleep = self.mailbox.prepare_to_sleep()
+            && wait
+            && self.ready.is_empty()
+            && self.early.is_empty();
         let timeout = if sleep {
             self.time_to_sleep()
         } else {
@@ -419,6 +426,7 @@ impl Worker {
 
     fn fetch_messages(&mut self) {
         let mut messages = mem::take(&mut self.messages);
+        messages.append(&mut self.early);
         self.mailbox.drain(&mut messages);
         for message in messages.drain(..) {
             self.on_message(message);
@@ -478,6 +486,15 @@ impl Worker {
                 );
             }
             Message::Deliver(delivery) => self.deliver(&delivery),
+            Message::Invalidate(invalidation) => self.invalidate(&invalidation),
+            Message::Redirected(redirected) => {
+                let to = redirected.to;
+                let again = || Message::Redirected(redirected.clone());
+                self.with_session(to, again, |worker, session| {
+                    crate::tracking::write(session, &redirected.news, true);
+                    worker.enqueue(to.index());
+                });
+            }
             Message::ScriptBusy => self.answer_busy(),
             Message::Run(run) => run(self),
             Message::Stop => self.stop = true,
@@ -532,6 +549,44 @@ impl Worker {
         }
     }
 
+    fn invalidate(&mut self, invalidation: &Invalidation) {
+        for token in &invalidation.to {
+            let one = || {
+                Message::Invalidate(Invalidation {
+                    to: vec![*token],
+                    news: invalidation.news.clone(),
+                })
+            };
+            self.with_session(*token, one, |worker, session| {
+                if tracking::hear(session, &invalidation.news) {
+                    worker.enqueue(token.index());
+                }
+            });
+        }
+    }
+
+    /// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
+    /// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
+    pub(crate) fn read_own_mail(&mut self, session: &mut Session) {
+        let mut messages = Vec::new();
+        self.mailbox.drain(&mut messages);
+        self.early.extend(messages);
+        let own = session.card.token;
+        let mut early = mem::take(&mut self.early);
+        let mail = &mut self.places[own.index()].mail;
+        // What was published comes before what was invalidated, as from Redis.
+        for invalidations in [false, true] {
+            for message in mail.iter_mut().chain(early.iter_mut()) {
+                if matches!(message, Message::Invalidate(_)) == invalidations {
+                    hear_early(message, own, session);
+                }
+            }
+        }
+        mail.retain(|message| !is_delivered(message));
+        early.retain(|message| !is_delivered(message));
+        self.early = early;
+    }
+
     fn open(&mut self, stream: Stream, peer: PeerAddr) {
         self.refresh_if_changed();
         let index = self.free.pop().unwrap_or_else(|| {
@@ -577,6 +632,7 @@ impl Worker {
         session.stream.close_notify();
         let _ = self.poller.deregister(&session.stream);
         crate::subscribe::forget(self, &mut session);
+        tracking::end(&self.shared, &mut session);
         self.unwatch(&mut session);
         self.drop_wait(&mut session);
         self.give_way(&mut session);
@@ -817,7 +873,12 @@ impl Worker {
         if session.rules != self.rules {
             self.adopt_rules(&mut session);
         }
+        tracking::before_write(&mut session);
         self.write_out(&mut session);
+        if session.is(state::TRACKING) {
+            tracking::after_write(self, &mut session);
+            self.write_out(&mut session);
+        }
         // Nobody is there any more to wait: what comes for it stays where it is.
         session.closing |= self.places[index].closed && session.aside.is_some_and(Aside::is_wanted);
         let more = session.aside.is_none()
@@ -1176,6 +1237,44 @@ unix sockets). To accept others, either set a password (CONFIG SET requirepass <
 requirepass in the configuration file), or switch the protection off (CONFIG SET protected-mode no, \
 or --protected-mode no at the start) if nobody untrusted can reach this port.\r\n";
 
+/// Lets a session hear of what is meant for it, and takes it off the list of those who have yet to.
+fn hear_early(message: &mut Message, own: Token, session: &mut Session) {
+    match message {
+        Message::Deliver(delivery) => {
+            // Somebody may be among the subscribers of a pattern and of the channel: each is a message of its own.
+            if let Some(at) = delivery.to.iter().position(|token| *token == own) {
+                delivery.to.remove(at);
+                if crate::subscribe::is_subscribed(session, delivery) {
+                    crate::subscribe::write_message(session, delivery);
+                }
+            }
+        }
+        // What goes to another client, or is gathered, waits until the replies are written.
+        Message::Invalidate(invalidation)
+            if matches!(invalidation.news, News::Key(_) | News::All)
+                && session
+                    .tracking
+                    .as_ref()
+                    .is_some_and(|mode| mode.redirect.is_none()) =>
+        {
+            if let Some(at) = invalidation.to.iter().position(|token| *token == own) {
+                invalidation.to.remove(at);
+                tracking::hear(session, &invalidation.news);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Has everybody it was for got this message?
+fn is_delivered(message: &Message) -> bool {
+    match message {
+        Message::Deliver(delivery) => delivery.to.is_empty(),
+        Message::Invalidate(invalidation) => invalidation.to.is_empty(),
+        _ => false,
+    }
+}
+
 impl Session {
     fn open(
         shared: &Shared,
@@ -1205,6 +1304,7 @@ impl Session {
             command: u16::MAX.into(),
             resp: 2.into(),
             flags: if unix { flag::UNIX } else { 0 }.into(),
+            redirect: (-1).into(),
             channels: 0.into(),
             patterns: 0.into(),
             watched: 0.into(),
@@ -1235,6 +1335,7 @@ impl Session {
             watch_flag: Arc::default(),
             channels: Vec::new(),
             patterns: Vec::new(),
+            tracking: None,
             reply_mode: ReplyMode::On,
             aside: None,
             wait: None,

@@ -51,6 +51,7 @@ fn every_live_parameter_is_tested() {
         include_str!("config_live.rs"),
         include_str!("admin.rs"),
         include_str!("tls.rs"),
+        include_str!("tracking.rs"),
         include_str!("../../cli/tests/server.rs"),
     ];
     for row in table::ROWS.iter().filter(|row| row.class == Class::Live) {

@@ -332,7 +332,9 @@ roll! {
         Reset => connection::reset,
         Select => connection::select,
 
+        ClientCaching => tracking::client_caching,
         ClientGetname => client::client_getname,
+        ClientGetredir => tracking::client_getredir,
         ClientId => client::client_id,
         ClientInfo => client::client_info,
         ClientKill => client::client_kill,
@@ -343,6 +345,8 @@ roll! {
         ClientReply => client::client_reply,
         ClientSetinfo => client::client_setinfo,
         ClientSetname => client::client_setname,
+        ClientTracking => tracking::client_tracking,
+        ClientTrackinginfo => tracking::client_trackinginfo,
         ClientUnblock => client::client_unblock,
         ClientUnpause => client::client_unpause,
 

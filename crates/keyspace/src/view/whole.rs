@@ -9,6 +9,7 @@ use redline_table::{Index, prefetch};
 use super::{Busy, Held, View, store::is_expired};
 use crate::{
     entry::{Entry, ValueRef},
+    notify::{Classes, Event},
     space::{Db, SLOTS, SLOTS_PER_STRIPE, stripe_of_slot},
 };
 
@@ -154,6 +155,15 @@ impl View<'_> {
     pub fn flush(&mut self, db: u32) -> u64 {
         assert!(matches!(self.held, Held::All), "every stripe is held");
         self.space.touch_all(db, |key| self.in_table(db, key));
+        // Several databases in a row are one news: who tracks keys does not tell databases apart.
+        if self.space.is_tracked() && !self.local.events.ends_with(Classes::FLUSHED) {
+            self.local.events.push(Event {
+                class: Classes::FLUSHED,
+                name: "",
+                db,
+                key: Box::default(),
+            });
+        }
         let Some(flushed) = self.space.take_db(db) else {
             return 0;
         };

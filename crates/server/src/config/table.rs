@@ -371,7 +371,7 @@ pub static ROWS: &[Parameter] = &[
     row("latency-monitor-threshold", Inert, int(0, i64::MAX), "0", "Milliseconds from which an event goes to the latency monitor."),
     row("latency-tracking", Inert, SWITCH, "yes", "Keep a distribution of each command's time."),
     row("latency-tracking-info-percentiles", Inert, Syntax::Words(percentiles), "50 99 99.9", "Percentiles that INFO latencystats shows."),
-    row("tracking-table-max-keys", Inert, unsigned(0, i64::MAX), "1000000", "Keys that are remembered for client-side caching."),
+    number!(row("tracking-table-max-keys", Live, unsigned(0, i64::MAX), "1000000", "Most keys that are remembered for client-side caching; 0: any number."), tracking_keys_max),
     // ---- snapshots ----
     row("save", Inert, Syntax::Words(save_points), "", "When to save: seconds and changes, in pairs; empty: never.").adds_up().unbuilt("snapshots", empty),
     row("dbfilename", Inert, TEXT, "dump.rdb", "Name of the snapshot.").protected(),

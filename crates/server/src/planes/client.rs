@@ -473,7 +473,7 @@ fn write_line(out: &mut String, card: &Card, now_ms: i64) {
         out,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
 multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
-omem={output} tot-mem={} events={events} cmd={command} user={} redir=-1 resp={} lib-name={} \
+omem={output} tot-mem={} events={events} cmd={command} user={} redir={} resp={} lib-name={} \
 lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         card.id,
         card.addr,
@@ -490,6 +490,7 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         capacity.saturating_sub(query),
         capacity + output + std::mem::size_of::<Session>() as u64,
         text(&names.user),
+        card.redirect.load(Ordering::Relaxed),
         card.resp.load(Ordering::Relaxed),
         text(&names.library),
         text(&names.library_version),
@@ -501,10 +502,13 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
 }
 
 fn flag_letters(flags: u32) -> String {
-    const LETTERS: [(u32, char); 8] = [
+    const LETTERS: [(u32, char); 11] = [
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
         (flag::BLOCKED, 'b'),
+        (flag::TRACKING, 't'),
+        (flag::BROKEN_REDIRECT, 'R'),
+        (flag::BROADCAST, 'B'),
         (flag::DIRTY, 'd'),
         (flag::CLOSING, 'c'),
         (flag::UNIX, 'U'),

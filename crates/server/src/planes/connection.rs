@@ -10,7 +10,7 @@ use crate::{
     exec::Halt,
     planes::transaction,
     session::{ReplyMode, Session, flag, state},
-    subscribe,
+    subscribe, tracking,
     worker::Worker,
 };
 
@@ -175,6 +175,7 @@ pub(crate) fn quit(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
 pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
     transaction::abandon(worker, session);
     subscribe::forget(worker, session);
+    tracking::end(&worker.shared, session);
     set_proto(session, Proto::Resp2);
     session.db = 0;
     session.card.db.store(0, Ordering::Relaxed);

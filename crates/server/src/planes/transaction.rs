@@ -190,7 +190,7 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> b
             );
             let gone = !view.contains(&watched.key);
             view.finish();
-            publish_events(&shared, &mut worker.local);
+            publish_events(&shared, &mut worker.local, None);
             gone
         })
 }
@@ -272,7 +272,7 @@ pub(crate) fn watch(
         }
     }
     view.finish();
-    publish_events(&shared, &mut worker.local);
+    publish_events(&shared, &mut worker.local, None);
     worker.serve_waiters(held);
     worker.unlock_set(session, &stripes);
     session

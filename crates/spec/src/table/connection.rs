@@ -20,10 +20,29 @@ rows! { Connection:
         arity: -2,
     }
 
+    ClientCaching = "client|caching" {
+        summary: "Say of the next command whether the keys it reads are tracked.",
+        complexity: "O(1)",
+        since: "6.0.0",
+        arity: 3,
+        flags: [NOSCRIPT, LOADING, STALE],
+        acl: [CONNECTION],
+        args: [one_of("mode", &[word("yes", "YES"), word("no", "NO")])],
+    }
+
     ClientGetname = "client|getname" {
         summary: "Tell the name this connection was given.",
         complexity: "O(1)",
         since: "2.6.9",
+        arity: 2,
+        flags: [NOSCRIPT, LOADING, STALE],
+        acl: [CONNECTION],
+    }
+
+    ClientGetredir = "client|getredir" {
+        summary: "Tell which client gets the invalidation messages of this connection.",
+        complexity: "O(1)",
+        since: "6.0.0",
         arity: 2,
         flags: [NOSCRIPT, LOADING, STALE],
         acl: [CONNECTION],
@@ -199,6 +218,33 @@ rows! { Connection:
         acl: [CONNECTION],
         tips: ["request_policy:all_nodes", "response_policy:all_succeeded"],
         args: [string("connection-name")],
+    }
+
+    ClientTracking = "client|tracking" {
+        summary: "Have the connection told when keys that it has read change.",
+        complexity: "O(1), and more with some options",
+        since: "6.0.0",
+        arity: -3,
+        flags: [NOSCRIPT, LOADING, STALE],
+        acl: [CONNECTION],
+        args: [
+            one_of("status", &[word("on", "ON"), word("off", "OFF")]),
+            integer("client-id").token("REDIRECT").optional(),
+            string("prefix").token("PREFIX").optional().multiple_token(),
+            word("bcast", "BCAST").optional(),
+            word("optin", "OPTIN").optional(),
+            word("optout", "OPTOUT").optional(),
+            word("noloop", "NOLOOP").optional(),
+        ],
+    }
+
+    ClientTrackinginfo = "client|trackinginfo" {
+        summary: "Describe how the connection tracks keys.",
+        complexity: "O(1)",
+        since: "6.2.0",
+        arity: 2,
+        flags: [NOSCRIPT, LOADING, STALE],
+        acl: [CONNECTION],
     }
 
     ClientUnblock = "client|unblock" {

@@ -1,0 +1,234 @@
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: how a connection wants to hear of changed keys.
+//!
+//! Must not know: how the changes are found.
+
+use std::{collections::BTreeSet, mem, sync::Arc};
+
+use redline_commands::Error;
+use redline_resp::Args;
+use redline_types::number;
+
+use crate::{
+    exec::Halt,
+    session::Session,
+    tracking::{self, Mode},
+    worker::Worker,
+};
+
+/// In the order of the call.
+type Prefixes = Vec<Arc<[u8]>>;
+
+pub(crate) fn client_tracking(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let shared = worker.shared.clone();
+    let (mut mode, named) = parse_options(worker, args.from(3))?;
+    if args[2].eq_ignore_ascii_case(b"off") {
+        tracking::end(&shared, session);
+        session.reply().ok();
+        return Ok(());
+    }
+    if !args[2].eq_ignore_ascii_case(b"on") {
+        return Err(Error::Syntax.into());
+    }
+    check_options(session, &mode, &named)?;
+    if mode.broadcast {
+        check_overlaps(session, &named)?;
+    }
+    let prefixes = match (mode.broadcast, named.is_empty()) {
+        (false, _) => Vec::new(),
+        (true, true) => vec![Arc::default()],
+        (true, false) => named,
+    };
+    if let Some(before) = &mut session.tracking {
+        mode.prefixes = mem::take(&mut before.prefixes);
+        mode.pending = mem::take(&mut before.pending);
+        mode.caching = before.caching;
+    }
+    let fresh: Vec<Arc<[u8]>> = prefixes
+        .into_iter()
+        .filter(|prefix| mode.prefixes.insert(prefix.clone()))
+        .collect();
+    tracking::begin(&shared, session, mode);
+    for prefix in &fresh {
+        shared.tracking.add_prefix(prefix, session.card.token);
+    }
+    session.reply().ok();
+    Ok(())
+}
+
+/// What the options say, and the prefixes in the order of the call.
+fn parse_options(worker: &Worker, options: Args<'_>) -> Result<(Mode, Prefixes), Error> {
+    let mut mode = Mode::default();
+    let mut prefixes = Vec::new();
+    let mut words = options.iter();
+    while let Some(word) = words.next() {
+        match word.to_ascii_lowercase().as_slice() {
+            b"redirect" => {
+                let id = words.next().ok_or(Error::Syntax)?;
+                if mode.redirect.is_some() {
+                    return Err(Error::line(
+                        "ERR A client can only redirect to a single other client",
+                    ));
+                }
+                let id = number::parse_i64(id).ok_or(Error::NotInteger)?;
+                let clients = worker.shared.clients.lock();
+                let clients = clients.expect("no panic under the clients");
+                let known = u64::try_from(id).ok().filter(|id| clients.contains_key(id));
+                mode.redirect = Some(known.ok_or(Error::line(
+                    "ERR The client ID you want redirect to does not exist",
+                ))?);
+            }
+            b"bcast" => mode.broadcast = true,
+            b"optin" => mode.opt_in = true,
+            b"optout" => mode.opt_out = true,
+            b"noloop" => mode.no_loop = true,
+            b"prefix" => prefixes.push(words.next().ok_or(Error::Syntax)?.into()),
+            _ => return Err(Error::Syntax),
+        }
+    }
+    Ok((mode, prefixes))
+}
+
+/// Do the options go together, and with the mode that the client is in?
+fn check_options(session: &Session, mode: &Mode, prefixes: &[Arc<[u8]>]) -> Result<(), Error> {
+    let before = session.tracking.as_deref();
+    let refuse = |text| Err(Error::line(text));
+    if !mode.broadcast && !prefixes.is_empty() {
+        return refuse("ERR PREFIX option requires BCAST mode to be enabled");
+    }
+    if before.is_some_and(|before| before.broadcast != mode.broadcast) {
+        return refuse(
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+        );
+    }
+    if mode.broadcast && (mode.opt_in || mode.opt_out) {
+        return refuse("ERR OPTIN and OPTOUT are not compatible with BCAST");
+    }
+    if mode.opt_in && mode.opt_out {
+        return refuse("ERR You can't specify both OPTIN mode and OPTOUT mode");
+    }
+    let switched =
+        |before: &Mode| (mode.opt_in && before.opt_out) || (mode.opt_out && before.opt_in);
+    if before.is_some_and(switched) {
+        return refuse(
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+        );
+    }
+    Ok(())
+}
+
+/// No prefix of a client may begin with another one: a key would be told twice.
+fn check_overlaps(session: &Session, named: &[Arc<[u8]>]) -> Result<(), Error> {
+    let none = BTreeSet::new();
+    let existing = session
+        .tracking
+        .as_ref()
+        .map_or(&none, |mode| &mode.prefixes);
+    let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
+    let refuse = |new: &[u8], what: &str, other: &[u8]| {
+        let (new, other) = (String::from_utf8_lossy(new), String::from_utf8_lossy(other));
+        let line = format!(
+            "ERR Prefix '{new}' overlaps with {what} prefix '{other}'. Prefixes for a single client must not overlap."
+        );
+        Err(Error::Line(line.replace(['\r', '\n'], " ").into()))
+    };
+    for (at, prefix) in named.iter().enumerate() {
+        if let Some(other) = existing.iter().find(|other| overlap(prefix, other)) {
+            return refuse(prefix, "an existing", other);
+        }
+        if let Some(other) = named[at + 1..].iter().find(|other| overlap(prefix, other)) {
+            return refuse(prefix, "another provided", other);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn client_caching(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let Some(mode) = &mut session.tracking else {
+        return Err(Error::line(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+        )
+        .into());
+    };
+    if args[2].eq_ignore_ascii_case(b"yes") {
+        if !mode.opt_in {
+            return Err(Error::line(
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            )
+            .into());
+        }
+    } else if args[2].eq_ignore_ascii_case(b"no") {
+        if !mode.opt_out {
+            return Err(Error::line(
+                "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+            )
+            .into());
+        }
+    } else {
+        return Err(Error::Syntax.into());
+    }
+    mode.caching = true;
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn client_getredir(
+    _: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let redirect = redirect_of(session);
+    session.reply().integer(redirect);
+    Ok(())
+}
+
+pub(crate) fn client_trackinginfo(
+    _: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let redirect = redirect_of(session);
+    let off = Mode::default();
+    // Taken out, since the reply needs the session.
+    let own = session.tracking.take();
+    let mode = own.as_deref().unwrap_or(&off);
+    let flags: Vec<&str> = [
+        (own.is_some(), "on"),
+        (own.is_none(), "off"),
+        (mode.broadcast, "bcast"),
+        (mode.opt_in, "optin"),
+        (mode.opt_in && mode.caching, "caching-yes"),
+        (mode.opt_out, "optout"),
+        (mode.opt_out && mode.caching, "caching-no"),
+        (mode.no_loop, "noloop"),
+        (mode.broken, "broken_redirect"),
+    ]
+    .into_iter()
+    .filter_map(|(set, name)| set.then_some(name))
+    .collect();
+    let mut reply = session.reply();
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|name| reply.bulk(name.as_bytes()));
+    reply.bulk(b"redirect");
+    reply.integer(redirect);
+    reply.bulk(b"prefixes");
+    reply.array(mode.prefixes.len());
+    mode.prefixes.iter().for_each(|prefix| reply.bulk(prefix));
+    session.tracking = own;
+    Ok(())
+}
+
+/// -1: it does not track; 0: it hears for itself.
+fn redirect_of(session: &Session) -> i64 {
+    let mode = session.tracking.as_ref();
+    mode.map_or(-1, |mode| mode.redirect.map_or(0, |id| id as i64))
+}

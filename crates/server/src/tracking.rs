@@ -1,0 +1,535 @@
+//! Client-side caching: which client has read which key, and the invalidation messages that come of it.
+//!
+//! # From a read to an invalidation
+//!
+//! A client that tracks keys is remembered with every key that it reads, while the stripe of the key is still held
+//! ([`remember`]). Whoever changes the key holds that stripe too: the keyspace reports an event
+//! (`Classes::CHANGED`), and before the stripe is let go of the clients are taken out of the table and sent a message
+//! ([`Tracking::changed`]). So no change falls between a read and its registration. In broadcasting mode (BCAST)
+//! nothing is remembered: the key is compared with the prefixes that clients have named.
+//!
+//! # No invalidation overtakes the reply that registered it
+//!
+//! Every message goes to the mailbox of the worker of the client that has *read* the key, also if that client has
+//! another one hear of it (REDIRECT). A worker looks into its mailbox between two groups of requests, and a message for
+//! a session that is being served waits for it; so by then the reply that registered the key is in the reply buffer.
+//! The client itself finds the invalidation behind it. What another one shall hear is sent on only when that buffer has
+//! been written out ([`after_write`]): the kernel has the reply before the other worker has the message.
+//! What a client's own command changes it finds right behind the reply of that command, and not behind those of its
+//! pipeline: the session then reads its worker's mailbox early (`Worker::read_own_mail`).
+//!
+//! # Bounds
+//!
+//! The table is partitioned by the hash of keys; each part has a lock of its own, a leaf under the stripes. It holds
+//! `tracking-table-max-keys` keys at most: beyond that keys taken by lot are forgotten, and invalidated, since nobody
+//! would hear of their changes. A client that goes leaves its token behind in the table, which names nobody else; when
+//! the tokens of a key have doubled, those of clients that have gone are taken out. What waits to be sent on
+//! for a client that does not read its replies is at most [`PENDING_MAX`] keys: then it becomes one message that
+//! invalidates everything.
+//!
+//! Must not know: what commands do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use redline_resp::{Args, Proto};
+use redline_spec::{self as spec, CommandId, Flags};
+
+use crate::{
+    session::{Card, Session, Token, flag, state},
+    shared::{Message, Shared, WorkerHandle},
+    worker::Worker,
+};
+
+/// The table is spread over so many locks.
+const SHARDS: usize = 256;
+/// Keys that wait to be sent on for one client.
+const PENDING_MAX: usize = 1024;
+/// Tokens of one key, below which nobody looks for clients that have gone.
+const TOKENS_UNPRUNED_MAX: usize = 16;
+/// Keys that one read, or one tick, forgets because the table is over its limit.
+const EVICTIONS_MAX: usize = 1000;
+/// The channel of invalidation messages in RESP2.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// How a client tracks keys (CLIENT TRACKING).
+#[derive(Debug, Default)]
+pub struct Mode {
+    /// Who hears of changes instead of the client itself, by its id.
+    pub redirect: Option<u64>,
+    /// Not what it has read, but all keys with these prefixes.
+    pub broadcast: bool,
+    /// See `broadcast`.
+    pub prefixes: BTreeSet<Arc<[u8]>>,
+    /// Only what it reads right after CLIENT CACHING YES.
+    pub opt_in: bool,
+    /// All but what it reads right after CLIENT CACHING NO.
+    pub opt_out: bool,
+    /// CLIENT CACHING holds for the command that runs, or for the next one.
+    pub caching: bool,
+    /// Not what it changes itself.
+    pub no_loop: bool,
+    /// The client that should have heard of a change has gone.
+    pub broken: bool,
+    /// What it is still to be told, or `redirect` for it.
+    pub pending: Vec<News>,
+}
+
+/// What has changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum News {
+    /// Everything: a database was emptied.
+    All,
+    /// This key, which the client has read.
+    Key(Arc<[u8]>),
+    /// A key with this prefix.
+    Prefixed(Arc<[u8]>, Arc<[u8]>),
+}
+
+/// A change on its way to clients of one worker that track keys.
+#[derive(Clone, Debug)]
+pub struct Invalidation {
+    /// Who.
+    pub to: Vec<Token>,
+    /// What.
+    pub news: News,
+}
+
+/// Changes on their way from the client that tracks to the one that hears of it.
+#[derive(Clone, Debug)]
+pub struct Redirected {
+    /// Who hears.
+    pub to: Token,
+    /// In order.
+    pub news: Arc<[News]>,
+}
+
+type Shard = HashMap<Box<[u8]>, Vec<Token>>;
+
+/// The registry.
+pub struct Tracking {
+    shards: Box<[Mutex<Shard>]>,
+    keys: AtomicUsize,
+    items: AtomicUsize,
+    clients: AtomicUsize,
+    prefixes: RwLock<BTreeMap<Arc<[u8]>, Vec<Token>>>,
+    prefix_count: AtomicUsize,
+}
+
+impl Default for Tracking {
+    fn default() -> Self {
+        Tracking {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            keys: AtomicUsize::new(0),
+            items: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
+            prefixes: RwLock::default(),
+            prefix_count: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Tracking {
+    /// Clients that track keys.
+    pub fn client_count(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
+    }
+
+    /// Keys in the table.
+    pub fn key_count(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Clients of all keys in the table.
+    pub fn item_count(&self) -> usize {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    /// Prefixes that somebody has named.
+    pub fn prefix_count(&self) -> usize {
+        self.prefix_count.load(Ordering::Relaxed)
+    }
+
+    /// A client has read a key, whose stripe is held.
+    fn add(&self, shared: &Shared, key: &[u8], who: Token) {
+        let mut shard = self.shard(key);
+        let Some(tokens) = shard.get_mut(key) else {
+            shard.insert(key.into(), vec![who]);
+            self.keys.fetch_add(1, Ordering::Relaxed);
+            self.items.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if let Err(at) = tokens.binary_search(&who) {
+            if tokens.len() == tokens.capacity() && tokens.len() >= TOKENS_UNPRUNED_MAX {
+                let before = tokens.len();
+                let alive = tracking_clients(shared);
+                tokens.retain(|token| alive.contains(token));
+                self.items
+                    .fetch_sub(before - tokens.len(), Ordering::Relaxed);
+                let at = tokens.binary_search(&who).unwrap_or_else(|at| at);
+                tokens.insert(at, who);
+            } else {
+                tokens.insert(at, who);
+            }
+            self.items.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A key has changed, and its stripe is held: tells those who have read it, and whom its prefix concerns. `by`: the
+    /// client whose command it was.
+    pub fn changed(&self, workers: &[WorkerHandle], key: &[u8], by: Option<&Card>) {
+        let silent = by.filter(|card| card.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0);
+        let silent = silent.map(|card| card.token);
+        if let Some(tokens) = self.take(key) {
+            tell(workers, &tokens, silent, &News::Key(key.into()));
+        }
+        if self.prefix_count() == 0 {
+            return;
+        }
+        let prefixes = self.prefixes.read().expect("no panic under the prefixes");
+        let mut shared_key: Option<Arc<[u8]>> = None;
+        for (prefix, tokens) in prefixes.iter() {
+            if key.starts_with(prefix) {
+                let key = shared_key.get_or_insert_with(|| key.into()).clone();
+                tell(
+                    workers,
+                    tokens,
+                    silent,
+                    &News::Prefixed(prefix.clone(), key),
+                );
+            }
+        }
+    }
+
+    /// A database was emptied, and all stripes are held: tells everybody who tracks, and forgets all keys.
+    pub fn flushed(&self, shared: &Shared) {
+        for shard in &self.shards {
+            let old = mem::take(&mut *shard.lock().expect("no panic under the table"));
+            self.keys.fetch_sub(old.len(), Ordering::Relaxed);
+            let items = old.values().map(Vec::len).sum();
+            self.items.fetch_sub(items, Ordering::Relaxed);
+        }
+        let tokens: Vec<Token> = tracking_clients(shared).into_iter().collect();
+        tell(shared.workers(), &tokens, None, &News::All);
+    }
+
+    /// Forgets keys until there are no more than `keys_max` (0: any number), and invalidates them. `draw`: a number by lot.
+    pub fn evict(
+        &self,
+        workers: &[WorkerHandle],
+        keys_max: usize,
+        mut draw: impl FnMut() -> usize,
+    ) {
+        if keys_max == 0 {
+            return;
+        }
+        for _ in 0..EVICTIONS_MAX {
+            if self.key_count() <= keys_max {
+                return;
+            }
+            let first = draw();
+            let victim = (0..SHARDS).find_map(|step| {
+                let shard = self.shards[(first + step) % SHARDS].lock();
+                let shard = shard.expect("no panic under the table");
+                shard.keys().next().cloned()
+            });
+            let Some(key) = victim else { return };
+            // Somebody else may have taken it meanwhile.
+            if let Some(tokens) = self.take(&key) {
+                tell(workers, &tokens, None, &News::Key(key.into()));
+            }
+        }
+    }
+
+    /// A client hears of keys with this prefix.
+    pub fn add_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
+        let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
+        prefixes.entry(prefix.clone()).or_default().push(who);
+        self.prefix_count.store(prefixes.len(), Ordering::SeqCst);
+    }
+
+    fn remove_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
+        let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
+        if let Some(tokens) = prefixes.get_mut(prefix) {
+            tokens.retain(|token| *token != who);
+            if tokens.is_empty() {
+                prefixes.remove(prefix);
+            }
+        }
+        self.prefix_count.store(prefixes.len(), Ordering::SeqCst);
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<Token>> {
+        let mut shard = self.shard(key);
+        let tokens = shard.remove(key)?;
+        if shard.len() < shard.capacity() / 8 {
+            shard.shrink_to_fit();
+        }
+        drop(shard);
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+        self.items.fetch_sub(tokens.len(), Ordering::Relaxed);
+        Some(tokens)
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        let stripe = redline_keyspace::stripe_of(redline_keyspace::hash(key));
+        self.shards[usize::from(stripe) % SHARDS]
+            .lock()
+            .expect("no panic under the table")
+    }
+}
+
+/// A client begins to track keys, or does so in another way. The mode is the new one; a client that tracks already has
+/// kept its prefixes and what it is still to be told.
+pub fn begin(shared: &Shared, session: &mut Session, mode: Mode) {
+    let tracking = &shared.tracking;
+    if session.tracking.is_none() {
+        tracking.clients.fetch_add(1, Ordering::SeqCst);
+        shared.keyspace.begin_tracking();
+    }
+    let card = session.card.clone();
+    card.set_flag(
+        flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
+        false,
+    );
+    card.set_flag(flag::TRACKING, true);
+    card.set_flag(flag::BROADCAST, mode.broadcast);
+    card.set_flag(flag::NO_LOOP, mode.no_loop);
+    card.redirect
+        .store(mode.redirect.map_or(0, |id| id as i64), Ordering::Relaxed);
+    session.set_state(state::TRACKING, true);
+    session.tracking = Some(Box::new(mode));
+}
+
+/// Ends it.
+pub fn end(shared: &Shared, session: &mut Session) {
+    let Some(mode) = session.tracking.take() else {
+        return;
+    };
+    for prefix in &mode.prefixes {
+        shared.tracking.remove_prefix(prefix, session.card.token);
+    }
+    shared.tracking.clients.fetch_sub(1, Ordering::SeqCst);
+    shared.keyspace.end_tracking();
+    session.set_state(state::TRACKING, false);
+    session.card.set_flag(
+        flag::TRACKING | flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
+        false,
+    );
+    session.card.redirect.store(-1, Ordering::Relaxed);
+}
+
+/// Are the keys that this session's command reads to be remembered?
+pub fn remembers(session: &Session, id: CommandId) -> bool {
+    let Some(mode) = &session.tracking else {
+        return false;
+    };
+    let wanted = if mode.opt_in {
+        mode.caching
+    } else {
+        !(mode.opt_out && mode.caching)
+    };
+    wanted && !mode.broadcast && spec::gate(id).flags.has(Flags::READONLY)
+}
+
+/// A client has read the keys of a call, whose stripes are held.
+pub fn remember(shared: &Shared, who: Token, id: CommandId, args: Args<'_>) {
+    let keys = spec::reachable_keys(id, args.len(), |index| args.get(index).unwrap_or_default());
+    for key in keys.filter_map(|key| args.get(key.position)) {
+        shared.tracking.add(shared, key, who);
+    }
+}
+
+/// A command has run: CLIENT CACHING holds for one command, or one transaction.
+pub fn after_command(session: &mut Session, id: Option<CommandId>) {
+    let in_multi = session.is(state::MULTI);
+    if let Some(mode) = &mut session.tracking
+        && !in_multi
+        && id.is_none_or(|id| spec::row(id).container != Some(CommandId::Client))
+    {
+        mode.caching = false;
+    }
+}
+
+/// Something has changed that concerns this session. `true`: something is left to be done when it is served next.
+pub fn hear(session: &mut Session, news: &News) -> bool {
+    let Some(mode) = &mut session.tracking else {
+        return false;
+    };
+    // It may have changed its mode since.
+    let concerned = match news {
+        News::All => true,
+        News::Key(_) => !mode.broadcast,
+        News::Prefixed(prefix, _) => mode.prefixes.contains(prefix),
+    };
+    if !concerned {
+        return false;
+    }
+    if mode.redirect.is_some() || matches!(news, News::Prefixed(..)) {
+        if mode.pending.len() >= PENDING_MAX {
+            mode.pending.clear();
+            mode.pending.push(News::All);
+        } else {
+            mode.pending.push(news.clone());
+        }
+        return true;
+    }
+    write(session, std::slice::from_ref(news), false);
+    true
+}
+
+/// Before a session's replies are written: what has changed under its prefixes.
+pub fn before_write(session: &mut Session) {
+    if let Some(mode) = &mut session.tracking
+        && mode.redirect.is_none()
+        && !mode.pending.is_empty()
+    {
+        let news = mem::take(&mut mode.pending);
+        write(session, &gather(news), false);
+    }
+}
+
+/// When all replies have been written: sends on what another client is to hear.
+pub fn after_write(worker: &Worker, session: &mut Session) {
+    let Some(mode) = &mut session.tracking else {
+        return;
+    };
+    if mode.pending.is_empty() || !session.out.is_empty() || session.stream.has_unsent() {
+        return;
+    }
+    let Some(redirect) = mode.redirect else {
+        return;
+    };
+    let news = gather(mem::take(&mut mode.pending));
+    let target = {
+        let clients = worker.shared.clients.lock();
+        let clients = clients.expect("no panic under the clients");
+        clients.get(&redirect).map(|card| card.token)
+    };
+    let Some(to) = target else {
+        mode.broken = true;
+        session.card.set_flag(flag::BROKEN_REDIRECT, true);
+        if session.proto == Proto::Resp3 {
+            let mut reply = session.reply();
+            reply.push(2);
+            reply.bulk(b"tracking-redir-broken");
+            reply.integer(redirect as i64);
+        }
+        return;
+    };
+    let news = news.into();
+    worker.shared.workers()[to.worker()]
+        .mailbox
+        .send(Message::Redirected(Redirected { to, news }));
+}
+
+/// Writes invalidation messages to a session, in its protocol. In RESP2 only those hear of them that others have named,
+/// and that have subscribed to something.
+pub fn write(session: &mut Session, news: &[News], redirected: bool) {
+    let subscribed = session.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
+    if session.proto == Proto::Resp2 && !(redirected && subscribed) {
+        return;
+    }
+    let mut at = 0;
+    while at < news.len() {
+        let mut reply = session.reply();
+        if reply.proto() == Proto::Resp3 {
+            reply.push(2);
+            reply.bulk(b"invalidate");
+        } else {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(CHANNEL);
+        }
+        match &news[at] {
+            News::All => reply.null(),
+            News::Key(key) => {
+                reply.array(1);
+                reply.bulk(key);
+            }
+            News::Prefixed(prefix, _) => {
+                let same =
+                    |news: &&News| matches!(news, News::Prefixed(other, _) if other == prefix);
+                let keys = news[at..].iter().take_while(same).count();
+                reply.array(keys);
+                for news in &news[at..at + keys] {
+                    if let News::Prefixed(_, key) = news {
+                        reply.bulk(key);
+                    }
+                }
+                at += keys - 1;
+            }
+        }
+        at += 1;
+    }
+}
+
+/// Puts what has changed under prefixes behind everything else, each key once: one message for each prefix.
+fn gather(news: Vec<News>) -> Vec<News> {
+    let is_single = |news: &News| !matches!(news, News::Prefixed(..));
+    let (mut gathered, mut prefixed): (Vec<_>, Vec<_>) = news.into_iter().partition(is_single);
+    prefixed.sort();
+    prefixed.dedup();
+    gathered.append(&mut prefixed);
+    gathered
+}
+
+/// The tokens of all clients that track keys.
+fn tracking_clients(shared: &Shared) -> HashSet<Token> {
+    let clients = shared.clients.lock().expect("no panic under the clients");
+    clients
+        .values()
+        .filter(|card| card.flags.load(Ordering::Relaxed) & flag::TRACKING != 0)
+        .map(|card| card.token)
+        .collect()
+}
+
+/// One message to each worker that has a client among `tokens`.
+fn tell(workers: &[WorkerHandle], tokens: &[Token], silent: Option<Token>, news: &News) {
+    for (number, worker) in workers.iter().enumerate() {
+        let to: Vec<Token> = tokens
+            .iter()
+            .copied()
+            .filter(|token| token.worker() == number && Some(*token) != silent)
+            .collect();
+        if !to.is_empty() {
+            let news = news.clone();
+            worker
+                .mailbox
+                .send(Message::Invalidate(Invalidation { to, news }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_prefix_come_once_and_behind_the_rest() {
+        let name = |text: &str| -> Arc<[u8]> { text.as_bytes().into() };
+        let under = |prefix: &str, key: &str| News::Prefixed(name(prefix), name(key));
+        let news = vec![
+            under("b", "b2"),
+            News::Key(name("k")),
+            under("a", "a1"),
+            under("b", "b1"),
+            under("b", "b2"),
+            News::All,
+        ];
+        let gathered = [
+            News::Key(name("k")),
+            News::All,
+            under("a", "a1"),
+            under("b", "b1"),
+            under("b", "b2"),
+        ];
+        assert_eq!(gather(news), gathered);
+    }
+}
