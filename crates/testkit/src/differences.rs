@@ -49,17 +49,6 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
-        name: "a script's library that is not there yet",
-        reason: "cjson, cmsgpack and struct are not built yet, and say so as any unknown global does.",
-        parts_ways: false,
-        explains: |_, ours, _| {
-            let names = ["cjson", "cmsgpack", "struct"];
-            let absent =
-                |name: &str| format!("attempted to access nonexistent global variable '{name}'");
-            ours.is_error() && names.iter().any(|name| contains(ours, &absent(name)))
-        },
-    },
-    Difference {
         name: "OBJECT ENCODING of a whole number that INCRBYFLOAT left",
         reason: "Redis keeps it as text until it is written again; here the encoding follows from the value.",
         parts_ways: false,

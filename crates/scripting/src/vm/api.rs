@@ -3,6 +3,7 @@
 //! All functions here are called by the interpreter, protected, and own nothing when they raise an error.
 
 use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
@@ -13,7 +14,7 @@ use super::to_lua::{push, push_bytes};
 use super::to_reply::{bytes_at, until_nul};
 
 use super::watch::look;
-use super::{BUFFER_BYTES_KEPT, Machine, machine, strings, unpanicking};
+use super::{BUFFER_BYTES_KEPT, Machine, json, machine, msgpack, strings, structs, unpanicking};
 use crate::reply_reader::ReplyReader;
 use crate::script::sha1_hex;
 
@@ -81,6 +82,12 @@ pub(super) unsafe fn push_library(state: *mut lua_State) {
             ffi::lua_pushcclosure(state, function, 0);
             ffi::lua_setfield(state, -2, name.as_ptr());
         }
+        (*machine(state)).json_settings = NonNull::new(json::push_library(state));
+        ffi::lua_setfield(state, -2, c"cjson".as_ptr());
+        msgpack::push_library(state);
+        ffi::lua_setfield(state, -2, c"cmsgpack".as_ptr());
+        structs::push_library(state);
+        ffi::lua_setfield(state, -2, c"struct".as_ptr());
     }
 }
 

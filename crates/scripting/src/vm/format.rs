@@ -175,6 +175,14 @@ fn print(
     }
 }
 
+/// Appends a number with so many significant digits, at most 99.
+pub(super) fn append_general(out: &mut Vec<u8>, n: f64, digits: c_int) {
+    // SAFETY: the directive takes an `int` and a `double`, and the buffer has its length.
+    print(out, b".*", b"", b'g', |buffer, len, form| unsafe {
+        libc::snprintf(buffer, len, form, digits, n)
+    });
+}
+
 /// Appends a string with the width and the precision that a directive has.
 fn pad(out: &mut Vec<u8>, directive: &[u8], text: &[u8]) {
     let number = |digits: &[u8]| digits.iter().fold(0, |n, b| n * 10 + usize::from(b - b'0'));

@@ -23,16 +23,20 @@
 
 mod api;
 mod format;
+mod json;
 mod memory;
+mod msgpack;
 mod run;
 mod set_up;
 mod strings;
+mod structs;
 mod tables;
 mod to_lua;
 mod to_reply;
 mod watch;
 
 use std::ffi::{CStr, c_int};
+use std::io::Write;
 use std::ptr::{self, NonNull};
 
 use mlua_sys as ffi;
@@ -72,6 +76,11 @@ struct Machine {
     /// Room for one function to put a text together; nothing else is called meanwhile.
     text: Vec<u8>,
     open_aggregates: Vec<to_reply::Aggregate>,
+    /// What `cjson` is in the middle of, and its settings; none before the library is there.
+    json_levels: Vec<json::Level>,
+    json_settings: Option<NonNull<json::Settings>>,
+    /// What `cmsgpack` is in the middle of.
+    msgpack_levels: Vec<msgpack::Level>,
     failure: Failure,
 }
 
@@ -115,6 +124,9 @@ impl Vm {
                 answer: ReplyBuffer::new(),
                 text: Vec::new(),
                 open_aggregates: Vec::new(),
+                json_levels: Vec::new(),
+                json_settings: None,
+                msgpack_levels: Vec::new(),
                 failure: Failure::default(),
             });
             let machine = NonNull::from(Box::leak(machine));
@@ -215,6 +227,9 @@ impl Vm {
             debug_assert_eq!(ffi::lua_gettop(self.state), RUN_INDEX);
             (*machine).proto = Proto::Resp2;
             (*machine).failure.trim();
+            if let Some(settings) = (*machine).json_settings {
+                settings.write(json::Settings::default());
+            }
             watch::end(self.state, machine);
             memory::collect_if_idle(self.state, machine);
         }
@@ -273,6 +288,57 @@ unsafe fn raise_text(state: *mut lua_State, text: &[u8]) -> ! {
         ffi::luaL_where(state, level);
         ffi::lua_pushlstring(state, text.as_ptr().cast(), text.len());
         ffi::lua_concat(state, 2);
+        ffi::lua_error(state)
+    }
+}
+
+/// The same for a text that is put together here.
+///
+/// # Safety
+/// As for [`look`], and nobody has a borrow of the machine's buffer.
+unsafe fn raise_format(
+    state: *mut lua_State,
+    machine: *mut Machine,
+    text: std::fmt::Arguments<'_>,
+) -> ! {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        (*machine).text.clear();
+        // Into a vector, this cannot fail.
+        let _ = (*machine).text.write_fmt(text);
+        raise_text(state, &(*machine).text)
+    }
+}
+
+/// Raises the error about argument `index` of the function that runs; `text` appends why.
+///
+/// # Safety
+/// As for [`raise_format`].
+unsafe fn raise_argument(
+    state: *mut lua_State,
+    machine: *mut Machine,
+    index: c_int,
+    text: impl FnOnce(&mut Vec<u8>),
+) -> ! {
+    // SAFETY: as promised by the caller; the text ends with a NUL.
+    unsafe {
+        (*machine).text.clear();
+        text(&mut (*machine).text);
+        (*machine).text.push(0);
+        ffi::luaL_argerror(state, index, (*machine).text.as_ptr().cast());
+    }
+    unreachable!("an error was raised")
+}
+
+/// Raises the error of a text that would be too long, and gives back what there is of it.
+///
+/// # Safety
+/// As for [`raise_format`].
+unsafe fn raise_memory(state: *mut lua_State, machine: *mut Machine) -> ! {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        (*machine).text = Vec::new();
+        ffi::lua_pushstring(state, NOT_ENOUGH_MEMORY.as_ptr());
         ffi::lua_error(state)
     }
 }

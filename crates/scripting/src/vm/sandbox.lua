@@ -165,6 +165,10 @@ end
 
 --- Libraries ---
 
+for name in ('cjson cmsgpack struct'):gmatch('%S+') do
+  globals[name], redis[name] = readonly(redis[name]), nil
+end
+
 globals.redis = readonly(redis)
 globals.os = readonly(pick(os, 'clock'))
 

@@ -7,6 +7,17 @@ use crate::{Host, Limits};
 
 /// Scripts that end only if they are killed.
 const ENDLESS: &[&str] = &[
+    "local t = {} for i = 1, 1e5 do t[i] = i end while true do cjson.encode(t) end",
+    "local t = {} for i = 1, 1e5 do t['k' .. i] = i end while true do cjson.encode(t) end",
+    "local s = '[' .. ('1,'):rep(5e5) .. '1]' while true do cjson.decode(s) end",
+    "local s = '\"' .. ('x'):rep(1e7) .. '\"' while true do cjson.decode(s) end",
+    "local s = (' '):rep(1e7) while true do pcall(cjson.decode, s) end",
+    "local s = ('x'):rep(1e7) while true do cjson.encode(s) end",
+    "local t = {} for i = 1, 1e5 do t[i] = i end while true do cmsgpack.pack(t) end",
+    "local s = '\\221\\0\\15\\0\\0' .. ('\\1'):rep(2e6) while true do cmsgpack.unpack_one(s) end",
+    "local f = ('x'):rep(1e7) while true do struct.pack(f) end",
+    "local f = ('x'):rep(1e7) while true do struct.unpack(f, f) end",
+    "local f = ('x'):rep(1e7) while true do struct.size(f) end",
     "while true do end",
     "while true do pcall(function() while true do end end) end",
     "while true do pcall(pcall, pcall, error) end",
@@ -115,6 +126,13 @@ fn endless_scripts_can_be_killed_at_once() {
 
 /// Scripts that want more memory than there is.
 const GREEDY: &[&str] = &[
+    "cjson.encode_sparse_array(false, 0, 0) return cjson.encode({[2^31 - 1] = 1})",
+    "local s = ('\\1'):rep(2e7) return cjson.encode(s)",
+    "local s = ('x'):rep(2e7) return cjson.encode({s, s, s, s, s})",
+    "local s = ('x'):rep(2e7) return cmsgpack.pack(s, s, s, s, s)",
+    "local s = ('x'):rep(2e7) return struct.pack('sssss', s, s, s, s, s)",
+    "return cjson.decode('[' .. ('{},'):rep(1e7) .. '{}]')",
+    "return cmsgpack.unpack('\\221\\127\\255\\255\\255' .. ('\\128'):rep(1e7))",
     "return string.rep('x', 1e9)",
     "return string.rep('x', 2^31 - 1)",
     "local s = 'x' while true do s = s .. s end",

@@ -1,5 +1,6 @@
 //! Scripts against the interpreter, with a server of a few commands.
 
+mod libraries;
 mod limits;
 mod replies;
 mod sandbox;

@@ -37,12 +37,12 @@ struct Recorded {
     ours3: Option<String>,
 }
 
-/// The scripts and replies in `redis_replies.txt`:
+/// The scripts and replies in a file of that form:
 /// `eval` a script, `2` and `3` Redis's reply in RESP2 and (if it is another) in RESP3,
 /// `ours2` and (if it is another) `ours3` what we answer instead, `#` why.
-fn recorded() -> Vec<Recorded> {
+fn recorded(file: &str) -> Vec<Recorded> {
     let mut all: Vec<Recorded> = Vec::new();
-    for line in include_str!("redis_replies.txt").lines() {
+    for line in file.lines() {
         let (kind, text) = line.split_once(' ').expect("a kind and a text");
         let text = text.to_owned();
         if kind == "eval" {
@@ -74,8 +74,12 @@ fn replies_are_those_of_redis() {
             .ends_with(", on @user_script:1.\r\n"),
         "LuaJIT was built without the TARGET_FLAGS of .cargo/config.toml: cargo clean -p mlua-sys"
     );
+    let files = [
+        include_str!("redis_replies.txt"),
+        include_str!("redis_libraries.txt"),
+    ];
     let mut differences = Vec::new();
-    for recorded in recorded() {
+    for recorded in files.into_iter().flat_map(recorded) {
         let source = unescape(&recorded.source);
         let sha = String::from_utf8(crate::sha1_hex(&source).to_vec()).expect("hexadecimal");
         let wanted2 = recorded.ours2.as_ref().unwrap_or(&recorded.resp2);
