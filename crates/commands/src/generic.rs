@@ -2,7 +2,10 @@
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
-use redline_types::glob::{self, Case};
+use redline_types::{
+    glob::{self, Case},
+    number::IntText,
+};
 
 use crate::{
     Ctx, Error,
@@ -526,12 +529,22 @@ fn expire_at(
     if at_ms <= ctx.keys.now_ms() {
         ctx.keys.delete(key);
         ctx.keys.changed(Classes::GENERIC, "del", key);
+        ctx.keys.propagate(&[b"DEL", key]);
     } else {
         ctx.keys.set_expire_at_ms(key, Some(at_ms));
         ctx.keys.changed(Classes::GENERIC, "expire", key);
+        propagate_expiry(ctx, key, at_ms);
     }
     reply.integer(1);
     Ok(())
+}
+
+/// Journals that a key expires at that Unix time in milliseconds.
+pub(crate) fn propagate_expiry(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64) {
+    if ctx.keys.is_journaled() {
+        let at_ms = IntText::new(at_ms);
+        ctx.keys.propagate(&[b"PEXPIREAT", key, at_ms.as_ref()]);
+    }
 }
 
 /// What must be true of the current expiry for EXPIRE to set another.

@@ -122,6 +122,7 @@ pub(crate) fn hincrbyfloat(
     })?;
     let text = text.expect("the hash is made if it is missing")?;
     ctx.keys.changed(Classes::HASH, "hincrbyfloat", &args[1]);
+    ctx.keys.propagate(&[b"HSET", &args[1], &args[2], &text]);
     reply.bulk(&text);
     Ok(())
 }

@@ -31,9 +31,9 @@ mod xinfo;
 mod xread;
 mod zset;
 
-use redline_keyspace::{View, Waiter};
+use redline_keyspace::{View, Waiter, journal::Word};
 use redline_resp::{Args, Reply};
-use redline_spec::CommandId;
+use redline_spec::{self as spec, CommandId, Propagate};
 
 pub use block::Block;
 pub use error::Error;
@@ -66,6 +66,28 @@ macro_rules! handlers {
 
 static HANDLERS: [Option<Handler>; CommandId::COUNT] =
     redline_spec::for_each_data_command!(handlers);
+
+/// Notes for the journal what a command did that has just run, as its row says: as it was called, or as its handler has
+/// told. To be called after the handler, where the journal has a reader.
+#[cold]
+pub fn propagate(keys: &mut View<'_>, id: CommandId, args: Args<'_>) {
+    let as_called = match spec::gate(id).propagate {
+        Propagate::None => false,
+        Propagate::Verbatim => true,
+        Propagate::Effect => !keys.has_propagated(),
+    };
+    if as_called && keys.changes() > 0 {
+        keys.propagate_words((0..args.len()).map(|index| word(args, index)));
+    }
+}
+
+/// An argument as a word of a journalled command.
+pub(crate) fn word(args: Args<'_>, index: usize) -> Word<'_> {
+    match args.blob(index) {
+        Some(blob) => Word::Blob(blob),
+        None => Word::Bytes(args.get(index).expect("an index of the call")),
+    }
+}
 
 /// The handler of a command of the data plane; `None` for commands of other planes.
 #[inline]

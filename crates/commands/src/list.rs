@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, ops::Range};
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
-use redline_types::{DataType, Kind, List, list::Place, pack::End};
+use redline_types::{DataType, Kind, List, list::Place, number::IntText, pack::End};
 
 use crate::{
     Ctx, Error,
@@ -206,6 +206,7 @@ fn pop_first(
             reply.array(2);
             reply.bulk(key);
             pop_many(ctx, key, many.from, many.count, reply)?;
+            propagate_pop(ctx, key, many.from, many.count);
             return Ok(true);
         }
     }
@@ -239,6 +240,7 @@ fn pop_or_wait(
                 list.pop(from, 1, limits, |element| bulk(reply, element))
             })?;
             ctx.keys.changed(Classes::LIST, pop_event(from), key);
+            propagate_pop(ctx, key, from, 1);
             return Ok(());
         }
     }
@@ -274,7 +276,10 @@ fn move_or_wait(
 ) -> Result<(), Error> {
     let timeout_ms = block::seconds(ctx, &args[args.len() - 1])?;
     if ctx.keys.collection::<List>(&args[1])?.is_some() {
-        return move_element(ctx, &args[1], &args[2], from, to, reply);
+        move_element(ctx, &args[1], &args[2], from, to, reply)?;
+        let call = [b"LMOVE", &args[1], &args[2], end_word(from), end_word(to)];
+        ctx.keys.propagate(&call);
+        return Ok(());
     }
     reply.null();
     let mut block = Block::on(Kind::List, 1..2, timeout_ms);
@@ -562,6 +567,23 @@ fn end(word: &[u8]) -> Result<End, Error> {
 
 fn push_event(end: End) -> &'static str {
     if end == End::Front { "lpush" } else { "rpush" }
+}
+
+fn end_word(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LEFT",
+        End::Back => b"RIGHT",
+    }
+}
+
+/// Journals that so many elements were taken from an end of a list.
+fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], from: End, count: usize) {
+    let name: &[u8] = match from {
+        End::Front => b"LPOP",
+        End::Back => b"RPOP",
+    };
+    let text = IntText::new(count as i64);
+    ctx.keys.propagate(&[name, key, text.as_ref()]);
 }
 
 fn pop_event(end: End) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use redline_keyspace::{Classes, Expiry};
+use redline_keyspace::{Classes, Expiry, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 
@@ -129,12 +129,25 @@ pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         return Ok(());
     }
     let mut rng = ctx.keys.local.rng.clone();
-    ctx.keys.update::<Set, _>(key, false, |set, limits| {
+    let journaled = ctx.keys.is_journaled();
+    let mut words: Vec<Vec<u8>> = Vec::new();
+    let all = ctx.keys.update::<Set, _>(key, false, |set, limits| {
         set.pop(given, limits, &mut || rng.u64(..), |member| {
+            if journaled {
+                words.push(member.bytes(&mut IntBuf::new()).to_vec());
+            }
             bulk(reply, member)
         });
+        set.is_empty()
     })?;
     ctx.keys.local.rng = rng;
+    if all == Some(true) {
+        ctx.keys.propagate(&[b"DEL", key]);
+    } else {
+        let members = words.iter().map(|word| Word::Bytes(word));
+        let call = [Word::Bytes(b"SREM"), Word::Bytes(key)];
+        ctx.keys.propagate_words(call.into_iter().chain(members));
+    }
     ctx.keys.changed(Classes::SET, "spop", key);
     ctx.keys.count_changes(given as u64 - 1);
     Ok(())

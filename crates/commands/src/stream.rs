@@ -1,15 +1,17 @@
 //! Commands of the group `stream`.
 
-use redline_keyspace::Classes;
+use redline_keyspace::{Classes, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{
     DataType, Limits, Stream,
+    number::IntText,
     stream::{AddError, Deletion, Entry, IdBound, NewId, References, StreamId, Trim, TrimTo},
 };
 
 use crate::{
     Ctx, Error,
     parse::{integer, is},
+    word,
 };
 
 pub(crate) const INVALID_ID: Error =
@@ -61,6 +63,26 @@ pub(crate) fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     ctx.keys.changed(Classes::STREAM, "xadd", &args[1]);
     if trimmed > 0 {
         ctx.keys.notify(Classes::STREAM, "xtrim", &args[1]);
+    }
+    if ctx.keys.is_journaled() {
+        // An id that the clock gave, and a trim that was not exact, as they came out.
+        let len = ctx
+            .keys
+            .collection_quiet::<Stream>(&args[1])?
+            .map_or(0, DataType::len);
+        let (id, len) = (id.to_string(), IntText::new(len as i64));
+        let exact: [&[u8]; 3] = [b"MAXLEN", b"=", len.as_ref()];
+        let trim: Vec<&[u8]> = match (trimmed, options.references) {
+            (0, _) => Vec::new(),
+            (_, References::Keep) => exact.to_vec(),
+            // What goes depends on more than the number.
+            _ => args.from(2).first(options.end - 2).iter().collect(),
+        };
+        let words = [&b"XADD"[..], &args[1]].into_iter();
+        let words = words.chain(trim).chain([id.as_bytes()]);
+        let fields = (options.end + 1..args.len()).map(|index| word(args, index));
+        ctx.keys
+            .propagate_words(words.map(Word::Bytes).chain(fields));
     }
     write_id(reply, id);
     Ok(())
@@ -314,6 +336,15 @@ pub(crate) fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         })?
         .unwrap_or(0);
     if removed > 0 {
+        if ctx.keys.is_journaled() && options.references == References::Keep {
+            let len = ctx
+                .keys
+                .collection_quiet::<Stream>(&args[1])?
+                .map_or(0, DataType::len);
+            let len = IntText::new(len as i64);
+            let words: [&[u8]; 5] = [b"XTRIM", &args[1], b"MAXLEN", b"=", len.as_ref()];
+            ctx.keys.propagate(&words);
+        }
         ctx.keys.changed(Classes::STREAM, "xtrim", &args[1]);
         ctx.keys.count_changes(removed - 1);
     }

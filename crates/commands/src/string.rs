@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use redline_keyspace::{Classes, Expiry, StringRef, ValueRef};
+use redline_keyspace::{Classes, Expiry, StringRef, ValueRef, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{
     lcs::{self, LcsError},
@@ -11,7 +11,9 @@ use redline_types::{
 
 use crate::{
     Ctx, Error,
+    generic::propagate_expiry,
     parse::{integer, is},
+    word,
 };
 
 /// APPEND key value
@@ -118,6 +120,7 @@ pub(crate) fn getdel(
     reply_string(Some(value), reply);
     ctx.keys.delete(&args[1]);
     ctx.keys.changed(Classes::GENERIC, "del", &args[1]);
+    ctx.keys.propagate(&[b"DEL", &args[1]]);
     Ok(())
 }
 
@@ -144,9 +147,14 @@ pub(crate) fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         ctx.keys.delete(key);
         ctx.keys.changed(Classes::GENERIC, "del", key);
+        ctx.keys.propagate(&[b"DEL", key]);
     } else if at_ms.is_some() || ctx.keys.expire_at_ms(key).flatten().is_some() {
         ctx.keys.set_expire_at_ms(key, at_ms);
         ctx.keys.changed(Classes::GENERIC, event, key);
+        match at_ms {
+            Some(at_ms) => propagate_expiry(ctx, key, at_ms),
+            None => ctx.keys.propagate(&[b"PERSIST", key]),
+        }
     }
     Ok(())
 }
@@ -178,6 +186,7 @@ pub(crate) fn getset(
 ) -> Result<(), Error> {
     reply_string(ctx.keys.string(&args[1])?, reply);
     set_and_report(ctx, args, 1, 2, Expiry::Clear);
+    propagate_set(ctx, args, 2, Expiry::Clear);
     Ok(())
 }
 
@@ -213,6 +222,7 @@ pub(crate) fn incrbyfloat(
         Ok::<_, Error>((&*sum, ()))
     })?;
     ctx.keys.changed(Classes::STRING, "incrbyfloat", &args[1]);
+    ctx.keys.propagate(&[b"SET", &args[1], &text, b"KEEPTTL"]);
     reply.bulk(&text);
     Ok(())
 }
@@ -351,6 +361,7 @@ pub(crate) fn psetex(
 ) -> Result<(), Error> {
     let at_ms = TimeUnit::Milliseconds.at_ms(&args[2], ctx.keys.now_ms(), "psetex")?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
+    propagate_set(ctx, args, 3, Expiry::AtMs(at_ms));
     reply.ok();
     Ok(())
 }
@@ -370,6 +381,7 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 pub(crate) fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let at_ms = TimeUnit::Seconds.at_ms(&args[2], ctx.keys.now_ms(), "setex")?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
+    propagate_set(ctx, args, 3, Expiry::AtMs(at_ms));
     reply.ok();
     Ok(())
 }
@@ -456,10 +468,30 @@ fn set_with_options(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         return Ok(());
     }
     set_and_report(ctx, args, 1, 2, expiry);
+    propagate_set(ctx, args, 2, expiry);
     if !options.get {
         reply.ok();
     }
     Ok(())
+}
+
+/// Journals that the key, the first argument, was set to another one.
+fn propagate_set(ctx: &mut Ctx<'_>, args: Args<'_>, value: usize, expiry: Expiry) {
+    if !ctx.keys.is_journaled() {
+        return;
+    }
+    let text = match expiry {
+        Expiry::AtMs(at_ms) => Some(IntText::new(at_ms)),
+        Expiry::Clear | Expiry::Keep => None,
+    };
+    let more: &[&[u8]] = match (expiry, &text) {
+        (Expiry::AtMs(_), Some(text)) => &[b"PXAT", text.as_ref()],
+        (Expiry::Keep, _) => &[b"KEEPTTL"],
+        _ => &[],
+    };
+    let set = [Word::Bytes(b"SET"), word(args, 1), word(args, value)];
+    let more = more.iter().map(|word| Word::Bytes(word));
+    ctx.keys.propagate_words(set.into_iter().chain(more));
 }
 
 /// Stores one argument under another.

@@ -6,6 +6,7 @@ use redline_keyspace::{Classes, Expiry, ValueRef};
 use redline_resp::{Args, Proto, Reply, format_double};
 use redline_types::{
     DataType, Element, IntBuf, Kind, Value, Zset,
+    number::IntText,
     zset::{
         AddError, AddFlags, Added, LexRange, ScoreRange,
         algebra::{Aggregate, Input, Source, difference, intersection, intersection_len, union},
@@ -363,6 +364,16 @@ fn take(
     Ok(())
 }
 
+/// Journals that so many members were taken from a side of a sorted set.
+fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], side: Side, count: usize) {
+    let name: &[u8] = match side {
+        Side::Min => b"ZPOPMIN",
+        Side::Max => b"ZPOPMAX",
+    };
+    let text = IntText::new(count as i64);
+    ctx.keys.propagate(&[name, key, text.as_ref()]);
+}
+
 /// ZMPOP numkeys key [key …] MIN | MAX [COUNT count]
 pub(crate) fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let many = Many::parse(args, 1)?;
@@ -450,6 +461,7 @@ fn pop_first(
             reply.bulk(key);
             reply.array(given);
             take(ctx, key, many.side, given, true, reply)?;
+            propagate_pop(ctx, key, many.side, given);
             return Ok(true);
         }
     }
@@ -487,7 +499,9 @@ fn pop_or_wait(
             ctx.claim()?;
             reply.array(3);
             reply.bulk(key);
-            return take(ctx, key, side, 1, false, reply);
+            take(ctx, key, side, 1, false, reply)?;
+            propagate_pop(ctx, key, side, 1);
+            return Ok(());
         }
     }
     reply.null_array();

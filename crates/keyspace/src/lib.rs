@@ -5,6 +5,7 @@
 //! it at the same time is [`lock`]; what happens to keys behind the commands is [`upkeep`].
 
 mod entry;
+pub mod journal;
 pub mod lock;
 mod notify;
 mod policy;

@@ -253,6 +253,11 @@ impl Locks {
         }
     }
 
+    /// Who hears of sessions that may try again.
+    pub(crate) fn wake(&self) -> &dyn Wake {
+        &*self.wake
+    }
+
     /// Tries for one stripe, spinning for a moment. `true`: held until [`Locks::unlock_one`].
     #[inline]
     pub fn try_one(&self, stripe: u16) -> bool {

@@ -17,7 +17,8 @@ use redline_types::Limits;
 
 use crate::{
     entry::{Entry, Garbage},
-    lock::{Locks, STRIPES, Wake},
+    journal::{Arc as JournalArc, Effects, Journal, Lane, Reader, WakeReader},
+    lock::{Locks, STRIPES, StripeSet, Wake},
     notify::{Classes, Events},
     policy::{Clock, EvictionPool, Policy},
     wait::{Queue, Ready},
@@ -84,6 +85,7 @@ pub struct Keyspace {
     pub(crate) waited_keys: AtomicU64,
     /// See `waited_keys`.
     pub(crate) waited_keys_gone: AtomicU64,
+    pub(crate) journal: Journal,
 }
 
 /// Something that workers write often, away from what they read at every command.
@@ -154,12 +156,62 @@ impl Keyspace {
             waits: AtomicU64::new(0),
             waited_keys: AtomicU64::new(0),
             waited_keys_gone: AtomicU64::new(0),
+            journal: Journal::default(),
         }
     }
 
     /// The locks, for units.
     pub fn locks(&self) -> &Locks {
         &self.locks
+    }
+
+    /// The journal of effects.
+    #[inline]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Attaches a reader to the journal; says after which number it begins. Waits until it has had all stripes for a
+    /// moment, holding none meanwhile: not for a worker, which takes the stripes as any unit and calls
+    /// [`View::attach_reader`](crate::View::attach_reader).
+    pub fn attach_reader(&self, wake: WakeReader) -> (Reader, u64) {
+        let all = StripeSet::all();
+        while self.locks.try_set(&all, false).is_err() {
+            std::thread::yield_now();
+        }
+        let attached = self.journal.attach(wake);
+        self.locks.unlock_set(&all);
+        attached
+    }
+
+    /// Ends a unit's effect: writes its record, if there is a reader and anything to tell, and returns its number. To
+    /// be called while the unit holds its stripes, after its last command.
+    #[inline]
+    pub fn commit(&self, local: &mut Local) -> Option<u64> {
+        if local.effects.get_mut().is_empty() {
+            return None;
+        }
+        self.write_record(local)
+    }
+
+    #[cold]
+    fn write_record(&self, local: &mut Local) -> Option<u64> {
+        let effects = std::mem::take(local.effects.get_mut());
+        if !self.journal.is_attached() {
+            return None; // the last reader went while the unit ran
+        }
+        let lane = local.lane.get_or_insert_with(|| self.journal.lane());
+        Some(self.journal.append(lane, effects))
+    }
+
+    /// Somebody has got so far with the journal's records: replies that waited for it may leave.
+    pub fn release_replies(&self, reached: u64) {
+        self.journal.gate.advance(reached, self.locks.wake());
+    }
+
+    /// Replies need not wait for the journal any more.
+    pub fn release_all_replies(&self) {
+        self.journal.gate.open(self.locks.wake());
     }
 
     /// Number of databases.
@@ -408,6 +460,10 @@ pub struct Local {
     pub events: Events,
     /// Keys that somebody waits for and that the running unit has changed: to be looked after before it lets go.
     pub ready: VecDeque<Ready>,
+    /// What the running unit has done so far, for the journal; empty without a reader.
+    pub(crate) effects: RefCell<Effects>,
+    /// This worker's way into the journal; made with its first record.
+    pub(crate) lane: Option<JournalArc<Lane>>,
     /// What to drop behind the command.
     pub garbage: Vec<Garbage>,
     /// Tables to free behind the command.
@@ -442,6 +498,8 @@ impl Local {
             notify: Classes::NONE,
             events: Events::default(),
             ready: VecDeque::new(),
+            effects: RefCell::default(),
+            lane: None,
             garbage: Vec::new(),
             flushed: Vec::new(),
             hits: Cell::new(0),
@@ -462,6 +520,18 @@ impl Local {
         if self.bytes.abs() >= MEMORY_STEP_BYTES {
             self.flush_account(space);
         }
+    }
+
+    /// Takes out what the running unit has done so far, before units of others run in the middle of it (a script that
+    /// turns its worker's loop).
+    pub fn take_effects(&mut self) -> Effects {
+        std::mem::take(self.effects.get_mut())
+    }
+
+    /// Puts back what [`Local::take_effects`] took out.
+    pub fn restore_effects(&mut self, effects: Effects) {
+        debug_assert!(self.effects.get_mut().is_empty(), "every unit has ended");
+        self.effects = RefCell::new(effects);
     }
 
     /// Hands the unflushed share of the memory account over.

@@ -219,11 +219,13 @@ impl Keyspace {
                 for (hash, entry) in &due {
                     // Each is removed once.
                     view.expire(cursor.db, *hash, *entry);
+                    view.commit();
                 }
             }
             Expiring::Elements => {
                 for (entry, at) in due {
                     step.done += view.expire_elements(entry, EXPIRY_STEP_ELEMENTS - step.done);
+                    view.commit();
                     if step.done >= EXPIRY_STEP_ELEMENTS {
                         // There may be more: the next step looks here again, also if that is where the walk began.
                         from = Some(at);
@@ -388,10 +390,12 @@ impl Keyspace {
         };
         if eligible && view.delete(key) {
             view.touch_watchers(key);
+            view.propagate_gone(key);
             view.notify(Classes::EVICTED, "evicted", key);
             view.local.evicted += 1;
         }
         view.finish();
+        view.commit();
         if !local.events.is_empty() || !local.ready.is_empty() {
             publish(local);
         }

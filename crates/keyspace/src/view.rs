@@ -27,6 +27,7 @@ use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, Zset
 
 use crate::{
     entry::{Blob, INLINE_BYTES_MAX, Owned, Stored, StringRef, ValueRef, blob_bytes, blob_to_edit},
+    journal::{Reader, WakeReader, Word},
     lock::StripeSet,
     notify::{Classes, Event},
     space::{Keyspace, Local, stripe_of},
@@ -175,6 +176,8 @@ pub struct View<'a> {
     /// Changes so far: what Redis calls `dirty`.
     changes: u64,
     emptied: bool,
+    /// The command has said by itself what is to be journalled.
+    propagated: bool,
 }
 
 impl<'a> View<'a> {
@@ -198,6 +201,7 @@ impl<'a> View<'a> {
             next_hint: Cell::new(0),
             changes: 0,
             emptied: false,
+            propagated: false,
         }
     }
 
@@ -686,6 +690,53 @@ impl<'a> View<'a> {
         if old_type != new_type {
             self.notify(Classes::TYPE_CHANGED, "type_changed", key);
         }
+    }
+
+    // ---- the journal --------------------------------------------------------------------------
+
+    /// Does anybody read the journal? Saves a handler the work to make up what [`View::propagate`] would drop.
+    #[inline]
+    pub fn is_journaled(&self) -> bool {
+        self.space.journal.is_attached()
+    }
+
+    /// Says what the command did, where its own words would not: they name a chance, or a span of time, or less than a
+    /// simpler command does. Reported in the order of doing; no call stands for "as it was called".
+    pub fn propagate(&mut self, words: &[&[u8]]) {
+        self.propagate_words(words.iter().map(|word| Word::Bytes(word)));
+    }
+
+    /// The same, with words that may be large.
+    pub fn propagate_words<'w>(&mut self, words: impl IntoIterator<Item = Word<'w>>) {
+        self.propagated = true;
+        if self.is_journaled() {
+            self.local.effects.get_mut().push(self.db, words);
+        }
+    }
+
+    /// Has the command called [`View::propagate`]?
+    pub fn has_propagated(&self) -> bool {
+        self.propagated
+    }
+
+    /// A key has gone, for no command's sake.
+    pub(crate) fn propagate_gone(&self, key: &[u8]) {
+        if self.is_journaled() {
+            let words = [Word::Bytes(b"DEL"), Word::Bytes(key)];
+            self.local.effects.borrow_mut().push(self.db, words);
+        }
+    }
+
+    /// Ends the unit's effect: see [`Keyspace::commit`].
+    pub fn commit(&mut self) -> Option<u64> {
+        self.space.commit(self.local)
+    }
+
+    /// Attaches a reader to the journal, to whom every unit from now on is told; says after which number it begins. The
+    /// unit holds all stripes.
+    pub fn attach_reader(&mut self, wake: WakeReader) -> (Reader, u64) {
+        assert!(matches!(self.held, Held::All), "every stripe is held");
+        self.space.journal.attach(wake)
     }
 
     // ---- watching -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@
 //! # Serving
 //!
 //! A unit that makes a key appear which somebody waits for finds the key in its list of ready ones when it has run.
-//! Before it lets go of its stripes it runs the waiting calls, first come first served ([`Worker::serve_waiters`]). The
+//! Before it lets go of its stripes it runs the waiting calls, first come first served ([`Worker::end_effects`]). The
 //! reply goes to the client's worker, by message. What is run is the whole call: it sees all its keys, so it does what it
 //! would do had it come now, errors included; and what it writes may in turn serve others (BLMOVE into a list that
 //! somebody waits for).
@@ -85,6 +85,9 @@ impl Again {
     }
 }
 
+/// A wait that is over, and what its client reads.
+type Served = (Arc<Waiter>, ReplyBuffer);
+
 impl Worker {
     /// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
     pub(crate) fn begin_wait(
@@ -144,21 +147,20 @@ impl Worker {
 
     // ---- serving ------------------------------------------------------------------------------
 
-    /// Serves those who wait for keys that the unit has changed; its stripes are still held.
+    /// Ends what a unit does, its stripes still held: serves those who wait for keys that it has changed, and writes the
+    /// journal's record, theirs included.
     #[inline]
-    pub(crate) fn serve_waiters(&mut self, held: Held<'_>) {
+    pub(crate) fn end_effects(&mut self, held: Held<'_>) {
         if !self.local.ready.is_empty() {
-            self.serve(held);
+            return self.serve(held);
         }
+        self.shared.keyspace.commit(&mut self.local);
     }
 
     /// The same for EXEC and scripts; a script takes the stripes that are missing.
-    pub(crate) fn serve_unit(&mut self, unit: &mut Unit) {
-        if self.local.ready.is_empty() {
-            return;
-        }
+    pub(crate) fn end_unit_effects(&mut self, unit: &mut Unit) {
         let shared = self.shared.clone();
-        while unit.script && !unit.all {
+        while unit.script && !unit.all && !self.local.ready.is_empty() {
             let mut wider = unit.stripes.clone();
             for ready in &self.local.ready {
                 let held = Held::Set(&unit.stripes);
@@ -169,22 +171,34 @@ impl Worker {
             }
             self.extend_stripes(unit, &wider);
         }
-        self.serve(unit.held());
+        self.end_effects(unit.held());
     }
 
     #[cold]
     fn serve(&mut self, held: Held<'_>) {
         let shared = self.shared.clone();
+        let mut served = Vec::new();
         while let Some(ready) = self.local.ready.pop_front() {
             debug_assert!(held.covers(stripe_of(redline_keyspace::hash(&ready.key))));
-            self.serve_key(&shared, held, &ready);
+            self.serve_key(&shared, held, &ready, &mut served);
             if !self.local.events.is_empty() {
                 publish_events(&shared, &mut self.local, None);
             }
         }
+        // Before anybody hears of it: what a reply may depend on has its number.
+        shared.keyspace.commit(&mut self.local);
+        for (waiter, reply) in served {
+            tell(&shared, &waiter, reply);
+        }
     }
 
-    fn serve_key(&mut self, shared: &Shared, held: Held<'_>, ready: &Ready) {
+    fn serve_key(
+        &mut self,
+        shared: &Shared,
+        held: Held<'_>,
+        ready: &Ready,
+        served: &mut Vec<Served>,
+    ) {
         let key = &ready.key;
         let mut view = self.view(shared, held, ready.db);
         // Who waits again after having been looked at stands behind, and is not looked at twice.
@@ -201,7 +215,7 @@ impl Worker {
                 return;
             };
             let concerned = kind == Some(waiter.kind) || waiter.when_gone;
-            if concerned && self.serve_one(shared, held, &waiter) {
+            if concerned && self.serve_one(shared, held, &waiter, served) {
                 self.leave_held(shared, held, &waiter);
             } else {
                 at += 1;
@@ -210,7 +224,13 @@ impl Worker {
     }
 
     /// Runs a waiting call. `true`: the wait is over.
-    fn serve_one(&mut self, shared: &Shared, held: Held<'_>, waiter: &Arc<Waiter>) -> bool {
+    fn serve_one(
+        &mut self,
+        shared: &Shared,
+        held: Held<'_>,
+        waiter: &Arc<Waiter>,
+        served: &mut Vec<Served>,
+    ) -> bool {
         if !waiter.stripes.iter().all(|stripe| held.covers(stripe)) {
             run_again(shared, waiter);
             return true;
@@ -230,6 +250,9 @@ impl Worker {
         let mut reply = Reply::new(&mut out, call.proto);
         let result = handler(&mut ctx, call.args.as_args(), &mut reply);
         ctx.keys.finish();
+        if ctx.keys.is_journaled() {
+            redline_commands::propagate(&mut ctx.keys, call.id, call.args.as_args());
+        }
         match result {
             Ok(()) => {}
             Err(Error::Block(_)) => return false,
@@ -247,7 +270,7 @@ impl Worker {
         }
         // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
         if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
-            tell(shared, waiter, out);
+            served.push((waiter.clone(), out));
         }
         true
     }
@@ -284,6 +307,8 @@ impl Worker {
         }
         let wait = self.drop_wait(session).expect("just seen");
         session.aside = None;
+        // Replies that stay for the journal's sake stay with the one that comes now.
+        session.gate = None;
         session.card.set_flag(flag::BLOCKED, false);
         self.look_again(session);
         let mark = session.out.mark();

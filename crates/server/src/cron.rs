@@ -196,7 +196,7 @@ fn close_idle(worker: &mut Worker) {
     worker.for_each_session(|worker, session| {
         let idle_s = now_s.saturating_sub(u64::from(session.card.active_s.load(Ordering::Relaxed)));
         let subscribed = session.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
-        if idle_s > timeout_s && !subscribed && session.aside.is_none() {
+        if idle_s > timeout_s && !subscribed && !session.is_put_aside() {
             session.closing = true;
             worker.look_again(session);
         }

@@ -409,10 +409,13 @@ impl Worker {
             &mut Reply::new(&mut session.out, session.proto),
         );
         ctx.keys.finish();
+        if ctx.keys.is_journaled() {
+            redline_commands::propagate(&mut ctx.keys, id, args);
+        }
         if !self.local.events.is_empty() {
             planes::publish_events(shared, &mut self.local, Some(&session.card));
         }
-        self.serve_waiters(Held::One(stripe));
+        self.end_effects(Held::One(stripe));
         self.shared.keyspace.locks().unlock_one(stripe);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
@@ -703,7 +706,7 @@ impl Worker {
             let held = Held::Set(set);
             match self.handle(session, id, args, held, hints) {
                 Err(Error::Missing(missing)) => {
-                    self.serve_waiters(held);
+                    self.end_effects(held);
                     self.shared.keyspace.locks().unlock_set(set);
                     if round >= WIDENING_ROUNDS_MAX {
                         break;
@@ -756,8 +759,7 @@ impl Worker {
         (wider != *set).then_some(wider)
     }
 
-    /// The end of a unit of one command, its stripes still held: serves those who wait for what it has changed; or
-    /// registers its client, if it waits itself.
+    /// The end of a unit of one command, its stripes still held: ends its effects, and registers its client, if it waits.
     fn end_unit(
         &mut self,
         session: &mut Session,
@@ -766,7 +768,7 @@ impl Worker {
         held: Held<'_>,
         result: Result<(), Error>,
     ) -> Result<(), Halt> {
-        self.serve_waiters(held);
+        self.end_effects(held);
         match result {
             Err(Error::Block(block)) => Err(self.begin_wait(session, id, args, &block, held)),
             other => Ok(other?),
@@ -956,6 +958,9 @@ impl Worker {
         );
         inside.changes += ctx.keys.changes();
         ctx.keys.finish();
+        if ctx.keys.is_journaled() {
+            redline_commands::propagate(&mut ctx.keys, id, args);
+        }
         self.local.clock.frozen = false;
         if !self.local.events.is_empty() {
             planes::publish_events(shared, &mut self.local, Some(&session.card));

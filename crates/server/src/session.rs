@@ -317,6 +317,8 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Put aside, and why.
     pub aside: Option<Aside>,
+    /// Its replies may not leave before the journal's gate has reached this record; until then it runs nothing.
+    pub gate: Option<u64>,
     /// Its wait, if the reason is its keys.
     pub wait: Option<Wait>,
     /// The first of its deferred requests has waited and runs again, as this.
@@ -364,6 +366,12 @@ pub mod state {
 }
 
 impl Session {
+    /// Does it wait for anything, so that nothing of its may run?
+    #[inline]
+    pub fn is_put_aside(&self) -> bool {
+        self.aside.is_some() || self.gate.is_some()
+    }
+
     /// Sets or clears bits of `state`.
     pub fn set_state(&mut self, bits: u32, on: bool) {
         self.state = if on {

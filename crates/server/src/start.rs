@@ -197,6 +197,11 @@ impl Server {
         self.shared.listening.get().map_or(&[], Vec::as_slice)
     }
 
+    /// The keyspace: for readers of its journal inside the process.
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.shared.keyspace
+    }
+
     /// Number of workers.
     pub fn workers(&self) -> usize {
         self.shared.workers().len()

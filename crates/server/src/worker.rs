@@ -15,6 +15,7 @@ use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::D
 use redline_acl::User;
 use redline_keyspace::{
     Hint, Local, WaitSlot, Waiter,
+    lock::Wait,
     upkeep::{Expiring, ExpiryCursor},
 };
 use redline_net::{
@@ -446,6 +447,13 @@ impl Worker {
                     token,
                     || Message::Wake(token),
                     |worker, session| {
+                        if let Some(number) = session.gate
+                            && worker.shared.keyspace.journal().gate.is_reached(number)
+                        {
+                            session.gate = None;
+                            worker.write_replies(session);
+                            worker.enqueue(token.index());
+                        }
                         // A wake-up for an earlier reason may come late.
                         if session.aside.is_some_and(|reason| !reason.is_wanted()) {
                             session.aside = None;
@@ -659,7 +667,9 @@ impl Worker {
     fn close_all(&mut self) {
         for index in 0..self.places.len() {
             if let Some(mut session) = self.places[index].session.take() {
-                self.write_out(&mut session);
+                if session.gate.is_none() {
+                    self.write_out(&mut session);
+                }
                 self.close(session);
             }
         }
@@ -734,10 +744,10 @@ impl Worker {
             decoded: 0,
             blobs: Vec::new(),
         };
-        if member.session.deferred.is_some() && member.session.aside.is_none() {
+        if member.session.deferred.is_some() && !member.session.is_put_aside() {
             self.run_deferred(&mut member.session);
         }
-        if member.session.aside.is_none() && !member.session.closing {
+        if !member.session.is_put_aside() && !member.session.closing {
             // What is there already comes first: else a long pipeline would pile up in the buffer.
             if self.places[index].readable && !member.session.undecoded {
                 self.read(&mut member);
@@ -874,18 +884,18 @@ impl Worker {
             self.adopt_rules(&mut session);
         }
         tracking::before_write(&mut session);
-        self.write_out(&mut session);
-        if session.is(state::TRACKING) {
-            tracking::after_write(self, &mut session);
-            self.write_out(&mut session);
+        if session.out.is_empty() || !self.wait_for_gate(&mut session) {
+            self.write_replies(&mut session);
+        } else {
+            self.enforce_output_limit(&mut session);
         }
         // Nobody is there any more to wait: what comes for it stays where it is.
         session.closing |= self.places[index].closed && session.aside.is_some_and(Aside::is_wanted);
-        let more = session.aside.is_none()
+        let more = !session.is_put_aside()
             && !session.closing
             && (session.deferred.is_some() || self.places[index].readable || session.undecoded);
         // A peer that has only ended its own direction still gets every reply.
-        let ended = session.closing || (session.eof_seen && !more && session.aside.is_none());
+        let ended = session.closing || (session.eof_seen && !more && !session.is_put_aside());
         let done = ended && session.out.is_empty() && !session.stream.has_unsent();
         if done || session.card.killed.load(Ordering::Relaxed) {
             return self.close(session);
@@ -907,6 +917,37 @@ impl Worker {
             for message in mem::take(&mut self.places[index].mail) {
                 self.on_message(message);
             }
+        }
+    }
+
+    /// Holds the session's replies back while they may not leave; says whether they stay. Whatever its commands have
+    /// seen has a number by now, its own effects included; what it asks next waits for its turn.
+    fn wait_for_gate(&self, session: &mut Session) -> bool {
+        let gate = &self.shared.keyspace.journal().gate;
+        if let Some(number) = session.gate.take()
+            && !gate.is_reached(number)
+        {
+            session.gate = Some(number);
+            return true;
+        }
+        if gate.is_open() {
+            return false;
+        }
+        let number = self.shared.keyspace.journal().last();
+        if gate.wait_for(number, session.card.token.0) == Wait::TryAgain {
+            return false;
+        }
+        session.gate = Some(number);
+        self.stats.put_aside.add(1);
+        true
+    }
+
+    /// Writes what is there, and lets others hear what they may hear once the replies are written.
+    fn write_replies(&mut self, session: &mut Session) {
+        self.write_out(session);
+        if session.is(state::TRACKING) {
+            tracking::after_write(self, session);
+            self.write_out(session);
         }
     }
 
@@ -1338,6 +1379,7 @@ impl Session {
             tracking: None,
             reply_mode: ReplyMode::On,
             aside: None,
+            gate: None,
             wait: None,
             again: None,
             rounds: 0,

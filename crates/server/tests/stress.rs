@@ -566,6 +566,62 @@ fn scripts_of_two_workers_take_turns() {
     assert!(least * 20 > *most, "some got nearly nothing: {counts:?}");
 }
 
+/// The longest time that anybody waits for a reply while transactions that hold everything and run a script meet
+/// scripts and units of many stripes.
+#[test]
+fn transactions_with_scripts_leave_nobody_waiting() {
+    fn work(run: &Run, requests: impl Fn(&mut Rng) -> Vec<Vec<u8>>) -> Duration {
+        let (mut client, mut rng) = run.client();
+        let mut worst = Duration::ZERO;
+        while run.goes_on() {
+            let began = Instant::now();
+            let requests = requests(&mut rng);
+            client.write(&requests.concat());
+            for _ in &requests {
+                let reply = client.read();
+                assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
+            }
+            worst = worst.max(began.elapsed());
+        }
+        worst
+    }
+    let script = || {
+        encode(&[
+            b"EVAL",
+            b"for i = 1, 200 do redis.call('get', 'many:' .. i % 40) end",
+            b"0",
+        ])
+    };
+    let transaction = |_: &mut Rng| {
+        let [multi, keys, exec] = ["MULTI", "KEYS *", "EXEC"].map(request);
+        vec![multi, keys, script(), exec]
+    };
+    let set_many = |rng: &mut Rng| {
+        let value = rng.u32(..);
+        let pair = |key: &String| format!("{key} {value}");
+        let pairs: Vec<String> = many_keys().iter().map(pair).collect();
+        vec![request(&format!("MSET {}", pairs.join(" ")))]
+    };
+    let server = start(settings(8));
+    let run = &Run::new(&server);
+    let worst = thread::scope(|scope| {
+        let threads: Vec<_> = (0..5)
+            .flat_map(|_| {
+                [
+                    scope.spawn(move || work(run, transaction)),
+                    scope.spawn(move || work(run, |_| vec![script()])),
+                    scope.spawn(move || work(run, set_many)),
+                    scope.spawn(move || work(run, |_| vec![request("KEYS *")])),
+                ]
+            })
+            .collect();
+        let waits = threads.into_iter().map(|thread| thread.join().unwrap());
+        waits.max().unwrap()
+    });
+    println!("the longest wait: {worst:?}");
+    assert!(worst < Duration::from_secs(5), "it took {worst:?}");
+}
+
 #[test]
 fn long_pipelines_and_large_values_keep_their_order() {
     let server = start(settings(2));

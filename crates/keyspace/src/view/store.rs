@@ -46,6 +46,8 @@ impl View<'_> {
     fn report_expired(&self, key: &[u8]) {
         self.local.expired.set(self.local.expired.get() + 1);
         self.touch_watchers(key);
+        // Before whatever the unit does: for that the key was not there any more.
+        self.propagate_gone(key);
         self.notify(Classes::EXPIRED, "expired", key);
     }
 

@@ -1,5 +1,6 @@
 //! SUBSCRIBE, PSUBSCRIBE, their opposites, PUBLISH, PUBSUB.
 
+use redline_keyspace::{Held, View};
 use redline_resp::Args;
 use redline_spec::CommandId;
 
@@ -46,8 +47,17 @@ pub(crate) fn publish(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let shared = &worker.shared;
+    let shared = worker.shared.clone();
     let receivers = shared.pubsub.publish(shared.workers(), &args[1], &args[2]);
+    if shared.keyspace.journal().is_attached() {
+        // It changes no data, but other nodes have subscribers as well.
+        let (local, db) = (&mut worker.local, session.db);
+        let mut view = View::new(&shared.keyspace, Held::None, local, db, worker.now_ms);
+        view.propagate(&[&args[0], &args[1], &args[2]]);
+        if session.unit.is_none() {
+            view.commit();
+        }
+    }
     session.reply().integer(receivers as i64);
     Ok(())
 }

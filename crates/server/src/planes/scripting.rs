@@ -147,7 +147,7 @@ fn run(
     running.busy.store(false, Ordering::Release);
     if !inside_exec {
         let mut unit = session.unit.take().expect("just looked at");
-        worker.serve_unit(&mut unit);
+        worker.end_unit_effects(&mut unit);
         worker.shared.keyspace.locks().unlock_set(&unit.stripes);
         worker.shared.keyspace.locks().unlock_script();
     }
@@ -251,11 +251,13 @@ impl ScriptEnv for Env<'_> {
         }
         // For the script, time stands still.
         let (now_ms, clock) = (self.worker.now_ms, self.worker.local.clock);
-        // What this script has made ready is served at its end, not by others' units.
+        // What this script has made ready is served at its end, not by others' units, and those have records of their own.
         let ready = std::mem::take(&mut self.worker.local.ready);
+        let effects = self.worker.local.take_effects();
         self.worker.depth += 1;
         self.worker.turn(false);
         self.worker.depth -= 1;
+        self.worker.local.restore_effects(effects);
         self.worker.local.ready = ready;
         (self.worker.now_ms, self.worker.local.clock) = (now_ms, clock);
         if self.worker.shared.running_script.is_killed() || self.worker.stop {

@@ -103,7 +103,7 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> R
         .unit
         .take()
         .expect("the queue leaves the unit in place");
-    worker.serve_unit(&mut unit);
+    worker.end_unit_effects(&mut unit);
     if !session.watched.is_empty() {
         unwatch_held(worker, session, &unit);
     }
@@ -273,7 +273,7 @@ pub(crate) fn watch(
     }
     view.finish();
     publish_events(&shared, &mut worker.local, None);
-    worker.serve_waiters(held);
+    worker.end_effects(held);
     worker.unlock_set(session, &stripes);
     session
         .card
