@@ -137,8 +137,17 @@ unsafe impl Send for Keyspace {}
 impl Keyspace {
     /// An empty keyspace of `databases` databases. Memory for a database comes with its first key.
     pub fn new(databases: usize, wake: Box<dyn Wake>) -> Keyspace {
+        Keyspace::with_locks(databases, Locks::new(wake))
+    }
+
+    /// The same for one thread, and faster: see [`Locks::of_one_thread`].
+    pub fn of_one_thread(databases: usize, wake: Box<dyn Wake>) -> Keyspace {
+        Keyspace::with_locks(databases, Locks::of_one_thread(wake))
+    }
+
+    fn with_locks(databases: usize, locks: Locks) -> Keyspace {
         Keyspace {
-            locks: Locks::new(wake),
+            locks,
             dbs: (0..databases).map(|_| AtomicPtr::default()).collect(),
             stripes: (0..STRIPES).map(|_| StripeCell::default()).collect(),
             spare: Mutex::new(Vec::new()),

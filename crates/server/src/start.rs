@@ -103,7 +103,11 @@ impl Server {
         };
         let bell = Bell::default();
         let (chores, todo) = mpsc::channel();
-        let keyspace = Keyspace::new(settings.databases as usize, Box::new(bell.clone()));
+        let databases = settings.databases as usize;
+        let keyspace = match workers {
+            1 => Keyspace::of_one_thread(databases, Box::new(bell.clone())),
+            _ => Keyspace::new(databases, Box::new(bell.clone())),
+        };
         apply_to_keyspace(&keyspace, &settings);
         // The working directory may change before the end.
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
