@@ -34,7 +34,7 @@
 //! A keyspace that only one thread uses (`--threads 1`) needs the same words, since a script that turns its loop holds
 //! stripes against other sessions, but no atomic operations: see [`Locks::of_one_thread`].
 //!
-//! The word of a stripe is one `u32` in a cache line of its own. The protocol is model-checked with
+//! The word of a stripe is one `u32`, with several threads in a cache line of its own. The protocol is model-checked with
 //! `loom` (`model` below, `RUSTFLAGS="--cfg loom" cargo test -p redline-keyspace --release --lib lock::model`).
 
 use std::collections::VecDeque;
@@ -151,15 +151,41 @@ impl StripeSet {
     }
 }
 
-#[repr(align(64))] // a cache line of its own
-struct Stripe {
-    word: AtomicU32,
-    waiters: Mutex<Vec<WakeToken>>,
+/// Words of a cache line.
+const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// The words of the stripes. Where several threads use them, each has a cache line of its own. One thread has them
+/// all in a few lines: those stay in its first-level cache, which a line for each would fill.
+struct Words {
+    lines: Box<[WordLine]>,
+    /// From one stripe's word to the next.
+    stride: usize,
+}
+
+#[repr(align(64))]
+struct WordLine([AtomicU32; LINE_WORDS]);
+
+impl Words {
+    fn new(stride: usize) -> Words {
+        Words {
+            lines: (0..(STRIPES * stride).div_ceil(LINE_WORDS))
+                .map(|_| WordLine(std::array::from_fn(|_| AtomicU32::new(0))))
+                .collect(),
+            stride,
+        }
+    }
+
+    #[inline]
+    fn of(&self, stripe: u16) -> &AtomicU32 {
+        let at = usize::from(stripe) * self.stride;
+        &self.lines[at / LINE_WORDS].0[at % LINE_WORDS]
+    }
 }
 
 /// All locks of one keyspace.
 pub struct Locks {
-    stripes: Box<[Stripe]>,
+    words: Words,
+    waiters: Box<[Mutex<Vec<WakeToken>>]>,
     ticket: Line,
     script: Line,
     wake: Box<dyn Wake>,
@@ -291,12 +317,8 @@ impl Locks {
     /// Free locks; `wake` hears of every session that may try again.
     pub fn new(wake: Box<dyn Wake>) -> Locks {
         Locks {
-            stripes: (0..STRIPES)
-                .map(|_| Stripe {
-                    word: AtomicU32::new(0),
-                    waiters: Mutex::new(Vec::new()),
-                })
-                .collect(),
+            words: Words::new(LINE_WORDS),
+            waiters: (0..STRIPES).map(|_| Mutex::new(Vec::new())).collect(),
             ticket: Line::new(),
             script: Line::new(),
             wake,
@@ -310,6 +332,7 @@ impl Locks {
     pub fn of_one_thread(wake: Box<dyn Wake>) -> Locks {
         Locks {
             only: OnlyThread::unclaimed(),
+            words: Words::new(1),
             ..Locks::new(wake)
         }
     }
@@ -329,24 +352,24 @@ impl Locks {
     /// A hint; takes nothing.
     #[inline]
     pub fn prefetch(&self, stripe: u16) {
-        prefetch_for_write(&self.stripes[usize::from(stripe)].word);
+        prefetch_for_write(self.words.of(stripe));
     }
 
     /// Lets go of one stripe and wakes who waited for it.
     #[inline]
     pub fn unlock_one(&self, stripe: u16) {
-        let lock = &self.stripes[usize::from(stripe)];
+        let word = self.words.of(stripe);
         let before = if self.only.is_this() {
-            let before = lock.word.load(Ordering::Relaxed);
-            lock.word.store(before & RESERVED, Ordering::Relaxed);
+            let before = word.load(Ordering::Relaxed);
+            word.store(before & RESERVED, Ordering::Relaxed);
             before
         } else {
             // Release: what the unit wrote is visible to the next holder.
-            lock.word.fetch_and(RESERVED, Ordering::AcqRel)
+            word.fetch_and(RESERVED, Ordering::AcqRel)
         };
         debug_assert!(before & HELD != 0, "stripe {stripe} was not held");
         if before & WAITERS != 0 {
-            self.wake_stripe(lock);
+            self.wake_stripe(stripe);
         }
     }
 
@@ -385,17 +408,18 @@ impl Locks {
     /// Registers a put-aside session with the stripe that stopped it.
     pub fn wait_for(&self, stripe: u16, token: WakeToken, ticket: bool) -> Wait {
         let refuse = if ticket { HELD } else { HELD | RESERVED };
-        let lock = &self.stripes[usize::from(stripe)];
-        let mut waiters = lock.waiters.lock().expect("no panic under a waiting list");
+        let word = self.words.of(stripe);
+        let mut waiters = self.waiters[usize::from(stripe)]
+            .lock()
+            .expect("no panic under a waiting list");
         loop {
-            let word = lock.word.load(Ordering::Acquire);
-            if word & refuse == 0 {
+            let seen = word.load(Ordering::Acquire);
+            if seen & refuse == 0 {
                 return Wait::TryAgain;
             }
             // The flag is set while the list is locked; whoever clears it looks at the list after.
-            if lock
-                .word
-                .compare_exchange(word, word | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
+            if word
+                .compare_exchange(seen, seen | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
             {
                 waiters.push(token);
@@ -412,9 +436,7 @@ impl Locks {
             return false;
         }
         for stripe in set.iter() {
-            self.stripes[usize::from(stripe)]
-                .word
-                .fetch_or(RESERVED, Ordering::AcqRel);
+            self.words.of(stripe).fetch_or(RESERVED, Ordering::AcqRel);
         }
         true
     }
@@ -423,10 +445,10 @@ impl Locks {
     pub fn return_ticket(&self, set: &StripeSet, token: WakeToken) {
         assert!(self.ticket.is_owned_by(token), "not the ticket's owner");
         for stripe in set.iter() {
-            let lock = &self.stripes[usize::from(stripe)];
-            let before = lock.word.fetch_and(!(RESERVED | WAITERS), Ordering::AcqRel);
+            let word = self.words.of(stripe);
+            let before = word.fetch_and(!(RESERVED | WAITERS), Ordering::AcqRel);
             if before & WAITERS != 0 {
-                self.wake_stripe(lock);
+                self.wake_stripe(stripe);
             }
         }
         self.ticket.pass_on(&*self.wake);
@@ -456,7 +478,7 @@ impl Locks {
 
     #[inline]
     fn try_stripe(&self, stripe: u16, refuse: u32) -> bool {
-        let word = &self.stripes[usize::from(stripe)].word;
+        let word = self.words.of(stripe);
         if self.only.is_this() {
             let seen = word.load(Ordering::Relaxed);
             let free = seen & refuse == 0;
@@ -492,8 +514,10 @@ impl Locks {
     }
 
     #[cold]
-    fn wake_stripe(&self, lock: &Stripe) {
-        let mut waiters = lock.waiters.lock().expect("no panic under a waiting list");
+    fn wake_stripe(&self, stripe: u16) {
+        let mut waiters = self.waiters[usize::from(stripe)]
+            .lock()
+            .expect("no panic under a waiting list");
         waiters.drain(..).for_each(|token| self.wake.wake(token));
     }
 }
