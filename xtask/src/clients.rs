@@ -149,6 +149,8 @@ mod tests {
         let missing: Vec<_> = redline_spec::table::all()
             .iter()
             .filter(|row| row.plane != redline_spec::Plane::Container)
+            // Both servers run the same calls, so what the real one has not cannot be among them.
+            .filter(|row| !redline_spec::is_after_reference(row.since))
             .map(|row| row.full_name)
             .filter(|name| !called.contains(*name) && !OWN_WAY.contains(name))
             .collect();

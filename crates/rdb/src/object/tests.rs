@@ -1,3 +1,5 @@
+//! Values written and read back, the forms of older releases, and payloads that lie.
+
 use super::*;
 use crate::{RestoreError, crc64, dump, restore};
 use redline_types::stream::{Claim, NewId, References, StreamId};

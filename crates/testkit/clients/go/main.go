@@ -23,7 +23,7 @@ func wordsOf(line string) []any {
 	var words []any
 	for at, part := range strings.Split(line, `"`) {
 		if at%2 == 1 {
-			words = append(words, strings.ReplaceAll(part, `\n`, "\n"))
+			words = append(words, unquoted(part))
 			continue
 		}
 		for _, word := range strings.Fields(part) {
@@ -31,6 +31,19 @@ func wordsOf(line string) []any {
 		}
 	}
 	return words
+}
+
+// A quoted word without its escapes.
+func unquoted(word string) string {
+	parts := strings.Split(strings.ReplaceAll(word, `\n`, "\n"), `\x`)
+	for at, part := range parts[1:] {
+		code, err := strconv.ParseUint(part[:2], 16, 8)
+		if err != nil {
+			panic(err)
+		}
+		parts[at+1] = string([]byte{byte(code)}) + part[2:]
+	}
+	return strings.Join(parts, "")
 }
 
 func text(value any, mark string) string {

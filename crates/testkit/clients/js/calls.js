@@ -1,11 +1,16 @@
 // Reads calls.txt and prints what a library made of a reply. Knows neither library.
 const fs = require('fs');
 
+const unquoted = (word) => {
+  const text = word.replace(/\\n/g, '\n');
+  return text.includes('\\x') ? Buffer.from(text.replace(/\\x(..)/g, (_, hex) => String.fromCharCode(parseInt(hex, 16))), 'latin1') : text;
+};
+
 exports.callsOf = (path) => fs.readFileSync(path, 'utf8').split('\n').map((line) => line.trim())
   .filter((line) => line && !line.startsWith('#'))
   .map((line) => {
     const mark = '~?'.includes(line[0]) ? line[0] : '';
-    const words = [...line.slice(mark.length).matchAll(/"([^"]*)"|\S+/g)].map((match) => (match[1] === undefined ? match[0] : match[1].replace(/\\n/g, '\n')));
+    const words = [...line.slice(mark.length).matchAll(/"([^"]*)"|\S+/g)].map((match) => (match[1] === undefined ? match[0] : unquoted(match[1])));
     return { line, mark, words };
   });
 

@@ -3,6 +3,7 @@
 client.py PORT PROTOCOL CALLS: prints one line for each call. Same lines from two servers: redis-py cannot tell them apart.
 """
 import json
+import re
 import shlex
 import sys
 import threading
@@ -10,11 +11,18 @@ import threading
 import redis
 
 
-CONTAINERS = {"CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "PUBSUB", "SCRIPT"}
+CONTAINERS = {"ACL", "CLIENT", "COMMAND", "CONFIG", "MEMORY", "OBJECT", "PUBSUB", "SCRIPT", "XGROUP", "XINFO"}
 
 
 def words_of(line):
-    return [w.replace("\\n", "\n") for w in shlex.split(line, posix=True)]
+    return [byted(w.replace("\\n", "\n")) for w in shlex.split(line, posix=True)]
+
+
+def byted(word):
+    """The word, as bytes if some of them are written as \\x00."""
+    if "\\x" not in word:
+        return word
+    return re.sub(r"\\x(..)", lambda m: chr(int(m[1], 16)), word).encode("latin1")
 
 
 def plain(value, loose=False, unordered=False):
