@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use fastrand::Rng;
 use redline_resp::reply_decoder::Value;
-use redline_spec::{Categories, CommandId, table};
+use redline_spec::{Categories, CommandId, Row, is_after_reference, table};
 
 use crate::client::Client;
 
@@ -193,6 +193,17 @@ impl Maker {
         self.0.usize(..n) == 0
     }
 
+    /// A command that both servers have.
+    fn row(&mut self) -> &'static Row {
+        let rows = table::all();
+        loop {
+            let row = &rows[self.0.usize(..rows.len())];
+            if !is_after_reference(row.since) {
+                return row;
+            }
+        }
+    }
+
     fn rules(&mut self) -> Call {
         let mut rules = Call::new();
         for _ in 0..self.0.usize(..7) {
@@ -230,7 +241,7 @@ impl Maker {
             5 => "+@all".into(),
             6 if self.one_in(4) => self.pick(WORDS).to_owned(),
             _ => {
-                let row = &table::all()[self.0.usize(..table::all().len())];
+                let row = self.row();
                 match self.one_in(4) {
                     true => format!("{sign}{}", row.full_name.to_ascii_uppercase()),
                     false => format!("{sign}{}", row.full_name),
@@ -241,7 +252,7 @@ impl Maker {
 
     /// A call of any command, by its arity: whether it makes sense is no matter.
     fn call(&mut self) -> Call {
-        let row = &table::all()[self.0.usize(..table::all().len())];
+        let row = self.row();
         let mut call: Call = row.full_name.split('|').map(str::to_owned).collect();
         // See docs/differences.md: here a PFMERGE without sources has a key.
         let sources = usize::from(row.id == CommandId::Pfmerge);
