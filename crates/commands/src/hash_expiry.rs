@@ -417,8 +417,11 @@ impl<'a> SetCall<'a> {
 
     /// The fields and values behind `FIELDS`, whose count stands at `at`: all that is left.
     fn pairs(args: Args<'a>, at: usize) -> Result<Args<'a>, Error> {
-        let count = args.get(at).ok_or_else(|| Error::wrong_arity("hsetex"))?;
-        let count = number::parse_i64(count)
+        // Behind the count stands at least one pair, or the count is not looked at.
+        if args.len() < at + 3 {
+            return Err(Error::wrong_arity("hsetex"));
+        }
+        let count = number::parse_i64(&args[at])
             .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
             .ok_or(Error::line("ERR invalid number of fields"))?;
         let pairs = args.from(at + 1);
@@ -637,6 +640,10 @@ mod tests {
                 "-ERR Number of fields must be a positive integer",
             ),
             ("HSETEX h FIELDS 0 a b", "-ERR invalid number of fields"),
+            (
+                "HSETEX h KEEPTTL FIELDS 0 a",
+                "-ERR wrong number of arguments for 'hsetex' command",
+            ),
             (
                 "HSETEX h FIELDS 2 a b",
                 "-ERR wrong number of arguments for 'hsetex' command",

@@ -37,6 +37,7 @@ use redline_spec::{self as spec, CommandId, Propagate};
 
 pub use block::Block;
 pub use error::Error;
+pub use parse::int;
 
 /// What a handler works on.
 pub struct Ctx<'a> {

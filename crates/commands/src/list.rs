@@ -4,7 +4,12 @@ use std::{ops::ControlFlow, ops::Range};
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Reply};
-use redline_types::{DataType, Kind, List, list::Place, number::IntText, pack::End};
+use redline_types::{
+    DataType, Kind, List,
+    list::Place,
+    number::IntText,
+    pack::{Element, End},
+};
 
 use crate::{
     Ctx, Error,
@@ -106,12 +111,15 @@ fn move_element(
     let mut moved = Vec::new();
     let rotates = source == destination;
     ctx.keys.update::<List, _>(source, false, |list, limits| {
-        list.pop(from, 1, limits, |element| {
+        let taken = |element: Element<'_>| {
             bulk(reply, element);
             moved = element.to_vec();
-        });
-        if rotates {
-            list.push(to, std::iter::once(&moved[..]), limits);
+        };
+        match rotates {
+            true => list.rotate(from, to, limits, taken),
+            false => {
+                list.pop(from, 1, limits, taken);
+            }
         }
     })?;
     let emptied = ctx.keys.take_emptied();

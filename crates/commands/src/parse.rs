@@ -10,7 +10,7 @@ pub(crate) fn integer(argument: &[u8]) -> Result<i64, Error> {
 }
 
 /// A 32-bit integer argument: what Redis reads into an `int`.
-pub(crate) fn int(argument: &[u8]) -> Result<i32, Error> {
+pub fn int(argument: &[u8]) -> Result<i32, Error> {
     i32::try_from(integer(argument)?).map_err(|_| {
         Error::line("ERR value is out of range, value must between -2147483648 and 2147483647")
     })

@@ -254,6 +254,16 @@ impl Maker {
     fn call(&mut self) -> Call {
         let row = self.row();
         let mut call: Call = row.full_name.split('|').map(str::to_owned).collect();
+        // See docs/differences.md: keys are compared in calls that the command itself takes.
+        if matches!(row.id, CommandId::Xread | CommandId::Xreadgroup) {
+            if row.id == CommandId::Xreadgroup {
+                call.extend(["GROUP", self.pick(KEYS), self.pick(KEYS)].map(str::to_owned));
+            }
+            call.push("STREAMS".into());
+            let keys = 1 + self.0.usize(..3);
+            call.extend((0..keys * 2).map(|_| self.pick(KEYS).to_owned()));
+            return call;
+        }
         // See docs/differences.md: here a PFMERGE without sources has a key.
         let sources = usize::from(row.id == CommandId::Pfmerge);
         let least = usize::from(row.arity.unsigned_abs()) + sources;

@@ -31,7 +31,7 @@ pub const DIFFERENCES: &[Difference] = &[
         explains: |call, ours, theirs| {
             is(call, 0, "lset")
                 && wide(call, 2)
-                && is_text(ours, "ERR index out of range")
+                && begins(ours, "ERR index out of range")
                 && is_text(theirs, "OK")
         },
     },
@@ -89,6 +89,19 @@ pub const DIFFERENCES: &[Difference] = &[
                 && call.iter().skip(3).any(odd)
                 && is_text(ours, "ERR Invalid arguments specified for command")
                 && matches!(theirs, Value::Array(_))
+        },
+    },
+    Difference {
+        name: "GEORADIUS with STORE or STOREDIST more than once",
+        reason: "Redis stores at the last key; key specs find the first, so here it is a syntax error.",
+        parts_ways: true,
+        explains: |call, ours, _| {
+            let stores = call.iter().skip(5).filter(|word| {
+                word.eq_ignore_ascii_case(b"store") || word.eq_ignore_ascii_case(b"storedist")
+            });
+            (is(call, 0, "georadius") || is(call, 0, "georadiusbymember"))
+                && stores.count() > 1
+                && begins(ours, "ERR syntax error")
         },
     },
     Difference {
@@ -152,6 +165,12 @@ fn wide(call: &[Vec<u8>], at: usize) -> bool {
 fn is(call: &[Vec<u8>], at: usize, word: &str) -> bool {
     call.get(at)
         .is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+fn begins(value: &Value, text: &str) -> bool {
+    value
+        .as_bytes()
+        .is_some_and(|value| value.starts_with(text.as_bytes()))
 }
 
 fn is_text(value: &Value, text: &str) -> bool {

@@ -160,6 +160,14 @@ impl Generator {
         for arg in row.args {
             self.arg(row, arg, &mut call);
         }
+        // What BY … ALPHA finds equal comes in any order: the two would hold different data.
+        let has = |name: &str| {
+            let mut words = call.iter();
+            words.any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        if row.id == CommandId::Sort && has("BY") && has("STORE") {
+            call.retain(|word| !word.eq_ignore_ascii_case(b"alpha"));
+        }
         call
     }
 

@@ -79,8 +79,29 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         CommandId::XinfoConsumers | CommandId::XinfoStream | CommandId::Xpending => {
             Rule::WithoutTimes
         }
+        CommandId::Sort | CommandId::SortRo => sort_rule(words),
         CommandId::Xadd if words.iter().any(|word| word == b"*") => Rule::Type,
         _ => Rule::Exact,
+    }
+}
+
+/// Free is the order of elements that `BY … ALPHA` finds equal, and that of a set that is not sorted at all (`BY nosort`);
+/// with LIMIT it is free which elements are named.
+fn sort_rule(words: &[Vec<u8>]) -> Rule {
+    let place = |name: &str| {
+        let mut words = words.iter();
+        words.position(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let pattern = place("BY").and_then(|at| words.get(at + 1));
+    let is_ordered = matches!(words.get(1).and_then(|key| key.first()), Some(b'l' | b'z'));
+    let open = pattern.is_some_and(|pattern| {
+        place("ALPHA").is_some() || (!pattern.contains(&b'*') && !is_ordered)
+    });
+    match open {
+        false => Rule::Exact,
+        true if place("LIMIT").is_none() => Rule::AnyOrder,
+        true if place("GET").is_none() => Rule::Picked,
+        true => Rule::Type,
     }
 }
 

@@ -158,6 +158,25 @@ impl List {
         count
     }
 
+    /// Takes the outermost element off one end, and adds it at one; an empty list stays as it is. That the list needs
+    /// less room in between changes its encoding no more than in Redis.
+    pub fn rotate(&mut self, from: End, to: End, limits: &Limits, visit: impl FnOnce(Element<'_>)) {
+        let taken = |element: Element<'_>| {
+            let text = element.to_vec();
+            visit(element);
+            text
+        };
+        let moved = match &mut self.repr {
+            Repr::Packed(pack) => pack.pop(from, taken),
+            Repr::Nodes(nodes) => nodes.pop(from, taken),
+        };
+        let Some(moved) = moved else {
+            return;
+        };
+        self.push(to, std::iter::once(&moved[..]), limits);
+        self.convert_if_shrunk(limits);
+    }
+
     /// The element at an index; negative ones count from the back, which is -1.
     pub fn get(&self, index: i64) -> Option<Element<'_>> {
         let index = self.index(index)?;

@@ -155,12 +155,12 @@ pub(crate) fn select(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let db = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
-    let databases = i64::from(worker.shared.keyspace.databases());
-    if !(0..databases).contains(&db) {
-        return Err(Error::line("ERR DB index is out of range").into());
-    }
-    session.db = db as u32;
+    let db = redline_commands::int(&args[1])?;
+    let databases = worker.shared.keyspace.databases();
+    session.db = u32::try_from(db)
+        .ok()
+        .filter(|db| *db < databases)
+        .ok_or(Error::line("ERR DB index is out of range"))?;
     session.card.db.store(session.db, Ordering::Relaxed);
     session.reply().ok();
     Ok(())

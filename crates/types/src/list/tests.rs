@@ -260,6 +260,20 @@ fn a_list_converts_at_the_size_of_one_node_and_back_at_half() {
 }
 
 #[test]
+fn moving_within_a_list_converts_by_its_size_afterwards() {
+    let limits = limits(2);
+    let mut list = List::new();
+    list.push(End::Back, [&b"a"[..], b"b", b"c"].into_iter(), &limits);
+    list.pop(End::Front, 1, &limits, |_| {});
+    assert_eq!((list.len(), list.encoding()), (2, "quicklist"));
+    list.rotate(End::Front, End::Back, &limits, |element| {
+        assert_eq!(element.to_vec(), b"b");
+    });
+    assert_eq!(texts(&list), [b"c", b"b"]);
+    assert_eq!(list.encoding(), "quicklist");
+}
+
+#[test]
 fn a_limit_by_count_is_one_of_bytes_too() {
     let limits = limits(4);
     let mut list = List::new();
