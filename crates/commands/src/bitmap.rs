@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use redline_keyspace::{Classes, Expiry, StringRef};
+use redline_keyspace::{Classes, Expiry, StringRef, ValueRef};
 use redline_resp::{Args, Reply};
 use redline_types::{
     bitmap::{self, Combination, Field, Overflow},
@@ -55,7 +55,7 @@ pub(crate) fn bitfield(
     };
     let key = &args[1];
     let bytes = usize::try_from(end.div_ceil(8)).map_err(|_| Error::StringTooLong)?;
-    let grown = bytes.saturating_sub(string(ctx, key)?.map_or(0, <[u8]>::len));
+    let grown = bytes.saturating_sub(len(ctx, key)?);
     reply.array(steps.len());
     let changes = ctx.keys.edit_string(key, grown, |value| {
         grow(value, bytes);
@@ -196,7 +196,7 @@ pub(crate) fn setbit(
         _ => return Err(NOT_A_BIT),
     };
     let byte = usize::try_from(at / 8).map_err(|_| Error::StringTooLong)?;
-    let missing = (byte + 1).saturating_sub(string(ctx, key)?.map_or(0, <[u8]>::len));
+    let missing = (byte + 1).saturating_sub(len(ctx, key)?);
     let was = ctx.keys.edit_string(key, missing, |value| {
         grow(value, byte + 1);
         let was = value[byte] & mask(at) != 0;
@@ -371,6 +371,15 @@ fn check_offset(ctx: &Ctx<'_>, offset: i64) -> Result<u64, Error> {
         return Err(BAD_OFFSET);
     }
     Ok(offset)
+}
+
+/// How long a string is that is about to be changed.
+fn len(ctx: &Ctx<'_>, key: &[u8]) -> Result<usize, Error> {
+    match ctx.keys.peek(key) {
+        None => Ok(0),
+        Some(ValueRef::String(string)) => Ok(string.as_bytes().len()),
+        Some(ValueRef::Object(_)) => Err(Error::WrongType),
+    }
 }
 
 /// The bytes of a string; `None` without the key.

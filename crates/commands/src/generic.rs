@@ -155,6 +155,7 @@ pub(crate) fn object_encoding(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    ctx.keys.glance(&args[2]);
     match ctx.keys.encoding(&args[2]) {
         Some(encoding) => reply.bulk(encoding.as_bytes()),
         None => reply.null(),
@@ -168,6 +169,7 @@ pub(crate) fn object_freq(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    ctx.keys.glance(&args[2]);
     let frequency = ctx.keys.frequency(&args[2]);
     if frequency.is_some() && !ctx.keys.local.clock.lfu {
         return Err(Error::line(
@@ -185,6 +187,7 @@ pub(crate) fn object_idletime(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    ctx.keys.glance(&args[2]);
     let idle_s = ctx.keys.idle_s(&args[2]);
     if idle_s.is_some() && ctx.keys.local.clock.lfu {
         return Err(Error::line(
@@ -202,7 +205,7 @@ pub(crate) fn object_refcount(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    reply_number(ctx.keys.peek(&args[2]).map(|_| 1), reply);
+    reply_number(ctx.keys.glance(&args[2]).map(|_| 1), reply);
     Ok(())
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn hgetex(
     reply.array(fields.len());
     let change = at_ms.is_some() || persist;
     if !change {
-        let hash = ctx.keys.collection::<Hash>(key)?;
+        let hash = ctx.keys.collection_to_write::<Hash>(key)?;
         for field in fields.iter() {
             match hash.and_then(|hash| hash.get(field)) {
                 Some(value) => bulk(reply, value),

@@ -78,13 +78,13 @@ pub(crate) fn smembers(
 /// SMOVE source destination member
 pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let (source, destination, member) = (&args[1], &args[2], &args[3]);
-    let Some(from) = ctx.keys.collection::<Set>(source)? else {
+    let Some(from) = ctx.keys.collection_to_write::<Set>(source)? else {
         reply.integer(0);
         return Ok(());
     };
     let has = from.contains(member);
     // A destination of another type must be found before anything is taken.
-    ctx.keys.collection::<Set>(destination)?;
+    ctx.keys.collection_to_write::<Set>(destination)?;
     if source == destination || !has {
         reply.integer(i64::from(has));
         return Ok(());
@@ -110,7 +110,7 @@ pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         3 => Some(positive(&args[2])?),
         _ => return Err(Error::Syntax),
     };
-    let Some(set) = ctx.keys.collection::<Set>(key)? else {
+    let Some(set) = ctx.keys.collection_to_write::<Set>(key)? else {
         match count {
             None => reply.null(),
             Some(_) => reply.set(0),

@@ -213,7 +213,10 @@ impl<'a> Sort<'a> {
         };
         let range = if keep_order { 0..items.len() } else { range };
         if !keep_order && by.is_none() {
-            weigh_own(&mut items, alpha)?;
+            if let Err(error) = weigh_own(&mut items, alpha) {
+                keys.touch(self.key);
+                return Err(error);
+            }
             self.order(&mut items, &range, alpha);
         }
         let outgoing = if by.is_none() {

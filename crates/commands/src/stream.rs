@@ -361,7 +361,7 @@ pub(crate) fn xlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// XDEL key id [id …]
 pub(crate) fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    if ctx.keys.collection::<Stream>(&args[1])?.is_none() {
+    if ctx.keys.collection_to_write::<Stream>(&args[1])?.is_none() {
         reply.integer(0);
         return Ok(());
     }

@@ -185,6 +185,10 @@ pub(crate) fn xreadgroup(
 ) -> Result<(), Error> {
     let read = ReadGroup::parse(ctx, args)?;
     let starts = read.starts(ctx)?;
+    // A second look, which counts as one, as in Redis.
+    read.keys.iter().for_each(|key| {
+        ctx.keys.probe(key);
+    });
     if read.finds_any(ctx, &starts)? {
         ctx.claim()?;
     }

@@ -91,7 +91,8 @@ pub(crate) fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     let head = reply.mark();
     let mut found = 0;
     for (key, after) in keys.iter().zip(&after) {
-        let Some(stream) = ctx.keys.collection_quiet::<Stream>(key)? else {
+        // A second look, which counts as one, as in Redis.
+        let Some(stream) = ctx.keys.collection::<Stream>(key)? else {
             continue;
         };
         let Some(from) = after.next() else { continue };

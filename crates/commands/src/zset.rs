@@ -322,7 +322,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, side: Side, reply: &mut Reply<'_>) -> 
         }
         _ => return Err(Error::Syntax),
     };
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
+    let zset = ctx.keys.collection_to_write::<Zset>(&args[1])?;
     let given = zset.map_or(0, |zset| count.unwrap_or(1).min(zset.len()));
     let nested = count.is_some() && reply.proto() == Proto::Resp3;
     reply.array(if nested { given } else { given * 2 });
@@ -454,7 +454,7 @@ fn pop_first(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Error> {
     for key in args.from(many.keys.start).first(many.keys.len()).iter() {
-        if let Some(zset) = ctx.keys.collection::<Zset>(key)? {
+        if let Some(zset) = ctx.keys.collection_to_write::<Zset>(key)? {
             let given = many.count.min(zset.len());
             ctx.claim()?;
             reply.array(2);
@@ -495,7 +495,7 @@ fn pop_or_wait(
     let last = args.len() - 1;
     let timeout_ms = block::seconds(ctx, &args[last])?;
     for key in args.first(last).from(1).iter() {
-        if ctx.keys.collection::<Zset>(key)?.is_some() {
+        if ctx.keys.collection_to_write::<Zset>(key)?.is_some() {
             ctx.claim()?;
             reply.array(3);
             reply.bulk(key);
