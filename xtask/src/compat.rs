@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use redline_testkit::process::ServerProcess;
-use redline_testkit::{access, compare};
+use redline_testkit::{access, compare, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{clients, command_line_tools, install, suite, tls};
@@ -16,9 +16,10 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("spec", spec),
     ("compare", compare_replies),
+    ("payloads", payloads_both_ways),
     ("access", compare_access),
     ("benchmark", suite::redis_benchmark_against_us),
     ("cli", command_line_tools::run),
@@ -26,6 +27,9 @@ const STEPS: [(&str, Step); 8] = [
     ("bench", suite::our_bench_against_redis),
     ("tls", tls::run),
 ];
+
+/// DEBUG is used to look at both servers.
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
 type Step = fn(&Setting) -> Result<String, Failure>;
 
@@ -212,6 +216,27 @@ fn compare_access(setting: &Setting) -> Result<String, Failure> {
     Ok(format!("{calls} calls about users and as users"))
 }
 
+/// Values by DUMP and RESTORE, to and from the real server, and from the one that the distribution has (7.0).
+fn payloads_both_ways(setting: &Setting) -> Result<String, Failure> {
+    const VALUES: usize = 400;
+    let redline = setting.start_redline(2, &DEBUG)?;
+    let redis = setting.start_redis(&DEBUG)?;
+    let older = install::older_redis_server()?;
+    let older = ServerProcess::redis(&older, &owned(&DEBUG)).map_err(|e| failure(&older, &e))?;
+    let mut arrived = 0;
+    for (theirs, same_version) in [(&redis, true), (&older, false)] {
+        let options = payloads::Options {
+            values: VALUES,
+            seed: setting.options.seed,
+            same_version,
+        };
+        arrived += payloads::run(redline.address(), theirs.address(), options)
+            .map_err(|error| error.to_string())??;
+    }
+    stop(redline)?;
+    Ok(format!("{arrived} values arrived"))
+}
+
 /// The same calls to both, reply by reply.
 fn compare_replies(setting: &Setting) -> Result<String, Failure> {
     let mut calls = 0;
@@ -219,8 +244,8 @@ fn compare_replies(setting: &Setting) -> Result<String, Failure> {
     let mut explained = std::collections::BTreeMap::new();
     let mut disagreements = Vec::new();
     for (at, workers) in WORKERS.into_iter().enumerate() {
-        let redis = setting.start_redis(&[])?;
-        let mut redline = setting.start_redline(workers, &[])?;
+        let redis = setting.start_redis(&DEBUG)?;
+        let mut redline = setting.start_redline(workers, &DEBUG)?;
         let options = compare::Options {
             calls: setting.options.calls / WORKERS.len(),
             seed: setting.options.seed + 1_000_000 * at as u64,

@@ -24,6 +24,12 @@ pub fn redis_tools() -> Result<(), Failure> {
     packages(&["redis-cli", "redis-benchmark"], &["redis-tools"])
 }
 
+/// The redis-server of the distribution, which is an older one.
+pub fn older_redis_server() -> Result<PathBuf, Failure> {
+    packages(&["redis-server"], &["redis-server"])?;
+    Ok(PathBuf::from("redis-server"))
+}
+
 /// The redis-server that decides what is right.
 pub fn redis_server() -> Result<PathBuf, Failure> {
     let python = venv()?;

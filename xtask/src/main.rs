@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare access benchmark cli clients bench tls. Installs what it needs (apt, pip, npm, go).
+    Steps: spec compare payloads access benchmark cli clients bench tls. Installs what it needs (apt, pip, npm, go).
 cargo xtask tidy
     The rules of the house that a program can check.";
 

@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "scripting",
             "acl",
             "table",
+            "rdb",
         ],
     ),
     ("bench", &["net", "resp", "spec"]),

@@ -18,6 +18,18 @@ pub fn format_double(value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(DoubleText::new(value).as_bytes());
 }
 
+/// Appends the digits of `value`, without the exception for integers: those too get an exponent where they end in many
+/// zeros. Redis's digests of sorted sets are made of this text.
+pub fn format_digits(value: f64, out: &mut Vec<u8>) {
+    if value.is_finite() && value != 0.0 {
+        let mut text = DoubleText::empty();
+        text.digits(value);
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        format_double(value, out);
+    }
+}
+
 /// The text of a double, on the stack.
 pub(crate) struct DoubleText {
     bytes: [u8; TEXT_BYTES_MAX],
@@ -25,11 +37,15 @@ pub(crate) struct DoubleText {
 }
 
 impl DoubleText {
-    pub(crate) fn new(value: f64) -> DoubleText {
-        let mut text = DoubleText {
+    fn empty() -> DoubleText {
+        DoubleText {
             bytes: [0; TEXT_BYTES_MAX],
             len: 0,
-        };
+        }
+    }
+
+    pub(crate) fn new(value: f64) -> DoubleText {
+        let mut text = DoubleText::empty();
         if value.is_nan() {
             text.push(b"nan");
         } else if value.is_infinite() {
@@ -43,13 +59,18 @@ impl DoubleText {
         } else if value.abs() <= (i64::MAX / 2) as f64 && value as i64 as f64 == value {
             text.push(itoa::Buffer::new().format(value as i64).as_bytes());
         } else {
-            if value < 0.0 {
-                text.push(b"-");
-            }
-            let decimal = Decimal::of(value.abs());
-            text.decimal(&decimal.digits[..decimal.len], decimal.exponent);
+            text.digits(value);
         }
         text
+    }
+
+    /// Of a number that is finite and not zero.
+    fn digits(&mut self, value: f64) {
+        if value < 0.0 {
+            self.push(b"-");
+        }
+        let decimal = Decimal::of(value.abs());
+        self.decimal(&decimal.digits[..decimal.len], decimal.exponent);
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

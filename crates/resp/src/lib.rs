@@ -22,7 +22,7 @@ mod request;
 mod skipper;
 
 pub use args::{Args, ArgsBuf, Blob, Span};
-pub use double::format_double;
+pub use double::{format_digits, format_double};
 pub use protocol_error::ProtocolError;
 pub use reply::{Proto, Reply};
 pub use reply_buffer::{Mark, ReplyBuffer};

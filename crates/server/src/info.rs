@@ -402,7 +402,9 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("role", "master")?;
     out.field("connected_slaves", 0)?;
     out.field("master_failover_state", "no-failover")?;
-    out.field("master_replid", &worker.shared.run_id)?;
+    let replication_id = worker.shared.replication_id.lock();
+    let replication_id = replication_id.expect("no panic under the id");
+    out.field("master_replid", &*replication_id)?;
     out.field("master_replid2", "0".repeat(40))?;
     out.field("master_repl_offset", 0)?;
     out.field("second_repl_offset", -1)?;

@@ -8,6 +8,7 @@ pub mod client;
 pub mod command;
 pub mod config;
 pub mod connection;
+pub mod debug;
 pub mod pubsub;
 pub mod scripting;
 pub mod server;

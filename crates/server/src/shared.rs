@@ -189,6 +189,8 @@ pub struct Shared {
     pub chores: Mutex<std::sync::mpsc::Sender<Chore>>,
     /// 40 hexadecimal digits, new at every start.
     pub run_id: String,
+    /// 40 hexadecimal digits: which history of changes this server's is. DEBUG CHANGE-REPL-ID makes new ones.
+    pub replication_id: Mutex<String>,
     /// When the process started: Unix time in microseconds.
     pub started_us: u64,
     /// Path of the configuration file, if there is one.
@@ -245,6 +247,7 @@ impl Shared {
             next_client_id: AtomicU64::new(1),
             workers: OnceLock::new(),
             chores: Mutex::new(chores),
+            replication_id: Mutex::new(crate::start::random_id()),
             run_id,
             started_us,
             config_file,

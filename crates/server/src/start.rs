@@ -346,7 +346,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 /// 40 random hexadecimal digits.
-fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).expect("the operating system gives randomness");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -127,6 +127,8 @@ fn whatever_makes_a_key_appear_serves() {
             &["LPUSH s v", "COPY s q"],
             &["SET q string", "LPUSH s v", "COPY s q REPLACE"],
             &["LPUSH s v", "LMOVE s q LEFT LEFT"],
+            &["LPUSH s v", "SORT s ALPHA STORE q"],
+            &["LPUSH s v", "SORT s BY nosort GET # STORE q"],
             &["MULTI", "LPUSH q v", "EXEC"],
             &["SELECT 1", "LPUSH q v", "MOVE q 0", "SELECT 0"],
             &["SELECT 1", "LPUSH q v", "SELECT 0", "SWAPDB 0 1"],
@@ -143,6 +145,18 @@ fn whatever_makes_a_key_appear_serves() {
         let mut waiting = wait_for(server, &mut c, "BLPOP q 0");
         let script = b"redis.call('lpush', 'q', 'v') return redis.call('llen', 'q')";
         assert_eq!(c.call_args(&[b"EVAL", script, b"0"]).integer(), 1);
+        assert_eq!(waiting.read(), bulks(&["q", "v"]));
+        c.call("LPUSH s v");
+        let Value::Bulk(payload) = c.call("DUMP s") else {
+            panic!("DUMP answers a bulk");
+        };
+        let mut waiting = wait_for(server, &mut c, "BLPOP q 0");
+        c.call_args(&[b"RESTORE", b"q", b"0", &payload]).ok();
+        assert_eq!(waiting.read(), bulks(&["q", "v"]));
+        let mut waiting = wait_for(server, &mut c, "BLPOP q 0");
+        c.call("MULTI").ok();
+        c.call_args(&[b"RESTORE-ASKING", b"q", b"0", &payload]);
+        c.call("EXEC");
         assert_eq!(waiting.read(), bulks(&["q", "v"]));
         let mut waiting = wait_for(server, &mut c, "BZPOPMAX z 0");
         c.call("ZADD a 1 x 2 y");

@@ -56,6 +56,8 @@ flags! {
     ALLOW_BUSY = 18, Some("allow_busy");
     /// Part of the machinery: not meant for users.
     SYSCMD = 19, None;
+    /// Runs in a cluster on a slot that is being imported, as if after ASKING.
+    ASKING = 20, Some("asking");
 }
 
 impl Flags {

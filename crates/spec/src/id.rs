@@ -144,6 +144,7 @@ roll! {
         Copy => generic::copy,
         Dump => dump::dump,
         Restore => dump::restore,
+        RestoreAsking => dump::restore,
         Del => generic::del,
         Exists => generic::exists,
         Expire => generic::expire,
@@ -393,7 +394,7 @@ roll! {
         ConfigRewrite => config::config_rewrite,
         ConfigSet => config::config_set,
 
-        Debug => server::debug,
+        Debug => debug::debug,
         Info => server::info,
         Lolwut => server::lolwut,
         Pfselftest => server::pfselftest,

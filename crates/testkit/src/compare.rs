@@ -2,7 +2,9 @@
 //!
 //! A *round* starts both from nothing, with the same thresholds, and sends the same bytes, cut up at the same places,
 //! over the same number of connections to each. A round ends at its first disagreement, since from there on the two
-//! may hold different data; the next round starts afresh. At the end of a round all that the servers hold is compared.
+//! may hold different data; the next round starts afresh. At the end of a round all that the servers hold is compared,
+//! and DEBUG DIGEST. In half of the rounds a subscriber on each side hears the keyspace events; and now and then a value
+//! crosses over: each side restores what the other has dumped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,6 +25,11 @@ const ROUND_CALLS: usize = 400;
 const CONNECTIONS: usize = 3;
 /// How long expired keys may be counted.
 const EXPIRED_GONE: Duration = Duration::from_secs(3);
+/// The classes of keyspace events that are compared, as `notify-keyspace-events` takes them: all but `m`. Whether a call
+/// that is refused has looked for its key before is no promise, and the generator makes many such calls.
+const EVENTS: &str = "KEAnoc";
+/// The channel on which a batch's last event is told from what comes later.
+const EVENTS_END: &str = "end-of-events";
 /// Disagreements reported in full; the rest is counted.
 const REPORTED_MAX: usize = 60;
 
@@ -117,6 +124,10 @@ struct Round {
 struct Side {
     address: SocketAddr,
     clients: Vec<Client>,
+    /// Asks what belongs to no batch.
+    control: Client,
+    /// Hears keyspace events, in the rounds that compare them.
+    listener: Option<Client>,
 }
 
 impl Round {
@@ -137,6 +148,12 @@ impl Round {
         report.parted = false;
         while calls_done < ROUND_CALLS {
             let (calls, sequence) = match self.generator.below(25) {
+                24 => {
+                    if let Some(found) = self.cross_over(report)? {
+                        return Ok(Some(found));
+                    }
+                    continue;
+                }
                 0 => (self.generator.channel_batch(), true),
                 1 => (self.generator.silenced_batch(), true),
                 _ => (self.generator.batch(), false),
@@ -155,8 +172,70 @@ impl Round {
             if report.parted {
                 return Ok(None);
             }
+            if let Some(found) = self.events(&calls)? {
+                return Ok(Some(found));
+            }
         }
         self.contents()
+    }
+
+    /// What the subscribers of both sides have heard since they were asked last.
+    fn events(&mut self, calls: &[Call]) -> io::Result<Option<Disagreement>> {
+        let (ours, theirs) = (self.ours.events()?, self.theirs.events()?);
+        let same = ours
+            .iter()
+            .zip(&theirs)
+            .take_while(|(our, their)| our == their)
+            .count();
+        Ok((ours != theirs).then(|| {
+            let all = calls.len();
+            let mut found = self.disagreement(
+                calls,
+                all,
+                &ours[same..].join(", "),
+                &theirs[same..].join(", "),
+            );
+            found.call = "(keyspace events)".to_owned();
+            found
+        }))
+    }
+
+    /// Each side restores what the other has dumped of a key.
+    fn cross_over(&mut self, report: &mut Report) -> io::Result<Option<Disagreement>> {
+        let [from, to] = self.generator.two_keys();
+        let (ours, theirs) = (
+            self.ours.control.call(&["DUMP", from])?,
+            self.theirs.control.call(&["DUMP", from])?,
+        );
+        let mut call: Call = ["RESTORE", to, "0"]
+            .map(|word| word.as_bytes().to_vec())
+            .to_vec();
+        let (ours, theirs) = match (ours, theirs) {
+            (Value::Bulk(ours), Value::Bulk(theirs)) => {
+                let with = |payload: Vec<u8>| {
+                    let mut call = call.clone();
+                    call.extend([payload, b"REPLACE".to_vec()]);
+                    call
+                };
+                let replies = (
+                    self.ours.control.call(&with(theirs.clone()))?,
+                    self.theirs.control.call(&with(ours))?,
+                );
+                call.extend([theirs, b"REPLACE".to_vec()]);
+                report.calls += 2;
+                replies
+            }
+            replies => replies,
+        };
+        if ours != theirs {
+            return Ok(Some(self.disagreement(
+                &[call],
+                0,
+                &show(&ours),
+                &show(&theirs),
+            )));
+        }
+        self.events(&[call])
     }
 
     /// Sends a batch to both sides and compares what comes back.
@@ -302,6 +381,8 @@ impl Side {
         let mut side = Side {
             address,
             clients: Vec::new(),
+            control: Client::connect(address)?,
+            listener: None,
         };
         for _ in 0..CONNECTIONS {
             side.clients.push(side.connect(protocol)?);
@@ -314,7 +395,41 @@ impl Side {
                 name,
             )?;
         }
+        if setup.contains(&("notify-keyspace-events", EVENTS)) {
+            let mut listener = Client::connect(address)?;
+            listener.call(&["PSUBSCRIBE", "__key*", EVENTS_END])?;
+            listener.reply()?;
+            side.listener = Some(listener);
+        }
         Ok(side)
+    }
+
+    /// The keyspace events since the last call.
+    fn events(&mut self) -> io::Result<Vec<String>> {
+        let mut events = Vec::new();
+        let Some(listener) = &mut self.listener else {
+            return Ok(events);
+        };
+        self.control.call(&["PUBLISH", EVENTS_END, ""])?;
+        loop {
+            let closed = || io::Error::new(io::ErrorKind::UnexpectedEof, "the listener is closed");
+            let message = listener.reply()?.ok_or_else(closed)?;
+            let words: Vec<&[u8]> = match &message {
+                Value::Array(words) => words.iter().filter_map(Value::as_bytes).collect(),
+                _ => Vec::new(),
+            };
+            match words[..] {
+                [b"pmessage", _, channel, _] if channel == EVENTS_END.as_bytes() => {
+                    return Ok(events);
+                }
+                [b"pmessage", _, channel, text] => events.push(format!(
+                    "{} {}",
+                    channel.escape_ascii(),
+                    text.escape_ascii()
+                )),
+                _ => return Err(io::Error::other(format!("no event: {message:?}"))),
+            }
+        }
     }
 
     fn connect(&self, protocol: u8) -> io::Result<Client> {
@@ -375,6 +490,9 @@ impl Side {
                 );
             }
         }
+        // Last, so that what differs is named, if it can be.
+        let digest = client.call(&["DEBUG", "DIGEST"])?;
+        contents.insert("~ digest of everything".to_owned(), format!("{digest:?}"));
         Ok(contents)
     }
 }
@@ -444,6 +562,11 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
     } else {
         String::new()
     };
+    let fields = if kind.as_bytes() == Some(b"hash") {
+        timed_fields(client, key)?
+    } else {
+        String::new()
+    };
     let mut encoding = client.call(&[&b"OBJECT"[..], b"ENCODING", key])?;
     // What INCRBYFLOAT leaves is on the list of differences.
     if encoding == Value::Bulk(b"int".to_vec()) {
@@ -453,7 +576,35 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
         Value::Integer(ms) if ms > 0 => "expires".to_owned(),
         other => format!("{other:?}"),
     };
-    Ok(format!("{kind:?} {encoding:?} {ttl} {text}{groups}"))
+    Ok(format!(
+        "{kind:?} {encoding:?} {ttl} {text}{groups}{fields}"
+    ))
+}
+
+/// Which fields of a hash expire.
+fn timed_fields(client: &mut Client, key: &[u8]) -> io::Result<String> {
+    let Value::Array(fields) = client.call(&[b"HKEYS", key])? else {
+        return Err(io::Error::other("HKEYS answers no array"));
+    };
+    let fields: BTreeSet<&[u8]> = fields.iter().filter_map(Value::as_bytes).collect();
+    if fields.is_empty() {
+        return Ok(String::new());
+    }
+    let count = fields.len().to_string();
+    let mut call = vec![&b"HPTTL"[..], key, b"FIELDS", count.as_bytes()];
+    call.extend(&fields);
+    let Value::Array(times) = client.call(&call)? else {
+        return Err(io::Error::other("HPTTL answers no array"));
+    };
+    let timed = fields
+        .iter()
+        .zip(&times)
+        .filter(|(_, time)| **time != Value::Integer(-1));
+    let timed = timed.map(|(field, _)| field.escape_ascii().to_string());
+    Ok(format!(
+        " fields that expire: {:?}",
+        timed.collect::<Vec<_>>()
+    ))
 }
 
 fn expect_ok(reply: &Value, what: &str) -> io::Result<()> {
@@ -658,7 +809,14 @@ fn setup(seed: u64) -> Vec<(&'static str, &'static str)> {
         ("stream-node-max-entries", pick("100", "3")),
         ("maxmemory", "0"),
         ("maxmemory-policy", "noeviction"),
-        ("notify-keyspace-events", ""),
+        (
+            "notify-keyspace-events",
+            if (seed / 2).is_multiple_of(2) {
+                EVENTS
+            } else {
+                ""
+            },
+        ),
         ("proto-max-bulk-len", "512mb"),
     ]
 }

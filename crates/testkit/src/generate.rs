@@ -49,6 +49,11 @@ impl Generator {
         self.rng.usize(..n)
     }
 
+    /// Two keys, perhaps the same.
+    pub fn two_keys(&mut self) -> [&'static str; 2] {
+        [self.pick(ALL_KEYS), self.pick(ALL_KEYS)]
+    }
+
     /// Calls that leave the connection outside of a transaction, and not subscribed.
     pub fn batch(&mut self) -> Vec<Call> {
         let mut calls = Vec::new();
@@ -59,6 +64,7 @@ impl Generator {
                 3 => calls.push(self.unknown()),
                 4 => calls.push(self.parameter()),
                 5 => calls.push(self.asking_about_commands()),
+                6 => calls.push(self.debugging()),
                 _ => self.one(&mut calls),
             }
         }
@@ -481,6 +487,51 @@ impl Generator {
             .into_iter()
             .map(|word| word.as_bytes().to_vec())
             .collect()
+    }
+
+    /// What DEBUG tells: those subcommands whose answer is the same on every server that holds the same.
+    fn debugging(&mut self) -> Call {
+        const CALLS: &[&str] = &[
+            "DEBUG DIGEST",
+            "DEBUG DIGEST x",
+            "DEBUG DIGEST-VALUE",
+            "DEBUG ERROR mine",
+            "DEBUG ERROR",
+            "DEBUG LOG",
+            "DEBUG PROTOCOL string",
+            "DEBUG PROTOCOL integer",
+            "DEBUG PROTOCOL double",
+            "DEBUG PROTOCOL bignum",
+            "DEBUG PROTOCOL null",
+            "DEBUG PROTOCOL array",
+            "DEBUG PROTOCOL set",
+            "DEBUG PROTOCOL map",
+            "DEBUG PROTOCOL verbatim",
+            "DEBUG PROTOCOL true",
+            "DEBUG PROTOCOL FALSE",
+            "DEBUG PROTOCOL x",
+            "DEBUG PROTOCOL",
+            "DEBUG POPULATE 3",
+            "DEBUG POPULATE 2 s 10",
+            "DEBUG POPULATE x",
+            "DEBUG POPULATE 2 s -1",
+            "DEBUG OBJECT none",
+            "DEBUG LISTPACK none",
+            "DEBUG CHANGE-REPL-ID",
+            "DEBUG SLEEP 0",
+            "DEBUG SLEEP",
+            "DEBUG NONESUCH",
+            "DEBUG",
+        ];
+        if self.below(2) == 0 {
+            return split(self.pick(CALLS));
+        }
+        let what = self.pick(&["DIGEST-VALUE", "DIGEST-VALUE", "LISTPACK"]);
+        let mut call = vec![b"DEBUG".to_vec(), what.as_bytes().to_vec()];
+        for _ in 0..1 + self.below(2) {
+            call.push(self.pick(ALL_KEYS).as_bytes().to_vec());
+        }
+        call
     }
 
     fn asking_about_commands(&mut self) -> Call {

@@ -10,6 +10,7 @@ pub mod client;
 pub mod compare;
 pub mod differences;
 pub mod generate;
+pub mod payloads;
 pub mod pools;
 pub mod process;
 pub mod rules;

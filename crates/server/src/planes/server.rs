@@ -1,20 +1,13 @@
-//! INFO, TIME, LOLWUT, PFSELFTEST, DEBUG, SHUTDOWN.
+//! INFO, TIME, LOLWUT, PFSELFTEST, SHUTDOWN.
 //!
 //! Must not know: what INFO's text says.
-
-use std::time::Duration;
 
 use redline_commands::Error;
 use redline_net::clock;
 use redline_resp::Args;
-use redline_types::{
-    glob::{self, Case},
-    hll, number,
-};
+use redline_types::{hll, number};
 
-use crate::{
-    REDIS_VERSION, exec::Halt, info, planes::command::write_help, session::Session, worker::Worker,
-};
+use crate::{REDIS_VERSION, exec::Halt, info, session::Session, worker::Worker};
 
 pub(crate) fn info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     let text = info::render(worker, args.from(1));
@@ -107,63 +100,5 @@ pub(crate) fn shutdown(
     }
     session.closing = true;
     crate::shutdown(&worker.shared);
-    Ok(())
-}
-
-const DEBUG_HELP: &[&str] = &[
-    "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "SET-ACTIVE-EXPIRE <0|1>",
-    "    Stop (0) or resume (1) looking for expired keys in the background.",
-    "SLEEP <seconds>",
-    "    Stop this client's worker for so long. Decimals are allowed.",
-    "STRINGMATCH-LEN <length> <pattern>",
-    "    Match the pattern against a string of so many 'a's.",
-    "HELP",
-    "    Print this help.",
-];
-
-pub(crate) fn debug(
-    worker: &mut Worker,
-    session: &mut Session,
-    args: Args<'_>,
-) -> Result<(), Halt> {
-    if !worker.settings.enable_debug_command.allows(session) {
-        return Err(Error::line("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.").into());
-    }
-    let sub = args[1].to_ascii_lowercase();
-    match (sub.as_slice(), args.len()) {
-        (b"help", 2) => write_help(&mut session.reply(), DEBUG_HELP),
-        (b"sleep", 3) => {
-            const SECONDS_MAX: f64 = 1e6;
-            let seconds = number::parse_f64(&args[2])
-                .unwrap_or(0.0)
-                .clamp(0.0, SECONDS_MAX);
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-            worker.read_clock();
-            session.reply().ok();
-        }
-        (b"set-active-expire", 3) => {
-            let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
-            worker
-                .shared
-                .active_expire
-                .store(on, std::sync::atomic::Ordering::Relaxed);
-            session.reply().ok();
-        }
-        (b"stringmatch-len", 4) => {
-            const LENGTH_MAX: i64 = 512 << 20;
-            let length = number::parse_i64(&args[2]).filter(|n| (0..=LENGTH_MAX).contains(n));
-            let text = vec![b'a'; length.ok_or(Error::NotInteger)? as usize];
-            let matched = glob::matches(&args[3], &text, Case::Sensitive);
-            session.reply().integer(matched.into());
-        }
-        _ => {
-            let sub = String::from_utf8_lossy(&args[1]);
-            let text = format!(
-                "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try DEBUG HELP."
-            );
-            return Err(Error::Line(text.into()).into());
-        }
-    }
     Ok(())
 }

@@ -160,6 +160,7 @@ rows! { Server:
         since: "1.0.0",
         arity: -2,
         flags: [ADMIN, NOSCRIPT, LOADING, STALE, PROTECTED, SYSCMD],
+        scope: All,
     }
 
     Flushall = "flushall" {
@@ -244,6 +245,31 @@ rows! { Server:
         flags: [READONLY],
         keys: [KeySpec::at(2, INSPECT)],
         args: [key("key"), integer("count").token("SAMPLES").optional()],
+    }
+
+    RestoreAsking = "restore-asking" {
+        summary: "RESTORE, as a cluster sends it that moves a slot.",
+        complexity: "O(1) to make the key and O(N*M) to read it, N: elements, M: their average size; O(N*M*log(N)) for sorted sets",
+        since: "3.0.0",
+        history: [
+            ("3.0.0", "REPLACE."),
+            ("5.0.0", "ABSTTL."),
+            ("5.0.0", "IDLETIME and FREQ."),
+        ],
+        arity: -4,
+        flags: [WRITE, DENYOOM, ASKING, SYSCMD],
+        acl: [KEYSPACE, DANGEROUS],
+        keys: [KeySpec::at(1, OVERWRITE)],
+        args: [
+            key("key"),
+            integer("ttl"),
+            string("serialized-value"),
+            word("replace", "REPLACE").since("3.0.0").optional(),
+            word("absttl", "ABSTTL").since("5.0.0").optional(),
+            integer("seconds").token("IDLETIME").since("5.0.0").optional(),
+            integer("frequency").token("FREQ").since("5.0.0").optional(),
+        ],
+        propagate: Effect,
     }
 
     Shutdown = "shutdown" {

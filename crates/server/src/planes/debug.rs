@@ -1,0 +1,348 @@
+//! DEBUG: what the test suites of Redis and this project's own ask of a running server.
+//!
+//! Only what is true here is here: a subcommand that would have to make up its answer is unknown. Those that look at keys
+//! hold every stripe.
+
+mod digest;
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use redline_commands::Error;
+use redline_keyspace::{Expiry, Held, StringRef, ValueRef, View, lock::StripeSet};
+use redline_rdb::{ObjectRef, object};
+use redline_resp::{Args, Proto, Reply};
+use redline_types::{Value, list::NodeRef, number};
+
+use crate::{
+    exec::Halt,
+    planes::{command::write_help, publish_events},
+    session::Session,
+    worker::Worker,
+};
+
+const HELP: &[&str] = &[
+    "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CHANGE-REPL-ID",
+    "    Take a new replication id.",
+    "DIGEST",
+    "    Answer a digest of everything that the server holds.",
+    "DIGEST-VALUE [<key> ...]",
+    "    Answer a digest of the value of each key.",
+    "ERROR <text>",
+    "    Answer an error of this text.",
+    "LISTPACK <key>",
+    "    Write the elements of a packed value to the log.",
+    "LOG <message>",
+    "    Write a message to the log.",
+    "OBJECT <key>",
+    "    Tell how a value is stored.",
+    "POPULATE <count> [<prefix>] [<size>]",
+    "    Make string keys <prefix>:0, <prefix>:1 and so on, where there are none.",
+    "PROTOCOL <type>",
+    "    Answer an example of a reply: string, integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
+    "    true or false.",
+    "SET-ACTIVE-EXPIRE <0|1>",
+    "    Stop (0) or resume (1) looking for expired keys in the background.",
+    "SLEEP <seconds>",
+    "    Stop this client's worker for so long. Decimals are allowed.",
+    "HELP",
+    "    Print this help.",
+];
+const NO_SUCH_KEY: Error = Error::NoSuchKey;
+const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
+/// The parts of the program that a reload would need are not there.
+const NO_RELOAD: Error = Error::line("ERR DEBUG RELOAD needs snapshots, which are not there yet");
+
+/// DEBUG subcommand [argument …]
+pub(crate) fn debug(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if !worker.settings.enable_debug_command.allows(session) {
+        return Err(Error::line("ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.").into());
+    }
+    let sub = args[1].to_ascii_lowercase();
+    match (sub.as_slice(), args.len()) {
+        (b"help", 2) => write_help(&mut session.reply(), HELP),
+        (b"change-repl-id", 2) => {
+            *worker
+                .shared
+                .replication_id
+                .lock()
+                .expect("no panic under the id") = crate::start::random_id();
+            session.reply().ok();
+        }
+        (b"digest", 2) => {
+            let digest = with_keys(worker, session, digest::of_everything)?;
+            session.reply().simple(&digest.to_string());
+        }
+        (b"digest-value", _) => {
+            let keys = args.from(2);
+            let digests = with_keys(worker, session, |view| {
+                keys.iter()
+                    .map(|key| digest::of_value(view, key))
+                    .collect::<Vec<_>>()
+            })?;
+            let mut reply = session.reply();
+            reply.array(digests.len());
+            digests
+                .iter()
+                .for_each(|digest| reply.simple(&digest.to_string()));
+        }
+        (b"error", 3) => {
+            let text: Vec<u8> = args[2]
+                .iter()
+                .map(|byte| {
+                    if matches!(byte, b'\r' | b'\n') {
+                        b' '
+                    } else {
+                        *byte
+                    }
+                })
+                .collect();
+            session.reply().error_bytes(&text);
+        }
+        (b"listpack", 3) => {
+            let elements = with_keys(worker, session, |view| packed_elements(view, &args[2]))?;
+            for (at, element) in elements?.iter().enumerate() {
+                let element = String::from_utf8_lossy(element);
+                crate::log::notice(&format!("DEBUG LISTPACK: {at}: {element:?}"));
+            }
+            session
+                .reply()
+                .simple("Listpack structure printed on stdout");
+        }
+        (b"log", 3) => {
+            let message = String::from_utf8_lossy(&args[2]);
+            crate::log::warning(&format!("DEBUG LOG: {message}"));
+            session.reply().ok();
+        }
+        (b"object", 3) => {
+            let text = with_keys(worker, session, |view| describe(view, &args[2]))?;
+            session.reply().simple(&text?);
+        }
+        (b"populate", 3..=5) => {
+            let population = Population::parse(args)?;
+            with_keys(worker, session, |view| population.settle(view))?;
+            session.reply().ok();
+        }
+        (b"protocol", 3) => write_example(&mut session.reply(), &args[2])?,
+        (b"reload", _) => return Err(NO_RELOAD.into()),
+        (b"sleep", 3) => {
+            const SECONDS_MAX: f64 = 1e6;
+            let seconds = number::parse_f64(&args[2])
+                .unwrap_or(0.0)
+                .clamp(0.0, SECONDS_MAX);
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            worker.read_clock();
+            session.reply().ok();
+        }
+        (b"set-active-expire", 3) => {
+            let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            worker.shared.active_expire.store(on, Ordering::Relaxed);
+            session.reply().ok();
+        }
+        _ => {
+            let sub = String::from_utf8_lossy(&args[1]);
+            let text = format!(
+                "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try DEBUG HELP."
+            );
+            return Err(Error::Line(text.into()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Runs something with every key at hand. Inside EXEC the unit holds all stripes already: the row says so.
+fn with_keys<R>(
+    worker: &mut Worker,
+    session: &mut Session,
+    run: impl FnOnce(&mut View<'_>) -> R,
+) -> Result<R, Halt> {
+    let alone = session.unit.is_none();
+    let all = StripeSet::all();
+    if alone {
+        worker.lock_set(session, &all)?;
+    }
+    let shared = worker.shared.clone();
+    let mut view = View::new(
+        &shared.keyspace,
+        Held::All,
+        &mut worker.local,
+        session.db,
+        worker.now_ms,
+    );
+    let result = run(&mut view);
+    view.finish();
+    if !worker.local.events.is_empty() {
+        publish_events(&shared, &mut worker.local, Some(&session.card));
+    }
+    if alone {
+        worker.unlock_set(session, &all);
+    }
+    Ok(result)
+}
+
+/// DEBUG OBJECT's line.
+fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
+    let value = view.peek(key).ok_or(NO_SUCH_KEY)?;
+    let (address, object) = match value {
+        ValueRef::String(StringRef::Inline { bytes, .. }) => {
+            (bytes.as_ptr() as usize, ObjectRef::String(bytes))
+        }
+        ValueRef::String(StringRef::Blob(blob)) => {
+            (blob.as_ptr() as usize, ObjectRef::String(blob))
+        }
+        ValueRef::Object(value) => (std::ptr::from_ref(value) as usize, ObjectRef::Value(value)),
+    };
+    let mut serialized = Vec::new();
+    object::write(&mut serialized, object);
+    let mut text = format!(
+        "Value at:{address:#x} refcount:1 encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{}",
+        view.encoding(key).ok_or(NO_SUCH_KEY)?,
+        serialized.len(),
+        view.access_word(key).ok_or(NO_SUCH_KEY)?,
+        view.idle_s(key).ok_or(NO_SUCH_KEY)?,
+    );
+    if let ValueRef::Object(value @ Value::List(list)) = value
+        && value.encoding() == "quicklist"
+    {
+        let nodes = list.nodes().count();
+        let bytes: usize = list
+            .nodes()
+            .map(|node| match node {
+                NodeRef::Packed(pack) => pack.listpack_bytes(),
+                NodeRef::Plain(element) => element.len(),
+            })
+            .sum();
+        text += &format!(
+            " ql_nodes:{nodes} ql_avg_node:{:.2} ql_listpack_max:{} ql_compressed:0 ql_uncompressed_size:{bytes}",
+            value.len() as f64 / nodes as f64,
+            view.limits().list_max_listpack_size,
+        );
+    }
+    Ok(text)
+}
+
+fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let value = view.peek(key).ok_or(NO_SUCH_KEY)?;
+    let ValueRef::Object(value) = value else {
+        return Err(Error::line("ERR Not a listpack encoded object."));
+    };
+    if value.encoding() != "listpack" {
+        return Err(Error::line("ERR Not a listpack encoded object."));
+    }
+    Ok(match value {
+        Value::List(list) => list.iter().map(|e| e.to_vec()).collect(),
+        Value::Set(set) => set.iter().map(|e| e.to_vec()).collect(),
+        Value::Hash(hash) => hash
+            .iter()
+            .flat_map(|(field, value)| [field.to_vec(), value.to_vec()])
+            .collect(),
+        Value::Zset(zset) => zset
+            .pack()
+            .into_iter()
+            .flat_map(|pack| pack.iter().map(|e| e.to_vec()))
+            .collect(),
+        Value::Stream(_) => Vec::new(),
+    })
+}
+
+/// What DEBUG POPULATE makes.
+struct Population<'a> {
+    count: u64,
+    prefix: &'a [u8],
+    /// Of each value; 0: as long as its text.
+    size: usize,
+}
+
+impl<'a> Population<'a> {
+    fn parse(args: Args<'a>) -> Result<Population<'a>, Error> {
+        let positive = |at: usize| {
+            let number = args.get(at).map(number::parse_i64);
+            number.map_or(Ok(0), |number| {
+                number
+                    .and_then(|number| u64::try_from(number).ok())
+                    .ok_or(NOT_POSITIVE)
+            })
+        };
+        /// What one value may have.
+        const SIZE_MAX: u64 = 512 << 20;
+        Ok(Population {
+            count: positive(2)?,
+            prefix: args.get(3).unwrap_or(b"key"),
+            size: positive(4)?.min(SIZE_MAX) as usize,
+        })
+    }
+
+    fn settle(&self, view: &mut View<'_>) {
+        for number in 0..self.count {
+            let key = [self.prefix, b":", number.to_string().as_bytes()].concat();
+            if view.contains(&key) {
+                continue;
+            }
+            let mut value = format!("value:{number}").into_bytes();
+            if self.size > 0 {
+                value.resize(self.size, 0);
+            }
+            view.set_string(&key, &value, Expiry::Clear);
+            view.touch_watchers(&key);
+        }
+    }
+}
+
+/// An example of each type of reply.
+fn write_example(reply: &mut Reply<'_>, what: &[u8]) -> Result<(), Error> {
+    match what.to_ascii_lowercase().as_slice() {
+        b"string" => reply.bulk(b"Hello World"),
+        b"integer" => reply.integer(12345),
+        // Written so that it is not taken for a bad pi.
+        b"double" => reply.double(3141.0 / 1000.0),
+        b"bignum" => reply.big_number("1234567999999999999999999999999999999"),
+        b"null" => reply.null(),
+        b"array" => {
+            reply.array(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"set" => {
+            reply.set(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"map" => {
+            reply.map(3);
+            for n in 0..3 {
+                reply.integer(n);
+                reply.bool(n == 1);
+            }
+        }
+        b"attrib" => {
+            if reply.proto() == Proto::Resp3 {
+                reply.attribute(1);
+                reply.bulk(b"key-popularity");
+                reply.array(2);
+                reply.bulk(b"key:123");
+                reply.integer(90);
+            }
+            reply.bulk(b"Some real reply following the attribute");
+        }
+        b"push" => {
+            if reply.proto() != Proto::Resp3 {
+                return Err(Error::line("ERR RESP2 is not supported by this command"));
+            }
+            reply.bulk(b"Some real reply following the push reply");
+            reply.push(2);
+            reply.bulk(b"server-cpu-usage");
+            reply.integer(42);
+        }
+        b"verbatim" => reply.verbatim("txt", b"This is a verbatim\nstring"),
+        b"true" => reply.bool(true),
+        b"false" => reply.bool(false),
+        _ => {
+            return Err(Error::line(
+                "ERR Wrong protocol type name. Please use one of the following: string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
+            ));
+        }
+    }
+    Ok(())
+}

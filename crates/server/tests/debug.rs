@@ -1,0 +1,134 @@
+//! DEBUG: digests as Redis 8.2.3 computes them, and what it tells of values.
+
+mod client;
+
+use client::{Client, Value, settings, start};
+use redline_server::{Permission, Server, Settings};
+
+fn server() -> Server {
+    start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    })
+}
+
+fn simple(value: &Value) -> &str {
+    match value {
+        Value::Simple(text) => text,
+        other => panic!("no simple string: {other:?}"),
+    }
+}
+
+/// The digests are those that Redis 8.2.3 answered after the same calls.
+#[test]
+fn equal_contents_have_the_digests_that_redis_gives_them() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    assert_eq!(simple(&client.call("DEBUG DIGEST")), "0".repeat(40));
+    for call in [
+        "SET s hello",
+        "RPUSH l a 1 b",
+        "SADD t x 7 y",
+        "HSET h f v g 1",
+        "ZADD z 0.1 a inf b 1e300 c 3 d 1e-7 e 123456789012345678 f",
+        "XADD x 1-1 a b",
+        "SET e 5 PX 100000",
+    ] {
+        client.call(call);
+    }
+    let reply = client.call("DEBUG DIGEST-VALUE s l t h z x e none");
+    let digests: Vec<_> = reply.array().iter().map(simple).collect();
+    assert_eq!(
+        digests,
+        [
+            "36b23a1456b2dce2c3ed252c456761301dba8060",
+            "d5f44352f6226abea9252dad248ef5de0d964396",
+            "a6afcc473373536adb071da403abcb70a693d104",
+            "6679ee22f89ed8001eeb5309d0900265ea56c03a",
+            "14780c7099f40b76a384e32422a18863378ba1d6",
+            "db20534e81d36b705394fcfc8a61996efb6e5a7c",
+            "1e47b7737b7537b3113b09ca0319a5fd0e2bf48d",
+            "0000000000000000000000000000000000000000",
+        ]
+    );
+    assert_eq!(
+        simple(&client.call("DEBUG DIGEST")),
+        "1df2367388180b5f650a7ffb73bba891cd5247f2"
+    );
+    client.call("SELECT 3").ok();
+    client.call("SET s hello").ok();
+    assert_eq!(
+        simple(&client.call("DEBUG DIGEST")),
+        "c44494ad7a0055307d893c0257427096aa372747"
+    );
+    client.call("MULTI").ok();
+    client.call("DEBUG DIGEST");
+    let reply = client.call("EXEC");
+    assert_eq!(
+        simple(&reply.array()[0]),
+        "c44494ad7a0055307d893c0257427096aa372747"
+    );
+    client.call("HSET timed a 1 b 2");
+    let without_times = "6c8f22b3bf510fdcfd6122dd0f908a80e88243bf";
+    assert_eq!(
+        simple(&client.call("DEBUG DIGEST-VALUE timed").array()[0]),
+        without_times
+    );
+    client.call("HEXPIRE timed 1000 FIELDS 1 a");
+    assert_eq!(
+        simple(&client.call("DEBUG DIGEST-VALUE timed").array()[0]),
+        "c07db73128914a41e685572f9d83e5ec946f598d"
+    );
+    client.call("HPERSIST timed FIELDS 1 a");
+    assert_eq!(
+        simple(&client.call("DEBUG DIGEST-VALUE timed").array()[0]),
+        without_times
+    );
+}
+
+#[test]
+fn values_are_described_and_made() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("SET n 5").ok();
+    let text = client.call("DEBUG OBJECT n");
+    let text = simple(&text);
+    assert!(text.starts_with("Value at:0x"), "{text}");
+    assert!(
+        text.contains(" refcount:1 encoding:int serializedlength:2 lru:")
+            && text.ends_with(" lru_seconds_idle:0"),
+        "{text}"
+    );
+    assert_eq!(client.call("DEBUG OBJECT none").error(), "ERR no such key");
+    for _ in 0..300 {
+        client.call(&format!("RPUSH q {}", "x".repeat(100)));
+    }
+    let text = client.call("DEBUG OBJECT q");
+    assert!(simple(&text).contains(" encoding:quicklist "), "{text:?}");
+    assert!(
+        simple(&text).contains(" ql_nodes:4 ql_avg_node:75.00 ql_listpack_max:-2 ql_compressed:0 ql_uncompressed_size:30928"),
+        "{text:?}"
+    );
+    assert_eq!(
+        client.call("DEBUG LISTPACK q").error(),
+        "ERR Not a listpack encoded object."
+    );
+    client.call("DEBUG POPULATE 3").ok();
+    client.call("DEBUG POPULATE 4 key 9").ok();
+    assert_eq!(client.call("GET key:2"), Value::Bulk(b"value:2".to_vec()));
+    assert_eq!(
+        client.call("GET key:3"),
+        Value::Bulk(b"value:3\0\0".to_vec())
+    );
+    assert_eq!(
+        client.call("DEBUG POPULATE -1").error(),
+        "ERR value is out of range, must be positive"
+    );
+    assert_eq!(client.call("DEBUG ERROR mine").error(), "mine");
+    assert!(
+        client
+            .call("DEBUG RELOAD")
+            .error()
+            .starts_with("ERR DEBUG RELOAD")
+    );
+}

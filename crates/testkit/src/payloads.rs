@@ -1,0 +1,234 @@
+//! Values of every type that travel between two servers by DUMP and RESTORE, there and back. They have arrived if DEBUG
+//! DIGEST-VALUE says the same on both sides, and where the versions are those of one server also OBJECT ENCODING, the
+//! times of fields that expire, and all that XINFO tells of a stream and its groups.
+
+use std::io;
+use std::net::SocketAddr;
+
+use fastrand::Rng;
+use redline_resp::reply_decoder::Value;
+
+use crate::client::Client;
+
+/// How two servers are to be compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Values in each direction.
+    pub values: usize,
+    /// Decides them.
+    pub seed: u64,
+    /// The other server is of the version that ours follows: it reads what ours writes, and has the same encodings.
+    pub same_version: bool,
+}
+
+/// Sends values to and fro; how many have arrived, or the first that has not.
+pub fn run(
+    ours: SocketAddr,
+    theirs: SocketAddr,
+    options: Options,
+) -> io::Result<Result<usize, String>> {
+    let (mut ours, mut theirs) = (Client::connect(ours)?, Client::connect(theirs)?);
+    let mut random = Rng::with_seed(options.seed);
+    let mut arrived = 0;
+    for round in 0..options.values {
+        let calls = filling(&mut random, options.same_version);
+        for outward in [true, false] {
+            if outward && !options.same_version {
+                continue;
+            }
+            let (from, to) = match outward {
+                true => (&mut ours, &mut theirs),
+                false => (&mut theirs, &mut ours),
+            };
+            if let Some(fault) = travel(from, to, &calls, options.same_version)? {
+                let way = if outward { "from us" } else { "to us" };
+                return Ok(Err(format!("value {round} {way}: {fault}")));
+            }
+            arrived += 1;
+        }
+    }
+    Ok(Ok(arrived))
+}
+
+type Call = Vec<Vec<u8>>;
+
+/// Makes a value on one side and takes it to the other; what is wrong then.
+fn travel(
+    from: &mut Client,
+    to: &mut Client,
+    calls: &[Call],
+    same_version: bool,
+) -> io::Result<Option<String>> {
+    from.call(&["FLUSHALL"])?;
+    to.call(&["FLUSHALL"])?;
+    for call in calls {
+        let reply = from.call(call)?;
+        if reply.is_error() {
+            return Ok(Some(format!("{} answered {reply:?}", name(call))));
+        }
+    }
+    let Value::Bulk(payload) = from.call(&["DUMP", "k"])? else {
+        return Ok(Some("no payload".to_owned()));
+    };
+    let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"0", &payload];
+    let reply = to.call(&restore)?;
+    if reply != Value::Simple(b"OK".to_vec()) {
+        return Ok(Some(format!("{reply:?} to {payload:x?}")));
+    }
+    for question in questions(calls, same_version) {
+        let (sent, got) = (from.call(&question)?, to.call(&question)?);
+        if sent != got {
+            return Ok(Some(format!(
+                "{} was {sent:?}, is {got:?}: {payload:x?}",
+                question.join(&b' ').escape_ascii()
+            )));
+        }
+    }
+    if same_version {
+        // A payload does not say how a value came to be, which an encoding tells: both have read it when they are asked.
+        from.call(&[&restore[..], &[b"REPLACE"]].concat())?;
+        let encodings = (
+            from.call(&["OBJECT", "ENCODING", "k"])?,
+            to.call(&["OBJECT", "ENCODING", "k"])?,
+        );
+        if encodings.0 != encodings.1 {
+            return Ok(Some(format!("{encodings:?}: {payload:x?}")));
+        }
+    }
+    Ok(None)
+}
+
+fn name(call: &Call) -> String {
+    String::from_utf8_lossy(&call[0]).into_owned()
+}
+
+/// What both sides must answer alike.
+fn questions(calls: &[Call], same_version: bool) -> Vec<Call> {
+    let words = |text: &str| {
+        text.split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let mut questions: Vec<Call> = vec![words("DEBUG DIGEST-VALUE k")];
+    if same_version {
+        for call in calls.iter().filter(|call| name(call) == "HPEXPIREAT") {
+            let mut question: Call = words("HPEXPIRETIME k");
+            question.extend_from_slice(&call[3..]);
+            questions.push(question);
+        }
+    }
+    if calls.iter().any(|call| name(call) == "XADD") {
+        questions.push(words("XINFO GROUPS k"));
+        if same_version {
+            questions.push(words("XINFO STREAM k FULL COUNT 0"));
+        }
+    }
+    questions
+}
+
+/// Calls that make a value of any type and size under the key `k`. The times of fields are for servers that know them.
+fn filling(random: &mut Rng, timed_fields: bool) -> Vec<Call> {
+    let size = [1, 3, 20, 150, 600][random.usize(..5)];
+    let call = |name: &str, words: Vec<Vec<u8>>| {
+        let mut call = vec![name.as_bytes().to_vec(), b"k".to_vec()];
+        call.extend(words);
+        call
+    };
+    match random.u8(..13) {
+        0 | 1 => vec![call("SET", texts(random, 1))],
+        2 => vec![
+            call("SET", texts(random, 1)),
+            call("APPEND", texts(random, 1)),
+        ],
+        3 | 4 => vec![call("RPUSH", texts(random, size))],
+        5 => vec![call("SADD", texts(random, size))],
+        6 | 7 => vec![call("HSET", texts(random, 2 * size))],
+        8 => {
+            let bits = random.u32(..62);
+            let members = (0..size).map(|_| (random.i64(..) >> bits).to_string().into_bytes());
+            vec![call("SADD", members.collect())]
+        }
+        9 | 10 => {
+            let pairs = (0..size).flat_map(|_| [score(random), text(random)]);
+            vec![call("ZADD", pairs.collect())]
+        }
+        11 => {
+            let pairs = texts(random, 2 * size);
+            let mut calls = vec![call("HSET", pairs.clone())];
+            for pair in pairs.chunks(2).take(40) {
+                if timed_fields && random.bool() {
+                    let at_ms = 4_000_000_000_000 + random.u64(..1 << 20);
+                    let at_ms = at_ms.to_string();
+                    let words = [at_ms.as_bytes(), b"FIELDS", b"1", &pair[0]];
+                    calls.push(call("HPEXPIREAT", words.map(<[u8]>::to_vec).to_vec()));
+                }
+            }
+            calls
+        }
+        _ => stream(random, size),
+    }
+}
+
+/// A stream with entries that are gone, and groups whose consumers have read, acknowledged and claimed.
+fn stream(random: &mut Rng, size: usize) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut add = |text: String| {
+        calls.push(
+            text.split(' ')
+                .map(|word| word.as_bytes().to_vec())
+                .collect(),
+        );
+    };
+    let groups = random.u8(..3);
+    add("XADD k 0-1 f v".to_owned());
+    for group in 0..groups {
+        add(format!(
+            "XGROUP CREATE k g{group} {}",
+            ["0", "$", "20"][random.usize(..3)]
+        ));
+        add(format!("XGROUP CREATECONSUMER k g{group} idle"));
+    }
+    for ms in 1..=size as u64 {
+        let same_fields = random.bool();
+        let value = random.i16(..);
+        let more = if same_fields { "" } else { " name text" };
+        add(format!("XADD k {ms}-{} f {value}{more}", random.u8(..9)));
+        if random.u8(..9) == 0 {
+            add(format!("XDEL k {}-0 {ms}-{}", ms / 2, random.u8(..9)));
+        }
+        if groups > 0 && random.u8(..4) == 0 {
+            let (group, consumer) = (random.u8(..groups), random.u8(..3));
+            add(match random.u8(..4) {
+                0 => format!("XACK k g{group} {}-0 {}-1", ms / 2, ms / 2),
+                1 => format!("XCLAIM k g{group} c{consumer} 0 {}-0 {}-1", ms / 2, ms / 3),
+                _ => format!("XREADGROUP GROUP g{group} c{consumer} COUNT 5 STREAMS k >"),
+            });
+        }
+    }
+    calls
+}
+
+fn texts(random: &mut Rng, count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|_| text(random)).collect()
+}
+
+fn text(random: &mut Rng) -> Vec<u8> {
+    match random.u8(..6) {
+        0 => random.i64(..).to_string().into_bytes(),
+        1 => random.i8(..).to_string().into_bytes(),
+        2 => (0..random.usize(..200)).map(|_| random.u8(..)).collect(),
+        3 => vec![random.u8(..); random.usize(..300)],
+        4 => random.i32(..).to_string().into_bytes(),
+        _ => b"abc".repeat(random.usize(..40)),
+    }
+}
+
+fn score(random: &mut Rng) -> Vec<u8> {
+    match random.u8(..5) {
+        0 => b"inf".to_vec(),
+        1 => b"-inf".to_vec(),
+        2 => random.i8(..).to_string().into_bytes(),
+        3 => format!("{:e}", random.f64() * 1e300).into_bytes(),
+        _ => random.f64().to_string().into_bytes(),
+    }
+}
