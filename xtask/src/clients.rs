@@ -136,6 +136,8 @@ mod tests {
         "unsubscribe",
         "psubscribe",
         "punsubscribe",
+        "ssubscribe",
+        "sunsubscribe",
         "hello",
         "reset",
         "quit",

@@ -116,11 +116,12 @@ impl Session {
 
     /// Does it hold a subscription that its user may not have any more?
     fn has_lost_channels(&self, before: &User, user: &User) -> bool {
-        if self.channels.is_empty() && self.patterns.is_empty() {
+        if !self.is(state::LISTENS) {
             return false;
         }
         user.channels_left_after(before).is_some_and(|left| {
-            !self.channels.iter().all(|name| left.allow(name, false))
+            let mut channels = self.channels.iter().chain(&self.shard_channels);
+            !channels.all(|name| left.allow(name, false))
                 || !self.patterns.iter().all(|name| left.allow(name, true))
         })
     }

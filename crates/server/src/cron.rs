@@ -31,6 +31,7 @@ pub fn tick(worker: &mut Worker) {
     expire(worker);
     make_room_for_long(worker);
     forget_tracked(worker);
+    worker.evict_clients();
     look_after_memory(worker);
     let every_second = worker
         .ticks
@@ -39,6 +40,8 @@ pub fn tick(worker: &mut Worker) {
         worker.trim();
         worker.close_stalled_handshakes();
         worker.for_each_session(|worker, session| {
+            let unsent = session.out.len_bytes() as u64;
+            session.card.output_peak.store(unsent, Ordering::Relaxed);
             if session.soft_limit_since_s.is_some() {
                 worker.enforce_output_limit(session);
                 worker.look_again(session);

@@ -13,7 +13,10 @@ use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 use redline_table::heap;
 
-use crate::{REDIS_VERSION, REDLINE_VERSION, cron, session::flag, stats::Totals, worker::Worker};
+use crate::{
+    REDIS_VERSION, REDLINE_VERSION, cron, pubsub::Kind, session::flag, stats::Totals,
+    worker::Worker,
+};
 
 type Render = fn(&Worker, &Totals, &mut Out) -> fmt::Result;
 
@@ -249,10 +252,7 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
         format_args!("{:.2}", ratio(rss, used)),
     )?;
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
-    let buffers = |card: &std::sync::Arc<crate::session::Card>| {
-        card.query_capacity.load(Ordering::Relaxed) + card.output_bytes.load(Ordering::Relaxed)
-    };
-    let normal: u64 = shared.client_cards().iter().map(buffers).sum();
+    let normal = shared.client_bytes();
     out.zeros(&[
         "mem_not_counted_for_evict",
         "mem_replication_backlog",
@@ -348,7 +348,7 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
         "expire_cycle_cpu_milliseconds",
     ])?;
     out.field("evicted_keys", totals.evicted())?;
-    out.field("evicted_clients", 0)?;
+    out.field("evicted_clients", totals.evicted_clients())?;
     out.field("evicted_scripts", shared.scripts.evicted())?;
     out.zeros(&[
         "total_eviction_exceeded_time",
@@ -356,10 +356,14 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     ])?;
     out.field("keyspace_hits", totals.hits())?;
     out.field("keyspace_misses", totals.misses())?;
-    out.field("pubsub_channels", shared.pubsub.channel_count())?;
+    out.field(
+        "pubsub_channels",
+        shared.pubsub.channel_count(Kind::Channel),
+    )?;
     out.field("pubsub_patterns", shared.pubsub.pattern_count())?;
+    let shard_channels = shared.pubsub.channel_count(Kind::Shard);
+    out.field("pubsubshard_channels", shard_channels)?;
     out.zeros(&[
-        "pubsubshard_channels",
         "latest_fork_usec",
         "total_forks",
         "migrate_cached_sockets",

@@ -71,6 +71,8 @@ pub fn allowed_while_subscribed(id: CommandId) -> bool {
             | CommandId::Unsubscribe
             | CommandId::Psubscribe
             | CommandId::Punsubscribe
+            | CommandId::Ssubscribe
+            | CommandId::Sunsubscribe
             | CommandId::Quit
             | CommandId::Reset
     )

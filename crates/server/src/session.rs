@@ -93,6 +93,8 @@ pub struct Card {
     /// See `channels`.
     pub patterns: AtomicU32,
     /// See `channels`.
+    pub shard_channels: AtomicU32,
+    /// See `channels`.
     pub watched: AtomicU32,
     /// Queued commands plus one; 0: not in MULTI.
     pub multi: AtomicU32,
@@ -100,8 +102,18 @@ pub struct Card {
     pub query_bytes: AtomicU64,
     /// See `query_bytes`.
     pub query_capacity: AtomicU64,
+    /// Bytes of arguments that have arrived of a request that is not whole.
+    pub argument_bytes: AtomicU64,
+    /// Bytes of queued commands.
+    pub multi_bytes: AtomicU64,
     /// Bytes of replies that wait for the peer.
     pub output_bytes: AtomicU64,
+    /// Bytes that the reply buffer has memory for.
+    pub output_capacity: AtomicU64,
+    /// Most bytes of replies of a batch, lately.
+    pub output_peak: AtomicU64,
+    /// All of its memory: bytes.
+    pub memory_bytes: AtomicU64,
     /// Bytes read from and written to the peer, commands run.
     pub net_in: AtomicU64,
     /// See `net_in`.
@@ -311,6 +323,8 @@ pub struct Session {
     pub channels: Vec<Arc<[u8]>>,
     /// See `channels`.
     pub patterns: Vec<Arc<[u8]>>,
+    /// See `channels`; those of shards (SSUBSCRIBE).
+    pub shard_channels: Vec<Arc<[u8]>>,
     /// How it tracks keys, if it does.
     pub tracking: Option<Box<Mode>>,
     /// What CLIENT REPLY says.

@@ -73,6 +73,8 @@ pub struct Settings {
     pub bulk_bytes_max: u64,
     /// Most keys that are remembered for clients that track them; 0: any number.
     pub tracking_keys_max: usize,
+    /// Most bytes of the buffers of all clients; 0: any number; negative: so many percent of `maxmemory_bytes`.
+    pub client_memory_max: i64,
     /// Most bytes of a client's query buffer.
     pub query_buffer_bytes_max: u64,
     /// Output limits of clients, replicas and subscribers.
@@ -204,6 +206,20 @@ pub enum Permission {
     Local,
 }
 
+impl Settings {
+    /// What all clients together may take: bytes; `None`: any amount.
+    pub fn client_memory_limit(&self) -> Option<u64> {
+        let limit = match u64::try_from(self.client_memory_max) {
+            Ok(bytes) => bytes,
+            Err(_) => {
+                let percent = u128::from(self.client_memory_max.unsigned_abs());
+                (u128::from(self.maxmemory_bytes) * percent / 100) as u64
+            }
+        };
+        (limit != 0).then_some(limit)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         const MIB: u64 = 1024 * 1024;
@@ -231,6 +247,7 @@ impl Default for Settings {
             names: Names::default(),
             bulk_bytes_max: 512 * MIB,
             tracking_keys_max: 1_000_000,
+            client_memory_max: 0,
             query_buffer_bytes_max: 1024 * MIB,
             output_limits: [
                 OutputLimit {

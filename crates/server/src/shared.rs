@@ -22,7 +22,7 @@ use crate::{
     log,
     names::Names,
     pubsub::{Delivery, PubSub},
-    session::{Card, Token},
+    session::{Card, Token, flag},
     settings::Published,
     stats::{Rates, Totals, WorkerStats},
     tracking::{Invalidation, Redirected, Tracking},
@@ -184,6 +184,7 @@ pub struct Shared {
     /// All clients, by id.
     pub clients: Mutex<BTreeMap<u64, Arc<Card>>>,
     next_client_id: AtomicU64,
+    client_eviction: Mutex<()>,
     workers: OnceLock<Box<[WorkerHandle]>>,
     /// Hands work to the reaper thread.
     pub chores: Mutex<std::sync::mpsc::Sender<Chore>>,
@@ -245,6 +246,7 @@ impl Shared {
             running_script: RunningScript::default(),
             clients: Mutex::new(BTreeMap::new()),
             next_client_id: AtomicU64::new(1),
+            client_eviction: Mutex::new(()),
             workers: OnceLock::new(),
             chores: Mutex::new(chores),
             replication_id: Mutex::new(crate::start::random_id()),
@@ -333,6 +335,42 @@ impl Shared {
         self.workers()[card.token.worker()]
             .mailbox
             .send(Message::Kill(card.token));
+    }
+
+    /// Memory of all clients: bytes, as of the last time that each was served.
+    pub fn client_bytes(&self) -> u64 {
+        let of = |worker: &WorkerHandle| worker.stats.client_bytes.get();
+        self.workers().iter().map(of).sum()
+    }
+
+    /// Closes the clients with most memory until all together keep `limit_bytes` (`maxmemory-clients`), and says how
+    /// many.
+    pub fn evict_clients(&self, limit_bytes: u64) -> u64 {
+        if self.client_bytes() <= limit_bytes {
+            return 0;
+        }
+        // One at a time: two that look at the same clients would close more than need be.
+        let _alone = self.client_eviction.lock();
+        let mut cards = self.client_cards();
+        let bytes = |card: &Arc<Card>| card.memory_bytes.load(Ordering::Relaxed);
+        cards.retain(|card| !card.killed.load(Ordering::Relaxed));
+        let mut total: u64 = cards.iter().map(bytes).sum();
+        cards.retain(|card| card.flags.load(Ordering::Relaxed) & flag::NO_EVICT == 0);
+        cards.sort_by_cached_key(|card| std::cmp::Reverse(bytes(card)));
+        let mut evicted = 0;
+        for card in cards {
+            if total <= limit_bytes {
+                break;
+            }
+            total = total.saturating_sub(bytes(&card));
+            log::notice(&format!(
+                "Evicting client: id={} addr={}",
+                card.id, card.addr
+            ));
+            self.kill(&card);
+            evicted += 1;
+        }
+        evicted
     }
 
     /// The counters since the start, or since CONFIG RESETSTAT.

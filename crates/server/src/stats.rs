@@ -94,6 +94,10 @@ pub struct WorkerStats {
     pub output_limit_closed: Counter,
     /// Clients closed because their query buffer was too large.
     pub query_limit_closed: Counter,
+    /// Clients closed because all together took too much memory.
+    pub evicted_clients: Counter,
+    /// Memory of its clients now: bytes.
+    pub client_bytes: Counter,
 }
 
 impl Default for WorkerStats {
@@ -120,6 +124,8 @@ impl Default for WorkerStats {
             put_aside: Counter::default(),
             output_limit_closed: Counter::default(),
             query_limit_closed: Counter::default(),
+            evicted_clients: Counter::default(),
+            client_bytes: Counter::default(),
         }
     }
 }
@@ -202,7 +208,8 @@ counters!(
     denied_key,
     denied_channel,
     output_limit_closed,
-    query_limit_closed
+    query_limit_closed,
+    evicted_clients
 );
 
 impl Totals {

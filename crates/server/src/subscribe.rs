@@ -7,19 +7,10 @@ use std::sync::{Arc, atomic::Ordering};
 use redline_resp::{Args, Proto};
 
 use crate::{
-    pubsub::Delivery,
+    pubsub::{Delivery, Kind},
     session::{Session, flag, state},
     worker::Worker,
 };
-
-/// What is subscribed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A channel by its name.
-    Channel,
-    /// Every channel that matches.
-    Pattern,
-}
 
 /// Subscribes, and confirms it.
 pub fn add(worker: &mut Worker, session: &mut Session, kind: Kind, name: &[u8]) {
@@ -28,27 +19,24 @@ pub fn add(worker: &mut Worker, session: &mut Session, kind: Kind, name: &[u8]) 
     let names = names(session, kind);
     if !names.iter().any(|known| **known == *name) {
         let name: Arc<[u8]> = name.into();
-        match kind {
-            Kind::Channel => pubsub.subscribe(&name, token),
-            Kind::Pattern => pubsub.psubscribe(&name, token),
-        }
+        pubsub.subscribe(kind, &name, token);
         names.push(name);
     }
-    let word = if kind == Kind::Channel {
-        "subscribe"
-    } else {
-        "psubscribe"
+    let word = match kind {
+        Kind::Channel => "subscribe",
+        Kind::Pattern => "psubscribe",
+        Kind::Shard => "ssubscribe",
     };
-    confirm(session, word, Some(name));
+    confirm(session, kind, word, Some(name));
     note(session);
 }
 
 /// Unsubscribes from these, or from all if none is named, and confirms each.
 pub fn remove(worker: &mut Worker, session: &mut Session, kind: Kind, wanted: Args<'_>) {
-    let word = if kind == Kind::Channel {
-        "unsubscribe"
-    } else {
-        "punsubscribe"
+    let word = match kind {
+        Kind::Channel => "unsubscribe",
+        Kind::Pattern => "punsubscribe",
+        Kind::Shard => "sunsubscribe",
     };
     let all: Vec<Arc<[u8]>>;
     let mut list: Vec<&[u8]> = wanted.iter().collect();
@@ -56,7 +44,7 @@ pub fn remove(worker: &mut Worker, session: &mut Session, kind: Kind, wanted: Ar
         all = names(session, kind).clone();
         list = all.iter().map(|name| &**name).collect();
         if list.is_empty() {
-            confirm(session, word, None);
+            confirm(session, kind, word, None);
         }
     }
     for name in list {
@@ -67,14 +55,14 @@ pub fn remove(worker: &mut Worker, session: &mut Session, kind: Kind, wanted: Ar
             let name = names(session, kind).remove(at);
             leave(worker, session, kind, &name);
         }
-        confirm(session, word, Some(name));
+        confirm(session, kind, word, Some(name));
     }
     note(session);
 }
 
 /// Ends all subscriptions without a word (RESET, the end of the connection).
 pub fn forget(worker: &mut Worker, session: &mut Session) {
-    for kind in [Kind::Channel, Kind::Pattern] {
+    for kind in [Kind::Channel, Kind::Shard, Kind::Pattern] {
         for name in std::mem::take(names(session, kind)) {
             leave(worker, session, kind, &name);
         }
@@ -84,10 +72,12 @@ pub fn forget(worker: &mut Worker, session: &mut Session) {
 
 /// Does it still want what was published to it? Between the two it may have unsubscribed.
 pub fn is_subscribed(session: &Session, delivery: &Delivery) -> bool {
-    let (names, name) = match &delivery.pattern {
-        None => (&session.channels, &delivery.channel),
-        Some(pattern) => (&session.patterns, pattern),
+    let names = match delivery.kind {
+        Kind::Channel => &session.channels,
+        Kind::Pattern => &session.patterns,
+        Kind::Shard => &session.shard_channels,
     };
+    let name = &delivery.name;
     names
         .iter()
         .any(|known| Arc::ptr_eq(known, name) || known == name)
@@ -96,15 +86,13 @@ pub fn is_subscribed(session: &Session, delivery: &Delivery) -> bool {
 /// Writes a published message to a subscriber.
 pub fn write_message(session: &mut Session, delivery: &Delivery) {
     let mut reply = session.reply();
-    match &delivery.pattern {
-        None => {
-            reply.push(3);
-            reply.bulk(b"message");
-        }
-        Some(pattern) => {
-            reply.push(4);
+    reply.push(if delivery.kind == Kind::Pattern { 4 } else { 3 });
+    match delivery.kind {
+        Kind::Channel => reply.bulk(b"message"),
+        Kind::Shard => reply.bulk(b"smessage"),
+        Kind::Pattern => {
             reply.bulk(b"pmessage");
-            reply.bulk(pattern);
+            reply.bulk(&delivery.name);
         }
     }
     reply.bulk(&delivery.channel);
@@ -112,21 +100,24 @@ pub fn write_message(session: &mut Session, delivery: &Delivery) {
 }
 
 fn leave(worker: &Worker, session: &Session, kind: Kind, name: &Arc<[u8]>) {
-    match kind {
-        Kind::Channel => worker.shared.pubsub.unsubscribe(name, session.card.token),
-        Kind::Pattern => worker.shared.pubsub.punsubscribe(name, session.card.token),
-    }
+    let pubsub = &worker.shared.pubsub;
+    pubsub.unsubscribe(kind, name, session.card.token);
 }
 
 fn names(session: &mut Session, kind: Kind) -> &mut Vec<Arc<[u8]>> {
     match kind {
         Kind::Channel => &mut session.channels,
         Kind::Pattern => &mut session.patterns,
+        Kind::Shard => &mut session.shard_channels,
     }
 }
 
-fn confirm(session: &mut Session, word: &str, name: Option<&[u8]>) {
-    let count = session.channels.len() + session.patterns.len();
+fn confirm(session: &mut Session, kind: Kind, word: &str, name: Option<&[u8]>) {
+    // Subscriptions to shards are counted by themselves.
+    let count = match kind {
+        Kind::Shard => session.shard_channels.len(),
+        _ => session.channels.len() + session.patterns.len(),
+    };
     let mut reply = session.reply();
     reply.push(3);
     reply.bulk(word.as_bytes());
@@ -138,7 +129,9 @@ fn confirm(session: &mut Session, word: &str, name: Option<&[u8]>) {
 }
 
 fn note(session: &mut Session) {
-    let subscribed = !session.channels.is_empty() || !session.patterns.is_empty();
+    let subscribed = !session.channels.is_empty()
+        || !session.patterns.is_empty()
+        || !session.shard_channels.is_empty();
     session.set_state(state::LISTENS, subscribed);
     session.set_state(
         state::SUBSCRIBED,
@@ -153,4 +146,8 @@ fn note(session: &mut Session) {
         .card
         .patterns
         .store(session.patterns.len() as u32, Ordering::Relaxed);
+    session
+        .card
+        .shard_channels
+        .store(session.shard_channels.len() as u32, Ordering::Relaxed);
 }

@@ -601,8 +601,7 @@ impl Worker {
             self.places.push(Place::default());
             self.places.len() - 1
         });
-        let place = &mut self.places[index];
-        let token = Token::new(self.number, index, place.generation);
+        let token = Token::new(self.number, index, self.places[index].generation);
         if self
             .poller
             .register(&stream, FIRST_SESSION + index, Interest::Read)
@@ -623,12 +622,14 @@ impl Worker {
             let deadline_ms = clock::monotonic_coarse_ms() + HANDSHAKE_MS_MAX;
             self.handshakes.push_back((token, deadline_ms));
         }
+        self.update_card(&session);
         let card = session.card.clone();
         self.shared
             .clients
             .lock()
             .expect("no panic under the clients")
             .insert(card.id, card);
+        let place = &mut self.places[index];
         place.used = true;
         place.session = Some(session);
     }
@@ -641,6 +642,8 @@ impl Worker {
         let _ = self.poller.deregister(&session.stream);
         crate::subscribe::forget(self, &mut session);
         tracking::end(&self.shared, &mut session);
+        let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
+        self.stats.client_bytes.add(bytes.wrapping_neg());
         self.unwatch(&mut session);
         self.drop_wait(&mut session);
         self.give_way(&mut session);
@@ -910,6 +913,7 @@ impl Worker {
         }
         self.update_card(&session);
         self.places[index].session = Some(session);
+        self.evict_clients();
         if more {
             self.enqueue(index);
         }
@@ -959,6 +963,25 @@ impl Worker {
             .store(session.query.capacity() as u64, Ordering::Relaxed);
         card.output_bytes
             .store(session.out.len_bytes() as u64, Ordering::Relaxed);
+        let capacity = session.out.heap_bytes() as u64;
+        card.output_capacity.store(capacity, Ordering::Relaxed);
+        let arguments = session.decoder.heap_bytes() as u64;
+        card.argument_bytes.store(arguments, Ordering::Relaxed);
+        let queued = session.multi.bytes as u64;
+        card.multi_bytes.store(queued, Ordering::Relaxed);
+        let fixed = mem::size_of::<Session>() + mem::size_of::<Card>();
+        let bytes = (fixed + session.query.capacity()) as u64 + capacity + arguments + queued;
+        let before = card.memory_bytes.load(Ordering::Relaxed);
+        card.memory_bytes.store(bytes, Ordering::Relaxed);
+        self.stats.client_bytes.add(bytes.wrapping_sub(before));
+    }
+
+    /// Keeps `maxmemory-clients`.
+    pub(crate) fn evict_clients(&self) {
+        if let Some(limit_bytes) = self.settings.client_memory_limit() {
+            let evicted = self.shared.evict_clients(limit_bytes);
+            self.stats.evicted_clients.add(evicted);
+        }
     }
 
     /// Writes as much of the replies as the peer takes.
@@ -968,6 +991,10 @@ impl Worker {
         }
         let token = FIRST_SESSION + session.card.token.index();
         let before = session.out.len_bytes();
+        let peak = &session.card.output_peak;
+        if before as u64 > peak.load(Ordering::Relaxed) {
+            peak.store(before as u64, Ordering::Relaxed);
+        }
         loop {
             let outcome = if session.out.has_blobs() {
                 let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
@@ -1034,7 +1061,7 @@ impl Worker {
             session.soft_limit_since_s = None;
             return;
         }
-        let class = usize::from(!session.channels.is_empty() || !session.patterns.is_empty()) * 2;
+        let class = usize::from(session.is(state::LISTENS)) * 2;
         let limit = self.settings.output_limits[class];
         let now_s = (self.now_ms / 1000) as u64;
         let mut over = limit.hard_bytes != 0 && bytes > limit.hard_bytes;
@@ -1348,11 +1375,17 @@ impl Session {
             redirect: (-1).into(),
             channels: 0.into(),
             patterns: 0.into(),
+            shard_channels: 0.into(),
             watched: 0.into(),
             multi: 0.into(),
             query_bytes: 0.into(),
             query_capacity: 0.into(),
+            argument_bytes: 0.into(),
+            multi_bytes: 0.into(),
             output_bytes: 0.into(),
+            output_capacity: 0.into(),
+            output_peak: 0.into(),
+            memory_bytes: 0.into(),
             net_in: 0.into(),
             net_out: 0.into(),
             commands: 0.into(),
@@ -1376,6 +1409,7 @@ impl Session {
             watch_flag: Arc::default(),
             channels: Vec::new(),
             patterns: Vec::new(),
+            shard_channels: Vec::new(),
             tracking: None,
             reply_mode: ReplyMode::On,
             aside: None,

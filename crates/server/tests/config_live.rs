@@ -52,6 +52,7 @@ fn every_live_parameter_is_tested() {
         include_str!("admin.rs"),
         include_str!("tls.rs"),
         include_str!("tracking.rs"),
+        include_str!("client_memory.rs"),
         include_str!("../../cli/tests/server.rs"),
     ];
     for row in table::ROWS.iter().filter(|row| row.class == Class::Live) {

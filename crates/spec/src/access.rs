@@ -32,6 +32,8 @@ access! {
     INSERT = 6, "insert";
     /// Deletes data.
     DELETE = 7, "delete";
+    /// It is no key, though it stands where one would: a channel that is routed like one.
+    NOT_KEY = 9, "not_key";
     /// The arguments decide which of the flags apply.
     VARIABLE_FLAGS = 8, "variable_flags";
 }

@@ -319,8 +319,13 @@ roll! {
         PubsubChannels => pubsub::pubsub_channels,
         PubsubNumpat => pubsub::pubsub_numpat,
         PubsubNumsub => pubsub::pubsub_numsub,
+        PubsubShardchannels => pubsub::pubsub_shardchannels,
+        PubsubShardnumsub => pubsub::pubsub_shardnumsub,
         Punsubscribe => pubsub::punsubscribe,
+        Spublish => pubsub::spublish,
+        Ssubscribe => pubsub::ssubscribe,
         Subscribe => pubsub::subscribe,
+        Sunsubscribe => pubsub::sunsubscribe,
         Unsubscribe => pubsub::unsubscribe,
 
         AclWhoami => acl::acl_whoami,

@@ -3,7 +3,7 @@
 //! Positions count from the start of the argument vector, in which the command's name is 0 (a subcommand's is 1).
 //! Arguments are reached through a closure, so that any form of argument vector will do.
 
-use crate::{Access, CommandId, Flags, KeyShape, gate, resolve, row};
+use crate::{Access, CommandId, Flags, gate, resolve, row};
 
 /// Where some of a command's keys are, and how it uses them.
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +195,11 @@ impl KeySpec {
             self.find,
             Find::Unknown | Find::Behind { .. } | Find::OneBehind { .. }
         )
+    }
+
+    /// Does it find keys? Channels of shards have specs only so that clients route them.
+    fn is_of_keys(&self) -> bool {
+        !self.access.has(Access::NOT_KEY)
     }
 
     /// The keys of this spec in a call; `None` if the call cannot be right.
@@ -432,7 +437,7 @@ pub fn keys<'a>(
     arg: impl Fn(usize) -> &'a [u8],
 ) -> Result<Keys, InvalidKeys> {
     let mut found = Keys::NONE;
-    for spec in row(id).keys {
+    for spec in row(id).keys.iter().filter(|spec| spec.is_of_keys()) {
         let range = spec.locate(argc, &arg).ok_or(InvalidKeys)?;
         if range.count > 0 || !spec.may_find_none() {
             found.push(range);
@@ -450,6 +455,7 @@ pub fn reachable_keys<'a>(id: CommandId, argc: usize, arg: impl Fn(usize) -> &'a
     for range in row(id)
         .keys
         .iter()
+        .filter(|spec| spec.is_of_keys())
         .filter_map(|spec| spec.locate(argc, &arg))
     {
         found.push(range);
@@ -490,7 +496,7 @@ pub fn getkeys<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Result<Keys,
         _ => resolve(arg(0), second).map_err(|_| GetKeysError::UnknownCommand)?,
     };
     let gate = gate(id);
-    if gate.keys == KeyShape::None {
+    if !row(id).keys.iter().any(KeySpec::is_of_keys) {
         return Err(GetKeysError::NoKeys);
     }
     if !gate.arity_allows(argc) {

@@ -340,6 +340,8 @@ mod access {
     pub(in crate::table) const READ: Access = Access::RO.with(Access::ACCESS);
     /// Tells something about the key, but nothing of its data.
     pub(in crate::table) const INSPECT: Access = Access::RO;
+    /// Channels of shards.
+    pub(in crate::table) const NOT_KEY: Access = Access::NOT_KEY;
     pub(in crate::table) const OVERWRITE: Access = Access::OW.with(Access::UPDATE);
     pub(in crate::table) const CREATE: Access = Access::OW.with(Access::INSERT);
     pub(in crate::table) const INSERT: Access = Access::RW.with(Access::INSERT);

@@ -156,6 +156,7 @@ impl Round {
                 }
                 0 => (self.generator.channel_batch(), true),
                 1 => (self.generator.silenced_batch(), true),
+                2 => (self.generator.tracking_batch(), true),
                 _ => (self.generator.batch(), false),
             };
             calls_done += calls.len();

@@ -83,6 +83,17 @@ impl Generator {
             "PUNSUBSCRIBE",
             "PUNSUBSCRIBE a*",
             "PUBSUB CHANNELS b",
+            "PUBLISH a m",
+            "PUBLISH b n",
+            "SSUBSCRIBE s",
+            "SSUBSCRIBE s t s",
+            "SUNSUBSCRIBE s",
+            "SPUBLISH s m",
+            "SPUBLISH s",
+            "PUBSUB SHARDCHANNELS t*",
+            "PUBSUB SHARDNUMSUB s t",
+            "MULTI",
+            "EXEC",
             "PUBSUB CHANNELS a*",
             "PUBSUB NUMSUB a b c",
             "PUBSUB NUMPAT",
@@ -103,7 +114,47 @@ impl Generator {
             .map(|_| split(self.pick(CALLS)))
             .collect();
         calls.push(split("UNSUBSCRIBE"));
+        calls.push(split("DISCARD"));
+        calls.push(split("UNSUBSCRIBE"));
         calls.push(split("PUNSUBSCRIBE"));
+        calls.push(split("SUNSUBSCRIBE"));
+        calls
+    }
+
+    /// Calls of a client that tracks keys and changes them itself: of that it hears between its replies. Not of what is
+    /// broadcast: when that comes depends on how the requests arrive.
+    pub fn tracking_batch(&mut self) -> Vec<Call> {
+        const CALLS: &[&str] = &[
+            "CLIENT TRACKING ON",
+            "CLIENT TRACKING ON NOLOOP",
+            "CLIENT TRACKING ON OPTIN",
+            "CLIENT TRACKING ON OPTOUT",
+            "CLIENT TRACKING ON OPTIN OPTOUT",
+            "CLIENT TRACKING ON BCAST OPTIN",
+            "CLIENT TRACKING ON PREFIX a",
+            "CLIENT TRACKING ON REDIRECT 99999999",
+            "CLIENT TRACKING MAYBE",
+            "CLIENT TRACKING OFF",
+            "CLIENT CACHING YES",
+            "CLIENT CACHING NO",
+            "CLIENT GETREDIR",
+            "CLIENT TRACKINGINFO",
+            "GET s1",
+            "GET s1",
+            "MGET s1 s2 s1",
+            "SET s1 1",
+            "DEL s1 s2",
+            "MSET s2 2 s1 1",
+            "RENAME s1 s2",
+            "APPEND s2 x",
+            "MULTI",
+            "EXEC",
+        ];
+        let mut calls: Vec<Call> = (0..2 + self.below(14))
+            .map(|_| split(self.pick(CALLS)))
+            .collect();
+        calls.push(split("DISCARD"));
+        calls.push(split("CLIENT TRACKING OFF"));
         calls
     }
 
@@ -577,6 +628,9 @@ fn weight(row: &Row) -> usize {
         | CommandId::Psubscribe
         | CommandId::Unsubscribe
         | CommandId::Punsubscribe
+        | CommandId::Ssubscribe
+        | CommandId::Sunsubscribe
+        | CommandId::ClientTracking
         | CommandId::ClientReply
         | CommandId::ClientPause
         | CommandId::ClientUnpause

@@ -40,7 +40,7 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
             Rule::AnyOrder
         }
         CommandId::Smembers | CommandId::Hkeys | CommandId::Hvals => Rule::AnyOrder,
-        CommandId::PubsubChannels => Rule::AnyOrder,
+        CommandId::PubsubChannels | CommandId::PubsubShardchannels => Rule::AnyOrder,
         CommandId::Hgetall | CommandId::ConfigGet => Rule::AnyPairOrder,
         CommandId::Spop
         | CommandId::Srandmember

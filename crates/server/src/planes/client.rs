@@ -471,9 +471,9 @@ fn write_line(out: &mut String, card: &Card, now_ms: i64) {
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
-multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 \
-omem={output} tot-mem={} events={events} cmd={command} user={} redir={} resp={} lib-name={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
+multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={output} oll=0 \
+omem={} tot-mem={} events={events} cmd={command} user={} redir={} resp={} lib-name={} \
 lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         card.id,
         card.addr,
@@ -486,9 +486,19 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         card.db.load(Ordering::Relaxed),
         card.channels.load(Ordering::Relaxed),
         card.patterns.load(Ordering::Relaxed),
+        card.shard_channels.load(Ordering::Relaxed),
         card.watched.load(Ordering::Relaxed),
         capacity.saturating_sub(query),
-        capacity + output + std::mem::size_of::<Session>() as u64,
+        load(&card.argument_bytes),
+        load(&card.multi_bytes),
+        load(&card.output_capacity),
+        load(&card.output_peak),
+        if output > 0 {
+            load(&card.output_capacity)
+        } else {
+            0
+        },
+        load(&card.memory_bytes),
         text(&names.user),
         card.redirect.load(Ordering::Relaxed),
         card.resp.load(Ordering::Relaxed),

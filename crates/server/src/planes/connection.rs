@@ -123,8 +123,8 @@ fn set_proto(session: &mut Session, proto: Proto) {
         .card
         .resp
         .store(if proto == Proto::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
-    let subscribed = !session.channels.is_empty() || !session.patterns.is_empty();
-    session.set_state(state::SUBSCRIBED, subscribed && proto == Proto::Resp2);
+    let listens = session.is(state::LISTENS);
+    session.set_state(state::SUBSCRIBED, listens && proto == Proto::Resp2);
 }
 
 pub(crate) fn ping(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {

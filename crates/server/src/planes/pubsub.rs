@@ -1,14 +1,15 @@
-//! SUBSCRIBE, PSUBSCRIBE, their opposites, PUBLISH, PUBSUB.
+//! SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE, their opposites, PUBLISH, SPUBLISH, PUBSUB.
 
+use redline_commands::Error;
 use redline_keyspace::{Held, View};
 use redline_resp::Args;
 use redline_spec::CommandId;
 
-use crate::{errors, exec::Halt, session::Session, subscribe, worker::Worker};
+use crate::{errors, exec::Halt, pubsub::Kind, session::Session, subscribe, worker::Worker};
 
 pub(crate) fn subscribe(w: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     for channel in args.iter().skip(1) {
-        subscribe::add(w, session, subscribe::Kind::Channel, channel);
+        subscribe::add(w, session, Kind::Channel, channel);
     }
     Ok(())
 }
@@ -19,7 +20,21 @@ pub(crate) fn psubscribe(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     for pattern in args.iter().skip(1) {
-        subscribe::add(w, session, subscribe::Kind::Pattern, pattern);
+        subscribe::add(w, session, Kind::Pattern, pattern);
+    }
+    Ok(())
+}
+
+pub(crate) fn ssubscribe(
+    w: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if session.unit.is_some() {
+        return Err(Error::line("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client").into());
+    }
+    for channel in args.iter().skip(1) {
+        subscribe::add(w, session, Kind::Shard, channel);
     }
     Ok(())
 }
@@ -29,7 +44,7 @@ pub(crate) fn unsubscribe(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    subscribe::remove(worker, session, subscribe::Kind::Channel, args.from(1));
+    subscribe::remove(worker, session, Kind::Channel, args.from(1));
     Ok(())
 }
 
@@ -38,7 +53,28 @@ pub(crate) fn punsubscribe(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    subscribe::remove(worker, session, subscribe::Kind::Pattern, args.from(1));
+    subscribe::remove(worker, session, Kind::Pattern, args.from(1));
+    Ok(())
+}
+
+pub(crate) fn sunsubscribe(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    subscribe::remove(worker, session, Kind::Shard, args.from(1));
+    Ok(())
+}
+
+pub(crate) fn spublish(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let (pubsub, workers) = (&worker.shared.pubsub, worker.shared.workers());
+    let receivers = pubsub.publish_to_shard(workers, &args[1], &args[2]);
+    record(worker, session, args);
+    session.reply().integer(receivers as i64);
     Ok(())
 }
 
@@ -47,17 +83,9 @@ pub(crate) fn publish(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let shared = worker.shared.clone();
+    let shared = &worker.shared;
     let receivers = shared.pubsub.publish(shared.workers(), &args[1], &args[2]);
-    if shared.keyspace.journal().is_attached() {
-        // It changes no data, but other nodes have subscribers as well.
-        let (local, db) = (&mut worker.local, session.db);
-        let mut view = View::new(&shared.keyspace, Held::None, local, db, worker.now_ms);
-        view.propagate(&[&args[0], &args[1], &args[2]]);
-        if session.unit.is_none() {
-            view.commit();
-        }
-    }
+    record(worker, session, args);
     session.reply().integer(receivers as i64);
     Ok(())
 }
@@ -67,14 +95,15 @@ pub(crate) fn pubsub_channels(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    if args.len() > 3 {
-        return Err(errors::wrong_subcommand_arity(CommandId::Pubsub, args).into());
-    }
-    let channels = worker.shared.pubsub.channels(args.get(2));
-    let mut reply = session.reply();
-    reply.array(channels.len());
-    channels.iter().for_each(|channel| reply.bulk(channel));
-    Ok(())
+    list_channels(worker, session, Kind::Channel, args)
+}
+
+pub(crate) fn pubsub_shardchannels(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    list_channels(worker, session, Kind::Shard, args)
 }
 
 pub(crate) fn pubsub_numpat(
@@ -92,12 +121,54 @@ pub(crate) fn pubsub_numsub(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
-    let channels = args.from(2);
+    count_subscribers(worker, session, Kind::Channel, args.from(2));
+    Ok(())
+}
+
+pub(crate) fn pubsub_shardnumsub(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    count_subscribers(worker, session, Kind::Shard, args.from(2));
+    Ok(())
+}
+
+fn list_channels(
+    worker: &Worker,
+    session: &mut Session,
+    kind: Kind,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 3 {
+        return Err(errors::wrong_subcommand_arity(CommandId::Pubsub, args).into());
+    }
+    let channels = worker.shared.pubsub.channels(kind, args.get(2));
+    let mut reply = session.reply();
+    reply.array(channels.len());
+    channels.iter().for_each(|channel| reply.bulk(channel));
+    Ok(())
+}
+
+fn count_subscribers(worker: &Worker, session: &mut Session, kind: Kind, channels: Args<'_>) {
     let mut reply = session.reply();
     reply.array(channels.len() * 2);
     for channel in channels.iter() {
         reply.bulk(channel);
-        reply.integer(worker.shared.pubsub.subscriber_count(channel) as i64);
+        let count = worker.shared.pubsub.subscriber_count(kind, channel);
+        reply.integer(count as i64);
     }
-    Ok(())
+}
+
+/// A message changes no data, but other nodes have subscribers as well.
+fn record(worker: &mut Worker, session: &Session, args: Args<'_>) {
+    let shared = worker.shared.clone();
+    if shared.keyspace.journal().is_attached() {
+        let (local, db) = (&mut worker.local, session.db);
+        let mut view = View::new(&shared.keyspace, Held::None, local, db, worker.now_ms);
+        view.propagate(&[&args[0], &args[1], &args[2]]);
+        if session.unit.is_none() {
+            view.commit();
+        }
+    }
 }

@@ -68,6 +68,26 @@ rows! { Pubsub:
         routing: AllNodes,
     }
 
+    PubsubShardchannels = "pubsub|shardchannels" {
+        summary: "List the shard channels that somebody listens to.",
+        complexity: "O(N), N: shard channels in use",
+        since: "7.0.0",
+        arity: -2,
+        flags: [PUBSUB, LOADING, STALE],
+        args: [pattern("pattern").optional()],
+        routing: AllNodes,
+    }
+
+    PubsubShardnumsub = "pubsub|shardnumsub" {
+        summary: "Count the subscribers of each shard channel given.",
+        complexity: "O(N), N: shard channels given",
+        since: "7.0.0",
+        arity: -2,
+        flags: [PUBSUB, LOADING, STALE],
+        args: [string("shardchannel").optional().multiple()],
+        routing: AllNodes,
+    }
+
     Punsubscribe = "punsubscribe" {
         summary: "Stop receiving by pattern: by those given, or by all.",
         complexity: "O(N), N: patterns",
@@ -75,6 +95,31 @@ rows! { Pubsub:
         arity: -1,
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
         args: [pattern("pattern").optional().multiple()],
+    }
+
+    Spublish = "spublish" {
+        summary: "Send a message to everybody who listens to a shard channel.",
+        complexity: "O(N), N: the shard channel's subscribers",
+        since: "7.0.0",
+        arity: 3,
+        flags: [PUBSUB, LOADING, STALE, FAST, MAY_REPLICATE],
+        keys: [KeySpec::at(1, NOT_KEY)],
+        channels: CHANNEL,
+        args: [string("shardchannel"), string("message")],
+        scope: None,
+        propagate: Verbatim,
+    }
+
+    Ssubscribe = "ssubscribe" {
+        summary: "Receive the messages of shard channels.",
+        complexity: "O(N), N: shard channels",
+        since: "7.0.0",
+        arity: -2,
+        flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
+        keys: [KeySpec::range(1, -1, 1, NOT_KEY)],
+        channels: CHANNELS,
+        args: [string("shardchannel").multiple()],
+        scope: None,
     }
 
     Subscribe = "subscribe" {
@@ -85,6 +130,17 @@ rows! { Pubsub:
         flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
         channels: CHANNELS,
         args: [string("channel").multiple()],
+    }
+
+    Sunsubscribe = "sunsubscribe" {
+        summary: "Stop receiving from shard channels: from those given, or from all.",
+        complexity: "O(N), N: shard channels",
+        since: "7.0.0",
+        arity: -1,
+        flags: [PUBSUB, NOSCRIPT, LOADING, STALE],
+        keys: [KeySpec::range(1, -1, 1, NOT_KEY)],
+        args: [string("shardchannel").optional().multiple()],
+        scope: None,
     }
 
     Unsubscribe = "unsubscribe" {

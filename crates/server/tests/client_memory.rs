@@ -1,0 +1,76 @@
+//! `maxmemory-clients`: who is closed when all clients together take too much. Must not know the server's insides.
+
+mod client;
+
+use std::io::Write;
+
+use client::{Client, Value, settings, start, until};
+use redline_server::{Server, Settings};
+
+const MIB: usize = 1024 * 1024;
+
+/// A client with half a request in its query buffer.
+fn hoard(server: &Server, bytes: usize, no_evict: bool) -> Client {
+    let mut client = Client::connect(server);
+    if no_evict {
+        client.call("CLIENT NO-EVICT on").ok();
+    }
+    client.write(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", 2 * bytes).as_bytes());
+    // It may be closed before all has gone.
+    let _ = client.stream.write_all(&vec![b'x'; bytes]);
+    client
+}
+
+fn info(client: &mut Client, name: &str) -> u64 {
+    let Value::Bulk(text) = client.call("INFO everything") else {
+        panic!("INFO is text")
+    };
+    let text = String::from_utf8(text).unwrap();
+    let found = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    found.unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_largest_client_goes_unless_it_is_not_to() {
+    let server = start(settings(2));
+    let mut admin = Client::connect(&server);
+    admin.call("CONFIG SET maxmemory-clients 20mb").ok();
+    admin.call("CLIENT NO-EVICT on").ok();
+    let kept = hoard(&server, 4 * MIB, true);
+    until("the first has arrived", || {
+        info(&mut admin, "mem_clients_normal") > 4 * MIB as u64
+    });
+    let mut largest = hoard(&server, 30 * MIB, false);
+    assert_eq!(largest.drain(), 0, "closed without a word");
+    until("it is counted", || info(&mut admin, "evicted_clients") == 1);
+    // Lowered, the limit holds at once; who is not to be evicted stays whatever it is.
+    let mut small = hoard(&server, MIB, false);
+    until("the other has arrived", || {
+        info(&mut admin, "mem_clients_normal") > 5 * MIB as u64
+    });
+    admin.call("CONFIG SET maxmemory-clients 1mb").ok();
+    assert_eq!(small.drain(), 0);
+    until("it is counted", || info(&mut admin, "evicted_clients") == 2);
+    let mut kept = kept;
+    kept.write(&vec![b'x'; 4 * MIB]);
+    kept.write(b"\r\n");
+    assert_eq!(kept.read(), Value::Bulk(vec![b'x'; 8 * MIB]));
+}
+
+#[test]
+fn a_percentage_is_of_maxmemory() {
+    let server = start(Settings {
+        maxmemory_bytes: 100 * MIB as u64,
+        ..settings(2)
+    });
+    let mut admin = Client::connect(&server);
+    admin.call("CONFIG SET maxmemory-clients 2%").ok();
+    assert_eq!(hoard(&server, 3 * MIB, false).drain(), 0);
+    admin.call("CONFIG SET maxmemory-clients 10%").ok();
+    let mut stays = hoard(&server, 3 * MIB, false);
+    stays.write(&vec![b'x'; 3 * MIB]);
+    stays.write(b"\r\n");
+    assert_eq!(stays.read(), Value::Bulk(vec![b'x'; 6 * MIB]));
+}
