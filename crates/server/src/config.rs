@@ -45,6 +45,8 @@ pub struct Parameter {
     pub doc: &'static str,
     /// CONFIG SET needs `enable-protected-configs`.
     pub protected: bool,
+    /// Its value is a secret: logs do not show it.
+    pub secret: bool,
     /// Several lines of a file add up.
     pub adds_up: bool,
     /// Where its value is kept, if it has an effect.

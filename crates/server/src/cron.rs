@@ -73,7 +73,8 @@ fn expire(worker: &mut Worker) {
         return;
     }
     let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
-    let deadline_us = clock::monotonic_us() + EXPIRY_SLICE_US;
+    let began_us = clock::monotonic_us();
+    let deadline_us = began_us + EXPIRY_SLICE_US;
     for cursor in [&mut worker.expiry, &mut worker.element_expiry] {
         loop {
             let step =
@@ -92,6 +93,7 @@ fn expire(worker: &mut Worker) {
             }
         }
     }
+    worker.note_latency("expire-cycle", (clock::monotonic_us() - began_us) * 1000);
 }
 
 /// Keeps `tracking-table-max-keys`, should it have been lowered.
@@ -178,16 +180,18 @@ pub fn make_room(worker: &mut Worker) -> bool {
 
 /// Evicts until the limit is kept, or for as long as a timer may take: after the limit was lowered, and in quiet times.
 pub fn make_room_for_long(worker: &mut Worker) {
-    let deadline_us = clock::monotonic_us() + EVICTION_US_MAX;
+    let began_us = clock::monotonic_us();
+    let deadline_us = began_us + EVICTION_US_MAX;
     let shared = worker.shared.clone();
     while worker.pause.is_none()
         && shared.keyspace.over_limit()
         && clock::monotonic_us() < deadline_us
     {
         if !make_room(worker) {
-            return;
+            break;
         }
     }
+    worker.note_latency("eviction-cycle", (clock::monotonic_us() - began_us) * 1000);
 }
 
 fn close_idle(worker: &mut Worker) {

@@ -32,6 +32,7 @@ use crate::{
     names::Names,
     planes,
     session::{Aside, ReplyMode, Session, Token, Unit, flag, state},
+    timing::{Charge, INSIDE_PER_TIMED},
     tracking,
     worker::{Member, Worker},
 };
@@ -40,19 +41,8 @@ use crate::{
 const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
 /// Keys of one request for whose hashes memory is kept.
 const HINTS_KEPT_MAX: usize = 4 * 1024;
-/// Batches of fewer requests are timed by sampling.
-const SMALL_BATCH: usize = 16;
-/// Of so many small batches one is timed.
-const SMALL_BATCHES_PER_TIMED: u32 = 16;
 /// So often a unit that meets unexpected keys starts over, before it takes all stripes.
 const WIDENING_ROUNDS_MAX: u32 = 4;
-
-/// A batch that is being timed.
-struct Charge {
-    began_ns: u64,
-    /// For so many batches its time is charged.
-    stands_for: u64,
-}
 
 /// Requests of one group, decoded and not yet run.
 #[derive(Default)]
@@ -83,6 +73,8 @@ enum What {
     /// A command whose first word names a row.
     Command(CommandId),
     Unknown,
+    /// A command that has run and was timed by itself.
+    Charged,
     Broken(ProtocolError),
 }
 
@@ -237,7 +229,7 @@ impl Worker {
             // Alone we find the locks in our own cache.
             batch.for_each_key(|_, hash| space.locks().prefetch(stripe_of(hash)));
         }
-        let charge = self.begin_charge(batch.requests.len());
+        let charge = self.timing.begin_batch(batch.requests.len());
         let alone = group.len() == 1;
         for index in 0..batch.requests.len() {
             let request = &batch.requests[index];
@@ -264,6 +256,9 @@ impl Worker {
                         _ => None,
                     };
                     self.run_request(&mut member.session, args, known);
+                    if mem::take(&mut self.timing.timed_apart) {
+                        batch.requests[index].what = What::Charged;
+                    }
                 }
             }
             if member.session.aside.is_some() {
@@ -275,35 +270,16 @@ impl Worker {
         self.sweep();
     }
 
-    /// When this batch began, if it is one of those that are timed. Reading the clock at every command would cost
-    /// a quarter of a GET, so a batch is timed as a whole; and of small batches only one in
-    /// [`SMALL_BATCHES_PER_TIMED`], which then stands for the others. Commands that are not `brief` are timed one by
-    /// one in `call`.
-    fn begin_charge(&mut self, requests: usize) -> Option<Charge> {
-        if requests >= SMALL_BATCH {
-            return Some(Charge {
-                began_ns: clock::monotonic_ns(),
-                stands_for: 1,
-            });
-        }
-        self.small_batches = self.small_batches.wrapping_add(1);
-        self.small_batches
-            .is_multiple_of(SMALL_BATCHES_PER_TIMED)
-            .then(|| Charge {
-                began_ns: clock::monotonic_ns(),
-                stands_for: u64::from(SMALL_BATCHES_PER_TIMED),
-            })
-    }
-
+    /// Spreads the time of a batch over its brief calls.
     fn charge(&mut self, batch: &Batch, charge: Option<Charge>) {
         let Some(charge) = charge else { return };
-        let took_ns = (clock::monotonic_ns() - charge.began_ns) * charge.stands_for;
-        let share = took_ns / batch.requests.len() as u64;
+        let share_ns = self.timing.end_batch(&charge, batch.requests.len());
         for request in &batch.requests {
             if let What::Command(id) = request.what
-                && spec::gate(id).brief
+                && spec::gate(id).is_brief(request.span_count as usize)
             {
-                self.stats.commands[id as usize].ns.add(share);
+                let stats = &self.stats.commands[id as usize];
+                stats.note_time(share_ns, charge.stands_for, self.timing.distributions);
             }
         }
     }
@@ -363,7 +339,9 @@ impl Worker {
         if gate.keys != KeyShape::One
             || gate.scope != Scope::Keys
             || !gate.arity_allows(args.len())
-            || !gate.brief
+            || !gate.is_brief(args.len())
+            || self.timing.closely
+            || payload_bytes(args) >= self.timing.heavy_bytes
             || (gate.flags.has(Flags::DENYOOM) && self.settings.maxmemory_bytes != 0)
         {
             return false;
@@ -388,6 +366,7 @@ impl Worker {
             return false;
         }
         let mark = session.out.mark();
+        let before_bytes = session.out.len_bytes();
         let view = View::new(
             &shared.keyspace,
             Held::One(stripe),
@@ -420,6 +399,10 @@ impl Worker {
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         note_command(session, id);
+        let reply_bytes = session.out.len_bytes().saturating_sub(before_bytes) as u64;
+        if reply_bytes >= self.timing.reply_bytes {
+            self.log_command(session, id, args, None, reply_bytes);
+        }
         if let Err(error) = result {
             stats.failed.add(1);
             let text = error.text();
@@ -524,8 +507,12 @@ impl Worker {
         args: Args<'_>,
     ) -> Result<(), Halt> {
         let gate = spec::gate(id);
-        let timed = !gate.brief;
+        let inside = session.unit.is_some();
+        let heavy = payload_bytes(args) >= self.timing.heavy_bytes;
+        let apart = self.timing.closely || heavy || !gate.is_brief(args.len());
+        let timed = apart || (inside && self.timing.sample_inside());
         let began_ns = if timed { clock::monotonic_ns() } else { 0 };
+        let before_bytes = session.out.len_bytes();
         let result = match gate.plane {
             Plane::Data => self.run_data(session, id, gate, args),
             Plane::Session | Plane::Admin => planes::run(self, session, id, args),
@@ -536,18 +523,47 @@ impl Worker {
         }
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
-        let mut took_ns = 0;
-        if timed {
-            took_ns = clock::monotonic_ns() - began_ns;
-            stats.ns.add(took_ns);
-        }
         if result.is_err() {
             stats.failed.add(1);
         }
-        if took_ns > CLOCK_STANDS_NS_MAX && session.unit.is_none() {
-            self.read_clock();
+        let took_ns = timed.then(|| clock::monotonic_ns().saturating_sub(began_ns));
+        if let Some(ns) = took_ns {
+            let times = if apart {
+                1
+            } else {
+                u64::from(INSIDE_PER_TIMED)
+            };
+            stats.note_time(ns, times, self.timing.distributions);
+            self.note_time(gate, inside, ns);
+        }
+        let reply_bytes = session.out.len_bytes().saturating_sub(before_bytes) as u64;
+        if heavy
+            || reply_bytes >= self.timing.reply_bytes
+            || took_ns.is_some_and(|ns| ns >= self.timing.watched_ns)
+        {
+            self.log_command(session, id, args, took_ns, reply_bytes);
         }
         result
+    }
+
+    /// What else the time of a call is for: the batch around it, the latency monitor, the wall clock. `inside`: it ran
+    /// inside EXEC or a script, whose own time contains it.
+    fn note_time(&mut self, gate: Gate, inside: bool, ns: u64) {
+        if !inside {
+            self.timing.note_apart(ns);
+        }
+        if ns >= self.timing.watched_ns {
+            // It may have had brief calls inside.
+            self.timing.look_closely_if(!gate.is_brief(0));
+            let event = match gate.flags.has(Flags::FAST) {
+                true => "fast-command",
+                false => "command",
+            };
+            self.note_latency(event, ns);
+        }
+        if ns > CLOCK_STANDS_NS_MAX && !inside {
+            self.read_clock();
+        }
     }
 
     fn resolve(&self, session: &Session, args: Args<'_>) -> Result<CommandId, Error> {
@@ -1005,6 +1021,12 @@ fn may_run_script(session: &Session, what: What) -> bool {
 #[inline]
 pub(crate) fn runs_script(id: CommandId) -> bool {
     matches!(id, CommandId::Eval | CommandId::Evalsha)
+}
+
+/// The bytes of all arguments.
+#[inline]
+fn payload_bytes(args: Args<'_>) -> u64 {
+    args.iter().map(<[u8]>::len).sum::<usize>() as u64
 }
 
 #[inline]

@@ -33,7 +33,7 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
     ("modules", "Modules", true, nothing),
     ("commandstats", "Commandstats", false, commandstats),
     ("errorstats", "Errorstats", true, errorstats),
-    ("latencystats", "Latencystats", false, nothing),
+    ("latencystats", "Latencystats", false, latencystats),
     ("cluster", "Cluster", true, cluster),
     ("keyspace", "Keyspace", true, keyspace),
     ("keysizes", "Keysizes", true, nothing),
@@ -448,6 +448,30 @@ fn commandstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
                 count.calls, count.rejected, count.failed
             ),
         )?;
+    }
+    Ok(())
+}
+
+fn latencystats(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    let distributions = worker.shared.distributions();
+    let percentiles: Vec<(&str, f64)> = worker
+        .settings
+        .latency_percentiles
+        .iter()
+        .filter_map(|text| Some((text.as_str(), text.parse().ok()?)))
+        .collect();
+    for (id, distribution) in CommandId::ALL.iter().zip(&distributions) {
+        if distribution.count() == 0 {
+            continue;
+        }
+        let mut text = String::new();
+        for (name, percent) in &percentiles {
+            let us = distribution.percentile_ns(*percent).unwrap_or(0) as f64 / 1000.0;
+            let comma = if text.is_empty() { "" } else { "," };
+            write!(text, "{comma}p{name}={us:.3}")?;
+        }
+        let name = spec::row(*id).full_name;
+        out.field(&format!("latency_percentiles_usec_{name}"), text)?;
     }
     Ok(())
 }

@@ -6,9 +6,11 @@
 pub mod acl;
 pub mod client;
 pub mod command;
+pub mod commandlog;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod latency;
 pub mod pubsub;
 pub mod scripting;
 pub mod server;

@@ -17,7 +17,7 @@ use redline_keyspace::{Classes, Policy};
 use redline_net::tls::{ClientAuth, ServerTlsOptions, SessionCache, TlsOptions};
 use redline_types::Limits;
 
-use crate::{config::Kept, names::Names};
+use crate::{commandlog::Threshold, config::Kept, names::Names};
 
 /// Limits on what a client may leave unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,14 @@ pub struct Settings {
     pub dir: Option<PathBuf>,
     /// TLS.
     pub tls: TlsSettings,
+    /// When a call gets into which log of commands, by [`crate::commandlog::Kind`].
+    pub command_logs: [Threshold; 3],
+    /// Milliseconds from which the latency monitor keeps an event; 0: it is off.
+    pub latency_monitor_threshold_ms: u64,
+    /// Distributions of the commands' times are kept.
+    pub latency_tracking: bool,
+    /// Percentiles that INFO latencystats shows, as they were written.
+    pub latency_percentiles: Vec<String>,
     /// Parameters without effect that were set.
     pub kept: Kept,
 }
@@ -302,6 +310,13 @@ impl Default for Settings {
                 session_cache_size: 20_480,
                 session_cache_timeout_s: 300,
             },
+            command_logs: [10_000, 1024 * 1024, 1024 * 1024].map(|from| Threshold {
+                from,
+                entries_max: 128,
+            }),
+            latency_monitor_threshold_ms: 0,
+            latency_tracking: true,
+            latency_percentiles: ["50", "99", "99.9"].map(String::from).into(),
             kept: Kept::new(),
         }
     }

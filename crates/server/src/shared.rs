@@ -19,6 +19,9 @@ use redline_resp::ReplyBuffer;
 use redline_scripting::Scripts;
 
 use crate::{
+    commandlog::CommandLogs,
+    histogram::Distribution,
+    latency::Events,
     log,
     names::Names,
     pubsub::{Delivery, PubSub},
@@ -204,6 +207,12 @@ pub struct Shared {
     pub tls_port: AtomicUsize,
     /// How connections to that port are made; read by whoever accepts.
     pub tls: Mutex<Option<ServerTls>>,
+    /// Calls that took long or moved much.
+    pub command_logs: CommandLogs,
+    /// The latency monitor.
+    pub latency_events: Events,
+    /// What the distributions were at the last CONFIG RESETSTAT.
+    distributions_baseline: Mutex<Vec<Distribution>>,
     /// What the counters were at the last CONFIG RESETSTAT.
     baseline: Mutex<Totals>,
     /// Rates of the last moments.
@@ -257,6 +266,9 @@ impl Shared {
             port: AtomicUsize::new(0),
             tls_port: AtomicUsize::new(0),
             tls: Mutex::new(None),
+            command_logs: CommandLogs::default(),
+            latency_events: Events::default(),
+            distributions_baseline: Mutex::default(),
             baseline: Mutex::default(),
             rates: Rates::default(),
             peak_bytes: AtomicU64::new(0),
@@ -379,9 +391,25 @@ impl Shared {
         Totals::of(self.workers()).since(&baseline)
     }
 
+    /// How the times of each command are distributed, since the start or since CONFIG RESETSTAT.
+    pub fn distributions(&self) -> Vec<Distribution> {
+        let mut all = crate::stats::distributions(self.workers());
+        let baseline = self.distributions_baseline.lock();
+        let baseline = baseline.expect("no panic under the baseline");
+        for (now, then) in all.iter_mut().zip(baseline.iter()) {
+            now.subtract(then);
+        }
+        all
+    }
+
     /// CONFIG RESETSTAT. Counters have one writer each, so they go on, and what they were is remembered.
     pub fn reset_stats(&self) {
         *self.baseline.lock().expect("no panic under the baseline") = Totals::of(self.workers());
+        let mut distributions = self
+            .distributions_baseline
+            .lock()
+            .expect("no panic under the baseline");
+        *distributions = crate::stats::distributions(self.workers());
         self.connections_received.store(0, Ordering::Relaxed);
         self.connections_rejected.store(0, Ordering::Relaxed);
         self.peak_bytes

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex,
+        Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -13,7 +13,10 @@ use std::{
 use redline_net::clock;
 use redline_spec::CommandId;
 
-use crate::shared::{Shared, WorkerHandle};
+use crate::{
+    histogram::{Distribution, Histogram},
+    shared::{Shared, WorkerHandle},
+};
 
 /// A counter with one writer: adding costs no atomic read-modify-write.
 #[derive(Debug, Default)]
@@ -42,7 +45,7 @@ impl Counter {
 }
 
 /// What is counted for one command.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct CommandStats {
     /// Times that it ran.
     pub calls: Counter,
@@ -52,6 +55,33 @@ pub struct CommandStats {
     pub rejected: Counter,
     /// Times that it ran and answered with an error.
     pub failed: Counter,
+    /// How its times are distributed, once one was taken with `latency-tracking` on.
+    pub distribution: OnceLock<Histogram>,
+}
+
+impl CommandStats {
+    /// Adds `times` calls that took `ns` each. `distribution`: count them there as well.
+    #[inline]
+    pub fn note_time(&self, ns: u64, times: u64, distribution: bool) {
+        self.ns.add(ns * times);
+        if distribution {
+            let histogram = self.distribution.get_or_init(Histogram::default);
+            histogram.record(ns, times);
+        }
+    }
+}
+
+/// How the times of each command are distributed, over all workers.
+pub fn distributions(workers: &[WorkerHandle]) -> Vec<Distribution> {
+    let mut all = vec![Distribution::default(); CommandId::COUNT];
+    for stats in workers.iter().map(|worker| &worker.stats) {
+        for (sum, own) in all.iter_mut().zip(&stats.commands) {
+            if let Some(histogram) = own.distribution.get() {
+                sum.add(histogram);
+            }
+        }
+    }
+    all
 }
 
 /// Counters of one worker.

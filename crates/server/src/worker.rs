@@ -35,6 +35,7 @@ use crate::{
     settings::Settings,
     shared::{Message, Pause, Shared},
     stats::WorkerStats,
+    timing::Timing,
     tracking::{self, Invalidation, News},
 };
 
@@ -124,8 +125,8 @@ pub struct Worker {
     pub(crate) expiry_due_us: Option<u64>,
     /// When a compaction goes on: the same.
     pub(crate) compaction_due_us: Option<u64>,
-    /// Small batches so far; some of them are timed.
-    pub(crate) small_batches: u32,
+    /// How it takes the time of calls.
+    pub(crate) timing: Timing,
     /// Ticks so far.
     pub ticks: u64,
     /// Set by SHUTDOWN and the signals.
@@ -225,7 +226,7 @@ impl Worker {
             next_tick_ms: clock::monotonic_coarse_ms(),
             expiry_due_us: None,
             compaction_due_us: None,
-            small_batches: 0,
+            timing: Timing::default(),
             ticks: 0,
             stop: false,
             messages: Vec::new(),
@@ -282,6 +283,7 @@ impl Worker {
             panic!("the poller failed, nothing can be served any more: {error}");
         }
         self.read_clock();
+        let began_ms = clock::monotonic_coarse_ms();
         // What is read and decoded goes by limits, too.
         self.refresh_if_changed();
         for index in 0..self.poller.event_count() {
@@ -300,7 +302,9 @@ impl Worker {
         if !self.leaving.is_empty() {
             self.leave_queues();
         }
-        if clock::monotonic_coarse_ms() >= self.next_tick_ms {
+        let ended_ms = clock::monotonic_coarse_ms();
+        self.timing.note_turn(began_ms, ended_ms);
+        if ended_ms >= self.next_tick_ms {
             cron::tick(self);
             if self.accept == Accept::AtTick {
                 self.accept = Accept::AtOnce;
@@ -396,6 +400,7 @@ impl Worker {
         self.settings = self.shared.settings.current();
         self.pause = *self.shared.pause.lock().expect("no panic under the pause");
         let settings = &self.settings;
+        self.timing.adopt(settings, false);
         self.local.limits = settings.limits.clone();
         self.local.notify = settings.notify;
         self.local.clock.lfu = settings.maxmemory_policy.is_lfu();

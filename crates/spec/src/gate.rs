@@ -1,6 +1,8 @@
 //! What the request path wants to know of a command before its handler runs, in sixteen bytes. Derived from the rows.
 
-use crate::{CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope, table};
+use crate::{
+    CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope, table, table::same,
+};
 
 /// The hot part of a row.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +29,12 @@ pub struct Gate {
     pub routing: Routing,
     /// Whether a second word names a subcommand: so with every container, and with COMMAND.
     pub has_subcommands: bool,
-    /// It takes about as long as looking a key up (its row is `fast`, or constant in effort, as SET): such commands are
-    /// timed in runs, not one by one.
-    pub brief: bool,
+    /// See [`Gate::is_brief`]; 0: it never is.
+    brief_argc_max: u8,
 }
+
+/// A call of more words does not count as brief, whatever its row says: its effort grows with them.
+const BRIEF_ARGC_MAX: u8 = 32;
 
 const _: () = assert!(size_of::<Gate>() <= 16, "four gates fit in a cache line");
 
@@ -60,6 +64,14 @@ impl Gate {
         }
     }
 
+    /// Whether a call of that many words takes about as long as looking a key up: its row is `fast`, or constant in effort,
+    /// as SET, and it neither names many things nor says how many it wants (as `LPOP key count`). Such calls are timed in
+    /// runs, not one by one.
+    #[inline]
+    pub const fn is_brief(&self, argc: usize) -> bool {
+        argc <= self.brief_argc_max as usize
+    }
+
     pub(crate) const fn of(row: &Row) -> Gate {
         let LegacyRange {
             first,
@@ -85,9 +97,24 @@ impl Gate {
             propagate: row.propagate,
             routing: row.routing,
             has_subcommands: false,
-            brief: row.flags.has(Flags::FAST) || is_constant(row.complexity),
+            brief_argc_max: brief_argc_max(row),
         }
     }
+}
+
+const fn brief_argc_max(row: &Row) -> u8 {
+    if !row.flags.has(Flags::FAST) && !is_constant(row.complexity) {
+        return 0;
+    }
+    let mut i = 0;
+    while i < row.args.len() {
+        let arg = row.args[i];
+        if arg.optional && same(arg.name.as_bytes(), b"count") {
+            return row.arity.unsigned_abs() as u8;
+        }
+        i += 1;
+    }
+    BRIEF_ARGC_MAX
 }
 
 /// Whether a complexity says that the effort does not depend on the data.

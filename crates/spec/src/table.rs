@@ -290,7 +290,7 @@ const fn find(rows: &[Row], full_name: &str) -> CommandId {
     panic!("a subcommand's container has no row");
 }
 
-const fn same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) const fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }

@@ -10,6 +10,7 @@ use super::{
     Field, Parameter, Unbuilt,
     value::{Refusal, Syntax, Unit, Value, Words, parse_memory},
 };
+use crate::commandlog::Kind;
 use crate::settings::{OutputLimit, Permission, Settings};
 
 const fn row(
@@ -27,6 +28,7 @@ const fn row(
         default,
         doc,
         protected: false,
+        secret: false,
         adds_up: false,
         field: None,
         unbuilt: None,
@@ -41,6 +43,11 @@ impl Parameter {
 
     const fn protected(mut self) -> Parameter {
         self.protected = true;
+        self
+    }
+
+    const fn secret(mut self) -> Parameter {
+        self.secret = true;
         self
     }
 
@@ -111,6 +118,32 @@ macro_rules! switch {
             |s| Value::Switch(s.$($field).+),
             |s, v| {
                 s.$($field).+ = v.is_on();
+                Ok(())
+            },
+        )
+    };
+}
+
+/// A value from which calls are logged.
+macro_rules! threshold {
+    ($row:expr, $kind:ident) => {
+        $row.kept_in(
+            |s| Value::Integer(s.command_logs[Kind::$kind as usize].from),
+            |s, v| {
+                s.command_logs[Kind::$kind as usize].from = v.integer();
+                Ok(())
+            },
+        )
+    };
+}
+
+/// The length of a log of calls.
+macro_rules! entries {
+    ($row:expr, $kind:ident) => {
+        $row.kept_in(
+            |s| Value::Integer(s.command_logs[Kind::$kind as usize].entries_max as i64),
+            |s, v| {
+                s.command_logs[Kind::$kind as usize].entries_max = v.integer() as usize;
                 Ok(())
             },
         )
@@ -289,7 +322,7 @@ pub static ROWS: &[Parameter] = &[
     permission!(row("enable-debug-command", Start, WHO, "no", "Who may call DEBUG."), enable_debug_command),
     row("enable-module-command", InertFixed, WHO, "no", "Who may call MODULE: there are no modules."),
     // ---- security ----
-    row("requirepass", Live, TEXT, "", "Password that clients must give with AUTH; empty: none.").kept_in(
+    row("requirepass", Live, TEXT, "", "Password that clients must give with AUTH; empty: none.").secret().kept_in(
         |s| Value::Text(s.requirepass.clone().unwrap_or_default()),
         |s, v| {
             s.requirepass = (!v.bytes().is_empty()).then(|| v.bytes().to_vec());
@@ -365,11 +398,27 @@ pub static ROWS: &[Parameter] = &[
                 Ok(())
             },
         ),
-    row("slowlog-log-slower-than", Inert, int(-1, i64::MAX), "10000", "Microseconds from which a command goes to the slow log."),
-    row("slowlog-max-len", Inert, int(0, i64::MAX), "128", "Commands in the slow log."),
-    row("latency-monitor-threshold", Inert, int(0, i64::MAX), "0", "Milliseconds from which an event goes to the latency monitor."),
-    row("latency-tracking", Inert, SWITCH, "yes", "Keep a distribution of each command's time."),
-    row("latency-tracking-info-percentiles", Inert, Syntax::Words(percentiles), "50 99 99.9", "Percentiles that INFO latencystats shows."),
+    threshold!(row("slowlog-log-slower-than", Live, int(-1, i64::MAX), "10000", "Microseconds from which a call goes to the slow log; -1: none does. Below 1000 every call is timed by itself, which costs throughput.").alias("commandlog-execution-slower-than"), Slow),
+    entries!(row("slowlog-max-len", Live, int(0, i64::MAX), "128", "Calls in the slow log.").alias("commandlog-slow-execution-max-len"), Slow),
+    threshold!(row("commandlog-request-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a request is logged; -1: none is."), LargeRequest),
+    entries!(row("commandlog-large-request-max-len", Live, int(0, i64::MAX), "128", "Calls in the log of large requests."), LargeRequest),
+    threshold!(row("commandlog-reply-larger-than", Live, int(-1, i64::MAX), "1048576", "Bytes from which a call is logged for its reply; -1: none is."), LargeReply),
+    entries!(row("commandlog-large-reply-max-len", Live, int(0, i64::MAX), "128", "Calls in the log of large replies."), LargeReply),
+    number!(row("latency-monitor-threshold", Live, int(0, i64::MAX), "0", "Milliseconds from which an event goes to the latency monitor; 0: none does."), latency_monitor_threshold_ms),
+    row("latency-tracking", Live, SWITCH, "yes", "Keep a distribution of each command's time.").kept_in(
+        |s| Value::Switch(s.latency_tracking),
+        |s, v| {
+            s.latency_tracking = v.is_on();
+            Ok(())
+        },
+    ),
+    row("latency-tracking-info-percentiles", Live, Syntax::Words(percentiles), "50 99 99.9", "Percentiles that INFO latencystats shows.").kept_in(
+        |s| Value::Words(s.latency_percentiles.iter().map(|p| p.clone().into_bytes()).collect()),
+        |s, v| {
+            s.latency_percentiles = v.words().iter().map(|w| utf8(w)).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    ),
     number!(row("tracking-table-max-keys", Live, unsigned(0, i64::MAX), "1000000", "Most keys that are remembered for client-side caching; 0: any number."), tracking_keys_max),
     // ---- snapshots ----
     row("save", Inert, Syntax::Words(save_points), "", "When to save: seconds and changes, in pairs; empty: never.").adds_up().unbuilt("snapshots", empty),
@@ -394,8 +443,8 @@ pub static ROWS: &[Parameter] = &[
     row("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps."),
     // ---- replication ----
     row("replicaof", InertFixed, Syntax::Words(any_words), "", "The primary: host and port.").alias("slaveof").unbuilt("replication", empty),
-    row("masterauth", Inert, TEXT, "", "Password for the primary."),
-    row("masteruser", Inert, TEXT, "", "User at the primary."),
+    row("masterauth", Inert, TEXT, "", "Password for the primary.").secret(),
+    row("masteruser", Inert, TEXT, "", "User at the primary.").secret(),
     row("replica-serve-stale-data", Inert, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data"),
     row("replica-read-only", Inert, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only"),
     row("replica-ignore-maxmemory", Inert, SWITCH, "yes", "Let the primary alone evict.").alias("slave-ignore-maxmemory"),
@@ -468,10 +517,10 @@ pub static ROWS: &[Parameter] = &[
     number!(row("tls-session-cache-timeout", Live, SECONDS, "300", "Seconds that they are kept."), tls.session_cache_timeout_s),
     path!(row("tls-cert-file", Live, TEXT, "", "The server's certificate and those behind it, in PEM form; setting it, also to what it is, reads all files of TLS again, as SIGHUP does."), tls.cert_file),
     path!(row("tls-key-file", Live, TEXT, "", "The key of that certificate, not encrypted."), tls.key_file),
-    path!(row("tls-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused."), tls.key_file_pass),
+    path!(row("tls-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused.").secret(), tls.key_file_pass),
     path!(row("tls-client-cert-file", Live, TEXT, "", "Certificate for connections that the server makes: read and checked."), tls.client_cert_file),
     path!(row("tls-client-key-file", Live, TEXT, "", "The key of that certificate."), tls.client_key_file),
-    path!(row("tls-client-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused."), tls.client_key_file_pass),
+    path!(row("tls-client-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused.").secret(), tls.client_key_file_pass),
     row("tls-dh-params-file", Inert, TEXT, "", "Diffie-Hellman parameters: keys are exchanged over elliptic curves only."),
     path!(row("tls-ca-cert-file", Live, TEXT, "", "Certificates of the authorities that are trusted."), tls.ca_cert_file),
     path!(row("tls-ca-cert-dir", Live, TEXT, "", "Folder of files with such certificates."), tls.ca_cert_dir),

@@ -91,6 +91,67 @@ rows! { Server:
         ],
     }
 
+    // Valkey's, since its 8.1; the version here says that the reference does not have it.
+    Commandlog = "commandlog" {
+        summary: "Inspect the logs of commands that took or moved much.",
+        since: "9.1.2",
+        arity: -2,
+    }
+
+    CommandlogGet = "commandlog|get" {
+        summary: "List the newest entries of a log; -1: all.",
+        complexity: "O(N), N: entries returned",
+        since: "9.1.2",
+        arity: 4,
+        flags: [ADMIN, LOADING, STALE],
+        tips: ["request_policy:all_nodes", "nondeterministic_output"],
+        args: [integer("count"), one_of("type", &[
+                word("slow", "SLOW"),
+                word("large-request", "LARGE-REQUEST"),
+                word("large-reply", "LARGE-REPLY"),
+            ])],
+    }
+
+    CommandlogHelp = "commandlog|help" {
+        summary: "List the subcommands of COMMANDLOG.",
+        complexity: "O(1)",
+        since: "9.1.2",
+        arity: 2,
+        flags: [LOADING, STALE],
+    }
+
+    CommandlogLen = "commandlog|len" {
+        summary: "Count the entries of a log.",
+        complexity: "O(1)",
+        since: "9.1.2",
+        arity: 3,
+        flags: [ADMIN, LOADING, STALE],
+        tips: [
+            "request_policy:all_nodes",
+            "response_policy:agg_sum",
+            "nondeterministic_output",
+        ],
+        args: [one_of("type", &[
+                word("slow", "SLOW"),
+                word("large-request", "LARGE-REQUEST"),
+                word("large-reply", "LARGE-REPLY"),
+            ])],
+    }
+
+    CommandlogReset = "commandlog|reset" {
+        summary: "Empty a log.",
+        complexity: "O(N), N: entries in the log",
+        since: "9.1.2",
+        arity: 3,
+        flags: [ADMIN, LOADING, STALE],
+        tips: ["request_policy:all_nodes", "response_policy:all_succeeded"],
+        args: [one_of("type", &[
+                word("slow", "SLOW"),
+                word("large-request", "LARGE-REQUEST"),
+                word("large-reply", "LARGE-REPLY"),
+            ])],
+    }
+
     Config = "config" {
         summary: "Read and change the server's configuration.",
         since: "2.0.0",
@@ -215,6 +276,98 @@ rows! { Server:
         args: [string("section").optional().multiple()],
     }
 
+    Latency = "latency" {
+        summary: "Inspect what took long, and how long commands take.",
+        since: "2.8.13",
+        arity: -2,
+    }
+
+    LatencyDoctor = "latency|doctor" {
+        summary: "Explain the latency events in words.",
+        complexity: "O(1)",
+        since: "2.8.13",
+        arity: 2,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ],
+    }
+
+    LatencyGraph = "latency|graph" {
+        summary: "Draw the recent latencies of an event.",
+        complexity: "O(1)",
+        since: "2.8.13",
+        arity: 3,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ],
+        args: [string("event")],
+    }
+
+    LatencyHelp = "latency|help" {
+        summary: "List the subcommands of LATENCY.",
+        complexity: "O(1)",
+        since: "2.8.13",
+        arity: 2,
+        flags: [LOADING, STALE],
+    }
+
+    LatencyHistogram = "latency|histogram" {
+        summary: "Show how the times of commands are distributed.",
+        complexity: "O(N), N: commands",
+        since: "7.0.0",
+        arity: -2,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ],
+        args: [string("command").optional().multiple()],
+    }
+
+    LatencyHistory = "latency|history" {
+        summary: "List the recent latencies of an event.",
+        complexity: "O(1)",
+        since: "2.8.13",
+        arity: 3,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ],
+        args: [string("event")],
+    }
+
+    LatencyLatest = "latency|latest" {
+        summary: "List the latest latency of every event.",
+        complexity: "O(1)",
+        since: "2.8.13",
+        arity: 2,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_nodes",
+            "response_policy:special",
+        ],
+    }
+
+    LatencyReset = "latency|reset" {
+        summary: "Forget the latencies of the events given, or of all.",
+        complexity: "O(1)",
+        since: "2.8.13",
+        arity: -2,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+        tips: ["request_policy:all_nodes", "response_policy:agg_sum"],
+        args: [string("event").optional().multiple()],
+    }
+
     Lolwut = "lolwut" {
         summary: "Draw a picture, and tell the version.",
         since: "5.0.0",
@@ -288,6 +441,53 @@ rows! { Server:
             word("force", "FORCE").since("7.0.0").optional(),
             word("abort", "ABORT").since("7.0.0").optional(),
         ],
+    }
+
+    Slowlog = "slowlog" {
+        summary: "Inspect the log of slow commands.",
+        since: "2.2.12",
+        arity: -2,
+    }
+
+    SlowlogGet = "slowlog|get" {
+        summary: "List the newest slow commands: ten, or as many as asked for.",
+        complexity: "O(N), N: entries returned",
+        since: "2.2.12",
+        history: [("4.0.0", "Address and name of the client.")],
+        arity: -2,
+        flags: [ADMIN, LOADING, STALE],
+        tips: ["request_policy:all_nodes", "nondeterministic_output"],
+        args: [integer("count").optional()],
+    }
+
+    SlowlogHelp = "slowlog|help" {
+        summary: "List the subcommands of SLOWLOG.",
+        complexity: "O(1)",
+        since: "6.2.0",
+        arity: 2,
+        flags: [LOADING, STALE],
+    }
+
+    SlowlogLen = "slowlog|len" {
+        summary: "Count the entries of the slow log.",
+        complexity: "O(1)",
+        since: "2.2.12",
+        arity: 2,
+        flags: [ADMIN, LOADING, STALE],
+        tips: [
+            "request_policy:all_nodes",
+            "response_policy:agg_sum",
+            "nondeterministic_output",
+        ],
+    }
+
+    SlowlogReset = "slowlog|reset" {
+        summary: "Empty the slow log.",
+        complexity: "O(N), N: entries in the log",
+        since: "2.2.12",
+        arity: 2,
+        flags: [ADMIN, LOADING, STALE],
+        tips: ["request_policy:all_nodes", "response_policy:all_succeeded"],
     }
 
     Swapdb = "swapdb" {

@@ -1,0 +1,257 @@
+//! The logs of commands that took long, or moved much: SLOWLOG and COMMANDLOG show them.
+//!
+//! One set of logs for all workers, each under a lock of its own: what gets in is rare by definition. Must not know: how
+//! time is taken, how a log is shown.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use redline_resp::Args;
+use redline_spec::{CommandId, Flags, gate};
+
+use crate::{redact, session::Session, worker::Worker};
+
+/// Arguments of a call that an entry keeps.
+const ARGS_MAX: usize = 32;
+/// Bytes of an argument that an entry keeps.
+const ARG_BYTES_MAX: usize = 128;
+
+/// Which log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Took long: microseconds.
+    Slow,
+    /// The request was large: bytes on the wire.
+    LargeRequest,
+    /// The reply was large: bytes on the wire.
+    LargeReply,
+}
+
+impl Kind {
+    /// Every kind, with its name on the wire.
+    pub const NAMES: [(Kind, &'static str); 3] = [
+        (Kind::Slow, "slow"),
+        (Kind::LargeRequest, "large-request"),
+        (Kind::LargeReply, "large-reply"),
+    ];
+}
+
+/// When a call gets into a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// From this on; negative: never.
+    pub from: i64,
+    /// Entries that the log holds.
+    pub entries_max: usize,
+}
+
+impl Threshold {
+    /// The least value that is logged, if any is.
+    pub fn least(&self) -> Option<u64> {
+        u64::try_from(self.from)
+            .ok()
+            .filter(|_| self.entries_max > 0)
+    }
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Ascending, never used twice.
+    pub id: u64,
+    /// When it ended: Unix time in seconds.
+    pub at_s: i64,
+    /// Microseconds or bytes.
+    pub value: u64,
+    /// Its arguments, shortened and without secrets.
+    pub args: Vec<Vec<u8>>,
+    /// Address of its client; empty where a script called.
+    pub addr: String,
+    /// Name of its client.
+    pub name: Vec<u8>,
+}
+
+/// All logs.
+#[derive(Default)]
+pub struct CommandLogs([Mutex<Log>; 3]);
+
+/// Newest first.
+#[derive(Default)]
+struct Log {
+    entries: VecDeque<Arc<Entry>>,
+    next_id: u64,
+}
+
+impl CommandLogs {
+    fn log(&self, kind: Kind) -> MutexGuard<'_, Log> {
+        self.0[kind as usize]
+            .lock()
+            .expect("no panic under the logs of commands")
+    }
+
+    /// Puts a call in, and lets the oldest go that have no room any more.
+    pub fn push(&self, kind: Kind, entries_max: usize, mut entry: Entry) {
+        let mut log = self.log(kind);
+        entry.id = log.next_id;
+        log.next_id += 1;
+        log.entries.push_front(Arc::new(entry));
+        log.entries.truncate(entries_max);
+    }
+
+    /// The newest `count` entries.
+    pub fn newest(&self, kind: Kind, count: usize) -> Vec<Arc<Entry>> {
+        self.log(kind).entries.iter().take(count).cloned().collect()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self, kind: Kind) -> usize {
+        self.log(kind).entries.len()
+    }
+
+    /// Empties a log; ids go on.
+    pub fn clear(&self, kind: Kind) {
+        self.log(kind).entries.clear();
+    }
+}
+
+impl Worker {
+    /// Puts a call that has run into the logs whose thresholds it passes.
+    #[cold]
+    pub(crate) fn log_command(
+        &self,
+        session: &Session,
+        id: CommandId,
+        args: Args<'_>,
+        took_ns: Option<u64>,
+        reply_bytes: u64,
+    ) {
+        if gate(id).flags.has(Flags::SKIP_SLOWLOG) {
+            return;
+        }
+        let values = [
+            (Kind::Slow, took_ns.map(|ns| ns / 1000)),
+            (Kind::LargeRequest, Some(request_bytes(args))),
+            (Kind::LargeReply, Some(reply_bytes)),
+        ];
+        for (kind, value) in values {
+            let threshold = self.settings.command_logs[kind as usize];
+            if let (Some(value), Some(least)) = (value, threshold.least())
+                && value >= least
+            {
+                let entry = entry_of(session, id, args, value, self.now_ms / 1000);
+                let logs = &self.shared.command_logs;
+                logs.push(kind, threshold.entries_max, entry);
+            }
+        }
+    }
+}
+
+fn entry_of(session: &Session, id: CommandId, args: Args<'_>, value: u64, at_s: i64) -> Entry {
+    let from_script = session.unit.as_ref().is_some_and(|unit| unit.in_script);
+    let (addr, name) = match from_script {
+        true => (String::new(), Vec::new()),
+        false => {
+            let names = session.card.names.lock().expect("no panic under the names");
+            (session.card.addr.clone(), names.name.clone())
+        }
+    };
+    Entry {
+        id: 0,
+        at_s,
+        value,
+        args: shortened(id, args),
+        addr,
+        name,
+    }
+}
+
+/// The arguments as far as they are kept, with what is left out in words.
+fn shortened(id: CommandId, args: Args<'_>) -> Vec<Vec<u8>> {
+    let kept = match args.len() {
+        count if count > ARGS_MAX => ARGS_MAX - 1,
+        count => count,
+    };
+    let mut words: Vec<Vec<u8>> = (0..kept)
+        .map(|index| {
+            let word = redact::shown(id, args, index);
+            match word.len().checked_sub(ARG_BYTES_MAX) {
+                None | Some(0) => word.to_vec(),
+                Some(more) => {
+                    let mut shown = word[..ARG_BYTES_MAX].to_vec();
+                    shown.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+                    shown
+                }
+            }
+        })
+        .collect();
+    if kept < args.len() {
+        words.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
+    }
+    words
+}
+
+/// The bytes of a request as an array of bulk strings.
+fn request_bytes(args: Args<'_>) -> u64 {
+    let header = |n: usize| 3 + n.checked_ilog10().map_or(1, |log| log as usize + 1);
+    let bulks = args.iter().map(|arg| header(arg.len()) + arg.len() + 2);
+    (header(args.len()) + bulks.sum::<usize>()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::ArgsBuf;
+
+    use super::*;
+
+    fn args(words: &[&[u8]]) -> ArgsBuf {
+        let mut args = ArgsBuf::new();
+        words.iter().for_each(|word| args.push(word));
+        args
+    }
+
+    #[test]
+    fn long_calls_are_shortened() {
+        let word = [b'x'; 200];
+        let mut words: Vec<&[u8]> = vec![b"RPUSH", &word[..128], &word[..129], &word];
+        words.resize(40, b"e");
+        let short = shortened(CommandId::Rpush, args(&words).as_args());
+        assert_eq!(short.len(), 32);
+        assert_eq!(short[1], word[..128]);
+        assert!(short[2].ends_with(b"x... (1 more bytes)") && short[2].len() == 128 + 18);
+        assert!(short[3].ends_with(b"x... (72 more bytes)"));
+        assert_eq!(short[31], b"... (9 more arguments)");
+        words.truncate(32);
+        let whole = shortened(CommandId::Rpush, args(&words).as_args());
+        assert_eq!(whole[31], b"e");
+    }
+
+    #[test]
+    fn requests_are_measured_on_the_wire() {
+        let wire = b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$10\r\n0123456789\r\n";
+        let args = args(&[b"SET", b"", b"0123456789"]);
+        assert_eq!(request_bytes(args.as_args()), wire.len() as u64);
+    }
+
+    #[test]
+    fn the_oldest_go_and_ids_stay() {
+        let logs = CommandLogs::default();
+        let entry = |value| Entry {
+            id: 0,
+            at_s: 0,
+            value,
+            args: Vec::new(),
+            addr: String::new(),
+            name: Vec::new(),
+        };
+        (0..5).for_each(|n| logs.push(Kind::Slow, 2, entry(n)));
+        let ids: Vec<u64> = logs.newest(Kind::Slow, 10).iter().map(|e| e.id).collect();
+        assert_eq!(ids, [4, 3]);
+        logs.clear(Kind::Slow);
+        assert_eq!(logs.len(Kind::Slow), 0);
+        logs.push(Kind::Slow, 2, entry(9));
+        assert_eq!(logs.newest(Kind::Slow, 1)[0].id, 5);
+        assert_eq!(logs.len(Kind::LargeReply), 0);
+    }
+}

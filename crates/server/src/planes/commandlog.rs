@@ -1,0 +1,115 @@
+//! SLOWLOG and COMMANDLOG.
+//!
+//! Must not know: what gets a call into a log.
+
+use redline_commands::Error;
+use redline_resp::Args;
+use redline_spec::CommandId;
+use redline_types::number;
+
+use crate::{commandlog::Kind, errors, exec::Halt, session::Session, worker::Worker};
+
+/// What SLOWLOG GET shows when nobody says how much.
+const ENTRIES_SHOWN: usize = 10;
+
+pub(crate) fn slowlog_get(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let count = match args.len() {
+        2 => ENTRIES_SHOWN,
+        3 => count(&args[2])?,
+        _ => return Err(errors::wrong_subcommand_arity(CommandId::Slowlog, args).into()),
+    };
+    write_entries(worker, session, Kind::Slow, count);
+    Ok(())
+}
+
+pub(crate) fn slowlog_len(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    write_len(worker, session, Kind::Slow);
+    Ok(())
+}
+
+pub(crate) fn slowlog_reset(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    worker.shared.command_logs.clear(Kind::Slow);
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn commandlog_get(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let count = count(&args[2])?;
+    write_entries(worker, session, kind(&args[3])?, count);
+    Ok(())
+}
+
+pub(crate) fn commandlog_len(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    write_len(worker, session, kind(&args[2])?);
+    Ok(())
+}
+
+pub(crate) fn commandlog_reset(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    worker.shared.command_logs.clear(kind(&args[2])?);
+    session.reply().ok();
+    Ok(())
+}
+
+/// How many entries are wanted; -1: all.
+fn count(word: &[u8]) -> Result<usize, Error> {
+    const WRONG: Error = Error::line("ERR count should be greater than or equal to -1");
+    match number::parse_i64(word) {
+        Some(-1) => Ok(usize::MAX),
+        Some(count) => usize::try_from(count).map_err(|_| WRONG),
+        None => Err(WRONG),
+    }
+}
+
+fn kind(word: &[u8]) -> Result<Kind, Error> {
+    let named = Kind::NAMES
+        .iter()
+        .find(|(_, name)| word.eq_ignore_ascii_case(name.as_bytes()));
+    named.map(|(kind, _)| *kind).ok_or(Error::line(
+        "ERR type should be one of the following: slow, large-request, large-reply",
+    ))
+}
+
+fn write_len(worker: &Worker, session: &mut Session, kind: Kind) {
+    let len = worker.shared.command_logs.len(kind);
+    session.reply().integer(len as i64);
+}
+
+fn write_entries(worker: &Worker, session: &mut Session, kind: Kind, count: usize) {
+    let entries = worker.shared.command_logs.newest(kind, count);
+    let mut reply = session.reply();
+    reply.array(entries.len());
+    for entry in entries {
+        reply.array(6);
+        reply.integer(entry.id as i64);
+        reply.integer(entry.at_s);
+        reply.integer(entry.value as i64);
+        reply.array(entry.args.len());
+        entry.args.iter().for_each(|word| reply.bulk(word));
+        reply.bulk(entry.addr.as_bytes());
+        reply.bulk(&entry.name);
+    }
+}

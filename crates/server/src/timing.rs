@@ -1,0 +1,226 @@
+//! How long commands take, at a cost that a GET can bear.
+//!
+//! # The idea
+//!
+//! Reading a clock costs a quarter of a GET. So *brief* calls (see [`Gate::is_brief`](redline_spec::Gate::is_brief)) share
+//! the time of their batch, of small batches only one in [`SMALL_BATCHES_PER_TIMED`] is timed, for all of them; other
+//! calls, and those that move much, are timed one by one. That is true on average, and blind to one brief call that was
+//! slow for reasons of its own: a page that the kernel had to fetch, a stripe that was in use.
+//!
+//! # The close look
+//!
+//! What took too long is therefore looked for where it is cheap: a timed batch, an EXEC or a script, and by the coarse
+//! clock, which costs next to nothing, a whole turn of the loop. If that took as long as a logged command, the worker times
+//! every call for [`CLOSE_LOOK_MS`]: what is slow again gets logged, with its own time. A threshold too small for the
+//! coarse clock ([`COARSE_NS_MIN`]) has every batch timed, and one below [`CLOSE_NS_MIN`] every call: whoever asks for
+//! that pays for it. So a brief call that is slow once, in a batch of several, is missed; one that is slow again is not.
+//!
+//! Must not know: which commands there are, what is done with the times.
+
+use redline_net::clock;
+
+use crate::{commandlog::Kind, settings::Settings};
+
+/// Batches of fewer requests are timed by sampling.
+const SMALL_BATCH: usize = 16;
+/// Of so many small batches one is timed.
+const SMALL_BATCHES_PER_TIMED: u32 = 16;
+/// Of so many brief calls inside EXEC and scripts one is timed.
+pub const INSIDE_PER_TIMED: u32 = 16;
+/// So long every call is timed after something took too long: milliseconds.
+const CLOSE_LOOK_MS: u64 = 1000;
+/// With a threshold below this every call is timed: nanoseconds.
+const CLOSE_NS_MIN: u64 = 1_000_000;
+/// With a threshold below this every batch is timed: the coarse clock moves in steps of up to 4 ms.
+const COARSE_NS_MIN: u64 = 10_000_000;
+/// Calls whose arguments are larger are not brief: bytes.
+const BRIEF_BYTES_MAX: u64 = 16 * 1024;
+
+/// A batch that is being timed.
+pub struct Charge {
+    began_ns: u64,
+    /// For so many batches its time is charged.
+    pub stands_for: u64,
+}
+
+/// What a worker goes by when it takes times.
+#[derive(Debug)]
+pub struct Timing {
+    /// Every call takes the long way, where it is timed or shown.
+    pub closely: bool,
+    /// Calls whose arguments have as many bytes are not brief.
+    pub heavy_bytes: u64,
+    /// Replies from this size on are logged.
+    pub reply_bytes: u64,
+    /// Calls that took this long are logged, or an event of the latency monitor; `u64::MAX`: none.
+    pub watched_ns: u64,
+    /// Distributions are kept.
+    pub distributions: bool,
+    /// Set by a call that was timed by itself, for whoever charges the batch.
+    pub timed_apart: bool,
+    always: bool,
+    close_until_ms: u64,
+    small_batches: u32,
+    inside: u32,
+    apart_ns: u64,
+    apart: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            closely: false,
+            heavy_bytes: BRIEF_BYTES_MAX,
+            reply_bytes: u64::MAX,
+            watched_ns: u64::MAX,
+            distributions: true,
+            timed_apart: false,
+            always: false,
+            close_until_ms: 0,
+            small_batches: 0,
+            inside: 0,
+            apart_ns: 0,
+            apart: 0,
+        }
+    }
+}
+
+impl Timing {
+    /// Goes by these settings from now on. `shown`: somebody wants to see every call.
+    pub fn adopt(&mut self, settings: &Settings, shown: bool) {
+        let least = |kind| settings.command_logs[kind as usize].least();
+        let slow_ns = least(Kind::Slow).map_or(u64::MAX, |us| us.saturating_mul(1000));
+        let event_ns = match settings.latency_monitor_threshold_ms {
+            0 => u64::MAX,
+            ms => ms.saturating_mul(1_000_000),
+        };
+        self.watched_ns = slow_ns.min(event_ns);
+        self.reply_bytes = least(Kind::LargeReply).unwrap_or(u64::MAX);
+        // The bytes on the wire are more than those of the arguments, by less than this for each of the few of a brief
+        // call.
+        const FRAME_BYTES: u64 = 1024;
+        let request = least(Kind::LargeRequest).unwrap_or(u64::MAX);
+        self.heavy_bytes = request.saturating_sub(FRAME_BYTES).min(BRIEF_BYTES_MAX);
+        self.distributions = settings.latency_tracking;
+        self.always = shown || self.watched_ns < CLOSE_NS_MIN;
+        self.closely = self.always || self.close_until_ms != 0;
+    }
+
+    /// A batch begins: when, if it is one of those that are timed as a whole.
+    pub fn begin_batch(&mut self, requests: usize) -> Option<Charge> {
+        (self.apart_ns, self.apart) = (0, 0);
+        self.timed_apart = false;
+        if self.close_until_ms != 0 && clock::monotonic_coarse_ms() >= self.close_until_ms {
+            self.close_until_ms = 0;
+        }
+        self.closely = self.always || self.close_until_ms != 0;
+        if self.closely {
+            return None;
+        }
+        let mut stands_for = 1;
+        if requests < SMALL_BATCH && self.watched_ns >= COARSE_NS_MIN {
+            self.small_batches = self.small_batches.wrapping_add(1);
+            if !self.small_batches.is_multiple_of(SMALL_BATCHES_PER_TIMED) {
+                return None;
+            }
+            stands_for = u64::from(SMALL_BATCHES_PER_TIMED);
+        }
+        Some(Charge {
+            began_ns: clock::monotonic_ns(),
+            stands_for,
+        })
+    }
+
+    /// A batch of so many requests has run: the time of each that was not timed by itself, in nanoseconds.
+    pub fn end_batch(&mut self, charge: &Charge, requests: usize) -> u64 {
+        let took_ns = clock::monotonic_ns().saturating_sub(charge.began_ns);
+        let together_ns = took_ns.saturating_sub(self.apart_ns);
+        self.look_closely_if(together_ns >= self.watched_ns);
+        together_ns / (requests as u64).saturating_sub(self.apart).max(1)
+    }
+
+    /// A call of a batch was timed by itself.
+    pub fn note_apart(&mut self, took_ns: u64) {
+        self.apart_ns += took_ns;
+        self.apart += 1;
+        self.timed_apart = true;
+    }
+
+    /// Whether this brief call inside EXEC or a script is one of those that are timed.
+    pub fn sample_inside(&mut self) -> bool {
+        self.inside = self.inside.wrapping_add(1);
+        self.inside.is_multiple_of(INSIDE_PER_TIMED)
+    }
+
+    /// A turn of the loop began and ended, by the coarse clock.
+    pub fn note_turn(&mut self, began_ms: u64, ended_ms: u64) {
+        let took_ns = ended_ms.saturating_sub(began_ms).saturating_mul(1_000_000);
+        // A step of that clock is up to 4 ms, so what took 10 may look like 8.
+        self.look_closely_if(took_ns >= self.watched_ns / 2 && self.watched_ns >= COARSE_NS_MIN);
+    }
+
+    /// Something with calls in it took too long: each is timed for a while.
+    pub fn look_closely_if(&mut self, slow: bool) {
+        if slow {
+            self.close_until_ms = clock::monotonic_coarse_ms() + CLOSE_LOOK_MS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing(slower_than_us: i64) -> Timing {
+        let mut settings = Settings::default();
+        settings.command_logs[Kind::Slow as usize].from = slower_than_us;
+        let mut timing = Timing::default();
+        timing.adopt(&settings, false);
+        timing
+    }
+
+    #[test]
+    fn few_small_batches_are_timed() {
+        let mut timing = timing(10_000);
+        let timed = (0..160).filter(|_| timing.begin_batch(1).is_some()).count();
+        assert_eq!(timed, 10);
+        assert!(timing.begin_batch(16).is_some());
+    }
+
+    #[test]
+    fn small_thresholds_cost_more() {
+        let mut each_batch = timing(5_000);
+        assert!((0..10).all(|_| each_batch.begin_batch(1).is_some()));
+        assert!(!each_batch.closely);
+        let mut each_call = timing(0);
+        assert!(each_call.begin_batch(100).is_none() && each_call.closely);
+        let mut never = timing(-1);
+        assert_eq!(never.watched_ns, u64::MAX);
+        let timed = (0..160).filter(|_| never.begin_batch(1).is_some()).count();
+        assert_eq!(timed, 10);
+    }
+
+    #[test]
+    fn a_slow_turn_or_batch_brings_a_close_look() {
+        let mut by_turn = timing(10_000);
+        by_turn.note_turn(100, 104);
+        by_turn.begin_batch(1);
+        assert!(!by_turn.closely, "a step of the coarse clock is nothing");
+        by_turn.note_turn(100, 108);
+        by_turn.begin_batch(1);
+        assert!(by_turn.closely);
+
+        let mut by_batch = timing(10_000);
+        let slow = Charge {
+            began_ns: clock::monotonic_ns() - 20_000_000,
+            stands_for: 1,
+        };
+        by_batch.note_apart(15_000_000);
+        assert!(by_batch.end_batch(&slow, 2) >= 5_000_000);
+        by_batch.begin_batch(1);
+        assert!(!by_batch.closely, "the slow one was timed by itself");
+        by_batch.end_batch(&slow, 2);
+        by_batch.begin_batch(1);
+        assert!(by_batch.closely);
+    }
+}
