@@ -180,17 +180,16 @@ impl Keyspace {
         &self.journal
     }
 
-    /// Attaches a reader to the journal; says after which number it begins. Waits until it has had all stripes for a
-    /// moment, holding none meanwhile: not for a worker, which takes the stripes as any unit and calls
-    /// [`View::attach_reader`](crate::View::attach_reader).
-    pub fn attach_reader(&self, wake: WakeReader) -> (Reader, u64) {
+    /// Attaches a reader to the journal, between two units; says after which number it begins. Gives `wake` back if a
+    /// stripe is in use. (Who holds all stripes anyway calls [`View::attach_reader`](crate::View::attach_reader).)
+    pub fn try_attach_reader(&self, wake: WakeReader) -> Result<(Reader, u64), WakeReader> {
         let all = StripeSet::all();
-        while self.locks.try_set(&all, false).is_err() {
-            std::thread::yield_now();
+        if self.locks.try_set(&all, false).is_err() {
+            return Err(wake);
         }
         let attached = self.journal.attach(wake);
         self.locks.unlock_set(&all);
-        attached
+        Ok(attached)
     }
 
     /// Ends a unit's effect: writes its record, if there is a reader and anything to tell, and returns its number. To

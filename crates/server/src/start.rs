@@ -9,7 +9,10 @@ use std::{
     thread::JoinHandle,
 };
 
-use redline_keyspace::Keyspace;
+use redline_keyspace::{
+    Keyspace,
+    journal::{Reader, WakeReader},
+};
 use redline_net::{
     Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, clock, cpu, limits,
     tls::{ServerTls, TlsError},
@@ -206,6 +209,18 @@ impl Server {
         &self.shared.keyspace
     }
 
+    /// Attaches a reader to the keyspace's journal; says after which number it begins. A worker does it, since with one
+    /// worker no other thread may take stripes.
+    ///
+    /// # Panics
+    ///
+    /// When the server ends meanwhile.
+    pub fn attach_reader(&self, wake: WakeReader) -> (Reader, u64) {
+        let (tell, told) = mpsc::channel();
+        attach_on_worker(&self.shared, wake, tell);
+        told.recv().expect("the server runs")
+    }
+
     /// Number of workers.
     pub fn workers(&self) -> usize {
         self.shared.workers().len()
@@ -350,4 +365,16 @@ pub(crate) fn random_id() -> String {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).expect("the operating system gives randomness");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Has the first worker attach a reader, at once or as soon as no stripe is in use.
+fn attach_on_worker(shared: &Shared, wake: WakeReader, tell: mpsc::Sender<(Reader, u64)>) {
+    let attach = move |worker: &mut Worker| match worker.shared.keyspace.try_attach_reader(wake) {
+        // Nobody waits for it any more: the reader goes with its number.
+        Ok(attached) => drop(tell.send(attached)),
+        Err(wake) => attach_on_worker(&worker.shared.clone(), wake, tell),
+    };
+    shared.workers()[0]
+        .mailbox
+        .send(Message::Run(Box::new(attach)));
 }

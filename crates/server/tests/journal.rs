@@ -33,7 +33,7 @@ struct Log<'a> {
 impl Log<'_> {
     fn attach(server: &Server) -> Log<'_> {
         let space = server.keyspace();
-        let (reader, last) = space.attach_reader(Box::new(|| ()));
+        let (reader, last) = server.attach_reader(Box::new(|| ()));
         Log {
             space,
             reader,
@@ -505,7 +505,7 @@ fn records_replayed_elsewhere_give_the_same_data() {
         local: new_local(),
     };
     let replaying = thread::current();
-    let (reader, mut last) = space.attach_reader(Box::new(move || replaying.unpark()));
+    let (reader, mut last) = server.attach_reader(Box::new(move || replaying.unpark()));
     thread::scope(|scope| {
         let clients: Vec<_> = (0..8)
             .map(|seed| {
