@@ -179,6 +179,18 @@ fn the_latency_monitor_keeps_what_took_long() {
 }
 
 #[test]
+fn the_role_is_that_of_a_primary_without_replicas() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let role = client.call("ROLE");
+    let [name, Value::Integer(0), replicas] = role.array() else {
+        panic!("{role:?}");
+    };
+    assert_eq!(text(name), "master");
+    assert_eq!(*replicas, Value::Array(Vec::new()));
+}
+
+#[test]
 fn distributions_are_kept_of_every_command() {
     let server = server();
     let mut client = Client::connect(&server);

@@ -420,6 +420,7 @@ roll! {
         Info => server::info,
         Lolwut => server::lolwut,
         Pfselftest => server::pfselftest,
+        Role => server::role,
         Shutdown => server::shutdown,
         Time => server::time,
     }

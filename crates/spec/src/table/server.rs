@@ -425,6 +425,15 @@ rows! { Server:
         propagate: Effect,
     }
 
+    Role = "role" {
+        summary: "Tell what the server is in replication, and who its replicas are.",
+        complexity: "O(1)",
+        since: "2.8.12",
+        arity: 1,
+        flags: [NOSCRIPT, LOADING, STALE, FAST],
+        acl: [ADMIN, DANGEROUS],
+    }
+
     Shutdown = "shutdown" {
         summary: "End the server.",
         complexity: "O(N), N: keys saved, if it saves; otherwise O(1)",
