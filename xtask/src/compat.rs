@@ -8,7 +8,7 @@ use redline_testkit::process::ServerProcess;
 use redline_testkit::{access, compare, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
-use crate::{clients, command_line_tools, install, suite, tls};
+use crate::{clients, command_line_tools, install, suite, tcl, tls};
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
 const CALLS: usize = 60_000;
@@ -16,7 +16,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -26,7 +26,10 @@ const STEPS: [(&str, Step); 9] = [
     ("clients", clients::run),
     ("bench", suite::our_bench_against_redis),
     ("tls", tls::run),
+    ("tcl", tcl::run),
 ];
+/// Steps that take too long to be part of a run that names none.
+const ON_REQUEST: [&str; 1] = ["tcl"];
 
 /// DEBUG is used to look at both servers.
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
@@ -40,6 +43,7 @@ pub struct Options {
     seed: u64,
     only: Vec<String>,
     binary: Option<PathBuf>,
+    units: Vec<String>,
 }
 
 /// What every step works with.
@@ -59,8 +63,12 @@ impl Options {
             seed: 1,
             only: Vec::new(),
             binary: None,
+            units: Vec::new(),
         };
-        for pair in words.chunks(2) {
+        let names = words.iter().take_while(|word| !word.starts_with("--"));
+        options.only.extend(names.cloned());
+        let listed = |value: &str| value.split(',').map(str::to_owned).collect::<Vec<_>>();
+        for pair in words[options.only.len()..].chunks(2) {
             let [name, value] = pair else {
                 return Err(format!("{} needs a value", pair[0]));
             };
@@ -72,7 +80,8 @@ impl Options {
             match name.as_str() {
                 "--calls" => options.calls = usize::try_from(number()?).unwrap_or(usize::MAX),
                 "--seed" => options.seed = number()?,
-                "--only" => options.only = value.split(',').map(str::to_owned).collect(),
+                "--only" => options.only.extend(listed(value)),
+                "--units" => options.units = listed(value),
                 "--binary" => options.binary = Some(PathBuf::from(value)),
                 _ => return Err(format!("unknown option {name}\n{}", crate::USAGE)),
             }
@@ -88,7 +97,10 @@ impl Options {
     }
 
     fn wants(&self, step: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == step)
+        if self.only.is_empty() {
+            return !ON_REQUEST.contains(&step);
+        }
+        self.only.iter().any(|only| only == step)
     }
 }
 
@@ -106,6 +118,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         options: Options {
             only: options.only.clone(),
             binary: None,
+            units: options.units.clone(),
             ..*options
         },
     };
@@ -151,6 +164,12 @@ fn release_binary() -> Result<PathBuf, Failure> {
 }
 
 impl Setting {
+    /// Is this unit of the Tcl suite to be run?
+    pub fn wants_unit(&self, unit: &str) -> bool {
+        let units = &self.options.units;
+        units.is_empty() || units.iter().any(|wanted| wanted == unit)
+    }
+
     /// A real Redis, started.
     pub fn start_redis(&self, words: &[&str]) -> Result<ServerProcess, Failure> {
         ServerProcess::redis(&self.redis, &owned(words))

@@ -12,6 +12,12 @@ const REDIS_PY: &str = "redis==6.4.0";
 const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
 /// The release that decides (`redis_version` in INFO).
 const REDIS_VERSION: &str = "8.2.3";
+/// Where the source of that Redis is which Debian 12 has.
+const DEBIAN_SOURCES: [&str; 2] = [
+    "http://deb.debian.org/debian bookworm main",
+    "http://deb.debian.org/debian-security bookworm-security main",
+];
+const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A folder of ours for what is installed.
@@ -58,7 +64,71 @@ pub fn redis_server() -> Result<PathBuf, Failure> {
 /// The redis-server of the system's packages (7.0.15 in Debian 12 and Ubuntu 24.04), which speaks TLS.
 pub fn redis_server_with_tls() -> Result<PathBuf, Failure> {
     packages(&["redis-server"], &["redis-server"])?;
-    on_path("redis-server").ok_or_else(|| "redis-server is on no path".to_owned())
+    program("redis-server")
+}
+
+/// The source of Redis 7.0 as Debian has it, for the sake of its test suite, and the Tcl that this needs. The list of
+/// sources is one of ours: the system's stays as it is.
+pub fn redis_suite() -> Result<PathBuf, Failure> {
+    packages(
+        &["tclsh", "dpkg-source", "openssl"],
+        &["tcl", "tcl-tls", "dpkg-dev", "openssl"],
+    )?;
+    if !succeeds(Command::new("sh").args(["-c", "echo 'package require tls' | tclsh"])) {
+        apt(&["tcl-tls"])?;
+    }
+    let home = folder().join("tcl");
+    let unpacked = home.join("redis");
+    if unpacked.join("runtest").exists() {
+        return Ok(unpacked);
+    }
+    for part in ["lists/partial", "cache/archives/partial"] {
+        make(&home.join(part))?;
+    }
+    let list = home.join("sources.list");
+    let lines =
+        DEBIAN_SOURCES.map(|source| format!("deb-src [signed-by={DEBIAN_KEYS}] {source}\n"));
+    fs::write(&list, lines.concat()).map_err(|error| format!("{}: {error}", list.display()))?;
+    let apt_get = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        let options = [
+            ("Dir::Etc::SourceList", list.clone()),
+            ("Dir::State::Lists", home.join("lists")),
+            ("Dir::Cache", home.join("cache")),
+        ];
+        for (name, path) in options {
+            command.arg("-o").arg(format!("{name}={}", path.display()));
+        }
+        command
+            .args([
+                "-o",
+                "Dir::Etc::SourceParts=-",
+                "-o",
+                "APT::Sandbox::User=root",
+                "-q",
+            ])
+            .args(words)
+            .current_dir(&home);
+        captured(command, b"", INSTALL_TIMEOUT)
+    };
+    println!("fetching the source of Redis for its test suite");
+    apt_get(&["update"])?;
+    apt_get(&["source", "--download-only", "redis"])?;
+    let description = file_that_ends_with(&home, ".dsc")
+        .ok_or_else(|| format!("apt-get source has left no .dsc in {}", home.display()))?;
+    let mut unpack = Command::new("dpkg-source");
+    unpack
+        .args(["--no-check", "-x"])
+        .arg(description)
+        .arg(&unpacked)
+        .current_dir(&home);
+    captured(unpack, b"", INSTALL_TIMEOUT)?;
+    Ok(unpacked)
+}
+
+/// A program of the system's.
+pub fn program(name: &str) -> Result<PathBuf, Failure> {
+    on_path(name).ok_or_else(|| format!("{name} is on no path"))
 }
 
 /// A Python that has redis-py.
@@ -191,6 +261,16 @@ fn succeeds(command: &mut Command) -> bool {
 
 fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+fn file_that_ends_with(folder: &Path, end: &str) -> Option<PathBuf> {
+    let files = fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
+    files
+        .into_iter()
+        .find(|path| path.to_string_lossy().ends_with(end))
 }
 
 /// A file of that name below a folder.

@@ -1,6 +1,7 @@
 //! Running programs: what they print is kept, how they end decides, and none may hang.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
@@ -46,7 +47,35 @@ pub fn captured(command: Command, input: &[u8], timeout: Duration) -> Result<Str
 }
 
 /// Runs it to its end, whatever that is.
-pub fn ended(mut command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
+pub fn ended(command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
+    let text = line(&command);
+    let (output, in_time) = watched_to_end(command, input, timeout, |pid| pid.to_string())?;
+    if in_time {
+        return Ok(output);
+    }
+    Err(format!(
+        "{text}: not done after {timeout:?}\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// Runs it in a process group of its own, to its end or, with all that it has started, to the end of its time. Returns
+/// what it printed, and whether it was in time.
+pub fn ended_group(mut command: Command, timeout: Duration) -> Result<(Vec<u8>, bool), Failure> {
+    command.process_group(0);
+    let group = |pid: u32| format!("-{pid}");
+    let (output, in_time) = watched_to_end(command, b"", timeout, group)?;
+    Ok((output.stdout, in_time))
+}
+
+/// Runs it, and kills what `victim` makes of its process id when the time is over.
+fn watched_to_end(
+    mut command: Command,
+    input: &[u8],
+    timeout: Duration,
+    victim: fn(u32) -> String,
+) -> Result<(Output, bool), Failure> {
     let text = line(&command);
     let fail = |error: std::io::Error| format!("{text}: {error}");
     let mut child = command
@@ -55,7 +84,7 @@ pub fn ended(mut command: Command, input: &[u8], timeout: Duration) -> Result<Ou
         .stderr(Stdio::piped())
         .spawn()
         .map_err(fail)?;
-    let pid = child.id().to_string();
+    let victim = victim(child.id());
     let stdin = child.stdin.take();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
@@ -66,21 +95,14 @@ pub fn ended(mut command: Command, input: &[u8], timeout: Duration) -> Result<Ou
     let watch = std::thread::spawn(move || {
         let in_time = over.recv_timeout(timeout) != Err(mpsc::RecvTimeoutError::Timeout);
         if !in_time {
-            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            let _ = Command::new("kill").args(["-KILL", "--", &victim]).status();
         }
         in_time
     });
     let output = child.wait_with_output().map_err(fail)?;
     let _ = done.send(());
     let _ = writer.join();
-    if watch.join().unwrap_or(false) {
-        return Ok(output);
-    }
-    Err(format!(
-        "{text}: not done after {timeout:?}\n{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    ))
+    Ok((output, watch.join().unwrap_or(false)))
 }
 
 /// The command as it would be typed.

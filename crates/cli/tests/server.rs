@@ -224,6 +224,26 @@ fn it_says_what_it_listens_on_and_with_how_many_workers() {
 }
 
 #[test]
+fn what_starts_it_finds_its_process_id_and_a_busy_port_in_the_log() {
+    let running = Running::start(folder_with("always-show-logo yes\n"), &["r.conf"], None);
+    let pid = running.child.id();
+    assert_eq!(running.call("SHUTDOWN NOSAVE"), "");
+    let (_, log, _) = running.ended();
+    assert!(log.contains(&format!(" PID: {pid}\n")), "{log}");
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output = Command::new(REDLINE)
+        .args(["server", "--bind", "127.0.0.1", "--port", &port.to_string()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let log = String::from_utf8(output.stdout).unwrap();
+    let line = format!("Failed listening on port {port} (tcp), aborting.\n");
+    assert!(log.contains(&line), "{log}");
+}
+
+#[test]
 fn settings_come_from_a_file_standard_input_and_options_in_this_order() {
     let folder = folder_with("maxmemory 1mb\nhz 20\ntimeout 30\ninclude more.conf\n");
     fs::write(folder.path().join("more.conf"), "lfu-log-factor 7\n").unwrap();

@@ -71,6 +71,14 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
         usize::BITS,
         std::process::id(),
     ));
+    if settings.logo {
+        // What starts us may look for ` PID: `, which redis-server has nowhere else.
+        log::notice(&format!(
+            "Running in standalone mode, Port: {}, PID: {}",
+            settings.port.or(settings.tls.port).unwrap_or(0),
+            std::process::id(),
+        ));
+    }
     let server =
         Server::start(settings, Origin { config_file }, true).map_err(|error| error.to_string())?;
     let written = pidfile.map(write_pidfile);

@@ -375,6 +375,8 @@ pub mod state {
     pub const TRACKING: u32 = 32;
     /// Subscribed, in whichever protocol: it may be sent what its own command publishes.
     pub const LISTENS: u32 = 64;
+    /// The running command has confirmed a subscription, which is news and no reply.
+    pub const CONFIRMED: u32 = 128;
     /// Its user may not do everything.
     pub const RESTRICTED: u32 = 1 << 31;
 }
@@ -401,19 +403,20 @@ impl Session {
         self.state & bits != 0
     }
 
-    /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it.
+    /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it. What confirms subscriptions is
+    /// not concerned.
     pub fn settle_reply(&mut self, mark: Mark) {
         if !self.is(state::REPLY) {
             return;
         }
-        match self.reply_mode {
-            ReplyMode::Off => self.out.truncate(mark),
-            ReplyMode::Skipping => {
-                self.out.truncate(mark);
-                self.reply_mode = ReplyMode::On;
-                self.set_state(state::REPLY, false);
-            }
-            ReplyMode::On | ReplyMode::SkipNext => {}
+        let confirmed = self.is(state::CONFIRMED);
+        self.set_state(state::CONFIRMED, false);
+        if !confirmed && matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skipping) {
+            self.out.truncate(mark);
+        }
+        if self.reply_mode == ReplyMode::Skipping {
+            self.reply_mode = ReplyMode::On;
+            self.set_state(state::REPLY, false);
         }
     }
 }

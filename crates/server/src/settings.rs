@@ -107,6 +107,8 @@ pub struct Settings {
     pub log_level: u8,
     /// File that the log goes to; none: standard output.
     pub logfile: Option<String>,
+    /// Name mode, port and process id in the log at the start.
+    pub logo: bool,
     /// File that the process id is written to.
     pub pidfile: Option<String>,
     /// CPUs that the workers run on, as the kernel lists them.
@@ -288,6 +290,7 @@ impl Default for Settings {
             enable_protected_configs: Permission::No,
             log_level: crate::log::NOTICE,
             logfile: None,
+            logo: false,
             pidfile: None,
             server_cpulist: None,
             dir: None,

@@ -279,11 +279,11 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     if let Some(port) = settings.port {
         let bound = Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog);
-        listeners.extend(bound.map_err(StartError::Listen)?);
+        listeners.extend(bound.map_err(|error| not_listening(port, "tcp", error))?);
     }
     if let Some(port) = settings.tls.port {
         let bound = Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog);
-        let bound = bound.map_err(StartError::Listen)?;
+        let bound = bound.map_err(|error| not_listening(port, "tls", error))?;
         listeners.extend(bound.into_iter().map(Listener::for_tls));
     }
     if let Some(path) = &settings.unixsocket {
@@ -295,6 +295,14 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
         return Err(StartError::NoListener);
     }
     Ok(listeners)
+}
+
+/// What starts us may try another port after this line.
+fn not_listening(port: u16, protocol: &str, error: NetError) -> StartError {
+    log::warning(&format!(
+        "Failed listening on port {port} ({protocol}), aborting."
+    ));
+    StartError::Listen(error)
 }
 
 /// Asks for as many descriptors as `maxclients` needs; with fewer, serves fewer clients and says so.

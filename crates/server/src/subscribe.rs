@@ -126,6 +126,8 @@ fn confirm(session: &mut Session, kind: Kind, word: &str, name: Option<&[u8]>) {
         None => reply.null(),
     }
     reply.integer(count as i64);
+    let reply_is_unwanted = session.is(state::REPLY);
+    session.set_state(state::CONFIRMED, reply_is_unwanted);
 }
 
 fn note(session: &mut Session) {

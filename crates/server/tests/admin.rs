@@ -226,6 +226,33 @@ fn replies_can_be_switched_off() {
 }
 
 #[test]
+fn subscriptions_are_confirmed_also_while_replies_are_off() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.send("CLIENT REPLY OFF");
+    let confirmed = client.call("SUBSCRIBE channel");
+    assert!(
+        matches!(&confirmed, Value::Array(parts) if parts.len() == 3),
+        "{confirmed:?}"
+    );
+    let mut other = Client::connect(&server);
+    assert_eq!(other.call("PUBLISH channel hello"), Value::Integer(1));
+    let message = client.read();
+    assert!(
+        matches!(&message, Value::Array(parts) if parts.len() == 3),
+        "{message:?}"
+    );
+    let gone = client.call("UNSUBSCRIBE");
+    assert!(
+        matches!(&gone, Value::Array(parts) if parts.len() == 3),
+        "{gone:?}"
+    );
+    client.send("CLIENT REPLY SKIP");
+    client.send("SET k v");
+    client.call("CLIENT REPLY ON").ok();
+}
+
+#[test]
 fn no_touch_leaves_the_access_counter() {
     let server = start(Settings {
         maxmemory_policy: redline_keyspace::Policy::AllKeysLfu,

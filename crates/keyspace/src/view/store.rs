@@ -126,6 +126,17 @@ impl View<'_> {
             .is_some_and(|db| lookup(&db.slots[slot_of(hash)], hash, key).is_some())
     }
 
+    /// Is there such a key in that database, and has it not expired?
+    pub(super) fn lives(&self, db: u32, key: &[u8]) -> bool {
+        let hash = redline_table::hash(key);
+        let entry = self
+            .space
+            .db(db)
+            .and_then(|db| lookup(&db.slots[slot_of(hash)], hash, key));
+        // SAFETY: the unit holds the stripe, as for `in_table`.
+        entry.is_some_and(|entry| unsafe { !is_expired(entry, self.now_ms) })
+    }
+
     /// The hash of a key, and its entry, which may have expired.
     #[inline]
     pub(super) fn look(&self, key: &[u8]) -> (u64, Option<Entry>) {

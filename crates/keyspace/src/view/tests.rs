@@ -521,6 +521,21 @@ fn watchers_hear_of_changes_only() {
     );
 }
 
+#[test]
+fn swapping_in_a_key_that_has_expired_changes_nothing_for_watchers_of_a_missing_one() {
+    let mut alone = Alone::new();
+    let stale = Expiry::AtMs(alone.now_ms + 10);
+    alone.unit_in(1, |view| view.set_string(b"key", b"v", stale));
+    alone.now_ms += 11;
+    let flag = Arc::new(WatchFlag::default());
+    alone.unit(|view| view.watch(b"key", &flag));
+    alone.unit(|view| view.swap(0, 1));
+    assert!(!flag.is_raised());
+    alone.unit_in(1, |view| view.set_string(b"key", b"v", Expiry::Clear));
+    alone.unit(|view| view.swap(0, 1));
+    assert!(flag.is_raised());
+}
+
 /// Scans to the end, doing something between the steps; says how often each key was met.
 fn scan_all(
     alone: &mut Alone,

@@ -176,9 +176,10 @@ impl View<'_> {
     /// Swaps two databases (SWAPDB); the unit holds all stripes.
     pub fn swap(&mut self, a: u32, b: u32) {
         assert!(matches!(self.held, Held::All), "every stripe is held");
-        for db in [a, b] {
+        for (db, other) in [(a, b), (b, a)] {
+            // Where there was nothing, a key that has expired already is no change.
             self.space
-                .touch_all(db, |key| self.in_table(a, key) || self.in_table(b, key));
+                .touch_all(db, |key| self.in_table(db, key) || self.lives(other, key));
         }
         self.space.swap_dbs(a, b);
         self.make_all_ready(a);

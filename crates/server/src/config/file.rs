@@ -90,9 +90,6 @@ impl Loader {
                 None => refused("Bad directive or wrong number of arguments"),
             };
         };
-        if values.is_empty() {
-            return refused("wrong number of arguments");
-        }
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
         let result = parameter.add(&mut self.settings, &values);
         self.places.insert(parameter.name, place.into());
@@ -359,6 +356,13 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_of_several_words_may_have_none() {
+        let settings =
+            load("save\nclient-output-buffer-limit\nlatency-tracking-info-percentiles\n");
+        assert!(settings.is_ok(), "{:?}", settings.err());
+    }
+
+    #[test]
     fn a_refusal_names_file_and_line() {
         for (text, line) in [
             (
@@ -367,6 +371,10 @@ mod tests {
             ),
             ("port 1 2", "r.conf:1: port 1 2: wrong number of arguments"),
             ("port", "r.conf:1: port: wrong number of arguments"),
+            (
+                "shutdown-on-sigterm",
+                "r.conf:1: shutdown-on-sigterm: argument(s) must be one of the following: default, save, nosave, now, force",
+            ),
             (
                 "port \"1",
                 "r.conf:1: port \"1: Unbalanced quotes in configuration line",

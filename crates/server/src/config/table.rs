@@ -293,7 +293,7 @@ pub static ROWS: &[Parameter] = &[
     row("syslog-facility", InertFixed, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog."),
     row("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes."),
     row("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash."),
-    row("always-show-logo", InertFixed, SWITCH, "no", "Show a logo at the start: there is none."),
+    switch!(row("always-show-logo", Start, SWITCH, "no", "Name mode, port and process id in the log at the start, as Redis's logo does."), logo),
     row("hide-user-data-from-log", Inert, SWITCH, "no", "Keep keys and values out of the log: they never go there."),
     row("set-proc-title", InertFixed, SWITCH, "yes", "Show the state in the process title."),
     row("proc-title-template", Inert, TEXT, "{title} {listen-addr} {server-mode}", "What the process title shows."),
@@ -631,7 +631,7 @@ fn output_limit(words: &[Vec<u8>]) -> Option<OutputLimit> {
 
 fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     let words = owned(words);
-    if words.is_empty() || !words.len().is_multiple_of(4) {
+    if !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".into());
     }
     for group in words.chunks(4) {

@@ -177,6 +177,9 @@ fn one_of(names: &[&str]) -> Refusal {
 }
 
 fn parse_bits(names: &[&str], words: &Words<'_>) -> Result<i64, Refusal> {
+    if words.is_empty() {
+        return Err(one_of(names));
+    }
     words
         .iter()
         .try_fold(0, |bits, word| match position(names, word) {

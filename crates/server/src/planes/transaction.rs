@@ -98,6 +98,8 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> R
         session.reply().null_array();
     } else {
         run_queue(worker, session, multi);
+        // They are parts of one reply.
+        session.set_state(state::CONFIRMED, false);
     }
     let mut unit = session
         .unit

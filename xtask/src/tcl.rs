@@ -1,0 +1,385 @@
+//! The Tcl test suite of Redis 7.0, unit by unit, against Debian's redis-server and against ours. The suite is fetched
+//! and unpacked below `target/`; nothing of it is kept here. Of what Debian's server passes, every test that ours does
+//! not pass has to be named in docs/compatibility.md.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::compat::Setting;
+use crate::install;
+use crate::run::{Failure, ended_group, watched, workspace};
+
+use Mode::{External, Own, Tls};
+
+/// Longest that a unit may take.
+const UNIT_TIMEOUT: Duration = Duration::from_secs(150);
+/// A unit with a test that fails unexpectedly runs once more: some tests are about time, and the machine may be busy.
+const ATTEMPTS_MAX: usize = 2;
+/// Where the suite looks for free ports.
+const PORTS: [&str; 4] = ["--baseport", "23111", "--portcount", "4000"];
+/// Tests with these tags need a part that does not exist yet.
+const LEFT_OUT: &str = "-needs:repl -needs:save";
+/// What the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or with
+/// snapshots, which do not exist yet: they are started without, so that what is not about files is tested all the same.
+const WITHOUT_FILES: &str = "#!/bin/sh\nexec '{redline}' server \"$@\" --appendonly no --save ''\n";
+/// All but those of persistence, replication, cluster and modules.
+const UNITS: [(&str, Mode); 51] = [
+    ("unit/type/string", External),
+    ("unit/type/incr", External),
+    ("unit/type/list", External),
+    ("unit/type/list-2", External),
+    ("unit/type/list-3", External),
+    ("unit/type/set", External),
+    ("unit/type/zset", External),
+    ("unit/type/hash", External),
+    ("unit/type/stream", External),
+    ("unit/type/stream-cgroups", External),
+    ("unit/expire", External),
+    ("unit/scan", External),
+    ("unit/keyspace", External),
+    ("unit/info-command", External),
+    ("unit/multi", External),
+    ("unit/pubsub", External),
+    ("unit/scripting", External),
+    ("unit/functions", External),
+    ("unit/tracking", External),
+    ("unit/introspection", External),
+    ("unit/introspection-2", External),
+    ("unit/bitops", External),
+    ("unit/bitfield", External),
+    ("unit/geo", External),
+    ("unit/hyperloglog", External),
+    ("unit/sort", External),
+    ("unit/dump", External),
+    ("unit/slowlog", External),
+    ("unit/latency-monitor", External),
+    ("unit/pause", External),
+    ("unit/protocol", External),
+    ("unit/querybuf", External),
+    ("unit/lazyfree", External),
+    ("unit/other", External),
+    ("unit/other", Own),
+    ("unit/introspection", Own),
+    ("unit/acl", Own),
+    ("unit/acl-v2", Own),
+    ("unit/auth", Own),
+    ("unit/quit", Own),
+    ("unit/info", Own),
+    ("unit/limits", Own),
+    ("unit/networking", Own),
+    ("unit/pubsubshard", Own),
+    ("unit/maxmemory", Own),
+    ("unit/obuf-limits", Own),
+    ("unit/client-eviction", Own),
+    ("unit/replybufsize", Own),
+    ("unit/pendingquerybuf", Own),
+    ("unit/memefficiency", Own),
+    ("unit/tls", Tls),
+];
+
+/// How a unit is run. The suite starts the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Without the tests that the suite would leave out against a server that it has not started itself.
+    External,
+    /// Whole.
+    Own,
+    /// Whole, over TLS.
+    Tls,
+}
+
+/// How a unit went.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// How often a test of that name passed. Some names occur more than once.
+    passed: BTreeMap<String, usize>,
+    /// Tests that did not pass.
+    failed: usize,
+    /// Did the unit come to its end?
+    ended: bool,
+}
+
+/// Runs the units, prints the table, and fails with the tests that are not explained.
+pub fn run(setting: &Setting) -> Result<String, Failure> {
+    let redis = install::redis_server_with_tls()?;
+    let suite = Suite {
+        folder: install::redis_suite()?,
+    };
+    suite.prepare()?;
+    let explained = Explained::read()?;
+    let mut unexplained = Vec::new();
+    let (mut theirs, mut ours, mut units) = (0, 0, 0);
+    println!("  unit                          mode     Debian's passed   ours passed");
+    for (unit, mode) in UNITS {
+        if !setting.wants_unit(unit) {
+            continue;
+        }
+        let debian = suite.run(&redis, unit, mode, "debian")?;
+        let (redline, missing) = suite.run_ours(setting, unit, mode, &debian, &explained)?;
+        let (passed_there, passed_here) = (debian.passed(), debian.passed_also_by(&redline));
+        let state = |outcome: &Outcome| if outcome.ended { "" } else { " (broken off)" };
+        println!(
+            "  {unit:<30}{:<9}{passed_there:>4} of {}{}   {passed_here:>4}{}",
+            mode.name(),
+            passed_there + debian.failed,
+            state(&debian),
+            state(&redline),
+        );
+        theirs += passed_there;
+        ours += passed_here;
+        units += 1;
+        unexplained.extend(missing.iter().map(|test| format!("  | {unit} | {test} |")));
+        let healed = explained.of(unit).filter(|test| redline.passes(test));
+        healed.for_each(|test| println!("  passes, strike it from the list: {unit}: {test}"));
+    }
+    let percent = 100.0 * ours as f64 / f64::from(theirs.max(1) as u32);
+    let summary = format!(
+        "{ours} of the {theirs} tests of {units} units that Debian's server passes, {percent:.1} %"
+    );
+    if unexplained.is_empty() {
+        return Ok(summary);
+    }
+    Err(format!(
+        "{summary}\nnot passed, and not in docs/compatibility.md (output: {}):\n{}",
+        suite.logs().display(),
+        unexplained.join("\n")
+    ))
+}
+
+struct Suite {
+    /// Where Redis's source is.
+    folder: PathBuf,
+}
+
+impl Suite {
+    fn logs(&self) -> PathBuf {
+        install::folder().join("tcl").join("logs")
+    }
+
+    /// Tools and certificates where the suite looks for them.
+    fn prepare(&self) -> Result<(), Failure> {
+        let error = |error: std::io::Error| format!("{}: {error}", self.folder.display());
+        fs::create_dir_all(self.logs()).map_err(error)?;
+        for tool in ["redis-cli", "redis-benchmark"] {
+            self.link(tool, &install::program(tool)?)?;
+        }
+        if !self.folder.join("tests/tls/ca.crt").exists() {
+            let mut certificates = Command::new("./utils/gen-test-certs.sh");
+            certificates
+                .current_dir(&self.folder)
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null());
+            watched(certificates)?;
+        }
+        Ok(())
+    }
+
+    fn link(&self, name: &str, program: &Path) -> Result<(), Failure> {
+        let link = self.remove(name)?;
+        symlink(program, &link).map_err(|error| format!("{}: {error}", link.display()))
+    }
+
+    fn write_starter(&self, program: &Path) -> Result<(), Failure> {
+        let starter = self.remove("redis-server")?;
+        let text = WITHOUT_FILES.replace("{redline}", &program.display().to_string());
+        let write = || {
+            fs::write(&starter, text)?;
+            fs::set_permissions(&starter, fs::Permissions::from_mode(0o755))
+        };
+        write().map_err(|error| format!("{}: {error}", starter.display()))
+    }
+
+    /// Makes room for what the suite calls by that name.
+    fn remove(&self, name: &str) -> Result<PathBuf, Failure> {
+        let link = self.folder.join("src").join(name);
+        if link.symlink_metadata().is_ok() {
+            fs::remove_file(&link).map_err(|error| format!("{}: {error}", link.display()))?;
+        }
+        Ok(link)
+    }
+
+    /// Our outcome, and the tests that we should have passed.
+    fn run_ours(
+        &self,
+        setting: &Setting,
+        unit: &str,
+        mode: Mode,
+        debian: &Outcome,
+        explained: &Explained,
+    ) -> Result<(Outcome, Vec<String>), Failure> {
+        let mut attempt = 1;
+        loop {
+            let outcome = self.run(&setting.redline, unit, mode, "redline")?;
+            let known = |test: &String| !explained.holds(unit, test);
+            let missing: Vec<String> = debian.not_passed_by(&outcome).filter(known).collect();
+            if missing.is_empty() || attempt == ATTEMPTS_MAX {
+                return Ok((outcome, missing));
+            }
+            attempt += 1;
+        }
+    }
+
+    fn run(&self, program: &Path, unit: &str, mode: Mode, name: &str) -> Result<Outcome, Failure> {
+        let mut left_out = LEFT_OUT.to_owned();
+        if mode == External {
+            left_out += " -external:skip";
+        }
+        let mut runtest = Command::new("./runtest");
+        runtest
+            .current_dir(&self.folder)
+            .env("TERM", "dumb")
+            .args([
+                "--single",
+                unit,
+                "--clients",
+                "1",
+                "--durable",
+                "--ignore-encoding",
+                "--tags",
+                &left_out,
+            ])
+            .args(PORTS);
+        if name == "redline" {
+            self.write_starter(program)?;
+        } else {
+            self.link("redis-server", program)?;
+        }
+        if mode == Tls {
+            runtest.arg("--tls");
+        }
+        // The suite says by its exit code that a test failed, and it may have to be killed: what it printed counts.
+        let (said, _) = ended_group(runtest, UNIT_TIMEOUT)?;
+        let log = format!("{}-{}-{name}.txt", unit.replace('/', "-"), mode.name());
+        let log = self.logs().join(log);
+        fs::write(&log, &said).map_err(|error| format!("{}: {error}", log.display()))?;
+        Ok(Outcome::read(&String::from_utf8_lossy(&said)))
+    }
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            External => "external",
+            Own => "own",
+            Tls => "tls",
+        }
+    }
+}
+
+impl Outcome {
+    /// Reads what the suite prints.
+    fn read(said: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        for line in said.lines() {
+            if let Some(test) = line.strip_prefix("[ok]: ") {
+                // The time it took stands behind it.
+                let name = test.rsplit_once(" (").map_or(test, |(name, _)| name);
+                *outcome.passed.entry(name.to_owned()).or_default() += 1;
+            } else if line.starts_with("[err]: ") || line.starts_with("[exception]: ") {
+                outcome.failed += 1;
+            } else if line.starts_with('[') && line.contains(" done]: ") {
+                outcome.ended = true;
+            }
+        }
+        outcome
+    }
+
+    fn passed(&self) -> usize {
+        self.passed.values().sum()
+    }
+
+    fn passes(&self, test: &str) -> bool {
+        self.passed.contains_key(test)
+    }
+
+    /// How many of the tests that we pass does the other pass, too?
+    fn passed_also_by(&self, other: &Outcome) -> usize {
+        let both = |(test, &times): (&String, &usize)| times.min(other.times(test));
+        self.passed.iter().map(both).sum()
+    }
+
+    fn not_passed_by(&self, other: &Outcome) -> impl Iterator<Item = String> {
+        let fewer = |(test, times): &(&String, &usize)| **times > other.times(test);
+        self.passed
+            .iter()
+            .filter(fewer)
+            .map(|(test, _)| test.clone())
+    }
+
+    fn times(&self, test: &str) -> usize {
+        self.passed.get(test).copied().unwrap_or(0)
+    }
+}
+
+/// The tests that docs/compatibility.md gives a reason for: rows of `| unit | test | reason |`. A `*` at
+/// the end of a test stands for whatever follows.
+struct Explained(Vec<(String, String)>);
+
+impl Explained {
+    fn read() -> Result<Explained, Failure> {
+        let path = workspace().join("docs/compatibility.md");
+        let page =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Explained::parse(&page))
+    }
+
+    fn parse(page: &str) -> Explained {
+        // A bar in a test's name is written as `\|`.
+        let rows = page.lines().filter(|line| line.starts_with("| unit/"));
+        let cells = rows.map(|row| row.replace("\\|", "\0"));
+        let named = cells.filter_map(|row| {
+            let mut cells = row.split('|').map(|cell| cell.trim().replace('\0', "|"));
+            let (unit, test) = (cells.nth(1)?, cells.next()?);
+            Some((unit, test))
+        });
+        Explained(named.collect())
+    }
+
+    /// What is written for `unit`, in whatever mode.
+    fn of(&self, unit: &str) -> impl Iterator<Item = &str> {
+        self.0
+            .iter()
+            .filter(move |(of, _)| of == unit)
+            .map(|(_, test)| test.as_str())
+    }
+
+    fn holds(&self, unit: &str, test: &str) -> bool {
+        self.of(unit).any(|known| match known.strip_suffix('*') {
+            Some(beginning) => test.starts_with(beginning),
+            None => known == test,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "[ready]: 12\n[ok]: a (0 ms)\n[ok]: b (c) (3 ms)\n[ok]: a (1 ms)\n[err]: d in tests/unit/x.tcl\nwhy\n[1/1 done]: unit/x (0 seconds)\n*** [err]: d in tests/unit/x.tcl\n";
+
+    #[test]
+    fn outcomes_are_read_from_what_the_suite_prints() {
+        let all = Outcome::read(SAID);
+        assert!(all.ended);
+        assert_eq!((all.passed(), all.failed), (3, 1));
+        let less = Outcome::read("[ok]: a (0 ms)\n[exception]: no\n");
+        assert!(!less.ended);
+        assert_eq!((less.passed(), less.failed), (1, 1));
+        assert_eq!(all.passed_also_by(&less), 1);
+        assert_eq!(all.not_passed_by(&less).collect::<Vec<_>>(), ["a", "b (c)"]);
+    }
+
+    #[test]
+    fn explanations_are_rows_of_a_table() {
+        let page = "| unit | test | reason |\n|---|---|---|\n| unit/x | a \\| b | c |\n| unit/y | d | e |\n";
+        let explained = Explained::parse(page);
+        assert!(explained.holds("unit/x", "a | b"));
+        assert!(!explained.holds("unit/x", "d"));
+        assert!(Explained::parse("| unit/z | * | r |").holds("unit/z", "any"));
+        assert_eq!(explained.of("unit/y").collect::<Vec<_>>(), ["d"]);
+    }
+}
