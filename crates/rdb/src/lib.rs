@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crc64;
+pub mod functions;
 pub mod lzf;
 pub mod object;
 pub mod packed;

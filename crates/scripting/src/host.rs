@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redline_resp::{Args, Reply};
 
 use crate::env::ScriptEnv;
+use crate::library::{Function, FunctionRef, LibraryError};
 use crate::script::{Origin, Script, Scripts, ShebangError};
 use crate::vm::Vm;
 
@@ -54,12 +55,55 @@ impl std::error::Error for LoadError {}
 /// a script runs, so that [`ScriptEnv::tick`] may use the rest of the worker.
 pub struct Host {
     vm: Vm,
+    /// What the next function is known by.
+    next_function_id: u64,
 }
 
 impl Host {
     /// A new interpreter. `seed` starts its `math.random`. `None` if the memory limit has no room for the sandbox.
     pub fn new(limits: Limits, seed: u64) -> Option<Host> {
-        Vm::new(limits, seed).map(|vm| Host { vm })
+        Host::with(limits, seed, false)
+    }
+
+    /// A new interpreter for libraries of functions. It runs no scripts.
+    pub fn for_functions(limits: Limits, seed: u64) -> Option<Host> {
+        Host::with(limits, seed, true)
+    }
+
+    fn with(limits: Limits, seed: u64, for_functions: bool) -> Option<Host> {
+        let vm = Vm::new(limits, seed, for_functions)?;
+        Some(Host {
+            vm,
+            next_function_id: 1,
+        })
+    }
+
+    /// Calls a function and writes its reply, or the error that ended it.
+    pub fn call(
+        &mut self,
+        function: &FunctionRef,
+        keys: Args<'_>,
+        argv: Args<'_>,
+        env: &mut dyn ScriptEnv,
+        reply: &mut Reply<'_>,
+    ) {
+        self.vm.call(function, keys, argv, env, reply);
+    }
+
+    /// Runs the text of a library: what it has registered, and what the first of these is known by.
+    pub(crate) fn run_library(
+        &mut self,
+        code: &[u8],
+        env: &mut dyn ScriptEnv,
+    ) -> Result<(u64, Vec<Function>), LibraryError> {
+        let first_id = self.next_function_id;
+        let functions = self.vm.load_library(code, first_id, env)?;
+        self.next_function_id += functions.len() as u64;
+        Ok((first_id, functions))
+    }
+
+    pub(crate) fn forget_functions(&mut self, first_id: u64, count: usize) {
+        self.vm.forget_functions(first_id, count);
     }
 
     /// The script with this text, out of the cache or compiled for the first time.

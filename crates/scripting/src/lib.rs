@@ -5,6 +5,7 @@
 
 mod env;
 mod host;
+mod library;
 mod pattern;
 mod reply_reader;
 mod script;
@@ -13,4 +14,5 @@ mod vm;
 
 pub use env::{ScriptEnv, Tick};
 pub use host::{Host, Limits, LoadError};
+pub use library::{Function, FunctionRef, Libraries, Library, LibraryError, RestorePolicy};
 pub use script::{Origin, Script, ScriptFlags, Scripts, Sha, ShebangError, sha1_hex};

@@ -43,6 +43,18 @@ impl ScriptFlags {
         self.0 & flags.0 == flags.0
     }
 
+    /// The names of the flags that are set, in the order of Redis.
+    pub fn names(self) -> impl Iterator<Item = &'static [u8]> {
+        Self::NAMES
+            .into_iter()
+            .filter(move |(_, flag)| self.contains(*flag))
+            .map(|(name, _)| name)
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> ScriptFlags {
+        ScriptFlags(bits)
+    }
+
     fn insert(&mut self, flags: ScriptFlags) {
         self.0 |= flags.0;
     }
@@ -201,7 +213,7 @@ fn parse_shebang(source: &[u8]) -> Result<(usize, ScriptFlags), ShebangError> {
 }
 
 /// Splits a line at white space; double and single quotes hold words together.
-fn split_quoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn split_quoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii_start();
     while !rest.is_empty() {

@@ -9,7 +9,12 @@ use redline_spec::{self as spec, CommandId};
 pub const NO_AUTH: Error = Error::line("NOAUTH Authentication required.");
 /// The memory limit is reached and nothing may be evicted.
 pub const OOM: Error = Error::line("OOM command not allowed when used memory > 'maxmemory'.");
-/// A script is over its threshold.
+/// A function is over its threshold.
+pub const BUSY_FUNCTION: Error = Error::line(
+    "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
+);
+
+/// The same of a script.
 pub const BUSY: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 );

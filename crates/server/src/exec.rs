@@ -864,7 +864,7 @@ impl Worker {
     /// While a script is over its threshold nobody waits for what it holds: -BUSY.
     pub(crate) fn refuse_if_busy(&self) -> Result<(), Halt> {
         if self.shared.running_script.busy.load(Ordering::Acquire) {
-            return Err(Halt::Error(errors::BUSY));
+            return Err(Halt::Error(self.shared.running_script.busy_error()));
         }
         Ok(())
     }
@@ -1020,7 +1020,8 @@ fn may_run_script(session: &Session, what: What) -> bool {
 /// Is it one of the commands that run a script?
 #[inline]
 pub(crate) fn runs_script(id: CommandId) -> bool {
-    matches!(id, CommandId::Eval | CommandId::Evalsha)
+    use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+    matches!(id, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
 }
 
 /// The bytes of all arguments.

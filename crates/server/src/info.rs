@@ -225,14 +225,15 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("used_memory_vm_eval", 0)?;
     out.field("used_memory_scripts_eval", shared.scripts.bytes())?;
     out.field("number_of_cached_scripts", shared.scripts.len())?;
-    out.zeros(&[
-        "number_of_functions",
-        "number_of_libraries",
-        "used_memory_vm_functions",
-    ])?;
+    let (libraries, functions) = shared.libraries.counts();
+    let functions_bytes = shared.libraries.bytes();
+    out.field("number_of_functions", functions)?;
+    out.field("number_of_libraries", libraries)?;
+    out.field("used_memory_vm_functions", 0)?;
     out.bytes("used_memory_vm_total", 0)?;
-    out.field("used_memory_functions", 0)?;
-    out.bytes("used_memory_scripts", shared.scripts.bytes() as u64)?;
+    out.field("used_memory_functions", functions_bytes)?;
+    let scripts_bytes = shared.scripts.bytes() + functions_bytes;
+    out.bytes("used_memory_scripts", scripts_bytes as u64)?;
     out.bytes("maxmemory", worker.settings.maxmemory_bytes)?;
     out.field("maxmemory_policy", worker.settings.maxmemory_policy.name())?;
     out.field(

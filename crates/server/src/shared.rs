@@ -5,21 +5,23 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
+use redline_commands::Error;
 use redline_keyspace::{
     Flushed, Garbage, Keyspace, Waiter,
     lock::{Wake, WakeToken},
 };
 use redline_net::{Listener, PeerAddr, Sender, Stream, tls::ServerTls};
 use redline_resp::ReplyBuffer;
-use redline_scripting::Scripts;
+use redline_scripting::{Host, Libraries, Scripts};
 
 use crate::{
     commandlog::CommandLogs,
+    errors,
     histogram::Distribution,
     latency::Events,
     log,
@@ -83,11 +85,33 @@ pub struct RunningScript {
     pub busy: AtomicBool,
     /// The run's number and the bits below in one word, so that nobody ends another run than the one looked at.
     word: AtomicU64,
+    /// What it is, once it is busy.
+    slow: Mutex<Option<Slow>>,
+}
+
+/// A script or function that has passed the busy threshold.
+#[derive(Clone, Debug)]
+pub struct Slow {
+    /// A function, not a script.
+    pub is_function: bool,
+    /// The function's name.
+    pub name: Vec<u8>,
+    /// The call.
+    pub command: Vec<Vec<u8>>,
+    /// When it began, by the monotonic clock.
+    pub began_ms: u64,
 }
 
 /// A look at [`RunningScript`]: names one run.
 #[derive(Clone, Copy)]
 pub struct ScriptRun(u64);
+
+impl ScriptRun {
+    /// Has it written?
+    pub fn has_written(self) -> bool {
+        self.0 & RunningScript::WROTE != 0
+    }
+}
 
 /// Why a script is not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +151,34 @@ impl RunningScript {
     /// Is the running script to end? Not if it has written since SCRIPT KILL was answered.
     pub fn is_killed(&self) -> bool {
         self.word.load(Ordering::Acquire) & (Self::KILLED | Self::WROTE) == Self::KILLED
+    }
+
+    /// It has passed the threshold; whoever tries is to be told so.
+    pub fn set_slow(&self, slow: Slow) {
+        *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = Some(slow);
+        self.busy.store(true, Ordering::Release);
+    }
+
+    /// It is over; nobody is to be refused any more.
+    pub fn end_slow(&self) {
+        if self.busy.swap(false, Ordering::AcqRel) {
+            *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// What has passed the threshold and still runs.
+    pub fn slow(&self) -> Option<Slow> {
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        slow.clone()
+    }
+
+    /// What others are told meanwhile.
+    pub fn busy_error(&self) -> Error {
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        match slow.as_ref().is_some_and(|slow| slow.is_function) {
+            true => errors::BUSY_FUNCTION,
+            false => errors::BUSY,
+        }
     }
 
     /// What is running now.
@@ -178,6 +230,10 @@ pub struct Shared {
     pub tracking: Tracking,
     /// Cached scripts.
     pub scripts: Scripts,
+    /// Libraries of functions.
+    pub libraries: Libraries,
+    /// Their interpreter, made when it is first needed. Who holds the script mutex may take it out.
+    pub function_host: Mutex<Option<Host>>,
     /// What users were refused.
     pub acl_log: Mutex<redline_acl::Log>,
     /// What commands are called.
@@ -248,6 +304,8 @@ impl Shared {
             pubsub: PubSub::default(),
             tracking: Tracking::default(),
             scripts: Scripts::new(),
+            libraries: Libraries::default(),
+            function_host: Mutex::new(None),
             acl_log: Mutex::default(),
             names: settings.current().names.clone(),
             keyspace,

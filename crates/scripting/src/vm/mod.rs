@@ -23,6 +23,7 @@
 
 mod api;
 mod format;
+mod functions;
 mod json;
 mod memory;
 mod msgpack;
@@ -49,6 +50,7 @@ use self::set_up::{SANDBOX_NAME, set_up};
 use self::watch::Watch;
 use crate::env::ScriptEnv;
 use crate::host::Limits;
+use crate::library::{Function, FunctionRef, LibraryError};
 use crate::script::Script;
 
 /// Where [`run::run`] is kept: in the registry by `set_up`, and at this place of the main thread's stack from then on.
@@ -66,6 +68,9 @@ struct Machine {
     /// What is to be compiled, and run if `running` is there too.
     script: Option<NonNull<Script>>,
     running: Option<NonNull<Running<'static, 'static>>>,
+    /// What is to be done about functions, and what came of it.
+    task: Option<functions::Task>,
+    loaded: functions::Loaded,
     /// The version in which `redis.call` gets its replies: what `redis.setresp` chose.
     proto: Proto,
     compiled: run::Compiled,
@@ -102,8 +107,8 @@ pub(crate) struct Vm {
 unsafe impl Send for Vm {}
 
 impl Vm {
-    /// A new interpreter, or none if it needs more memory than it may have.
-    pub(crate) fn new(limits: Limits, seed: u64) -> Option<Vm> {
+    /// A new interpreter for scripts or for functions, or none if it needs more memory than it may have.
+    pub(crate) fn new(limits: Limits, seed: u64, for_functions: bool) -> Option<Vm> {
         // SAFETY: the state is new and ours. The machine lives as long as it, and `set_up` runs protected. On failure
         // `Vm::drop` closes the state.
         unsafe {
@@ -117,6 +122,8 @@ impl Vm {
                 message_bytes_max: limits.message_bytes_max,
                 script: None,
                 running: None,
+                task: None,
+                loaded: functions::Loaded::default(),
                 proto: Proto::Resp2,
                 compiled: run::Compiled::default(),
                 random: seed & ((1 << 48) - 1),
@@ -132,7 +139,11 @@ impl Vm {
             let machine = NonNull::from(Box::leak(machine));
             memory::take_over(state, machine.as_ptr());
             let vm = Vm { state, machine };
-            if ffi::lua_cpcall(state, set_up, ptr::null_mut()) != ffi::LUA_OK {
+            let purpose = match for_functions {
+                true => machine.as_ptr().cast(),
+                false => ptr::null_mut(),
+            };
+            if ffi::lua_cpcall(state, set_up, purpose) != ffi::LUA_OK {
                 debug_assert_eq!(pop_text(state), NOT_ENOUGH_MEMORY.to_bytes());
                 return None;
             }
@@ -173,6 +184,90 @@ impl Vm {
         env: &mut dyn ScriptEnv,
         reply: &mut Reply<'_>,
     ) {
+        // SAFETY: nothing of this interpreter runs now, so the machine is ours. `execute` forgets the pointer.
+        unsafe {
+            (*self.machine.as_ptr()).script = Some(NonNull::from(script));
+            self.execute(script.sha(), keys, argv, env, reply);
+        }
+    }
+
+    /// Calls a function; see [`crate::Host::call`].
+    pub(crate) fn call(
+        &mut self,
+        function: &FunctionRef,
+        keys: Args<'_>,
+        argv: Args<'_>,
+        env: &mut dyn ScriptEnv,
+        reply: &mut Reply<'_>,
+    ) {
+        let name = function.function().name.as_bytes();
+        // SAFETY: as for `eval`.
+        unsafe {
+            (*self.machine.as_ptr()).task = Some(functions::Task::Call {
+                id: function.id(),
+                name: NonNull::from(name),
+            });
+            self.execute(name, keys, argv, env, reply);
+        }
+    }
+
+    /// Runs the text of a library; its functions are known by `first_id` and the numbers behind.
+    pub(crate) fn load_library(
+        &mut self,
+        code: &[u8],
+        first_id: u64,
+        env: &mut dyn ScriptEnv,
+    ) -> Result<Vec<Function>, LibraryError> {
+        let nothing = ArgsBuf::new();
+        let mut out = ReplyBuffer::new();
+        let mut reply = Reply::new(&mut out, Proto::Resp2);
+        let machine = self.machine.as_ptr();
+        // SAFETY: as for `eval`.
+        unsafe {
+            (*machine).failure.text.clear();
+            (*machine).task = Some(functions::Task::Load {
+                code: NonNull::from(code),
+                first_id,
+            });
+            self.execute(b"", nothing.as_args(), nothing.as_args(), env, &mut reply);
+            let loaded = std::mem::take(&mut (*machine).loaded);
+            let text = &(*machine).failure.text;
+            if text.is_empty() {
+                return Ok(loaded.functions);
+            }
+            let text = String::from_utf8_lossy(text).into_owned();
+            Err(match loaded.is_compile_error {
+                true => LibraryError::Compile(text),
+                false => LibraryError::Register(text),
+            })
+        }
+    }
+
+    /// Forgets functions.
+    pub(crate) fn forget_functions(&mut self, first_id: u64, count: usize) {
+        let machine = self.machine.as_ptr();
+        // SAFETY: nothing of this interpreter runs now, so the machine is ours.
+        unsafe {
+            (*machine).task = Some(functions::Task::Forget { first_id, count });
+            let status = self.call_run();
+            debug_assert_eq!(status, ffi::LUA_OK);
+            (*machine).task = None;
+            self.settle();
+        }
+    }
+
+    /// Runs what the machine's script or task says, and writes the reply of what has that name.
+    ///
+    /// # Safety
+    /// Nothing of this interpreter runs, and what the script or task points to is there.
+    unsafe fn execute(
+        &mut self,
+        name: &[u8],
+        keys: Args<'_>,
+        argv: Args<'_>,
+        env: &mut dyn ScriptEnv,
+        reply: &mut Reply<'_>,
+    ) {
         let mark = reply.mark();
         let mut running = Running {
             keys,
@@ -181,20 +276,20 @@ impl Vm {
             reply,
         };
         let machine = self.machine.as_ptr();
-        // SAFETY: nothing of this interpreter runs now, so the machine is ours. The pointers to the script and to
-        // `running` lose their lifetimes here and are gone before the borrows are; `running` is not touched meanwhile.
+        // SAFETY: as promised by the caller. The pointer to `running` loses its lifetimes here and is gone before the
+        // borrows are; `running` is not touched meanwhile.
         unsafe {
-            (*machine).script = Some(NonNull::from(script));
             (*machine).running = Some(NonNull::from(&mut running).cast());
             let status = self.call_run();
             (*machine).running = None;
             (*machine).script = None;
+            (*machine).task = None;
             if status != ffi::LUA_OK {
                 // The error is one of `run` itself, beside the script: no memory for ARGV or for the reply.
                 let text = pop_text(self.state);
                 running.reply.truncate(mark);
                 (*machine).failure.set(b"ERR ", &text);
-                (*machine).failure.write(script, running.reply);
+                (*machine).failure.write(name, running.reply);
             }
             self.settle();
         }

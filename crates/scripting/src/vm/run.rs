@@ -7,6 +7,7 @@ use mlua_sys as ffi;
 use mlua_sys::lua_State;
 use redline_resp::{Args, Reply};
 
+use super::functions::perform;
 use super::set_up::{
     SANDBOX_NAME, UP_ARGV, UP_GLOBALS, UP_HANDLER, UP_KEYS, UP_NESTING, UP_OLD, UP_YOUNG,
 };
@@ -56,11 +57,12 @@ impl Failure {
         }
     }
 
-    pub(super) fn write(&self, script: &Script, reply: &mut Reply<'_>) {
+    /// Writes it as the error of the script or function of that name.
+    pub(super) fn write(&self, name: &[u8], reply: &mut Reply<'_>) {
         let mut line = Vec::with_capacity(self.text.len() + 96);
         line.extend_from_slice(until_nul(&self.text));
         line.extend_from_slice(b" script: ");
-        line.extend_from_slice(script.sha());
+        line.extend_from_slice(name);
         if !self.source.is_empty() {
             line.extend_from_slice(b", on ");
             line.extend_from_slice(&self.source);
@@ -80,6 +82,10 @@ pub(super) unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
     // SAFETY: protected, as promised, and nothing here owns anything. `script` and `running` are what `Vm::eval` holds.
     unsafe {
         let machine = machine(state);
+        if let Some(task) = (*machine).task {
+            perform(state, machine, task);
+            return 0;
+        }
         let Some(script) = (*machine).script.map(|script| script.as_ptr()) else {
             return 0;
         };
@@ -99,19 +105,44 @@ pub(super) unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
         };
         set_array(state, UP_KEYS, (*running).keys);
         set_array(state, UP_ARGV, (*running).argv);
-        for count in 1..=2 {
-            ffi::lua_pushnumber(state, 0.0);
-            ffi::lua_rawseti(state, UP_NESTING, count);
-        }
+        reset_nesting(state);
         ffi::lua_pushvalue(state, UP_HANDLER);
         ffi::lua_insert(state, 1);
         let status = ffi::lua_pcall(state, 0, 1, 1);
-        let reply = &mut *(*running).reply;
+        finish(
+            state,
+            machine,
+            status,
+            (*script).sha(),
+            &mut *(*running).reply,
+        );
+        for name in [UP_KEYS, UP_ARGV] {
+            ffi::lua_pushvalue(state, name);
+            ffi::lua_pushnil(state);
+            ffi::lua_rawset(state, UP_GLOBALS);
+        }
+        0
+    }
+}
+
+/// Writes the reply of what has run, whose result or error lies on top of the stack.
+///
+/// # Safety
+/// Called from `run`.
+pub(super) unsafe fn finish(
+    state: *mut lua_State,
+    machine: *mut Machine,
+    status: c_int,
+    name: &[u8],
+    reply: &mut Reply<'_>,
+) {
+    // SAFETY: as promised by the caller.
+    unsafe {
         if let Some(text) = (*machine).watch.killed() {
             // Whatever came of it: a script at its limits may have failed to raise the error as well.
             (*machine).failure.text.clear();
             (*machine).failure.text.extend_from_slice(text);
-            (*machine).failure.write(&*script, reply);
+            (*machine).failure.write(name, reply);
         } else if status == ffi::LUA_OK {
             to_reply::write(state, machine, reply);
         } else {
@@ -122,14 +153,20 @@ pub(super) unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
                     string_at(state, -1).unwrap_or(b"error in error handling"),
                 );
             }
-            (*machine).failure.write(&*script, reply);
+            (*machine).failure.write(name, reply);
         }
-        for name in [UP_KEYS, UP_ARGV] {
-            ffi::lua_pushvalue(state, name);
-            ffi::lua_pushnil(state);
-            ffi::lua_rawset(state, UP_GLOBALS);
+    }
+}
+
+/// # Safety
+/// Called from `run`. The fields are there, so nothing is allocated.
+pub(super) unsafe fn reset_nesting(state: *mut lua_State) {
+    for count in 1..=2 {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            ffi::lua_pushnumber(state, 0.0);
+            ffi::lua_rawseti(state, UP_NESTING, count);
         }
-        0
     }
 }
 
@@ -203,15 +240,26 @@ unsafe fn push_compiled(
 /// # Safety
 /// Called from `run`.
 unsafe fn set_array(state: *mut lua_State, name: c_int, args: Args<'_>) {
-    // SAFETY: `run` is protected and has these upvalues; `Args` owns nothing.
+    // SAFETY: `run` is protected and has these upvalues.
     unsafe {
         ffi::lua_pushvalue(state, name);
+        push_array(state, args);
+        ffi::lua_rawset(state, UP_GLOBALS);
+    }
+}
+
+/// Pushes an array of `args`.
+///
+/// # Safety
+/// Called from `run`.
+pub(super) unsafe fn push_array(state: *mut lua_State, args: Args<'_>) {
+    // SAFETY: `run` is protected; `Args` owns nothing.
+    unsafe {
         ffi::lua_createtable(state, args.len().min(c_int::MAX as usize) as c_int, 0);
         for (i, arg) in args.iter().enumerate() {
             ffi::lua_pushlstring(state, arg.as_ptr().cast(), arg.len());
             ffi::lua_rawseti(state, -2, i as i64 + 1);
         }
-        ffi::lua_rawset(state, UP_GLOBALS);
     }
 }
 
@@ -264,7 +312,7 @@ pub(super) unsafe extern "C-unwind" fn handle_error(state: *mut lua_State) -> c_
 ///
 /// # Safety
 /// Called protected; the value stays on the stack for as long as the slice is used.
-unsafe fn string_at<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
+pub(super) unsafe fn string_at<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
     let mut len = 0;
     // SAFETY: as promised by the caller; a string on the stack is neither moved nor freed.
     unsafe {

@@ -8,7 +8,7 @@
 -- Errors about the arguments of a function here are raised for the caller's line by hand, since the interpreter's
 -- functions would name a line of this file.
 
-local redis, behind, shown_metatables = ...
+local redis, behind, shown_metatables, for_functions = ...
 
 local host = {}
 for name in ('look random randomseed find match gsub gmatch_step gsub_step format next pairs rawget rawset getmetatable'
@@ -16,7 +16,8 @@ for name in ('look random randomseed find match gsub gmatch_step gsub_step forma
   host[name], redis[name] = redis[name], nil
 end
 
-local raw = { pcall = pcall, loadstring = loadstring, collectgarbage = collectgarbage, foreach = table.foreach }
+local raw = { pcall = pcall, loadstring = loadstring, collectgarbage = collectgarbage, foreach = table.foreach,
+  setfenv = setfenv }
 local coroutines = coroutine
 local error, type, rawget, select, setmetatable = error, type, rawget, select, setmetatable
 local tonumber, tostring, bit = tonumber, tostring, bit
@@ -458,4 +459,129 @@ end
 setmetatable(globals, { __index = unknown })
 shown_metatables[globals_stand_in] = readonly({ __index = unknown })
 
-return globals_stand_in, globals, nesting
+--- Libraries of functions ---
+
+-- The functions of all libraries, by the numbers that the host gives them; and what loads a library.
+local functions, load_library, stage, globals_at_load = {}, nil, nil, nil
+
+if for_functions then
+  for name in ('breakpoint debug replicate_commands'):gmatch('%S+') do redis[name] = nil end
+
+  local pending
+  local flag_bits = {
+    ['no-writes'] = 2, ['allow-oom'] = 4, ['allow-stale'] = 8, ['no-cluster'] = 16, ['allow-cross-slot-keys'] = 32,
+  }
+
+  local function fail(text) error({ err = 'ERR ' .. text }, 0) end
+
+  local function register(name, callback, flags, description)
+    name = tostring(name)
+    if not host.match(name, '^[%w_]+$') then
+      fail('Library names can only contain letters, numbers, or underscores(_) and must be at least one character long')
+    end
+    local key = string_library.lower(name)
+    if pending.names[key] then fail('Function already exists in the library') end
+    pending.names[key] = true
+    local n = #pending.callbacks
+    pending.callbacks[n + 1] = callback
+    pending.specs[3 * n + 1] = name
+    pending.specs[3 * n + 2] = flags
+    pending.specs[3 * n + 3] = description and tostring(description) or false
+  end
+
+  local function flags_of(list)
+    local bits, i = 0, 1
+    while true do
+      local name = rawget(list, i)
+      if name == nil then return bits end
+      local bit_of_name = textual[type(name)] and flag_bits[string_library.lower(name)]
+      if not bit_of_name then fail('unknown flag given') end
+      bits = bit.bor(bits, bit_of_name)
+      i = i + 1
+    end
+  end
+
+  local function register_named(arguments)
+    local name, callback, flags, description = nil, nil, 0, nil
+    for key, value in host.next, arguments do
+      if not textual[type(key)] then
+        fail('named argument key given to redis.register_function is not a string')
+      end
+      key = string_library.lower(key)
+      if key == 'function_name' then
+        if not textual[type(value)] then
+          fail('function_name argument given to redis.register_function must be a string')
+        end
+        name = value
+      elseif key == 'description' then
+        if not textual[type(value)] then
+          fail('description argument given to redis.register_function must be a string')
+        end
+        description = value
+      elseif key == 'callback' then
+        if type(value) ~= 'function' then
+          fail('callback argument given to redis.register_function must be a function')
+        end
+        callback = value
+      elseif key == 'flags' then
+        if type(value) ~= 'table' then
+          fail('flags argument to redis.register_function must be a table representing function flags')
+        end
+        flags = flags_of(value)
+      else
+        fail('unknown argument given to redis.register_function')
+      end
+    end
+    if not name then fail('redis.register_function must get a function name argument') end
+    if not callback then fail('redis.register_function must get a callback argument') end
+    register(name, callback, flags, description)
+  end
+
+  local function register_function(...)
+    local n = select('#', ...)
+    local name, callback = ...
+    if n < 1 or n > 2 then fail('wrong number of arguments to redis.register_function') end
+    if n == 1 then
+      if type(name) ~= 'table' then
+        fail('calling redis.register_function with a single argument is only applicable to Lua table'
+          .. ' (representing named arguments).')
+      end
+      return register_named(name)
+    end
+    if not textual[type(name)] then
+      fail('first argument to redis.register_function must be a string')
+    end
+    if type(callback) ~= 'function' then
+      fail('second argument to redis.register_function must be a function')
+    end
+    register(name, callback, 0, nil)
+  end
+
+  local redis_at_load = pick(redis, 'log LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING REDIS_VERSION REDIS_VERSION_NUM')
+  redis_at_load.register_function = register_function
+  setmetatable(redis_at_load, { __index = unknown })
+  globals_at_load = setmetatable({ redis = readonly(redis_at_load) }, { __index = unknown })
+
+  -- The globals of all libraries: few while one is loaded, all while a function runs. The host changes them.
+  stage = { __index = globals, __newindex = refuse, __metatable = false }
+  local environment = setmetatable({}, stage)
+
+  -- What has been registered, three values a function; or nil, the error, and whether it is the compiler's.
+  load_library = function(source, first_id)
+    local chunk, problem = raw.loadstring(source, '@user_function')
+    if not chunk then return nil, problem, true end
+    raw.setfenv(chunk, environment)
+    pending = { names = {}, callbacks = {}, specs = {} }
+    local ok, problem = raw.pcall(chunk)
+    local loaded = pending
+    pending = nil
+    if not ok then
+      if type(problem) == 'table' then problem = rawget(problem, 'err') else problem = 'ERR ' .. tostring(problem) end
+      return nil, type(problem) == 'string' and problem or 'ERR unknown error', false
+    end
+    for i = 1, #loaded.callbacks do functions[first_id + i - 1] = loaded.callbacks[i] end
+    return loaded.specs
+  end
+end
+
+return globals_stand_in, globals, nesting, functions, load_library, stage, globals_at_load

@@ -43,6 +43,10 @@ pub(super) const UP_HANDLER: c_int = ffi::lua_upvalueindex(14);
 pub(super) const UP_YOUNG: c_int = ffi::lua_upvalueindex(15);
 pub(super) const UP_OLD: c_int = ffi::lua_upvalueindex(16);
 pub(super) const UP_NESTING: c_int = ffi::lua_upvalueindex(17);
+pub(super) const UP_FUNCTIONS: c_int = ffi::lua_upvalueindex(18);
+pub(super) const UP_LOAD: c_int = ffi::lua_upvalueindex(19);
+pub(super) const UP_STAGE: c_int = ffi::lua_upvalueindex(20);
+pub(super) const UP_AT_LOAD: c_int = ffi::lua_upvalueindex(21);
 
 const LUAJIT_MODE_ENGINE: c_int = 0;
 const LUAJIT_MODE_OFF: c_int = 0;
@@ -51,13 +55,14 @@ unsafe extern "C-unwind" {
     fn luaJIT_setmode(state: *mut lua_State, index: c_int, mode: c_int) -> c_int;
 }
 
-/// Puts together what scripts see, and leaves [`run`] in the registry.
+/// Puts together what scripts see, and leaves [`run`] in the registry. With an argument other than null: what functions see.
 ///
 /// # Safety
 /// Called protected, once per state.
 pub(super) unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
     // SAFETY: protected, as promised; nothing here owns anything.
     unsafe {
+        let for_functions = !ffi::lua_touserdata(state, 1).is_null();
         ffi::lua_settop(state, 0);
         let off = luaJIT_setmode(state, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
         debug_assert_eq!(off, 1);
@@ -84,8 +89,10 @@ pub(super) unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
         }
         api::push_library(state);
         push_tables(state);
-        // sandbox(library, behind, shown) -> the globals as scripts see them, the table behind, and the counts of nested calls
-        ffi::lua_call(state, 3, 3);
+        ffi::lua_pushboolean(state, for_functions.into());
+        // sandbox(library, behind, shown, for_functions) -> the globals as scripts see them, the table behind, the counts of
+        // nested calls, and what functions need
+        ffi::lua_call(state, 4, 7);
         ffi::lua_pushvalue(state, 1);
         ffi::lua_replace(state, ffi::LUA_GLOBALSINDEX);
 
@@ -96,8 +103,10 @@ pub(super) unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
         ffi::lua_pushcclosure(state, handle_error, 0);
         ffi::lua_createtable(state, 0, 0);
         ffi::lua_createtable(state, 0, 0);
-        ffi::lua_pushvalue(state, 3);
-        ffi::lua_pushcclosure(state, run, NAMES.len() as c_int + 7);
+        for index in 3..=7 {
+            ffi::lua_pushvalue(state, index);
+        }
+        ffi::lua_pushcclosure(state, run, NAMES.len() as c_int + 11);
         ffi::lua_rawseti(state, ffi::LUA_REGISTRYINDEX, RUN_INDEX.into());
         watch::start(state);
         0

@@ -4,6 +4,8 @@
 //! it half done. Past `busy-reply-threshold` its worker turns its own loop from the interpreter's hook: other
 //! sessions are served, those that need what the script holds get -BUSY, and SCRIPT KILL reaches it.
 
+mod functions;
+
 use std::{borrow::Cow, sync::atomic::Ordering};
 
 use redline_acl::Context;
@@ -11,7 +13,9 @@ use redline_commands::Error;
 use redline_keyspace::lock::StripeSet;
 use redline_net::clock;
 use redline_resp::{Args, Proto, Reply, ReplyBuffer};
-use redline_scripting::{Host, Limits, LoadError, Origin, Script, ScriptEnv, ScriptFlags, Tick};
+use redline_scripting::{
+    FunctionRef, Host, Limits, LoadError, Origin, Script, ScriptEnv, ScriptFlags, Tick,
+};
 use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
 
@@ -19,21 +23,50 @@ use crate::{
     access, errors,
     exec::Halt,
     session::{Session, Unit},
-    shared::{Message, Unkillable},
+    shared::{Message, Slow, Unkillable},
     worker::Worker,
 };
 
 /// A name of any other length names no script.
 const SHA1_HEX_BYTES: usize = 40;
 const NO_SCRIPT: Error = Error::line("NOSCRIPT No matching script. Please use EVAL.");
-const KILLED: &str = "Error running script: script killed by user with SCRIPT KILL.";
+const KILLED: &str = "Script killed by user with SCRIPT KILL...";
+const MAY_WRITE: Error =
+    Error::line("ERR Can not execute a script with write flag using *_ro command.");
+
+pub(crate) use functions::{
+    fcall, fcall_ro, function_delete, function_dump, function_flush, function_kill, function_list,
+    function_load, function_restore, function_stats,
+};
 
 pub(crate) fn eval(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    let key_count = key_count(args)?;
+    eval_text(worker, session, args, false)
+}
+
+pub(crate) fn eval_ro(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    eval_text(worker, session, args, true)
+}
+
+fn eval_text(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+    read_only: bool,
+) -> Result<(), Halt> {
+    let key_count = counted_keys(args, Error::NotInteger)?;
     let mut host = take_host(worker)?;
     let loaded = host.load(&worker.shared.scripts, &args[1], Origin::Eval);
     let result = match loaded {
-        Ok(script) => run(worker, session, &mut host, &script, args, key_count),
+        Ok(script) => check_flags(worker, script.flags(), read_only)
+            .map_err(Halt::from)
+            .and_then(|()| {
+                let program = Program::Script(&mut host, &script);
+                run(worker, session, program, args, key_count, read_only)
+            }),
         Err(error) => Err(load_error(&error).into()),
     };
     worker.host = Some(host);
@@ -45,13 +78,32 @@ pub(crate) fn evalsha(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    eval_named(worker, session, args, false)
+}
+
+pub(crate) fn evalsha_ro(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    eval_named(worker, session, args, true)
+}
+
+fn eval_named(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+    read_only: bool,
+) -> Result<(), Halt> {
     if args[1].len() != SHA1_HEX_BYTES {
         return Err(NO_SCRIPT.into());
     }
-    let key_count = key_count(args)?;
+    let key_count = counted_keys(args, Error::NotInteger)?;
     let script = worker.shared.scripts.get(&args[1]).ok_or(NO_SCRIPT)?;
+    check_flags(worker, script.flags(), read_only)?;
     let mut host = take_host(worker)?;
-    let result = run(worker, session, &mut host, &script, args, key_count);
+    let program = Program::Script(&mut host, &script);
+    let result = run(worker, session, program, args, key_count, read_only);
     worker.host = Some(host);
     result
 }
@@ -60,8 +112,24 @@ fn load_error(error: &LoadError) -> Error {
     Error::Line(Cow::Owned(error.to_string()))
 }
 
-fn key_count(args: Args<'_>) -> Result<usize, Error> {
-    let count = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
+/// Refuses what may write where it may not, or memory is over the limit. A script that declares nothing is judged by each
+/// of its calls instead.
+fn check_flags(worker: &Worker, flags: ScriptFlags, read_only: bool) -> Result<(), Error> {
+    if flags.contains(ScriptFlags::UNDECLARED) || flags.contains(ScriptFlags::NO_WRITES) {
+        return Ok(());
+    }
+    if !flags.contains(ScriptFlags::ALLOW_OOM) && worker.shared.keyspace.over_limit() {
+        return Err(errors::OOM);
+    }
+    match read_only {
+        true => Err(MAY_WRITE),
+        false => Ok(()),
+    }
+}
+
+/// How many keys a call names; `bad_count` if that is no number.
+fn counted_keys(args: Args<'_>, bad_count: Error) -> Result<usize, Error> {
+    let count = number::parse_i64(&args[2]).ok_or(bad_count)?;
     if count > args.len() as i64 - 3 {
         return Err(Error::line(
             "ERR Number of keys can't be greater than number of args",
@@ -82,19 +150,34 @@ fn take_host(worker: &mut Worker) -> Result<Host, Halt> {
         .ok_or_else(|| Error::line("ERR the script interpreter could not be started").into())
 }
 
+/// What is to be run.
+enum Program<'a> {
+    Script(&'a mut Host, &'a Script),
+    Function(&'a FunctionRef),
+}
+
+impl Program<'_> {
+    fn flags(&self) -> ScriptFlags {
+        match self {
+            Program::Script(_, script) => script.flags(),
+            Program::Function(function) => function.function().flags,
+        }
+    }
+}
+
 fn run(
     worker: &mut Worker,
     session: &mut Session,
-    host: &mut Host,
-    script: &Script,
+    program: Program<'_>,
     args: Args<'_>,
     key_count: usize,
+    read_only: bool,
 ) -> Result<(), Halt> {
     if session.unit.as_ref().is_some_and(|unit| unit.in_script) {
         return Err(Error::line("ERR This Redis command is not allowed from script").into());
     }
-    let flags = script.flags();
-    let read_only = flags.contains(ScriptFlags::NO_WRITES);
+    let flags = program.flags();
+    let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
     let inside_exec = session.unit.is_some();
     if !inside_exec {
         worker.lock_script(session)?;
@@ -117,20 +200,34 @@ fn run(
     let (db, proto) = (session.db, session.proto);
     let mut out = std::mem::take(&mut session.out);
     let began_ms = clock::monotonic_ms();
+    let function_host = match program {
+        Program::Script(..) => Ok(None),
+        Program::Function(_) => functions::take_host(worker).map(Some),
+    };
     let mut env = Env {
         worker,
         session,
         began_ms,
         changes_before,
         db,
+        flags,
+        call: args,
+        function: match program {
+            Program::Script(..) => None,
+            Program::Function(function) => Some(function),
+        },
     };
-    host.eval(
-        script,
-        keys.first(key_count),
-        keys.from(key_count),
-        &mut env,
-        &mut Reply::new(&mut out, proto),
-    );
+    let reply = &mut Reply::new(&mut out, proto);
+    let (keys, argv) = (keys.first(key_count), keys.from(key_count));
+    match (program, function_host) {
+        (Program::Script(host, script), _) => host.eval(script, keys, argv, &mut env, reply),
+        (Program::Function(function), Ok(Some(mut host))) => {
+            host.call(function, keys, argv, &mut env, reply);
+            functions::give_host_back(env.worker, host);
+        }
+        (Program::Function(_), Ok(None)) => unreachable!("a function has an interpreter"),
+        (Program::Function(_), Err(error)) => reply.error(&error.text()),
+    }
     // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
     out.append(&mut session.out);
     session.out = out;
@@ -144,7 +241,7 @@ fn run(
     // Before the locks go: whoever comes next must find neither this script's state, nor lose its own.
     let running = &worker.shared.running_script;
     running.end();
-    running.busy.store(false, Ordering::Release);
+    running.end_slow();
     if !inside_exec {
         let mut unit = session.unit.take().expect("just looked at");
         worker.end_unit_effects(&mut unit);
@@ -162,6 +259,11 @@ struct Env<'a> {
     changes_before: u64,
     /// The caller's database: SELECT inside a script ends with it.
     db: u32,
+    /// What it declares.
+    flags: ScriptFlags,
+    /// The call that runs it, and the function that this calls.
+    call: Args<'a>,
+    function: Option<&'a FunctionRef>,
 }
 
 impl Env<'_> {
@@ -196,7 +298,9 @@ impl Env<'_> {
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
         }
+        // What declares something was judged before it began.
         if gate.flags.has(Flags::DENYOOM)
+            && self.flags.contains(ScriptFlags::UNDECLARED)
             && unit.changes == self.changes_before
             && self.worker.shared.keyspace.over_limit()
         {
@@ -241,7 +345,16 @@ impl ScriptEnv for Env<'_> {
         if threshold_ms == 0 || clock::monotonic_ms() - self.began_ms < threshold_ms {
             return Tick::Continue;
         }
-        if !running.busy.swap(true, Ordering::AcqRel) {
+        if !running.busy.load(Ordering::Acquire) {
+            running.set_slow(Slow {
+                is_function: self.function.is_some(),
+                name: self
+                    .function
+                    .map(|function| function.function().name.clone().into_bytes())
+                    .unwrap_or_default(),
+                command: self.call.iter().map(<[u8]>::to_vec).collect(),
+                began_ms: self.began_ms,
+            });
             crate::log::warning(&format!(
                 "Slow script detected: still in execution after {threshold_ms} milliseconds. SCRIPT KILL ends it."
             ));
@@ -267,12 +380,7 @@ impl ScriptEnv for Env<'_> {
     }
 
     fn log(&mut self, level: i64, text: &[u8]) {
-        let text = String::from_utf8_lossy(text);
-        match level {
-            ..=1 => crate::log::debug(&text),
-            2 => crate::log::notice(&text),
-            _ => crate::log::warning(&text),
-        }
+        log_line(level, text);
     }
 
     fn acl_check(&mut self, args: Args<'_>) -> Option<bool> {
@@ -284,6 +392,19 @@ impl ScriptEnv for Env<'_> {
     fn set_repl(&mut self, _targets: u8) {
         let _ = self.db; // effects have one destination, the journal, which keeps them in any case
     }
+}
+
+fn log_line(level: i64, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    match level {
+        ..=1 => crate::log::debug(&text),
+        2 => crate::log::notice(&text),
+        _ => crate::log::warning(&text),
+    }
+}
+
+fn busy_error(worker: &Worker) -> Error {
+    worker.shared.running_script.busy_error()
 }
 
 pub(crate) fn script_load(
@@ -334,8 +455,37 @@ pub(crate) fn script_kill(
     session: &mut Session,
     _: Args<'_>,
 ) -> Result<(), Halt> {
+    kill(worker, session, false)
+}
+
+/// There is no debugger, so none can be asked for.
+pub(crate) fn script_debug(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let is = |word: &[u8]| args[2].eq_ignore_ascii_case(word);
+    if is(b"yes") || is(b"sync") {
+        return Err(Error::line("ERR there is no script debugger in this server").into());
+    }
+    if !is(b"no") {
+        return Err(Error::line("ERR Use SCRIPT DEBUG YES/SYNC/NO").into());
+    }
+    session.reply().ok();
+    Ok(())
+}
+
+/// Ends the script or the function that runs. One is not ended by the word for the other.
+fn kill(worker: &mut Worker, session: &mut Session, is_function: bool) -> Result<(), Halt> {
     let running = &worker.shared.running_script;
-    running.kill(running.look()).map_err(|reason| {
+    let run = running.look();
+    if let Some(slow) = running.slow()
+        && slow.is_function != is_function
+        && !run.has_written()
+    {
+        return Err(busy_error(worker).into());
+    }
+    running.kill(run).map_err(|reason| {
         Error::line(match reason {
             Unkillable::Over => "NOTBUSY No scripts in execution right now.",
             Unkillable::Wrote => "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",

@@ -1,0 +1,369 @@
+//! FCALL and FUNCTION: the libraries of functions, which live in one interpreter that all workers share.
+//!
+//! Whoever holds the script mutex has that interpreter. So a library is loaded, replaced or deleted for all workers at once,
+//! and what a library keeps between calls is the same wherever it is called.
+
+use std::{borrow::Cow, sync::PoisonError};
+
+use redline_commands::Error;
+use redline_net::clock;
+use redline_rdb::functions as payload;
+use redline_resp::{Args, Proto, ReplyBuffer};
+use redline_scripting::{
+    FunctionRef, Host, Libraries, Library, Limits, RestorePolicy, ScriptEnv, Tick,
+};
+use redline_spec::CommandId;
+use redline_types::glob::{self, Case};
+
+use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run};
+use crate::{errors, exec::Halt, session::Session, worker::Worker};
+
+/// How long the text of a library may run.
+const LOAD_MS_MAX: u64 = 500;
+
+pub(crate) fn fcall(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    call(worker, session, args, false)
+}
+
+pub(crate) fn fcall_ro(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    call(worker, session, args, true)
+}
+
+fn call(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+    read_only: bool,
+) -> Result<(), Halt> {
+    let function = find(worker, &args[1])?;
+    let bad_count = Error::line("ERR Bad number of keys provided");
+    let key_count = counted_keys(args, bad_count)?;
+    check_flags(worker, function.function().flags, read_only)?;
+    run(
+        worker,
+        session,
+        Program::Function(&function),
+        args,
+        key_count,
+        read_only,
+    )
+}
+
+fn find(worker: &Worker, name: &[u8]) -> Result<FunctionRef, Error> {
+    let found = worker.shared.libraries.function(name);
+    found.ok_or(Error::line("ERR Function not found"))
+}
+
+/// The interpreter of the libraries; the caller holds the script mutex and gives it back with [`give_host_back`].
+pub(super) fn take_host(worker: &mut Worker) -> Result<Host, Error> {
+    let host = worker
+        .shared
+        .function_host
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(host) = host {
+        return Ok(host);
+    }
+    let seed = worker.local.rng.u64(..);
+    Host::for_functions(Limits::default(), seed)
+        .ok_or_else(|| Error::line("ERR the script interpreter could not be started"))
+}
+
+pub(super) fn give_host_back(worker: &Worker, host: Host) {
+    *worker
+        .shared
+        .function_host
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Some(host);
+}
+
+/// Changes the libraries, under the script mutex.
+fn change<R>(
+    worker: &mut Worker,
+    session: &mut Session,
+    change: impl FnOnce(&Libraries, &mut Host) -> Result<R, Error>,
+) -> Result<R, Halt> {
+    let inside_exec = session.unit.is_some();
+    if !inside_exec {
+        worker.lock_script(session)?;
+    }
+    let result = take_host(worker).and_then(|mut host| {
+        let result = change(&worker.shared.libraries, &mut host);
+        give_host_back(worker, host);
+        result
+    });
+    if !inside_exec {
+        worker.shared.keyspace.locks().unlock_script();
+    }
+    Ok(result?)
+}
+
+/// The server, as the text of a library sees it: nothing to call, and not much time.
+struct LoadEnv {
+    began_ms: u64,
+}
+
+impl LoadEnv {
+    fn new() -> LoadEnv {
+        LoadEnv {
+            began_ms: clock::monotonic_ms(),
+        }
+    }
+}
+
+impl ScriptEnv for LoadEnv {
+    fn call(&mut self, _: Args<'_>, proto: Proto, reply: &mut ReplyBuffer) {
+        redline_resp::Reply::new(reply, proto)
+            .error("ERR This Redis command is not allowed from script");
+    }
+
+    fn tick(&mut self) -> Tick {
+        match clock::monotonic_ms() - self.began_ms < LOAD_MS_MAX {
+            true => Tick::Continue,
+            false => Tick::Kill("FUNCTION LOAD timeout".into()),
+        }
+    }
+
+    fn log(&mut self, level: i64, text: &[u8]) {
+        log_line(level, text);
+    }
+
+    fn acl_check(&mut self, _: Args<'_>) -> Option<bool> {
+        None
+    }
+
+    fn set_repl(&mut self, _: u8) {}
+}
+
+fn reply_error(error: &impl ToString) -> Error {
+    Error::Line(Cow::Owned(error.to_string()))
+}
+
+pub(crate) fn function_load(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let (options, code) = (2..args.len() - 1, &args[args.len() - 1]);
+    let mut replaces = false;
+    for option in options {
+        if !args[option].eq_ignore_ascii_case(b"replace") {
+            let option = String::from_utf8_lossy(&args[option]).into_owned();
+            return Err(Error::Line(format!("ERR Unknown option given: {option}").into()).into());
+        }
+        replaces = true;
+    }
+    let name = change(worker, session, |libraries, host| {
+        libraries
+            .load(host, code, replaces, &mut LoadEnv::new())
+            .map_err(|error| reply_error(&error))
+    })?;
+    session.reply().bulk(name.as_bytes());
+    Ok(())
+}
+
+pub(crate) fn function_delete(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    change(worker, session, |libraries, host| {
+        match libraries.delete(host, &args[2]) {
+            true => Ok(()),
+            false => Err(Error::line("ERR Library not found")),
+        }
+    })?;
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn function_flush(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 3 {
+        return Err(errors::wrong_subcommand_arity(CommandId::Function, args).into());
+    }
+    let known = args.get(2).is_none_or(|mode| {
+        mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
+    });
+    if !known {
+        return Err(Error::line("ERR FUNCTION FLUSH only supports SYNC|ASYNC option").into());
+    }
+    change(worker, session, |libraries, host| {
+        libraries.flush(host);
+        Ok(())
+    })?;
+    session.reply().ok();
+    Ok(())
+}
+
+pub(crate) fn function_list(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let (mut pattern, mut with_code) = (None, false);
+    let mut i = 2;
+    while let Some(option) = args.get(i) {
+        i += 1;
+        if option.eq_ignore_ascii_case(b"withcode") && !with_code {
+            with_code = true;
+        } else if option.eq_ignore_ascii_case(b"libraryname") && pattern.is_none() {
+            pattern = Some(
+                args.get(i)
+                    .ok_or(Error::line("ERR library name argument was not given"))?,
+            );
+            i += 1;
+        } else {
+            let option = String::from_utf8_lossy(option).into_owned();
+            return Err(Error::Line(format!("ERR Unknown argument {option}").into()).into());
+        }
+    }
+    let mut libraries = worker.shared.libraries.all();
+    libraries.retain(|library| {
+        pattern.is_none_or(|pattern| {
+            glob::matches(pattern, library.name.as_bytes(), Case::Insensitive)
+        })
+    });
+    session.reply().array(libraries.len());
+    for library in &libraries {
+        write_library(session, library, with_code);
+    }
+    Ok(())
+}
+
+fn write_library(session: &mut Session, library: &Library, with_code: bool) {
+    let mut reply = session.reply();
+    reply.map(3 + usize::from(with_code));
+    reply.bulk(b"library_name");
+    reply.bulk(library.name.as_bytes());
+    reply.bulk(b"engine");
+    reply.bulk(b"LUA");
+    reply.bulk(b"functions");
+    reply.array(library.functions.len());
+    for function in &library.functions {
+        reply.map(3);
+        reply.bulk(b"name");
+        reply.bulk(function.name.as_bytes());
+        reply.bulk(b"description");
+        match &function.description {
+            Some(text) => reply.bulk(text),
+            None => reply.null(),
+        }
+        reply.bulk(b"flags");
+        reply.set(function.flags.names().count());
+        for name in function.flags.names() {
+            reply.simple(str::from_utf8(name).unwrap_or_default());
+        }
+    }
+    if with_code {
+        reply.bulk(b"library_code");
+        reply.bulk(&library.code);
+    }
+}
+
+pub(crate) fn function_stats(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let running = worker.shared.running_script.slow();
+    if running.as_ref().is_some_and(|slow| !slow.is_function) {
+        return Err(busy_error(worker).into());
+    }
+    let (libraries, functions) = worker.shared.libraries.counts();
+    let mut reply = session.reply();
+    reply.map(2);
+    reply.bulk(b"running_script");
+    match running {
+        None => reply.null(),
+        Some(slow) => {
+            reply.map(3);
+            reply.bulk(b"name");
+            reply.bulk(&slow.name);
+            reply.bulk(b"command");
+            reply.array(slow.command.len());
+            for word in &slow.command {
+                reply.bulk(word);
+            }
+            reply.bulk(b"duration_ms");
+            let duration_ms = clock::monotonic_ms().saturating_sub(slow.began_ms);
+            reply.integer(duration_ms as i64);
+        }
+    }
+    reply.bulk(b"engines");
+    reply.map(1);
+    reply.bulk(b"LUA");
+    reply.map(2);
+    reply.bulk(b"libraries_count");
+    reply.integer(libraries as i64);
+    reply.bulk(b"functions_count");
+    reply.integer(functions as i64);
+    Ok(())
+}
+
+pub(crate) fn function_kill(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    kill(worker, session, true)
+}
+
+pub(crate) fn function_dump(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let libraries = worker.shared.libraries.all();
+    let payload = payload::dump(libraries.iter().map(|library| &*library.code));
+    session.reply().bulk(&payload);
+    Ok(())
+}
+
+pub(crate) fn function_restore(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    if args.len() > 4 {
+        return Err(errors::wrong_subcommand_arity(CommandId::Function, args).into());
+    }
+    let policy =
+        match args.get(3) {
+            None => RestorePolicy::Append,
+            Some(word) if word.eq_ignore_ascii_case(b"append") => RestorePolicy::Append,
+            Some(word) if word.eq_ignore_ascii_case(b"replace") => RestorePolicy::Replace,
+            Some(word) if word.eq_ignore_ascii_case(b"flush") => RestorePolicy::Flush,
+            Some(_) => return Err(Error::line(
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            )
+            .into()),
+        };
+    let codes = payload::restore(&args[2]).map_err(|error| {
+        Error::line(match error {
+            payload::Refused::VersionOrChecksum => "ERR DUMP payload version or checksum are wrong",
+            payload::Refused::Type => "ERR given type is not a function",
+            payload::Refused::Damaged => "ERR Failed loading library data",
+        })
+    })?;
+    change(worker, session, |libraries, host| {
+        let codes = codes.iter().map(|code| &**code);
+        libraries
+            .restore(host, codes, policy, &mut LoadEnv::new())
+            .map_err(|error| reply_error(&error))
+    })?;
+    session.reply().ok();
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! Libraries of functions and read-only scripts, against several workers. The errors are those of Redis 8.2.3.
+
+mod client;
+
+use std::thread;
+
+use client::{Client, Value, settings, start};
+
+fn load(client: &mut Client, options: &[&str], code: &str) -> Value {
+    let mut words: Vec<&[u8]> = vec![b"FUNCTION", b"LOAD"];
+    words.extend(options.iter().map(|option| option.as_bytes()));
+    words.push(code.as_bytes());
+    client.call_args(&words)
+}
+
+fn returning(n: usize) -> String {
+    format!("#!lua name=lib\nredis.register_function('f', function() return {n} end)")
+}
+
+/// What FUNCTION LOAD answers to a text, and Redis with it.
+const REFUSED: &[(&str, &str)] = &[
+    ("return 1", "Missing library metadata"),
+    ("#!lua name=x", "Invalid library metadata"),
+    ("#!lua name='x\n", "Invalid library metadata"),
+    ("#!lua\n", "Library name was not given"),
+    (
+        "#!lua name=x name=y\n",
+        "Invalid metadata value, name argument was given multiple times",
+    ),
+    (
+        "#!lua name=x foo=y\n",
+        "Invalid metadata value given: foo=y",
+    ),
+    ("#!foo name=x\n", "Engine 'foo' not found"),
+    ("#!lua name=x\n", "No functions registered"),
+    (
+        "#!lua name=x-y\n",
+        "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+    ),
+    (
+        "#!lua name=x\nsyntax error here",
+        "Error compiling function: user_function:2: '=' expected near 'error'",
+    ),
+    (
+        "#!lua name=x\nreturn pairs",
+        "Error registering functions: ERR user_function:2: Script attempted to access nonexistent global variable 'pairs'",
+    ),
+    (
+        "#!lua name=x\nredis.call('get', 'x')",
+        "Error registering functions: ERR user_function:2: Script attempted to access nonexistent global variable 'call'",
+    ),
+    (
+        "#!lua name=x\nfoo = 1",
+        "Error registering functions: ERR user_function:2: Attempt to modify a readonly table",
+    ),
+    (
+        "#!lua name=x\nredis.register_function()",
+        "Error registering functions: ERR wrong number of arguments to redis.register_function",
+    ),
+    (
+        "#!lua name=x\nredis.register_function('a')",
+        "Error registering functions: ERR calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments).",
+    ),
+    (
+        "#!lua name=x\nredis.register_function('a', 1)",
+        "Error registering functions: ERR second argument to redis.register_function must be a function",
+    ),
+    (
+        "#!lua name=x\nredis.register_function{function_name='a'}",
+        "Error registering functions: ERR redis.register_function must get a callback argument",
+    ),
+    (
+        "#!lua name=x\nredis.register_function{callback=function() end}",
+        "Error registering functions: ERR redis.register_function must get a function name argument",
+    ),
+    (
+        "#!lua name=x\nredis.register_function{function_name='a', callback=function() end, flags={'foo'}}",
+        "Error registering functions: ERR unknown flag given",
+    ),
+    (
+        "#!lua name=x\nredis.register_function{function_name='a', callback=function() end, foo=1}",
+        "Error registering functions: ERR unknown argument given to redis.register_function",
+    ),
+    (
+        "#!lua name=x\nredis.register_function('a', function() end) redis.register_function('A', function() end)",
+        "Error registering functions: ERR Function already exists in the library",
+    ),
+    (
+        "#!lua name=x\nwhile true do end",
+        "Error registering functions: ERR FUNCTION LOAD timeout",
+    ),
+];
+
+#[test]
+fn what_is_no_library_is_refused_as_redis_does() {
+    let server = start(settings(1));
+    let mut client = Client::connect(&server);
+    for (code, error) in REFUSED {
+        let reply = load(&mut client, &[], code);
+        assert_eq!(reply.error(), format!("ERR {error}"), "{code}");
+    }
+    assert_eq!(client.call("FUNCTION LIST").array().len(), 0);
+    // What a text had registered before it failed is gone, and its globals with it.
+    let late =
+        "#!lua name=x\nredis.register_function('f', function() return pcall and 1 end) x = 1";
+    load(&mut client, &[], late).error();
+    assert_eq!(client.call("FCALL f 0").error(), "ERR Function not found");
+    load(&mut client, &[], &late.replace("x = 1", ""));
+    assert_eq!(client.call("FCALL F 0"), Value::Integer(1));
+}
+
+#[test]
+fn once_a_library_is_loaded_no_worker_runs_the_old_one() {
+    let server = start(settings(4));
+    let mut callers: Vec<Client> = (0..8).map(|_| Client::connect(&server)).collect();
+    let mut loader = Client::connect(&server);
+    for n in 0..200 {
+        load(&mut loader, &["REPLACE"], &returning(n));
+        for caller in &mut callers {
+            assert_eq!(caller.call("FCALL f 0"), Value::Integer(n as i64));
+        }
+    }
+    loader.call("FUNCTION DELETE lib").ok();
+    for caller in &mut callers {
+        assert_eq!(caller.call("FCALL f 0").error(), "ERR Function not found");
+    }
+}
+
+#[test]
+fn what_a_library_keeps_is_the_same_for_all_workers() {
+    const CALLS: i64 = 500;
+    let server = start(settings(4));
+    let mut client = Client::connect(&server);
+    let counter = "#!lua name=lib\nlocal n = 0 redis.register_function('f', function() n = n + 1 return n end)";
+    load(&mut client, &[], counter);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = Client::connect(&server);
+                for _ in 0..CALLS {
+                    client.call("FCALL f 0").integer();
+                }
+            });
+        }
+    });
+    assert_eq!(client.call("FCALL f 0"), Value::Integer(8 * CALLS + 1));
+}
+
+#[test]
+fn flags_decide_what_may_be_called_how() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    let code = "#!lua name=lib\n\
+        redis.register_function('w', function(k) return redis.call('set', k[1], 'v') end)\n\
+        redis.register_function{function_name='r', callback=function(k) return redis.call('get', k[1]) end, flags={'no-writes'}}\n\
+        redis.register_function{function_name='rw', callback=function(k) return redis.call('set', k[1], 'v') end, flags={'no-writes'}}";
+    load(&mut client, &[], code);
+    let refused = "ERR Can not execute a script with write flag using *_ro command.";
+    client.call("FCALL w 1 k").ok();
+    assert_eq!(client.call("FCALL_RO w 1 k").error(), refused);
+    assert_eq!(client.call("FCALL_RO r 1 k"), Value::Bulk(b"v".to_vec()));
+    assert_eq!(
+        client.call("FCALL rw 1 k").error(),
+        "ERR Write commands are not allowed from read-only scripts. script: rw, on @user_function:4."
+    );
+    assert_eq!(
+        client.call("FCALL r x").error(),
+        "ERR Bad number of keys provided"
+    );
+    let flagged = client.call_args(&[b"EVAL_RO", b"#!lua\nreturn 1", b"0"]);
+    assert_eq!(flagged.error(), refused);
+    let reading = client.call_args(&[b"EVAL_RO", b"return redis.call('get', KEYS[1])", b"1", b"k"]);
+    assert_eq!(reading, Value::Bulk(b"v".to_vec()));
+    let writing = client.call_args(&[b"EVAL_RO", b"return redis.call('del', KEYS[1])", b"1", b"k"]);
+    assert!(
+        writing
+            .error()
+            .starts_with("ERR Write commands are not allowed from read-only scripts."),
+        "{writing:?}"
+    );
+    client.call("CONFIG SET maxmemory 1").ok();
+    let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+    assert_eq!(client.call("FCALL w 1 k").error(), oom);
+    assert_eq!(client.call("FCALL r 1 k"), Value::Bulk(b"v".to_vec()));
+    let allowed = b"#!lua flags=allow-oom\nreturn redis.call('set', KEYS[1], 'w')";
+    client.call_args(&[b"EVAL", allowed, b"1", b"k"]).ok();
+}
+
+#[test]
+fn libraries_are_dumped_and_restored() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    load(&mut client, &[], &returning(1));
+    let Value::Bulk(payload) = client.call("FUNCTION DUMP") else {
+        panic!("no payload")
+    };
+    let mut restore = |options: &[&[u8]]| {
+        let mut words: Vec<&[u8]> = vec![b"FUNCTION", b"RESTORE", &payload];
+        words.extend(options);
+        client.call_args(&words)
+    };
+    assert_eq!(restore(&[]).error(), "ERR Library lib already exists");
+    restore(&[b"REPLACE"]).ok();
+    restore(&[b"FLUSH"]).ok();
+    assert!(
+        restore(&[b"FOO"])
+            .error()
+            .starts_with("ERR Wrong restore policy given")
+    );
+    client.call("FUNCTION FLUSH").ok();
+    load(
+        &mut client,
+        &[],
+        &returning(2).replace("name=lib", "name=other"),
+    );
+    let mut words: Vec<&[u8]> = vec![b"FUNCTION", b"RESTORE", &payload];
+    words.push(b"REPLACE");
+    let reply = client.call_args(&words);
+    assert_eq!(reply.error(), "ERR Function f already exists");
+    assert_eq!(client.call("FCALL f 0"), Value::Integer(2));
+    let damaged = client.call("FUNCTION RESTORE damaged");
+    assert_eq!(
+        damaged.error(),
+        "ERR DUMP payload version or checksum are wrong"
+    );
+}
+
+#[test]
+fn a_transaction_loads_and_calls() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    client.call("MULTI").ok();
+    client.call("FCALL f 0");
+    load(&mut client, &[], &returning(7));
+    client.call("FCALL f 0");
+    let Value::Array(replies) = client.call("EXEC") else {
+        panic!("no replies")
+    };
+    assert_eq!(replies[0].error(), "ERR Function not found");
+    assert_eq!(replies[2], Value::Integer(7));
+    // The script mutex is free again.
+    load(&mut client, &["REPLACE"], &returning(8));
+    assert_eq!(client.call("FCALL f 0"), Value::Integer(8));
+}
+
+#[test]
+fn a_function_that_never_ends_is_named_and_killed() {
+    let server = start(redline_server::Settings {
+        busy_reply_threshold_ms: 50,
+        ..settings(2)
+    });
+    let (mut caller, mut client) = (Client::connect(&server), Client::connect(&server));
+    let code = "#!lua name=lib\nredis.register_function('loop', function() while true do end end)";
+    load(&mut client, &[], code);
+    caller.send("FCALL loop 1 k a");
+    let busy =
+        "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
+    loop {
+        let stats = client.call("FUNCTION STATS");
+        if let Value::Array(running) = &stats.array()[1] {
+            assert_eq!(running[1], Value::Bulk(b"loop".to_vec()));
+            assert_eq!(running[3].array().len(), 5);
+            break;
+        }
+    }
+    assert_eq!(client.call("SCRIPT KILL").error(), busy);
+    assert_eq!(load(&mut client, &["REPLACE"], code).error(), busy);
+    client.call("FUNCTION KILL").ok();
+    assert_eq!(
+        caller.read().error(),
+        "ERR Script killed by user with SCRIPT KILL... script: loop, on @user_function:2."
+    );
+    assert!(client.call("FUNCTION KILL").error().starts_with("NOTBUSY"));
+    assert_eq!(client.call("EVAL return(1) 0"), Value::Integer(1));
+}
