@@ -1,12 +1,14 @@
 //! DUMP and RESTORE: keys that travel as bytes. Must not know the form of those bytes.
 
-use redline_keyspace::{Classes, Owned, StringRef, ValueRef};
+use redline_keyspace::{Classes, Owned, StringRef, ValueRef, journal::Word};
 use redline_rdb::{Object, ObjectRef, RestoreError};
 use redline_resp::{Args, Reply};
+use redline_types::number::IntText;
 
 use crate::{
     Ctx, Error,
     parse::{integer, is},
+    word,
 };
 
 const BUSY_KEY: Error = Error::line("BUSYKEY Target key name already exists.");
@@ -55,6 +57,7 @@ pub(crate) fn restore(
     if expire_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         if deleted {
             ctx.keys.changed(Classes::GENERIC, "del", key);
+            ctx.keys.propagate(&[b"DEL", key]);
         }
         reply.ok();
         return Ok(());
@@ -69,6 +72,15 @@ pub(crate) fn restore(
     ctx.keys.put_owned(key, value, expire_at_ms);
     ctx.keys.set_access(key, options.idle_s, options.frequency);
     ctx.keys.changed(Classes::GENERIC, "restore", key);
+    if let Some(at_ms) = expire_at_ms.filter(|_| !options.absolute)
+        && ctx.keys.is_journaled()
+    {
+        let at_ms = IntText::new(at_ms);
+        let head = [&args[0], key, at_ms.as_ref()].map(Word::Bytes).into_iter();
+        let rest = (3..args.len()).map(|index| word(args, index));
+        ctx.keys
+            .propagate_words(head.chain(rest).chain([Word::Bytes(b"ABSTTL")]));
+    }
     if let Some(old_type) = old_type {
         ctx.keys.notify_replaced(key, old_type, new_type);
     }

@@ -122,7 +122,10 @@ pub(crate) fn hincrbyfloat(
     })?;
     let text = text.expect("the hash is made if it is missing")?;
     ctx.keys.changed(Classes::HASH, "hincrbyfloat", &args[1]);
-    ctx.keys.propagate(&[b"HSET", &args[1], &args[2], &text]);
+    // HSET would take the field's expiry away.
+    ctx.keys.propagate(&[
+        b"HSETEX", &args[1], b"KEEPTTL", b"FIELDS", b"1", &args[2], &text,
+    ]);
     reply.bulk(&text);
     Ok(())
 }

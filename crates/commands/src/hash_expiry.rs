@@ -4,14 +4,18 @@
 //! [`redline_keyspace::View::expire_fields`] first), or active expiry. Meanwhile no command shows it; HLEN counts it,
 //! HDEL and HSET still find it, and HEXPIRE brings it back, all as in Redis.
 
-use redline_keyspace::Classes;
+use redline_keyspace::{Classes, journal::Word};
 use redline_resp::{Args, Reply};
-use redline_types::{Hash, number};
+use redline_types::{
+    Hash,
+    number::{self, IntText},
+};
 
 use crate::{
     Ctx, Error,
     element::bulk,
     parse::{integer, is},
+    word,
 };
 
 /// A field may expire before this Unix time in milliseconds.
@@ -85,6 +89,7 @@ pub(crate) fn hgetdel(
     if deleted > 0 {
         ctx.keys.changed(Classes::HASH, "hdel", key);
         ctx.keys.count_changes(deleted - 1);
+        propagate_deletion(ctx, key, fields.iter());
     }
     Ok(())
 }
@@ -147,6 +152,10 @@ pub(crate) fn hgetex(
         };
         ctx.keys.changed(Classes::HASH, event, key);
         ctx.keys.count_changes(changed - 1);
+        match at_ms {
+            Some(at) if at <= now_ms => propagate_deletion(ctx, key, fields.iter()),
+            _ => propagate_expiry(ctx, key, at_ms, fields.iter()),
+        }
     }
     Ok(())
 }
@@ -271,8 +280,25 @@ pub(crate) fn hsetex(
             });
         })?;
         ctx.keys.changed(Classes::HASH, "hdel", key);
+        propagate_deletion(ctx, key, names());
     } else if call.at_ms.is_some() {
         ctx.keys.changed(Classes::HASH, "hexpire", key);
+    }
+    if !past && ctx.keys.is_journaled() {
+        let at_ms = call.at_ms.map(IntText::new);
+        let when: &[&[u8]] = match &at_ms {
+            Some(at_ms) => &[b"PXAT", at_ms.as_ref()],
+            None if call.keep_expiry => &[b"KEEPTTL"],
+            None => &[],
+        };
+        let count = IntText::new(pairs.len() as i64 / 2);
+        let head = [&b"HSETEX"[..], key]
+            .into_iter()
+            .chain(when.iter().copied());
+        let head = head.chain([&b"FIELDS"[..], count.as_ref()]);
+        let values = (args.len() - pairs.len()..args.len()).map(|index| word(args, index));
+        ctx.keys
+            .propagate_words(head.map(Word::Bytes).chain(values));
     }
     reply.integer(1);
     Ok(())
@@ -512,19 +538,19 @@ fn expire_at(
     reply.array(fields.len());
     let done = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
         hash.prepare_expiry();
-        let (mut set, mut deleted) = (0, 0);
+        let (mut set, mut deleted) = (Vec::new(), Vec::new());
         for field in fields.iter() {
             reply.integer(match hash.get_timed(field) {
                 None => NO_FIELD,
                 Some((_, old)) if !condition.holds(old, at_ms) => NOT_MET,
                 Some(_) if at_ms <= now_ms => {
                     hash.remove(field);
-                    deleted += 1;
+                    deleted.push(field);
                     DELETED
                 }
                 Some(_) => {
                     hash.set_expire_at_ms(field, Some(at_ms));
-                    set += 1;
+                    set.push(field);
                     DONE
                 }
             });
@@ -535,12 +561,53 @@ fn expire_at(
         fields.iter().for_each(|_| reply.integer(NO_FIELD));
         return Ok(());
     };
-    if set + deleted > 0 {
-        let event = if deleted > 0 { "hdel" } else { "hexpire" };
+    let changes = set.len() + deleted.len();
+    if changes > 0 {
+        let past = !deleted.is_empty();
+        let event = if past { "hdel" } else { "hexpire" };
         ctx.keys.changed(Classes::HASH, event, key);
-        ctx.keys.count_changes(set + deleted - 1);
+        ctx.keys.count_changes(changes as u64 - 1);
+        if past {
+            propagate_deletion(ctx, key, deleted.into_iter());
+        } else {
+            propagate_expiry(ctx, key, Some(at_ms), set.into_iter());
+        }
     }
     Ok(())
+}
+
+/// Journals that fields were deleted.
+fn propagate_deletion<'f>(
+    ctx: &mut Ctx<'_>,
+    key: &'f [u8],
+    fields: impl Iterator<Item = &'f [u8]>,
+) {
+    if ctx.keys.is_journaled() {
+        let mut call: Vec<&[u8]> = vec![b"HDEL", key];
+        call.extend(fields);
+        ctx.keys.propagate(&call);
+    }
+}
+
+/// Journals that fields expire at a Unix time in milliseconds, or do not any more.
+fn propagate_expiry<'f>(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    at_ms: Option<i64>,
+    fields: impl Iterator<Item = &'f [u8]>,
+) {
+    if !ctx.keys.is_journaled() {
+        return;
+    }
+    let fields: Vec<&[u8]> = fields.collect();
+    let (at_ms, count) = (at_ms.map(IntText::new), IntText::new(fields.len() as i64));
+    let mut call: Vec<&[u8]> = match &at_ms {
+        Some(at_ms) => vec![b"HPEXPIREAT", key, at_ms.as_ref()],
+        None => vec![b"HPERSIST", key],
+    };
+    call.extend([&b"FIELDS"[..], count.as_ref()]);
+    call.extend(fields);
+    ctx.keys.propagate(&call);
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ pub(crate) fn getset(
 ) -> Result<(), Error> {
     reply_string(ctx.keys.string(&args[1])?, reply);
     set_and_report(ctx, args, 1, 2, Expiry::Clear);
-    propagate_set(ctx, args, 2, Expiry::Clear);
+    propagate_set(ctx, args, 1, 2, Expiry::Clear);
     Ok(())
 }
 
@@ -322,6 +322,8 @@ pub(crate) fn msetex(
     if meets {
         for at in (2..end).step_by(2) {
             set_and_report(ctx, args, at, at + 1, expiry);
+            // Redis has no such command: others may have to follow.
+            propagate_set(ctx, args, at, at + 1, expiry);
         }
     }
     reply.integer(i64::from(meets));
@@ -361,7 +363,7 @@ pub(crate) fn psetex(
 ) -> Result<(), Error> {
     let at_ms = TimeUnit::Milliseconds.at_ms(&args[2], ctx.keys.now_ms(), "psetex")?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
-    propagate_set(ctx, args, 3, Expiry::AtMs(at_ms));
+    propagate_set(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     reply.ok();
     Ok(())
 }
@@ -381,7 +383,7 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 pub(crate) fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let at_ms = TimeUnit::Seconds.at_ms(&args[2], ctx.keys.now_ms(), "setex")?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
-    propagate_set(ctx, args, 3, Expiry::AtMs(at_ms));
+    propagate_set(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     reply.ok();
     Ok(())
 }
@@ -468,15 +470,15 @@ fn set_with_options(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         return Ok(());
     }
     set_and_report(ctx, args, 1, 2, expiry);
-    propagate_set(ctx, args, 2, expiry);
+    propagate_set(ctx, args, 1, 2, expiry);
     if !options.get {
         reply.ok();
     }
     Ok(())
 }
 
-/// Journals that the key, the first argument, was set to another one.
-fn propagate_set(ctx: &mut Ctx<'_>, args: Args<'_>, value: usize, expiry: Expiry) {
+/// Journals that one argument, a key, was set to another.
+fn propagate_set(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, expiry: Expiry) {
     if !ctx.keys.is_journaled() {
         return;
     }
@@ -489,7 +491,7 @@ fn propagate_set(ctx: &mut Ctx<'_>, args: Args<'_>, value: usize, expiry: Expiry
         (Expiry::Keep, _) => &[b"KEEPTTL"],
         _ => &[],
     };
-    let set = [Word::Bytes(b"SET"), word(args, 1), word(args, value)];
+    let set = [Word::Bytes(b"SET"), word(args, key), word(args, value)];
     let more = more.iter().map(|word| Word::Bytes(word));
     ctx.keys.propagate_words(set.into_iter().chain(more));
 }
@@ -676,6 +678,7 @@ fn delete_if(meets: bool, ctx: &mut Ctx<'_>, key: &[u8], reply: &mut Reply<'_>) 
     if meets {
         ctx.keys.delete(key);
         ctx.keys.changed(Classes::GENERIC, "del", key);
+        ctx.keys.propagate(&[b"DEL", key]);
     }
     reply.integer(i64::from(meets));
 }

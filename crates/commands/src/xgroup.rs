@@ -3,10 +3,11 @@
 //! What groups do counts as a change of the key for snapshots and replicas, but does not disturb those who
 //! watch the key: only entries that come or go do.
 
-use redline_keyspace::Classes;
+use redline_keyspace::{Classes, journal::Word};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{
     Kind, Stream,
+    number::IntText,
     stream::{Claim, Claimed, ConsumerId, Deletion, Entry, Group, IdBound, Log, Pending, StreamId},
 };
 
@@ -343,20 +344,22 @@ impl<'a> ReadGroup<'a> {
         reply: &mut Reply<'_>,
     ) -> Result<bool, Error> {
         let now_ms = ctx.keys.now_ms();
+        let journaled = ctx.keys.is_journaled();
         let read = ctx.keys.update::<Stream, _>(key, false, |stream, _| {
             stream.edit_group(self.group, |log, group| {
                 let (consumer, made) = group.meet_consumer(self.consumer, now_ms);
                 let (replied, moved) = match start {
                     Start::New => {
                         let delivered = self.deliver(log, group, consumer, now_ms, key, reply);
-                        (delivered, delivered)
+                        (!delivered.is_empty(), delivered)
                     }
                     Start::History(id) => {
                         let from = id.next().unwrap_or(StreamId::MIN);
                         self.replay(log, group, consumer, now_ms, key, from, reply);
-                        (true, false)
+                        (true, Vec::new())
                     }
                 };
+                let moved = Moved::of(group, &moved, journaled && !self.no_ack);
                 (made, replied, moved)
             })
         })?;
@@ -364,13 +367,17 @@ impl<'a> ReadGroup<'a> {
             return Ok(false);
         };
         if made {
-            report(ctx, "xgroup-createconsumer", key);
+            report_consumer(ctx, key, self.group, self.consumer);
         }
-        ctx.keys.count_changes(moved.into());
+        if let Some(moved) = moved {
+            ctx.keys.count_changes(1);
+            moved.propagate(ctx, key, self.group, self.consumer);
+            moved.propagate_position(ctx, key, self.group);
+        }
         Ok(replied)
     }
 
-    /// New entries; whether there were any.
+    /// New entries; which there were.
     fn deliver(
         &self,
         log: &Log,
@@ -379,13 +386,13 @@ impl<'a> ReadGroup<'a> {
         now_ms: i64,
         key: &[u8],
         reply: &mut Reply<'_>,
-    ) -> bool {
+    ) -> Vec<StreamId> {
         let Some(start) = group.last_id().next() else {
-            return false;
+            return Vec::new();
         };
         let mut entries = log.range(start, StreamId::MAX).take(self.count).peekable();
         if entries.peek().is_none() {
-            return false;
+            return Vec::new();
         }
         write_key(reply, key);
         let mark = reply.mark();
@@ -396,7 +403,7 @@ impl<'a> ReadGroup<'a> {
         }
         reply.insert_array_header(mark, delivered.len());
         group.deliver(log, &delivered, consumer, now_ms, self.no_ack);
-        true
+        delivered
     }
 
     /// Entries that the consumer has pending, once more.
@@ -643,29 +650,37 @@ pub(crate) fn xclaim(
         ..options.claim
     };
     let mark = reply.mark();
-    let (made, taken, changes) = edit_group(ctx, key, name, |log, group| {
+    let journaled = ctx.keys.is_journaled();
+    let (made, taken, moved, gone, raised) = edit_group(ctx, key, name, |log, group| {
         let raised = group.raise_last_id(options.last_id);
         let (consumer, made) = group.meet_consumer(&args[3], now_ms);
-        let (mut taken, mut changes) = (0, 0);
+        let (mut taken, mut gone) = (Vec::new(), Vec::new());
         for id in ids {
             let entry = log.range(id, id).next();
             match (group.claim(id, entry.is_some(), consumer, &claim), entry) {
                 (Claimed::Taken, Some(entry)) => {
                     write_claimed(reply, &entry, options.ids_only);
-                    taken += 1;
-                    changes += 1;
+                    taken.push(id);
                 }
-                (Claimed::Gone, _) => changes += 1,
+                (Claimed::Gone, _) => gone.push(id),
                 _ => {}
             }
         }
-        (made, taken, changes.max(u64::from(raised)))
+        let moved = Moved::of(group, &taken, journaled);
+        (made, taken.len(), moved, gone, raised)
     })?;
     reply.insert_array_header(mark, taken);
     if made {
-        report(ctx, "xgroup-createconsumer", key);
+        report_consumer(ctx, key, name, &args[3]);
     }
-    ctx.keys.count_changes(changes);
+    let changes = (taken + gone.len()) as u64;
+    ctx.keys.count_changes(changes.max(raised.into()));
+    propagate_gone(ctx, key, name, &gone);
+    match moved {
+        Some(moved) => moved.propagate(ctx, key, name, &args[3]),
+        None if raised => propagate_last_id(ctx, key, name)?,
+        None => {}
+    }
     Ok(())
 }
 
@@ -760,7 +775,8 @@ pub(crate) fn xautoclaim(
         counts: !ids_only,
         force: false,
     };
-    let (made, changes) = edit_group(ctx, key, name, |log, group| {
+    let journaled = ctx.keys.is_journaled();
+    let (made, moved, gone) = edit_group(ctx, key, name, |log, group| {
         let (consumer, made) = group.meet_consumer(&args[3], now_ms);
         let (mut taken, mut gone) = (Vec::new(), Vec::new());
         let mut attempts = count.saturating_mul(CLAIM_ATTEMPTS);
@@ -782,12 +798,17 @@ pub(crate) fn xautoclaim(
         entries.for_each(|entry| write_claimed(reply, &entry, ids_only));
         reply.array(gone.len());
         gone.iter().for_each(|id| write_id(reply, *id));
-        (made, (taken.len() + gone.len()) as u64)
+        (made, Moved::of(group, &taken, journaled), gone)
     })?;
     if made {
-        report(ctx, "xgroup-createconsumer", key);
+        report_consumer(ctx, key, name, &args[3]);
     }
-    ctx.keys.count_changes(changes);
+    let taken = moved.as_ref().map_or(0, |moved| moved.count);
+    ctx.keys.count_changes((taken + gone.len()) as u64);
+    propagate_gone(ctx, key, name, &gone);
+    if let Some(moved) = moved {
+        moved.propagate(ctx, key, name, &args[3]);
+    }
     Ok(())
 }
 
@@ -854,6 +875,119 @@ fn edit_group<R>(
         .keys
         .update::<Stream, _>(key, false, |stream, _| stream.edit_group(name, edit))?;
     result.flatten().ok_or_else(|| no_group(key, name))
+}
+
+/// Reports that a group has a new consumer, which no command asked for by name.
+fn report_consumer(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], consumer: &[u8]) {
+    report(ctx, "xgroup-createconsumer", key);
+    ctx.keys
+        .propagate(&[b"XGROUP", b"CREATECONSUMER", key, group, consumer]);
+}
+
+/// Entries that have come to be pending with a consumer, and where their group stands: for the journal, since what made
+/// them so depends on the time, and on more than its own words.
+struct Moved {
+    count: usize,
+    /// Those that are pending, each with the time of its delivery and how often it was delivered.
+    pending: Vec<(StreamId, i64, u64)>,
+    last_id: StreamId,
+    entries_read: Option<u64>,
+}
+
+impl Moved {
+    /// Nothing if no entry has moved. `pending`: the entries are wanted, one by one.
+    fn of(group: &Group, ids: &[StreamId], pending: bool) -> Option<Moved> {
+        let wanted = if pending { ids } else { &[] };
+        let state = |id: &StreamId| {
+            let pending = group.pending(*id)?;
+            Some((*id, pending.delivered_at_ms, pending.deliveries))
+        };
+        (!ids.is_empty()).then(|| Moved {
+            count: ids.len(),
+            pending: wanted.iter().filter_map(state).collect(),
+            last_id: group.last_id(),
+            entries_read: group.entries_read(),
+        })
+    }
+
+    /// Journals that the consumer has them.
+    fn propagate(&self, ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], consumer: &[u8]) {
+        if !ctx.keys.is_journaled() {
+            return;
+        }
+        let last_id = self.last_id.to_string();
+        for (id, at_ms, deliveries) in &self.pending {
+            let (id, at_ms) = (id.to_string(), IntText::new(*at_ms));
+            let deliveries = IntText::new(*deliveries as i64);
+            let call: [&[u8]; 14] = [
+                b"XCLAIM",
+                key,
+                group,
+                consumer,
+                b"0",
+                id.as_bytes(),
+                b"TIME",
+                at_ms.as_ref(),
+                b"RETRYCOUNT",
+                deliveries.as_ref(),
+                b"FORCE",
+                b"JUSTID",
+                b"LASTID",
+                last_id.as_bytes(),
+            ];
+            ctx.keys.propagate(&call);
+        }
+    }
+
+    /// Journals how far the group has read.
+    fn propagate_position(&self, ctx: &mut Ctx<'_>, key: &[u8], group: &[u8]) {
+        propagate_position(ctx, key, group, self.last_id, self.entries_read);
+    }
+}
+
+/// Journals where a group stands.
+fn propagate_last_id(ctx: &mut Ctx<'_>, key: &[u8], name: &[u8]) -> Result<(), Error> {
+    let stream = ctx.keys.collection_quiet::<Stream>(key)?;
+    if let Some(group) = stream.and_then(|stream| stream.group(name)) {
+        let (last_id, entries_read) = (group.last_id(), group.entries_read());
+        propagate_position(ctx, key, name, last_id, entries_read);
+    }
+    Ok(())
+}
+
+fn propagate_position(
+    ctx: &mut Ctx<'_>,
+    key: &[u8],
+    group: &[u8],
+    last_id: StreamId,
+    entries_read: Option<u64>,
+) {
+    if !ctx.keys.is_journaled() {
+        return;
+    }
+    let id = last_id.to_string();
+    let read = IntText::new(entries_read.map_or(-1, |read| read as i64));
+    let call: [&[u8]; 7] = [
+        b"XGROUP",
+        b"SETID",
+        key,
+        group,
+        id.as_bytes(),
+        b"ENTRIESREAD",
+        read.as_ref(),
+    ];
+    ctx.keys.propagate(&call);
+}
+
+/// Journals that entries which are not there any more are not pending either.
+fn propagate_gone(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], ids: &[StreamId]) {
+    if ids.is_empty() || !ctx.keys.is_journaled() {
+        return;
+    }
+    let ids: Vec<String> = ids.iter().map(StreamId::to_string).collect();
+    let call = [&b"XACK"[..], key, group].into_iter();
+    let call = call.chain(ids.iter().map(String::as_bytes));
+    ctx.keys.propagate_words(call.map(Word::Bytes));
 }
 
 /// Reports a change of a group: an event, and one change.

@@ -763,6 +763,16 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Fields of a hash have gone, for no command's sake.
+    pub(crate) fn propagate_fields_gone(&self, key: &[u8], fields: &[Box<[u8]>]) {
+        if self.is_journaled() {
+            let call = [Word::Bytes(b"HDEL"), Word::Bytes(key)].into_iter();
+            let fields = fields.iter().map(|field| Word::Bytes(field));
+            let mut effects = self.local.effects.borrow_mut();
+            effects.push(self.db, call.chain(fields));
+        }
+    }
+
     /// Ends the unit's effect: see [`Keyspace::commit`].
     pub fn commit(&mut self) -> Option<u64> {
         self.space.commit(self.local)

@@ -96,8 +96,48 @@ fn a_record_says_what_came_of_a_command() {
         ("EXPIRE k -1", "0 DEL k"),
         ("DEL k", ""),
         ("INCRBYFLOAT f 1.5", "0 SET f 1.5 KEEPTTL"),
-        ("HINCRBYFLOAT h x 2.5", "0 HSET h x 2.5"),
+        ("HINCRBYFLOAT h x 2.5", "0 HSETEX h KEEPTTL FIELDS 1 x 2.5"),
+        (
+            "HEXPIREAT h 9999999999 NX FIELDS 2 x none",
+            "0 HPEXPIREAT h 9999999999000 FIELDS 1 x",
+        ),
+        (
+            "HGETEX h PXAT 9999999998000 FIELDS 1 x",
+            "0 HPEXPIREAT h 9999999998000 FIELDS 1 x",
+        ),
+        ("HGETEX h PERSIST FIELDS 1 x", "0 HPERSIST h FIELDS 1 x"),
+        (
+            "HSETEX h FNX EXAT 9999999999 FIELDS 2 y 1 z 2",
+            "0 HSETEX h PXAT 9999999999000 FIELDS 2 y 1 z 2",
+        ),
+        ("HSETEX h FNX FIELDS 1 y 1", ""),
+        (
+            "HSETEX h KEEPTTL FIELDS 1 y 3",
+            "0 HSETEX h KEEPTTL FIELDS 1 y 3",
+        ),
+        ("HEXPIREAT h 1 FIELDS 1 z", "0 HDEL h z"),
+        ("HGETDEL h FIELDS 2 y none", "0 HDEL h y none"),
         ("GETDEL f", "0 DEL f"),
+        ("SET k v IFEQ w", ""),
+        ("SET k v NX GET", "0 SET k v"),
+        ("SET k w IFEQ v", "0 SET k w"),
+        ("DELEX k IFEQ v", ""),
+        ("DELEX k IFEQ w", "0 DEL k"),
+        (
+            "MSETEX 2 k v j w EXAT 99999999999",
+            "0 SET k v PXAT 99999999999000; 0 SET j w PXAT 99999999999000",
+        ),
+        ("DELIFEQ j w", "0 DEL j"),
+        ("BITFIELD b INCRBY u8 0 3", "0 BITFIELD b INCRBY u8 0 3"),
+        ("BITFIELD b GET u8 0", ""),
+        ("PFADD p a b", "0 PFADD p a b"),
+        ("PFMERGE q p", "0 PFMERGE q p"),
+        ("GEOADD g 13 38 a", "0 GEOADD g 13 38 a"),
+        ("GEOADD g NX 13 38 a", ""),
+        (
+            "GEOSEARCHSTORE t g FROMMEMBER a BYRADIUS 1 km",
+            "0 GEOSEARCHSTORE t g FROMMEMBER a BYRADIUS 1 km",
+        ),
         ("SADD s a", "0 SADD s a"),
         ("SPOP s", "0 DEL s"),
         ("RPUSH l a b c", "0 RPUSH l a b c"),
@@ -115,6 +155,14 @@ fn a_record_says_what_came_of_a_command() {
         ("BLPOP none 0.001", ""),
         ("XADD x 5-1 f v", "0 XADD x 5-1 f v"),
         ("XADD x MAXLEN 1 5-2 f v", "0 XADD x MAXLEN = 1 5-2 f v"),
+        ("XGROUP CREATE x g 0", "0 XGROUP CREATE x g 0"),
+        (
+            "XREADGROUP GROUP g a NOACK STREAMS x >",
+            "0 XGROUP CREATECONSUMER x g a; 0 XGROUP SETID x g 5-2 ENTRIESREAD 2",
+        ),
+        ("XREADGROUP GROUP g a STREAMS x >", ""),
+        ("RPUSH n 3 1 2", "0 RPUSH n 3 1 2"),
+        ("SORT n LIMIT 0 2 STORE s", "0 SORT n LIMIT 0 2 STORE s"),
         ("FLUSHALL", "0 FLUSHALL"),
         ("PUBLISH channel word", "0 PUBLISH channel word"),
     ] {
@@ -128,6 +176,7 @@ fn a_record_says_what_came_of_a_command() {
         ("SET k v EX 100", "0 SET k v PXAT "),
         ("EXPIRE k 100", "0 PEXPIREAT k "),
         ("GETEX k EX 100", "0 PEXPIREAT k "),
+        ("MSETEX 1 k v PX 100000", "0 SET k v PXAT "),
     ] {
         let effect = log.effect(&mut client, line).join("; ");
         let time = effect.strip_prefix(start);
@@ -147,6 +196,82 @@ fn a_record_says_what_came_of_a_command() {
     };
     let id = String::from_utf8(id).unwrap();
     assert_eq!(log.records(), [[format!("0 XADD x {id} f v")]]);
+}
+
+/// What a consumer is given, by whatever command, is journalled as claimed by it, with the time and the count.
+#[test]
+fn deliveries_of_streams_are_journalled_as_claims() {
+    let server = start(settings(1));
+    let mut client = Client::connect(&server);
+    for line in ["XADD x 1-0 f v", "XADD x 2-0 f v", "XGROUP CREATE x g 0"] {
+        client.call(line);
+    }
+    let mut log = Log::attach(&server);
+    // Without the times, which are the present.
+    let mut effect = |line: &str| -> Vec<String> {
+        let mut commands = log.effect(&mut client, line);
+        for command in &mut commands {
+            let mut words: Vec<&str> = command.split(' ').collect();
+            if let Some(at) = words.iter().position(|word| *word == "TIME") {
+                assert!(words[at + 1].parse::<i64>().unwrap() > 1_700_000_000_000);
+                words.drain(at..at + 2);
+                *command = words.join(" ");
+            }
+        }
+        commands
+    };
+    assert_eq!(
+        effect("XREADGROUP GROUP g a COUNT 1 STREAMS x >"),
+        [
+            "0 XGROUP CREATECONSUMER x g a",
+            "0 XCLAIM x g a 0 1-0 RETRYCOUNT 1 FORCE JUSTID LASTID 1-0",
+            "0 XGROUP SETID x g 1-0 ENTRIESREAD 1"
+        ]
+    );
+    assert_eq!(
+        effect("XREADGROUP GROUP g a STREAMS x >"),
+        [
+            "0 XCLAIM x g a 0 2-0 RETRYCOUNT 1 FORCE JUSTID LASTID 2-0",
+            "0 XGROUP SETID x g 2-0 ENTRIESREAD 2"
+        ]
+    );
+    assert_eq!(
+        effect("XCLAIM x g b 0 1-0 9-9"),
+        [
+            "0 XGROUP CREATECONSUMER x g b",
+            "0 XCLAIM x g b 0 1-0 RETRYCOUNT 2 FORCE JUSTID LASTID 2-0"
+        ]
+    );
+    assert_eq!(
+        effect("XCLAIM x g b 0 9-9 LASTID 3-0"),
+        ["0 XGROUP SETID x g 3-0 ENTRIESREAD 2"]
+    );
+    assert_eq!(effect("XDEL x 2-0"), ["0 XDEL x 2-0"]);
+    assert_eq!(
+        effect("XAUTOCLAIM x g a 0 0"),
+        [
+            "0 XACK x g 2-0",
+            "0 XCLAIM x g a 0 1-0 RETRYCOUNT 3 FORCE JUSTID LASTID 3-0"
+        ]
+    );
+    assert_eq!(effect("XACKDEL x g IDS 1 1-0"), ["0 XACKDEL x g IDS 1 1-0"]);
+}
+
+#[test]
+fn fields_that_expire_are_a_deletion_of_fields() {
+    let server = start(settings(1));
+    let mut client = Client::connect(&server);
+    let mut log = Log::attach(&server);
+    client.call("HSET h a 1 b 2");
+    log.records();
+    client.call("HPEXPIRE h 1 FIELDS 1 a");
+    let mut records = Vec::new();
+    until("active expiry has come", || {
+        records.extend(log.records());
+        records.len() > 1
+    });
+    assert!(records[0][0].starts_with("0 HPEXPIREAT h "));
+    assert_eq!(records[1..], [["0 HDEL h a"]]);
 }
 
 #[test]
@@ -408,6 +533,26 @@ fn contents(space: &Keyspace, local: &mut Local) -> BTreeMap<(u32, Vec<u8>), Str
                 let parts: BTreeSet<&[&str]> = lines.chunks(sort).collect();
                 value = format!("{parts:?}");
             }
+            if kind == "hash" {
+                let mut fields: Vec<&str> = reply.split("\r\n").skip(2).step_by(4).collect();
+                fields.sort_unstable();
+                let count = fields.len().to_string();
+                let mut call: Vec<&[u8]> = vec![b"HPEXPIRETIME", &key, b"FIELDS", count.as_bytes()];
+                call.extend(fields.iter().map(|field| field.as_bytes()));
+                value += &run(space, local, db, &call);
+            }
+            if kind == "stream" {
+                let groups = run(space, local, db, &[b"XINFO", b"GROUPS", &key]);
+                if !groups.starts_with("*0") {
+                    value += &run(
+                        space,
+                        local,
+                        db,
+                        &[b"XPENDING", &key, b"g", b"-", b"+", b"9999"],
+                    );
+                }
+                value += &groups;
+            }
             let expiry = run(space, local, db, &[b"PEXPIRETIME", &key]);
             contents.insert((db, key), format!("{kind} {value} {expiry}"));
         }
@@ -422,7 +567,7 @@ fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
         let n = rng.u8(..40);
         let ms = rng.u32(1..60);
         let (s, l, h, e, z, x) = ("s", "l", "h", "e", "z", "x");
-        match rng.u8(..36) {
+        match rng.u8(..48) {
             0 => format!("SET {} {n}", key(rng, s)),
             1 => format!("SET {} {n} PX {ms}", key(rng, s)),
             2 => format!("SET {} {n} KEEPTTL", key(rng, s)),
@@ -468,6 +613,21 @@ fn random_requests(rng: &mut Rng) -> Vec<Vec<u8>> {
             32 => format!("MOVE {} {}", key(rng, s), rng.u32(..DATABASES)),
             33 => format!("DEL {} {}", key(rng, z), key(rng, x)),
             34 => format!("PERSIST {}", key(rng, s)),
+            35 => format!("HPEXPIRE {} {ms} FIELDS 2 {n} 7", key(rng, h)),
+            36 => format!("HSETEX {} PX {ms} FIELDS 1 {n} {n}", key(rng, h)),
+            37 => format!("HGETEX {} PX 100000 FIELDS 1 {n}", key(rng, h)),
+            38 => format!("MSETEX 1 {} {n} PX {ms}", key(rng, s)),
+            39 => format!("XGROUP CREATE {} g 0 MKSTREAM", key(rng, x)),
+            40 | 41 => format!(
+                "XREADGROUP GROUP g c{} COUNT 3 STREAMS {} >",
+                n % 3,
+                key(rng, x)
+            ),
+            42 => format!("XREADGROUP GROUP g c NOACK STREAMS {} >", key(rng, x)),
+            43 => format!("XAUTOCLAIM {} g c{} 0 0 COUNT 2", key(rng, x), n % 3),
+            44 => format!("BLPOP {} {} 0.002", key(rng, l), key(rng, l)),
+            45 => format!("BLMOVE {} {} LEFT RIGHT 0.002", key(rng, l), key(rng, l)),
+            46 => format!("BZPOPMIN {} 0.001", key(rng, z)),
             _ => format!("SELECT {}", rng.u32(..DATABASES)),
         }
     };

@@ -196,14 +196,14 @@ impl Hash {
         }
     }
 
-    /// Takes out up to `max` fields that expired before this Unix time in milliseconds, and says how many. Those of a
-    /// table are found within a quarter of a second.
-    pub fn remove_due(&mut self, now_ms: i64, max: usize) -> usize {
+    /// Takes out up to `max` fields that expired before this Unix time in milliseconds, and says which and how many. Those
+    /// of a table are found within a quarter of a second.
+    pub fn remove_due(&mut self, now_ms: i64, max: usize, gone: &mut dyn FnMut(&[u8])) -> usize {
         match &mut self.repr {
             Repr::Packed(_) | Repr::Table(_) => 0,
-            Repr::TimedPacked(pack) => pack.remove_due(now_ms, max),
+            Repr::TimedPacked(pack) => pack.remove_due(now_ms, max, gone),
             Repr::TimedTable(table) => {
-                let removed = table.remove_due(now_ms, max);
+                let removed = table.remove_due(now_ms, max, gone);
                 self.make_untimed();
                 removed
             }

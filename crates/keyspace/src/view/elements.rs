@@ -29,8 +29,9 @@ impl View<'_> {
         };
         let due: Vec<&[u8]> = fields.filter(is_due).collect();
         if !due.is_empty() {
-            self.remove_elements(key, |hash| {
-                due.iter().filter(|field| hash.remove(field)).count()
+            self.remove_elements(key, |hash, gone| {
+                let fields = due.iter().filter(|field| hash.remove(field));
+                fields.inspect(|field| gone(field)).count()
             });
         }
     }
@@ -40,13 +41,26 @@ impl View<'_> {
         let now_ms = self.now_ms;
         // SAFETY: the stripe is held; the key is copied, since the entry may go.
         let key = Box::<[u8]>::from(unsafe { entry.key() });
-        self.remove_elements(&key, |hash| hash.remove_due(now_ms, max))
+        self.remove_elements(&key, |hash, gone| hash.remove_due(now_ms, max, gone))
     }
 
-    fn remove_elements(&mut self, key: &[u8], remove: impl FnOnce(&mut Hash) -> usize) -> usize {
+    /// `remove` tells of each field that it takes out, and how many.
+    fn remove_elements(
+        &mut self,
+        key: &[u8],
+        remove: impl FnOnce(&mut Hash, &mut dyn FnMut(&[u8])) -> usize,
+    ) -> usize {
         // Nobody uses the key: its clock stays.
         let frozen = std::mem::replace(&mut self.local.clock.frozen, true);
-        let removed = self.update::<Hash, _>(key, false, |hash, _| remove(hash));
+        let journaled = self.is_journaled();
+        let mut gone: Vec<Box<[u8]>> = Vec::new();
+        let removed = self.update::<Hash, _>(key, false, |hash, _| {
+            remove(hash, &mut |field| {
+                if journaled {
+                    gone.push(field.into());
+                }
+            })
+        });
         self.local.clock.frozen = frozen;
         let removed = removed.ok().flatten().unwrap_or(0);
         if removed == 0 {
@@ -54,6 +68,7 @@ impl View<'_> {
         }
         self.local.expired_elements += removed as u64;
         self.touch_watchers(key);
+        self.propagate_fields_gone(key, &gone);
         self.notify(Classes::HASH, "hexpired", key);
         if self.take_emptied() {
             self.notify(Classes::GENERIC, "del", key);

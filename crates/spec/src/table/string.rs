@@ -53,6 +53,7 @@ rows! { String:
                 string("ifdne-digest").token("IFDNE"),
             ]).optional(),
         ],
+        propagate: Effect,
     }
 
     Delifeq = "delifeq" {
@@ -64,6 +65,7 @@ rows! { String:
         acl: [STRING],
         keys: [KeySpec::at(1, REMOVE)],
         args: [key("key"), string("value")],
+        propagate: Effect,
     }
 
     Digest = "digest" {

@@ -265,7 +265,9 @@ fn fields_that_expire_agree_with_a_map() {
                 7 => now_ms += random.i64(0..200),
                 _ => {
                     let max = random.usize(..8);
-                    let removed = hash.remove_due(now_ms, max);
+                    let mut gone = 0;
+                    let removed = hash.remove_due(now_ms, max, &mut |_| gone += 1);
+                    assert_eq!(gone, removed);
                     assert!(removed <= max);
                     let before = model.len();
                     let left = timed_contents(&hash);
@@ -294,7 +296,7 @@ fn fields_that_expire_agree_with_a_map() {
         }
         // Whatever is due goes in the end, and nothing else.
         now_ms += 10_000;
-        while hash.remove_due(now_ms, 3) > 0 {}
+        while hash.remove_due(now_ms, 3, &mut |_| ()) > 0 {}
         let left: Model = live_at(&model, now_ms);
         assert_eq!(contents(&hash), left);
     }

@@ -135,11 +135,17 @@ impl TimedPack {
     }
 
     /// Takes out up to `max` fields whose time is before `now_ms`, and says how many.
-    pub(super) fn remove_due(&mut self, now_ms: i64, max: usize) -> usize {
+    pub(super) fn remove_due(
+        &mut self,
+        now_ms: i64,
+        max: usize,
+        gone: &mut dyn FnMut(&[u8]),
+    ) -> usize {
         let due = self
             .iter()
             .take(max)
             .take_while(|(_, _, time)| time.is_some_and(|time| time < now_ms))
+            .inspect(|(field, _, _)| gone(field.bytes(&mut IntBuf::new())))
             .count();
         if due > 0 {
             self.0.remove_many(self.0.begin(), 3 * due);
@@ -307,7 +313,12 @@ impl TimedTable {
 
     /// Takes out up to `max` fields whose time is before `now_ms`, and says how many. Those of a unit go when the unit is
     /// over.
-    pub(super) fn remove_due(&mut self, now_ms: i64, max: usize) -> usize {
+    pub(super) fn remove_due(
+        &mut self,
+        now_ms: i64,
+        max: usize,
+        gone: &mut dyn FnMut(&[u8]),
+    ) -> usize {
         let over = u64::from(unit(now_ms)) << 32;
         let mut removed = 0;
         while removed < max
@@ -323,6 +334,7 @@ impl TimedTable {
             assert!(!due.is_empty(), "every mark stands for a field");
             removed += due.len();
             due.iter().for_each(|field| {
+                gone(field);
                 self.remove(field);
             });
         }
