@@ -577,7 +577,7 @@ impl Generator {
         if self.below(2) == 0 {
             return split(self.pick(CALLS));
         }
-        let what = self.pick(&["DIGEST-VALUE", "DIGEST-VALUE", "LISTPACK"]);
+        let what = "DIGEST-VALUE";
         let mut call = vec![b"DEBUG".to_vec(), what.as_bytes().to_vec()];
         for _ in 0..1 + self.below(2) {
             call.push(self.pick(ALL_KEYS).as_bytes().to_vec());
