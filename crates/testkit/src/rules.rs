@@ -2,7 +2,7 @@
 //! promise elsewhere (an order that is free, a random pick, a clock, a text for people).
 
 use redline_resp::reply_decoder::Value;
-use redline_spec::{CommandId, lookup, lookup_subcommand};
+use redline_spec::{CommandId, lookup, lookup_subcommand, row};
 
 /// What must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,11 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         return Rule::Exact;
     };
     let sub = words.get(1).and_then(|name| lookup_subcommand(id, name));
-    match sub.unwrap_or(id) {
+    let id = sub.unwrap_or(id);
+    if row(id).full_name.ends_with("|help") {
+        return Rule::Type; // texts for people are our own
+    }
+    match id {
         CommandId::CommandInfo if words.len() > 2 => Rule::WithoutNotes,
         CommandId::CommandInfo => Rule::Type,
         CommandId::Sunion | CommandId::Sinter | CommandId::Sdiff | CommandId::Keys => {
@@ -57,16 +61,14 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::ClientId
         | CommandId::ObjectIdletime
         | CommandId::ObjectFreq
-        | CommandId::ObjectHelp
-        | CommandId::PubsubHelp
-        | CommandId::ClientHelp
-        | CommandId::ScriptHelp
-        | CommandId::XgroupHelp
-        | CommandId::XinfoHelp
-        | CommandId::CommandHelp
-        | CommandId::ConfigHelp
-        | CommandId::MemoryHelp
         | CommandId::CommandDocs
+        // What took long, and how long.
+        | CommandId::SlowlogGet
+        | CommandId::SlowlogLen
+        | CommandId::LatencyDoctor
+        | CommandId::LatencyHistogram
+        // Both refuse it; there it is said of the pipeline.
+        | CommandId::ScriptDebug
         | CommandId::Hello => Rule::Type,
         CommandId::Command | CommandId::CommandCount | CommandId::CommandList => Rule::Type,
         CommandId::Ttl | CommandId::Pttl | CommandId::Expiretime | CommandId::Pexpiretime => {
