@@ -207,19 +207,25 @@ pub fn stop(mut server: ServerProcess) -> Result<(), Failure> {
 /// The command table against what the real server says of its commands.
 fn spec(setting: &Setting) -> Result<String, Failure> {
     let redis = setting.start_redis(&[])?;
-    let mut test = cargo(&[
-        "test",
-        "--quiet",
-        "--package",
-        "redline-spec",
-        "--test",
-        "redis",
-        "--",
-        "--ignored",
-    ]);
-    test.env("REDLINE_REDIS", redis.address().to_string());
-    watched(test)?;
-    Ok("rows, grammar and key positions as the real server has them".to_owned())
+    // The tests of these rooms that need a real server, and are ignored without one.
+    for room in ["redline-spec", "redline-resp"] {
+        let mut test = cargo(&[
+            "test",
+            "--quiet",
+            "--package",
+            room,
+            "--test",
+            "redis",
+            "--",
+            "--ignored",
+        ]);
+        test.env("REDLINE_REDIS", redis.address().to_string());
+        watched(test)?;
+    }
+    Ok(
+        "rows, grammar, key positions, inline words and doubles as the real server has them"
+            .to_owned(),
+    )
 }
 
 /// The same users, rules and calls under these rules to both, reply by reply.

@@ -1,5 +1,5 @@
 //! The codec beside a real Redis 8.2.3, which decides. Run it with
-//! `REDIS_ADDR=127.0.0.1:6379 cargo test -p redline-resp --test redis -- --ignored`; it writes to keys `resp:*`.
+//! `REDLINE_REDIS=127.0.0.1:6379 cargo test -p redline-resp --test redis -- --ignored`; it writes to keys `resp:*`.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -17,8 +17,8 @@ struct Redis {
 
 impl Redis {
     fn connect() -> Redis {
-        let addr =
-            std::env::var("REDIS_ADDR").expect("REDIS_ADDR names a Redis 8.2.3, as 127.0.0.1:6379");
+        let addr = std::env::var("REDLINE_REDIS")
+            .expect("REDLINE_REDIS names a Redis 8.2.3, as 127.0.0.1:6379");
         Redis {
             stream: TcpStream::connect(addr).unwrap(),
             decoder: ReplyDecoder::new(),
@@ -70,7 +70,7 @@ fn random_double(rng: &mut fastrand::Rng) -> f64 {
 }
 
 #[test]
-#[ignore = "needs a real Redis: REDIS_ADDR"]
+#[ignore = "needs a real Redis in REDLINE_REDIS: run by cargo xtask compat"]
 fn doubles_are_written_as_scores_are() {
     let mut rng = fastrand::Rng::with_seed(8_2_3);
     for (proto, rounds) in [("2", 400), ("3", 100)] {
@@ -189,7 +189,7 @@ fn shortened(replies: &[u8]) -> String {
 }
 
 #[test]
-#[ignore = "needs a real Redis: REDIS_ADDR"]
+#[ignore = "needs a real Redis in REDLINE_REDIS: run by cargo xtask compat"]
 fn inline_words_and_protocol_errors_are_the_same() {
     let mut rng = fastrand::Rng::with_seed(823);
     const PIECES: &[&[u8]] = &[
