@@ -274,7 +274,10 @@ impl Entry {
         }
     }
 
-    /// The value. Safety: see [`Entry::key`].
+    /// The value.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
     #[inline]
     pub(crate) unsafe fn value<'a>(self) -> ValueRef<'a> {
         // SAFETY: the tag says what the entry holds; the caller vouches for the entry.
@@ -297,7 +300,10 @@ impl Entry {
         }
     }
 
-    /// The collection, to be changed; `None` for a string. Safety: see [`Entry::key`]; and no other
+    /// The collection, to be changed; `None` for a string.
+    ///
+    /// # Safety
+    /// See [`Entry::key`]; and no other
     /// reference into this entry's value is alive.
     pub(crate) unsafe fn object_mut<'a>(self) -> Option<&'a mut Value> {
         // SAFETY: as for `value`; the caller has the only reference.
@@ -308,7 +314,10 @@ impl Entry {
         }
     }
 
-    /// The blob, to be changed. Safety: see [`Entry::object_mut`].
+    /// The blob, to be changed.
+    ///
+    /// # Safety
+    /// See [`Entry::object_mut`].
     pub(crate) unsafe fn blob_mut<'a>(self) -> Option<&'a mut Blob> {
         // SAFETY: as for `object_mut`.
         unsafe {
@@ -320,7 +329,9 @@ impl Entry {
 
     /// Overwrites an inline string where it stands, if the new one fits the same size class and the
     /// entry has the room for an expiry that it needs, neither more nor less.
-    /// Safety: see [`Entry::object_mut`].
+    ///
+    /// # Safety
+    /// See [`Entry::object_mut`].
     #[inline]
     pub(crate) unsafe fn overwrite(self, value: &[u8], raw: bool, expiry: Expiry) -> bool {
         // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
@@ -356,7 +367,10 @@ impl Entry {
         }
     }
 
-    /// When the key expires, as Unix time in milliseconds. Safety: see [`Entry::key`].
+    /// When the key expires, as Unix time in milliseconds.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
     #[inline]
     pub(crate) unsafe fn expire_at_ms(self) -> Option<i64> {
         // SAFETY: the bit says that the field exists.
@@ -367,7 +381,9 @@ impl Entry {
     }
 
     /// No element of the value expires before this time; `None` if none ever does, or it has none.
-    /// Safety: see [`Entry::key`].
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
     #[inline]
     pub(crate) unsafe fn earliest_expiry_ms(self) -> Option<i64> {
         // SAFETY: handed on.
@@ -377,7 +393,10 @@ impl Entry {
         }
     }
 
-    /// Changes an expiry that exists already. Safety: see [`Entry::object_mut`].
+    /// Changes an expiry that exists already.
+    ///
+    /// # Safety
+    /// See [`Entry::object_mut`].
     pub(crate) unsafe fn set_expire_at_ms(self, at: i64) {
         // SAFETY: asserted: the field exists.
         unsafe {
@@ -389,7 +408,10 @@ impl Entry {
         }
     }
 
-    /// The 24-bit LRU or LFU word. Safety: see [`Entry::key`].
+    /// The 24-bit LRU or LFU word.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
     #[inline]
     pub(crate) unsafe fn clock(self) -> u32 {
         // SAFETY: the header is always there.
@@ -397,7 +419,10 @@ impl Entry {
     }
 
     /// Writes the clock. Readers do this too: they hold the stripe as a writer does, and no reference
-    /// ever covers the header. Safety: see [`Entry::key`].
+    /// ever covers the header.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
     #[inline]
     pub(crate) unsafe fn set_clock(self, clock: u32) {
         // SAFETY: the header is always there, and only ever accessed by value.
@@ -411,7 +436,10 @@ impl Entry {
     }
 
     /// Rebuilds the entry with or without room for an expiry, or at another place (compaction).
-    /// The old one is freed, its value moves. Safety: see [`Entry::destroy`]; the caller replaces the
+    /// The old one is freed, its value moves.
+    ///
+    /// # Safety
+    /// See [`Entry::destroy`]; the caller replaces the
     /// pointer in the table.
     pub(crate) unsafe fn rebuild(self, heap: &mut Heap, expire_at_ms: Option<i64>) -> Entry {
         // SAFETY: the slot is moved, not dropped; inline bytes and the key are copied before the free.
@@ -429,14 +457,20 @@ impl Entry {
         }
     }
 
-    /// Bytes that the entry itself takes from the heap, its size class. Safety: see [`Entry::key`].
+    /// Bytes that the entry itself takes from the heap, its size class.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
     #[inline]
     pub(crate) unsafe fn heap_bytes(self) -> usize {
         // SAFETY: handed on.
         unsafe { class_bytes(self.bytes()) }
     }
 
-    /// Heap bytes of the value outside the entry. Safety: see [`Entry::key`].
+    /// Heap bytes of the value outside the entry.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
     #[inline]
     pub(crate) unsafe fn value_bytes(self) -> usize {
         // SAFETY: handed on.
