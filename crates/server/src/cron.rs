@@ -202,8 +202,9 @@ fn close_idle(worker: &mut Worker) {
     let now_s = (worker.now_ms / 1000) as u64;
     worker.for_each_session(|worker, session| {
         let idle_s = now_s.saturating_sub(u64::from(session.card.active_s.load(Ordering::Relaxed)));
-        let subscribed = session.card.flags.load(Ordering::Relaxed) & flag::PUBSUB != 0;
-        if idle_s > timeout_s && !subscribed && !session.is_put_aside() {
+        let flags = session.card.flags.load(Ordering::Relaxed);
+        let listens = flags & (flag::PUBSUB | flag::MONITOR) != 0;
+        if idle_s > timeout_s && !listens && !session.is_put_aside() {
             session.closing = true;
             worker.look_again(session);
         }

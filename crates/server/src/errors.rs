@@ -9,6 +9,8 @@ use redline_spec::{self as spec, CommandId};
 pub const NO_AUTH: Error = Error::line("NOAUTH Authentication required.");
 /// The memory limit is reached and nothing may be evicted.
 pub const OOM: Error = Error::line("OOM command not allowed when used memory > 'maxmemory'.");
+/// A monitor may not do what is for replicas only, which it counts as one of.
+pub const MONITOR_TOUCHES_KEYS: Error = Error::line("ERR Replica can't interact with the keyspace");
 /// A function is over its threshold.
 pub const BUSY_FUNCTION: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",

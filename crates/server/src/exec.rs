@@ -312,7 +312,7 @@ impl Worker {
         }
         if let Some((id, hash)) = known
             && session.state & !state::LISTENS == 0
-            && self.pause.is_none()
+            && !self.detour
             && self.run_plain(session, args, id, hash)
         {
             if session.is(state::LISTENS) {
@@ -321,7 +321,8 @@ impl Worker {
             return;
         }
         self.run_any(session, args);
-        if session.is(state::LISTENS | state::TRACKING) && session.aside.is_none() {
+        if session.is(state::LISTENS | state::TRACKING | state::MONITOR) && session.aside.is_none()
+        {
             self.read_own_mail(session);
         }
     }
@@ -476,7 +477,7 @@ impl Worker {
 
     /// Does CLIENT PAUSE hold this command back?
     fn is_held_back(&self, session: &Session, id: CommandId, gate: Gate) -> bool {
-        let Some(pause) = self.pause else {
+        let Some(pause) = self.pause.filter(|_| !session.is(state::MONITOR)) else {
             return false;
         };
         let writes = |gate: Gate| gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
@@ -515,7 +516,13 @@ impl Worker {
         let before_bytes = session.out.len_bytes();
         let result = match gate.plane {
             Plane::Data => self.run_data(session, id, gate, args),
-            Plane::Session | Plane::Admin => planes::run(self, session, id, args),
+            Plane::Session | Plane::Admin => {
+                let result = planes::run(self, session, id, args);
+                if self.monitored {
+                    self.show_returned(session, id, args, &result);
+                }
+                result
+            }
             Plane::Container => unreachable!("a container has no arity that lets a call through"),
         };
         if matches!(result, Err(Halt::Aside(_))) {
@@ -600,6 +607,12 @@ impl Worker {
         self.check_memory(session, id, gate)?;
         if session.is(state::SUBSCRIBED) && !planes::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
+        }
+        let keyspace = Flags::WRITE
+            .with(Flags::READONLY)
+            .with(Flags::MAY_REPLICATE);
+        if session.is(state::MONITOR) && gate.flags.has_any(keyspace) {
+            return Err(errors::MONITOR_TOUCHES_KEYS);
         }
         Ok(())
     }
@@ -978,13 +991,15 @@ impl Worker {
             redline_commands::propagate(&mut ctx.keys, id, args);
         }
         self.local.clock.frozen = false;
+        let has_run = !matches!(result, Err(Error::Busy(_) | Error::Missing(_)));
+        // A call that has waited was shown as it began to.
+        if self.monitored && has_run && session.again.is_none() {
+            self.show(session, id, args, inside.in_script);
+        }
         if !self.local.events.is_empty() {
             planes::publish_events(shared, &mut self.local, Some(&session.card));
         }
-        if session.is(state::TRACKING)
-            && !matches!(result, Err(Error::Busy(_) | Error::Missing(_)))
-            && tracking::remembers(session, id)
-        {
+        if session.is(state::TRACKING) && has_run && tracking::remembers(session, id) {
             self.remember_keys(session.card.token, id, args);
         }
         result

@@ -15,6 +15,7 @@ mod histogram;
 mod info;
 mod latency;
 mod log;
+mod monitor;
 mod names;
 mod planes;
 mod pubsub;

@@ -165,6 +165,8 @@ pub mod flag {
     pub const BROADCAST: u32 = 1024;
     /// Tracks keys, but not what it changes itself.
     pub const NO_LOOP: u32 = 2048;
+    /// Is shown what runs (`O`).
+    pub const MONITOR: u32 = 4096;
 }
 
 impl Card {
@@ -377,6 +379,8 @@ pub mod state {
     pub const LISTENS: u32 = 64;
     /// The running command has confirmed a subscription, which is news and no reply.
     pub const CONFIRMED: u32 = 128;
+    /// MONITOR: it is shown what runs, and may not touch keys itself.
+    pub const MONITOR: u32 = 256;
     /// Its user may not do everything.
     pub const RESTRICTED: u32 = 1 << 31;
 }

@@ -25,6 +25,7 @@ use crate::{
     histogram::Distribution,
     latency::Events,
     log,
+    monitor::{Line, Monitors},
     names::Names,
     pubsub::{Delivery, PubSub},
     session::{Card, Token, flag},
@@ -46,6 +47,8 @@ pub enum Message {
     Invalidate(Invalidation),
     /// Keys have changed that another session tracks on behalf of this one.
     Redirected(Redirected),
+    /// A command has run that these sessions are shown.
+    Monitored(Line),
     /// Somebody has ended this client's wait for keys; the reply, if it was served.
     WaitEnded(Arc<Waiter>, ReplyBuffer),
     /// CLIENT KILL and the like: close this session.
@@ -228,6 +231,8 @@ pub struct Shared {
     pub pubsub: PubSub,
     /// Who hears of changed keys.
     pub tracking: Tracking,
+    /// Who is shown what runs. Published with an epoch of the settings.
+    pub monitors: Monitors,
     /// Cached scripts.
     pub scripts: Scripts,
     /// Libraries of functions.
@@ -303,6 +308,7 @@ impl Shared {
         Shared {
             pubsub: PubSub::default(),
             tracking: Tracking::default(),
+            monitors: Monitors::default(),
             scripts: Scripts::new(),
             libraries: Libraries::default(),
             function_host: Mutex::new(None),

@@ -30,6 +30,7 @@ use crate::{
     block::Again,
     cron,
     exec::Batch,
+    monitor,
     pubsub::Delivery,
     session::{Aside, Card, Deferred, EndedWatch, Names, ReplyMode, Session, Token, flag, state},
     settings::Settings,
@@ -113,6 +114,10 @@ pub struct Worker {
     pub(crate) waits: Timers<Arc<Waiter>>,
     /// What CLIENT PAUSE holds back.
     pub(crate) pause: Option<Pause>,
+    /// Somebody is shown every command.
+    pub(crate) monitored: bool,
+    /// No command may take the straight path: something may hold it back, or has to see it.
+    pub(crate) detour: bool,
     /// Active expiry.
     pub expiry: ExpiryCursor,
     /// The same for elements of collections.
@@ -220,6 +225,8 @@ impl Worker {
             leaving: Vec::new(),
             waits: Timers::new(),
             pause: None,
+            monitored: false,
+            detour: false,
             expiry: ExpiryCursor::new(Expiring::Keys, number, workers),
             element_expiry: ExpiryCursor::new(Expiring::Elements, number, workers),
             compaction: None,
@@ -342,6 +349,7 @@ impl Worker {
         let Some(pause) = self.pause else { return };
         if clock::monotonic_ms() >= pause.end_ms {
             self.pause = None;
+            self.detour = self.monitored;
             self.resume();
         }
     }
@@ -399,6 +407,8 @@ impl Worker {
         self.epoch = self.shared.settings.epoch();
         self.settings = self.shared.settings.current();
         self.pause = *self.shared.pause.lock().expect("no panic under the pause");
+        self.monitored = self.shared.monitors.some();
+        self.detour = self.monitored || self.pause.is_some();
         let settings = &self.settings;
         self.timing.adopt(settings, false);
         self.local.limits = settings.limits.clone();
@@ -507,6 +517,16 @@ impl Worker {
                     crate::tracking::write(session, &redirected.news, true);
                     worker.enqueue(to.index());
                 });
+            }
+            Message::Monitored(line) => {
+                for token in &line.to {
+                    let one = || Message::Monitored(line.to_one(*token));
+                    self.with_session(*token, one, |worker, session| {
+                        if monitor::write(session, &line) {
+                            worker.enqueue(token.index());
+                        }
+                    });
+                }
             }
             Message::ScriptBusy => self.answer_busy(),
             Message::Run(run) => run(self),
@@ -647,6 +667,7 @@ impl Worker {
         let _ = self.poller.deregister(&session.stream);
         crate::subscribe::forget(self, &mut session);
         tracking::end(&self.shared, &mut session);
+        monitor::end(&self.shared, &mut session);
         let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
         self.stats.client_bytes.add(bytes.wrapping_neg());
         self.unwatch(&mut session);
@@ -1335,6 +1356,12 @@ fn hear_early(message: &mut Message, own: Token, session: &mut Session) {
                 tracking::hear(session, &invalidation.news);
             }
         }
+        Message::Monitored(line) => {
+            if let Some(at) = line.to.iter().position(|token| *token == own) {
+                line.to.remove(at);
+                monitor::write(session, line);
+            }
+        }
         _ => {}
     }
 }
@@ -1344,6 +1371,7 @@ fn is_delivered(message: &Message) -> bool {
     match message {
         Message::Deliver(delivery) => delivery.to.is_empty(),
         Message::Invalidate(invalidation) => invalidation.to.is_empty(),
+        Message::Monitored(line) => line.to.is_empty(),
         _ => false,
     }
 }

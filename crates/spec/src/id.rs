@@ -433,6 +433,7 @@ roll! {
         Debug => debug::debug,
         Info => server::info,
         Lolwut => server::lolwut,
+        Monitor => server::monitor,
         Pfselftest => server::pfselftest,
         Role => server::role,
         Shutdown => server::shutdown,

@@ -216,8 +216,10 @@ impl Map {
             names[i] = Slot::of(&table::ROWS[i]);
             i += 1;
         }
-        let mut seed = 0;
-        while seed < 64 {
+        let mut attempt: u64 = 0;
+        while attempt < 64 {
+            // All bits of it change: names that agree in the low ones would otherwise keep their distance, seed after seed.
+            let seed = attempt.wrapping_mul(0xd6e8_feb8_6659_fd93);
             let mut hashes = [0; CommandId::COUNT];
             let mut i = 0;
             while i < hashes.len() {
@@ -237,7 +239,7 @@ impl Map {
                     slots,
                 };
             }
-            seed += 1;
+            attempt += 1;
         }
         panic!("no seed gives every name its own slot: raise SLOTS, or two rows have one name");
     }

@@ -157,6 +157,7 @@ impl Round {
                 }
                 0 => (self.generator.channel_batch(), true),
                 1 => (self.generator.silenced_batch(), true),
+                2 => (self.generator.monitor_batch(), true),
                 _ => (self.generator.batch(), false),
             };
             calls_done += calls.len();
@@ -638,13 +639,31 @@ type Found = Option<(usize, String, String)>;
 
 fn compare_sequence(ours: &[Value], theirs: &[Value]) -> Found {
     let show = |replies: &[Value]| replies.iter().map(show).collect::<Vec<_>>().join(", ");
-    let (ours, theirs) = (in_free_order(ours), in_free_order(theirs));
+    let comparable = |replies: &[Value]| in_free_order(&without_stamps(replies));
+    let (ours, theirs) = (comparable(ours), comparable(theirs));
     let same = ours
         .iter()
         .zip(&theirs)
         .take_while(|(our, their)| our == their)
         .count();
     (ours != theirs).then(|| (usize::MAX, show(&ours[same..]), show(&theirs[same..])))
+}
+
+/// The replies without the times and addresses of what MONITOR shows: `1755555555.123456 [0 127.0.0.1:4444] "PING"`.
+fn without_stamps(replies: &[Value]) -> Vec<Value> {
+    let stamped = |text: &[u8]| {
+        let text = std::str::from_utf8(text).ok()?;
+        let (time, rest) = text.split_once(" [")?;
+        let (db, rest) = rest.split_once(' ')?;
+        let (_, words) = rest.split_once("] ")?;
+        let is_time = time.split_once('.')?.1.len() == 6 && time.parse::<f64>().is_ok();
+        is_time.then(|| Value::Simple(format!("db {db}: {words}").into_bytes()))
+    };
+    let each = replies.iter().map(|reply| match reply {
+        Value::Simple(text) => stamped(text).unwrap_or_else(|| reply.clone()),
+        other => other.clone(),
+    });
+    each.collect()
 }
 
 /// The replies with the names in runs of `unsubscribe` and `punsubscribe` sorted: leaving all channels at once names

@@ -160,6 +160,50 @@ impl Generator {
         calls
     }
 
+    /// Calls of a client that is shown what runs, which is what it calls itself, between its replies.
+    pub fn monitor_batch(&mut self) -> Vec<Call> {
+        const CALLS: &[&str] = &[
+            "MONITOR",
+            "MONITOR x",
+            "PING",
+            "ECHO a\\b\"'\u{7}\u{8}\t\r\n\u{1}\u{e9}\u{7f}",
+            "echo x",
+            "SELECT 3",
+            "SELECT 0",
+            "SELECT x",
+            "AUTH secret",
+            "AUTH nobody secret",
+            "HELLO 9",
+            "HELLO 2 AUTH nobody secret SETNAME a",
+            "CLIENT SETNAME a",
+            "CLIENT NO-EVICT off",
+            "CONFIG GET hz",
+            "ACL WHOAMI",
+            "NONESUCH a",
+            "GET",
+            "GET s1",
+            "SET s1 1",
+            "PUBLISH a m",
+            "SUBSCRIBE a",
+            "UNSUBSCRIBE a",
+            "MULTI",
+            "EXEC",
+            "DISCARD",
+            "WATCH s1",
+            "UNWATCH",
+            "WAIT 0 0",
+            "SCRIPT EXISTS a",
+            "EVAL return(1) 0",
+            "RESET",
+        ];
+        let mut calls = vec![split("MONITOR")];
+        for _ in 0..2 + self.below(14) {
+            calls.push(split(self.pick(CALLS)));
+        }
+        calls.push(split("RESET"));
+        calls
+    }
+
     /// Calls after which some replies are missing, and one that brings them back. No EXEC: one whose queue switches
     /// replies on makes Redis send elements without their array.
     pub fn silenced_batch(&mut self) -> Vec<Call> {
@@ -636,6 +680,7 @@ fn weight(row: &Row) -> usize {
         | CommandId::ClientReply
         | CommandId::ClientPause
         | CommandId::ClientUnpause
+        | CommandId::Monitor
         | CommandId::Shutdown
         | CommandId::Debug
         | CommandId::ConfigSet

@@ -512,7 +512,8 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
 }
 
 fn flag_letters(flags: u32) -> String {
-    const LETTERS: [(u32, char); 11] = [
+    const LETTERS: [(u32, char); 12] = [
+        (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
         (flag::BLOCKED, 'b'),

@@ -8,6 +8,7 @@ use redline_types::number;
 
 use crate::{
     exec::Halt,
+    monitor,
     planes::transaction,
     session::{ReplyMode, Session, flag, state},
     subscribe, tracking,
@@ -176,6 +177,7 @@ pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> 
     transaction::abandon(worker, session);
     subscribe::forget(worker, session);
     tracking::end(&worker.shared, session);
+    monitor::end(&worker.shared, session);
     set_proto(session, Proto::Resp2);
     session.db = 0;
     session.card.db.store(0, Ordering::Relaxed);

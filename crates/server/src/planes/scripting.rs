@@ -190,6 +190,12 @@ fn run(
             changes: 0,
         }));
     }
+    if worker.monitored
+        && let Ok(id) = worker.shared.names.resolve(&args[0], None)
+    {
+        // Before what it calls.
+        worker.show(session, id, args, false);
+    }
     let unit = session.unit.as_mut().expect("made above, or by EXEC");
     unit.in_script = true;
     unit.read_only = read_only;

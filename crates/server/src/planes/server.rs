@@ -1,4 +1,4 @@
-//! INFO, TIME, LOLWUT, PFSELFTEST, SHUTDOWN.
+//! INFO, TIME, MONITOR, LOLWUT, PFSELFTEST, SHUTDOWN.
 //!
 //! Must not know: what INFO's text says.
 
@@ -7,7 +7,13 @@ use redline_net::clock;
 use redline_resp::Args;
 use redline_types::{hll, number};
 
-use crate::{REDIS_VERSION, exec::Halt, info, session::Session, worker::Worker};
+use crate::{
+    REDIS_VERSION,
+    exec::Halt,
+    info, monitor,
+    session::{Session, state},
+    worker::Worker,
+};
 
 pub(crate) fn info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     let text = info::render(worker, args.from(1));
@@ -21,6 +27,18 @@ pub(crate) fn time(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
     reply.array(2);
     reply.bulk_integer((now_us / 1_000_000) as i64);
     reply.bulk_integer((now_us % 1_000_000) as i64);
+    Ok(())
+}
+
+/// Answers nothing if the client is a monitor already.
+pub(crate) fn monitor(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    if session.unit.is_some() {
+        return Err(Error::line("ERR MONITOR isn't allowed for DENY BLOCKING client").into());
+    }
+    if !session.is(state::MONITOR) {
+        monitor::begin(&worker.shared, session);
+        session.reply().ok();
+    }
     Ok(())
 }
 

@@ -80,7 +80,7 @@ fn close_multi(session: &mut Session) -> Multi {
     std::mem::take(&mut session.multi)
 }
 
-pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+pub(crate) fn exec(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     if !session.is(state::MULTI) {
         return Err(Error::line("ERR EXEC without MULTI").into());
     }
@@ -100,6 +100,9 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> R
         run_queue(worker, session, multi);
         // They are parts of one reply.
         session.set_state(state::CONFIRMED, false);
+    }
+    if worker.monitored {
+        worker.show(session, CommandId::Exec, args, false);
     }
     let mut unit = session
         .unit

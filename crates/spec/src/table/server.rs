@@ -400,6 +400,13 @@ rows! { Server:
         args: [key("key"), integer("count").token("SAMPLES").optional()],
     }
 
+    Monitor = "monitor" {
+        summary: "Show every command that runs from now on.",
+        since: "1.0.0",
+        arity: 1,
+        flags: [ADMIN, NOSCRIPT, LOADING, STALE],
+    }
+
     RestoreAsking = "restore-asking" {
         summary: "RESTORE, as a cluster sends it that moves a slot.",
         complexity: "O(1) to make the key and O(N*M) to read it, N: elements, M: their average size; O(N*M*log(N)) for sorted sets",
