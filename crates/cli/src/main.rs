@@ -24,19 +24,24 @@ Called through a link named redis-server or redis-benchmark, it is that part.
 
 fn main() -> ExitCode {
     let mut args = env::args_os();
-    let called = args.next().unwrap_or_default();
-    let called = Path::new(&called).file_name().unwrap_or_default();
-    match called.to_str() {
+    let path = args.next().unwrap_or_default();
+    let called = path.to_string_lossy();
+    let name = Path::new(&path).file_name().unwrap_or_default();
+    match name.to_str() {
         Some("redis-benchmark") => {
             return redline_bench::main("redis-benchmark", args, Some(&embedded::start));
         }
-        Some("redis-server") => return redline_server::command_line::main(args),
+        Some("redis-server") => return redline_server::command_line::main(&called, args),
+        Some("redis-sentinel") => {
+            let sentinel = args.chain(["--sentinel".into()]);
+            return redline_server::command_line::main(&called, sentinel);
+        }
         _ => {}
     }
     let part = args.next();
     match part.as_ref().and_then(|part| part.to_str()) {
         Some("bench") => redline_bench::main("redline bench", args, Some(&embedded::start)),
-        Some("server") => redline_server::command_line::main(args),
+        Some("server") => redline_server::command_line::main(&format!("{called} server"), args),
         Some("--version" | "-v") => {
             println!("redline {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

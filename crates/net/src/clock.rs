@@ -38,6 +38,54 @@ pub fn wall_coarse_ms() -> u64 {
     read(libc::CLOCK_REALTIME_COARSE).as_ns() / 1_000_000
 }
 
+/// A moment in the time zone of the machine, or of `TZ`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalTime {
+    /// The year.
+    pub year: i32,
+    /// 1 to 12.
+    pub month: u32,
+    /// 1 to 31.
+    pub day: u32,
+    /// 0 to 23.
+    pub hour: u32,
+    /// 0 to 59.
+    pub minute: u32,
+    /// 0 to 60: there are leap seconds.
+    pub second: u32,
+    /// How far it is ahead of UTC: seconds.
+    pub offset_s: i64,
+}
+
+impl LocalTime {
+    /// The month's first three letters.
+    pub fn month_name(&self) -> &'static str {
+        const NAMES: [&str; 12] = [
+            "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+        ];
+        NAMES[self.month.clamp(1, 12) as usize - 1]
+    }
+}
+
+/// What the clocks on the wall show at that moment: seconds since 1970.
+pub fn local(unix_s: u64) -> LocalTime {
+    let time = libc::time_t::try_from(unix_s).unwrap_or(libc::time_t::MAX);
+    // SAFETY: tm is numbers and a pointer that nobody reads, for which all zero is valid.
+    let mut civil: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both are valid for the time of the call; with a year beyond its range it writes nothing.
+    unsafe { libc::localtime_r(&time, &mut civil) };
+    let positive = |n: libc::c_int| u32::try_from(n).unwrap_or(0);
+    LocalTime {
+        year: civil.tm_year + 1900,
+        month: positive(civil.tm_mon) + 1,
+        day: positive(civil.tm_mday),
+        hour: positive(civil.tm_hour),
+        minute: positive(civil.tm_min),
+        second: positive(civil.tm_sec),
+        offset_s: civil.tm_gmtoff,
+    }
+}
+
 struct Reading(libc::timespec);
 
 impl Reading {
@@ -85,6 +133,22 @@ mod tests {
         let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         assert!((before.as_micros()..=after.as_micros()).contains(&us.into()));
         assert!((before.as_millis()..=after.as_millis()).contains(&ms.into()));
+    }
+
+    #[test]
+    fn local_time_is_utc_and_its_offset() {
+        for unix_s in [0, 951_782_400, 1_795_298_400] {
+            let local = local(unix_s);
+            let of_day = i64::from(local.hour * 3600 + local.minute * 60 + local.second);
+            let shifted = unix_s as i64 + local.offset_s;
+            assert_eq!(shifted.rem_euclid(86_400), of_day, "{local:?}");
+        }
+        // Noon is the same month everywhere.
+        let local = local(1_795_262_400);
+        assert_eq!(
+            (local.year, local.month, local.month_name()),
+            (2026, 11, "Nov")
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox, and the few things asked of
-//! the operating system around them (clock, CPUs, limits, signals, process figures), and TLS. Linux only.
+//! the operating system around them (clock, CPUs, limits, signals, process figures, services, syslog), and TLS. Linux only.
 //!
 //! It moves bytes. It must not know RESP, commands, keys or configuration files (certificates it reads itself).
 //!
@@ -23,9 +23,11 @@ mod listener;
 mod mailbox;
 mod poller;
 pub mod process;
+pub mod service;
 pub mod signals;
 mod stream;
 mod sync;
+pub mod syslog;
 mod timers;
 pub mod tls;
 

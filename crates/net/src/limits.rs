@@ -31,27 +31,37 @@ pub fn open_files() -> io::Result<OpenFiles> {
     }
 }
 
-/// Raises the limit to `wanted`, or as near to it as the system allows, and returns what holds then. It is never
-/// lowered.
-pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
+/// What came of [`raise_open_files`].
+#[derive(Debug)]
+pub struct Raised {
+    /// The limit that holds now.
+    pub granted: u64,
+    /// Why it is not what was wanted.
+    pub refused: Option<io::Error>,
+}
+
+/// Raises the limit to `wanted`, or as near to it as the system allows. It is never lowered.
+pub fn raise_open_files(wanted: u64) -> io::Result<Raised> {
     let now = open_files()?;
-    if wanted <= now.soft {
-        return Ok(now.soft);
-    }
-    // Beyond the hard limit only the privileged get; everybody else gets the hard limit.
-    let raised = wanted > now.hard
-        && set(OpenFiles {
+    let mut refused = None;
+    if wanted > now.hard {
+        // Beyond the hard limit only the privileged get; everybody else gets the hard limit.
+        refused = set(OpenFiles {
             soft: wanted,
             hard: wanted,
         })
-        .is_ok();
-    if !raised {
+        .err();
+    }
+    if wanted > now.soft && (wanted <= now.hard || refused.is_some()) {
         set(OpenFiles {
             soft: wanted.min(now.hard),
             hard: now.hard,
         })?;
     }
-    Ok(open_files()?.soft)
+    Ok(Raised {
+        granted: open_files()?.soft,
+        refused,
+    })
 }
 
 fn set(limits: OpenFiles) -> io::Result<()> {
@@ -75,8 +85,10 @@ mod tests {
     #[test]
     fn the_limit_can_be_raised_to_the_hard_limit_and_is_never_lowered() {
         let before = open_files().unwrap();
-        assert_eq!(raise_open_files(1).unwrap(), before.soft);
-        assert_eq!(raise_open_files(before.hard).unwrap(), before.hard);
+        assert_eq!(raise_open_files(1).unwrap().granted, before.soft);
+        let raised = raise_open_files(before.hard).unwrap();
+        assert_eq!(raised.granted, before.hard);
+        assert!(raised.refused.is_none());
         assert_eq!(open_files().unwrap().soft, before.hard);
     }
 }

@@ -18,7 +18,7 @@ const LISTENER: usize = usize::MAX;
 #[test]
 fn descriptors_run_out_without_spinning_and_ten_thousand_connections_are_served() {
     out_of_descriptors();
-    let limit = limits::raise_open_files(20_100).unwrap();
+    let limit = limits::raise_open_files(20_100).unwrap().granted;
     // Both ends are ours, so a connection costs two.
     let count = 10_000.min((limit as usize - 64) / 2);
     println!("{count} connections");

@@ -11,28 +11,42 @@ use std::{
     process::ExitCode,
 };
 
+use redline_net::syslog::{self, Facility, Syslog};
+
 use crate::{
     REDIS_VERSION, REDLINE_VERSION, Server, Settings,
     config::{Class, file::Loader, table},
-    log,
-    start::Origin,
+    log, memory_test,
+    service::Service,
+    start::{Origin, check_parts},
 };
 
-/// Runs the server until it is stopped.
-pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+/// What the background's process id is written to unless something is named.
+const PIDFILE: &str = "/var/run/redis.pid";
+
+/// Runs the server until it is stopped. `called`: the words by which the program was started, `/usr/bin/redis-server` or
+/// `redline server`.
+pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<Vec<u8>> = args.map(OsString::into_vec).collect();
-    match words.as_slice() {
-        [word] if word == b"--version" || word == b"-v" => {
-            println!("{}", version());
-            return ExitCode::SUCCESS;
+    let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    let result = match slices.as_slice() {
+        [b"--version" | b"-v"] => {
+            println!("{}", version(called));
+            Ok(())
         }
-        [word] if word == b"--help" || word == b"-h" => {
+        [b"--help" | b"-h"] => {
             print!("{}", usage());
-            return ExitCode::SUCCESS;
+            Ok(())
         }
-        _ => {}
-    }
-    match run(&words) {
+        [b"--test-memory", mib] => test_memory(mib),
+        [b"--test-memory"] => Err("how many megabytes? As in --test-memory 4096".to_string()),
+        [b"--check-config", ..] => check(&words[1..]),
+        all if all.contains(&&b"--sentinel"[..]) => {
+            Err("Sentinel is not built: Redline watches no other servers".into())
+        }
+        _ => run(called, &words),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("redline server: {why}");
@@ -42,7 +56,54 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// Starts, says so, and waits for the end.
-fn run(words: &[Vec<u8>]) -> Result<(), String> {
+fn run(called: &str, words: &[Vec<u8>]) -> Result<(), String> {
+    let (mut settings, config_file) = load(words)?;
+    enter_dir(&mut settings)?;
+    open_log(&settings)?;
+    // The working directory may change before the end.
+    let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
+    // Threads are made later: a child would not have them.
+    let (service, background) = Service::begin(called, &settings.service)?;
+    if background && settings.pidfile.is_none() {
+        settings.pidfile = Some(PIDFILE.into());
+    }
+    let pidfile = settings.pidfile.as_ref().map(absolute);
+    log::notice(&format!(
+        "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
+        usize::BITS,
+        std::process::id(),
+    ));
+    if settings.logo {
+        // What starts us may look for ` PID: `, which redis-server has nowhere else.
+        log::notice(&format!(
+            "Running in standalone mode, Port: {}, PID: {}",
+            settings.port.or(settings.tls.port).unwrap_or(0),
+            std::process::id(),
+        ));
+    }
+    let origin = Origin {
+        config_file,
+        service: Some(service.clone()),
+    };
+    let server = Server::start(settings, origin, true).map_err(|error| {
+        // In the background nobody sees what is returned.
+        log::warning(&error.to_string());
+        error.to_string()
+    })?;
+    let written = pidfile.map(write_pidfile);
+    announce(&server);
+    service.ready();
+    server.join();
+    if let Some(Some(path)) = written {
+        log::notice("Removing the pid file.");
+        let _ = std::fs::remove_file(path);
+    }
+    log::warning("Redline is now ready to exit, bye bye...");
+    Ok(())
+}
+
+/// The settings that the words of the command line come to, and the configuration file's whole path.
+fn load(words: &[Vec<u8>]) -> Result<(Settings, Option<PathBuf>), String> {
     let invocation = Invocation::parse(words)?;
     let mut loader = Loader::default();
     let mut config_file = None;
@@ -61,51 +122,71 @@ fn run(words: &[Vec<u8>]) -> Result<(), String> {
     for option in &invocation.options {
         loader.directive(&option.place, &option.words)?;
     }
-    let mut settings = loader.finish()?;
-    prepare(&mut settings)?;
-    // The working directory may change before the end.
-    let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
-    let pidfile = settings.pidfile.as_ref().map(absolute);
-    log::notice(&format!(
-        "Redline version={REDLINE_VERSION}, bits={}, pid={}, compatible with Redis {REDIS_VERSION}",
-        usize::BITS,
-        std::process::id(),
-    ));
-    if settings.logo {
-        // What starts us may look for ` PID: `, which redis-server has nowhere else.
-        log::notice(&format!(
-            "Running in standalone mode, Port: {}, PID: {}",
-            settings.port.or(settings.tls.port).unwrap_or(0),
-            std::process::id(),
-        ));
+    Ok((loader.finish()?, config_file))
+}
+
+/// `--check-config`: everything that can be told about a configuration without a server.
+fn check(words: &[Vec<u8>]) -> Result<(), String> {
+    let (mut settings, config_file) = load(words)?;
+    if config_file.is_none() && words.is_empty() {
+        return Err("which file? As in --check-config /etc/redis/redis.conf".into());
     }
-    let server =
-        Server::start(settings, Origin { config_file }, true).map_err(|error| error.to_string())?;
-    let written = pidfile.map(write_pidfile);
-    announce(&server);
-    server.join();
-    if let Some(Some(path)) = written {
-        let _ = std::fs::remove_file(path);
+    enter_dir(&mut settings)?;
+    if let Some(path) = &settings.logfile {
+        // Only looked at: a check leaves nothing behind.
+        let opened = std::fs::OpenOptions::new().append(true).open(path);
+        let folder = std::path::absolute(path).ok();
+        let folder = folder.as_deref().and_then(Path::parent);
+        if let Err(error) = opened
+            && !(error.kind() == std::io::ErrorKind::NotFound && folder.is_some_and(Path::is_dir))
+        {
+            return Err(cannot_log(path, &error));
+        }
     }
-    log::notice("Redline is now ready to exit, bye bye...");
+    check_parts(&settings)?;
+    println!("The configuration is valid.");
+    let inert: Vec<&str> = table::ROWS
+        .iter()
+        .filter(|row| matches!(row.class, Class::Inert | Class::InertFixed))
+        .filter(|row| row.text(&settings) != row.default.as_bytes())
+        .map(|row| row.name)
+        .collect();
+    if !inert.is_empty() {
+        println!("Without effect here: {}.", inert.join(", "));
+    }
     Ok(())
 }
 
 /// What must be in place before anything is opened.
-fn prepare(settings: &mut Settings) -> Result<(), String> {
+fn enter_dir(settings: &mut Settings) -> Result<(), String> {
     if let Some(dir) = &settings.dir {
         let refused = |error| format!("can't chdir to '{}': {error}", dir.display());
         std::env::set_current_dir(dir).map_err(refused)?;
         // Relative, it would mean another one from now on.
         settings.dir = Some(std::env::current_dir().map_err(refused)?);
     }
+    Ok(())
+}
+
+fn open_log(settings: &Settings) -> Result<(), String> {
+    let service = &settings.service;
     log::set_level(settings.log_level);
-    log::set_file(settings.logfile.as_deref()).map_err(|error| {
-        format!(
-            "can't open the log file '{}': {error}",
-            settings.logfile.as_deref().unwrap_or("")
-        )
-    })
+    log::set_format(service.log_format);
+    log::set_file(settings.logfile.as_deref())
+        .map_err(|error| cannot_log(settings.logfile.as_deref().unwrap_or(""), &error))?;
+    if service.syslog {
+        let facility = match service.syslog_facility {
+            0 => Facility::User,
+            local => Facility::Local(local - 1),
+        };
+        let path = Path::new(syslog::SYSTEM_LOG);
+        log::set_syslog(Syslog::new(path, &service.syslog_ident, facility));
+    }
+    Ok(())
+}
+
+fn cannot_log(path: &str, error: &std::io::Error) -> String {
+    format!("can't open the log file '{path}': {error}")
 }
 
 fn write_pidfile(path: PathBuf) -> Option<PathBuf> {
@@ -118,6 +199,27 @@ fn write_pidfile(path: PathBuf) -> Option<PathBuf> {
             ));
             None
         }
+    }
+}
+
+/// `--test-memory`.
+fn test_memory(mib: &[u8]) -> Result<(), String> {
+    let text = String::from_utf8_lossy(mib);
+    let mib: usize = text
+        .parse()
+        .ok()
+        .filter(|mib| *mib > 0)
+        .ok_or_else(|| format!("'{text}' is no number of megabytes"))?;
+    let faults = memory_test::run(mib, |pass, of| println!("Pass {pass} of {of}"));
+    match faults {
+        None => Err(format!("there are no {mib} megabytes to test")),
+        Some(memory_test::Faults(0)) => {
+            println!("Your memory passed this test.");
+            Ok(())
+        }
+        Some(memory_test::Faults(words)) => Err(format!(
+            "your memory is faulty: {words} words did not keep what was written to them"
+        )),
     }
 }
 
@@ -206,12 +308,17 @@ impl Invocation {
     }
 }
 
-/// One line that scripts take apart as redis-server's.
-fn version() -> String {
-    format!(
-        "Redline server v={REDLINE_VERSION} sha=00000000:0 malloc=redline bits={} build=0 redis={REDIS_VERSION}",
-        usize::BITS
-    )
+/// One line that scripts take apart: called as redis-server, it names the Redis that it stands for.
+fn version(called: &str) -> String {
+    let bits = usize::BITS;
+    match Path::new(called).file_name() {
+        Some(name) if name == "redis-server" => format!(
+            "Redis server v={REDIS_VERSION} sha=00000000:0 malloc=redline bits={bits} build=0 redline={REDLINE_VERSION}"
+        ),
+        _ => format!(
+            "Redline server v={REDLINE_VERSION} sha=00000000:0 malloc=redline bits={bits} build=0 redis={REDIS_VERSION}"
+        ),
+    }
 }
 
 fn usage() -> String {
@@ -225,6 +332,8 @@ A configuration file comes first; - reads more of it from standard input; what c
   redline server /etc/redis/6379.conf       With a file written for redis-server.
   redline server --port 7000 --threads 2    With parameters.
   echo 'maxmemory 128mb' | redline server -
+  redline server --check-config redis.conf  Says whether it would start with that; other words as above.
+  redline server --test-memory 4096         Tests so many megabytes of memory.
   redline server --version                  Version, on one line.
   redline server --help                     This text.
 
@@ -311,10 +420,14 @@ mod tests {
 
     #[test]
     fn the_version_is_one_line_of_pairs() {
-        let line = version();
-        assert!(
-            line.contains(" v=") && line.contains(" bits=64") && !line.contains('\n'),
-            "{line}"
-        );
+        for (called, begins) in [
+            ("/usr/bin/redis-server", "Redis server v=8.2.3 "),
+            ("redline server", "Redline server v=0."),
+        ] {
+            let line = version(called);
+            assert!(line.starts_with(begins), "{line}");
+            let pairs: Vec<_> = line.split(' ').skip(2).collect();
+            assert!(pairs.iter().all(|pair| pair.contains('=')), "{line}");
+        }
     }
 }

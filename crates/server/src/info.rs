@@ -122,7 +122,7 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("configured_hz", worker.settings.hz)?;
     out.field("lru_clock", worker.local.clock.now_s & 0xff_ffff)?;
     out.field("executable", path(std::env::current_exe().ok()))?;
-    out.field("config_file", path(shared.config_file.clone()))?;
+    out.field("config_file", path(shared.origin.config_file.clone()))?;
     out.field("io_threads_active", 0)?;
     out.field("worker_threads", shared.workers().len())?;
     listeners(worker, out)

@@ -15,11 +15,13 @@ mod histogram;
 mod info;
 mod latency;
 mod log;
+mod memory_test;
 mod monitor;
 mod names;
 mod planes;
 mod pubsub;
 mod redact;
+mod service;
 mod session;
 mod settings;
 mod shared;
@@ -31,8 +33,10 @@ mod tracking;
 mod worker;
 
 pub use commandlog::Threshold;
+pub use log::LogFormat;
 pub use names::Names;
 pub use redline_net::tls::ClientAuth;
+pub use service::{Service, ServiceSettings, Supervision};
 pub use settings::{OutputLimit, Permission, Settings, TlsSettings, UserLine};
 pub use start::{Origin, Server, StartError};
 
@@ -47,7 +51,7 @@ pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Ends all workers because a user wants it; returns at once.
 pub(crate) fn shutdown(shared: &Shared) {
     if !shared.stopping.load(Ordering::Acquire) {
-        log::warning("User requested shutdown...");
+        log::notice("User requested shutdown...");
     }
     stop_workers(shared);
 }
@@ -55,6 +59,9 @@ pub(crate) fn shutdown(shared: &Shared) {
 /// Ends all workers; returns at once.
 pub(crate) fn stop_workers(shared: &Shared) {
     if !shared.stopping.swap(true, Ordering::AcqRel) {
+        if let Some(service) = &shared.origin.service {
+            service.stopping();
+        }
         shared
             .workers()
             .iter()

@@ -1,29 +1,69 @@
-//! The log: lines on standard output, or in a file, in the form that redis-server's users know. Must not know: who
-//! logs.
+//! The log: lines on standard output, or in a file, and in the system's log if that is wanted. As text in the form that
+//! redis-server's users know, or structured, for programs. Must not know: who logs.
 
 use std::{
+    fmt::Write as _,
     fs::OpenOptions,
     io::Write,
     sync::{
-        Mutex,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, Ordering},
     },
 };
 
-use redline_net::clock;
+use redline_net::{
+    clock::{self, LocalTime},
+    syslog::{Severity, Syslog},
+};
 
 /// Weights of a line, and of `loglevel`: its words' indexes.
 const DEBUG: u8 = 0;
+const VERBOSE: u8 = 1;
 /// What an operator wants to know.
 pub const NOTICE: u8 = 2;
 const WARNING: u8 = 3;
 
+/// Names, marks and weights in the system's log, by weight.
+const WEIGHTS: [(&str, char, Severity); 4] = [
+    ("debug", '.', Severity::Debug),
+    ("verbose", '-', Severity::Info),
+    ("notice", '*', Severity::Notice),
+    ("warning", '#', Severity::Warning),
+];
+
+/// How lines are written: `log-format`, its words' indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// As redis-server writes them.
+    #[default]
+    Text = 0,
+    /// A JSON object a line.
+    Json = 1,
+    /// Pairs of `key=value`, with the keys of Valkey's `logfmt`.
+    Logfmt = 2,
+}
+
 static LEVEL: AtomicU8 = AtomicU8::new(NOTICE);
-static FILE: Mutex<Option<String>> = Mutex::new(None);
+static TARGETS: Mutex<Targets> = Mutex::new(Targets {
+    file: None,
+    format: LogFormat::Text,
+    syslog: None,
+});
+
+struct Targets {
+    file: Option<String>,
+    format: LogFormat,
+    syslog: Option<Syslog>,
+}
 
 /// Lines below this weight are dropped from now on.
 pub fn set_level(level: u8) {
     LEVEL.store(level, Ordering::Relaxed);
+}
+
+/// Lines are written like this from now on.
+pub fn set_format(format: LogFormat) {
+    targets().format = format;
 }
 
 /// Lines go to this file from now on; it is opened for each, so that it may be rotated.
@@ -31,34 +71,56 @@ pub fn set_file(path: Option<&str>) -> std::io::Result<()> {
     if let Some(path) = path {
         OpenOptions::new().append(true).create(true).open(path)?;
     }
-    *FILE.lock().expect("no panic under the log's path") = path.map(str::to_string);
+    targets().file = path.map(str::to_string);
     Ok(())
+}
+
+/// Lines go to the system's log as well from now on.
+pub fn set_syslog(syslog: Syslog) {
+    targets().syslog = Some(syslog);
 }
 
 /// Details for developers; dropped unless the log level asks for them.
 pub fn debug(text: &str) {
-    write(DEBUG, '.', text);
+    write(DEBUG, text);
+}
+
+/// Details for operators; dropped unless the log level asks for them.
+pub fn verbose(text: &str) {
+    write(VERBOSE, text);
 }
 
 /// What an operator wants to know.
 pub fn notice(text: &str) {
-    write(NOTICE, '*', text);
+    write(NOTICE, text);
 }
 
 /// What an operator must know.
 pub fn warning(text: &str) {
-    write(WARNING, '#', text);
+    write(WARNING, text);
 }
 
-fn write(level: u8, mark: char, text: &str) {
+fn targets() -> MutexGuard<'static, Targets> {
+    TARGETS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(level: u8, text: &str) {
     if level < LEVEL.load(Ordering::Relaxed) {
         return;
     }
     let now_ms = clock::wall_ms();
-    let line = format!("{}:M {} {mark} {text}\n", std::process::id(), utc(now_ms));
+    let now = clock::local(now_ms / 1000);
+    let mut targets = targets();
+    let line = line(
+        targets.format,
+        std::process::id(),
+        &now,
+        now_ms % 1000,
+        level,
+        text,
+    );
     // A log that cannot be written must not stop the server.
-    let file = FILE.lock().expect("no panic under the log's path");
-    let _ = match &*file {
+    let _ = match &targets.file {
         None => std::io::stdout().write_all(line.as_bytes()),
         Some(path) => OpenOptions::new()
             .append(true)
@@ -66,44 +128,125 @@ fn write(level: u8, mark: char, text: &str) {
             .open(path)
             .and_then(|mut file| file.write_all(line.as_bytes())),
     };
+    if let Some(syslog) = &mut targets.syslog {
+        syslog.log(WEIGHTS[usize::from(level)].2, text);
+    }
 }
 
-/// `21 Nov 2026 22:10:00.123`, in UTC.
-fn utc(unix_ms: u64) -> String {
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
-    // Civil date from a day count, by Howard Hinnant's method: years begin in March, eras have 400 years.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    let month = MONTHS[month as usize - 1];
+fn line(
+    format: LogFormat,
+    pid: u32,
+    now: &LocalTime,
+    now_ms: u64,
+    level: u8,
+    text: &str,
+) -> String {
+    let (name, mark, _) = WEIGHTS[usize::from(level)];
+    match format {
+        LogFormat::Text => format!(
+            "{pid}:M {:02} {} {} {:02}:{:02}:{:02}.{now_ms:03} {mark} {text}\n",
+            now.day,
+            now.month_name(),
+            now.year,
+            now.hour,
+            now.minute,
+            now.second,
+        ),
+        LogFormat::Json => format!(
+            "{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"{}\",\"level\":\"{name}\",\"message\":{}}}\n",
+            iso_8601(now, now_ms),
+            quoted(text),
+        ),
+        LogFormat::Logfmt => format!(
+            "pid={pid} role=primary timestamp=\"{}\" level={name} message={}\n",
+            iso_8601(now, now_ms),
+            quoted(text),
+        ),
+    }
+}
+
+/// `2026-11-21T22:10:00.123+01:00`.
+fn iso_8601(now: &LocalTime, now_ms: u64) -> String {
+    let sign = if now.offset_s < 0 { '-' } else { '+' };
+    let minutes = now.offset_s.abs() / 60;
     format!(
-        "{day:02} {month} {year} {hour:02}:{minute:02}:{second:02}.{:03}",
-        ms % 1000
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{now_ms:03}{sign}{:02}:{:02}",
+        now.year,
+        now.month,
+        now.day,
+        now.hour,
+        now.minute,
+        now.second,
+        minutes / 60,
+        minutes % 60,
     )
+}
+
+/// In quotes, and on one line, as JSON has it.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => {
+                write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a string does not fail");
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::*;
 
     #[test]
-    fn dates() {
-        assert_eq!(utc(0), "01 Jan 1970 00:00:00.000");
-        assert_eq!(utc(951_782_400_000), "29 Feb 2000 00:00:00.000");
-        assert_eq!(utc(1_795_298_400_123), "21 Nov 2026 22:00:00.123");
+    fn lines_go_to_the_systems_log_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let daemon = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        set_syslog(Syslog::new(
+            &path,
+            "redis",
+            redline_net::syslog::Facility::Local(0),
+        ));
+        warning("something to know");
+        let mut heard = [0; 200];
+        let len = daemon.recv(&mut heard).unwrap();
+        let heard = String::from_utf8_lossy(&heard[..len]).into_owned();
+        assert!(heard.starts_with("<132>"), "{heard}");
+        assert!(heard.ends_with("]: something to know"), "{heard}");
+    }
+
+    #[test]
+    fn a_line_in_each_form() {
+        let now = LocalTime {
+            year: 2026,
+            month: 11,
+            day: 1,
+            hour: 22,
+            minute: 0,
+            second: 9,
+            offset_s: -5400,
+        };
+        let in_form = |format, text| line(format, 7, &now, 42, WARNING, text);
+        assert_eq!(
+            in_form(LogFormat::Text, "a \"b\""),
+            "7:M 01 Nov 2026 22:00:09.042 # a \"b\"\n"
+        );
+        assert_eq!(
+            in_form(LogFormat::Json, "a \"b\"\n\\\u{1}é"),
+            "{\"pid\":7,\"role\":\"primary\",\"timestamp\":\"2026-11-01T22:00:09.042-01:30\",\"level\":\"warning\",\"message\":\"a \\\"b\\\"\\n\\\\\\u0001é\"}\n"
+        );
+        assert_eq!(
+            in_form(LogFormat::Logfmt, "a b"),
+            "pid=7 role=primary timestamp=\"2026-11-01T22:00:09.042-01:30\" level=warning message=\"a b\"\n"
+        );
     }
 }

@@ -17,7 +17,7 @@ use redline_keyspace::{Classes, Policy};
 use redline_net::tls::{ClientAuth, ServerTlsOptions, SessionCache, TlsOptions};
 use redline_types::Limits;
 
-use crate::{commandlog::Threshold, config::Kept, names::Names};
+use crate::{commandlog::Threshold, config::Kept, names::Names, service::ServiceSettings};
 
 /// Limits on what a client may leave unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub struct Settings {
     pub pidfile: Option<String>,
     /// CPUs that the workers run on, as the kernel lists them.
     pub server_cpulist: Option<String>,
+    /// What concerns the process.
+    pub service: ServiceSettings,
     /// Working directory; none: that of the process.
     pub dir: Option<PathBuf>,
     /// TLS.
@@ -293,6 +295,7 @@ impl Default for Settings {
             logo: false,
             pidfile: None,
             server_cpulist: None,
+            service: ServiceSettings::default(),
             dir: None,
             tls: TlsSettings {
                 port: None,

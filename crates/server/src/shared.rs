@@ -30,6 +30,7 @@ use crate::{
     pubsub::{Delivery, PubSub},
     session::{Card, Token, flag},
     settings::Published,
+    start::Origin,
     stats::{Rates, Totals, WorkerStats},
     tracking::{Invalidation, Redirected, Tracking},
     worker::Worker,
@@ -258,8 +259,8 @@ pub struct Shared {
     pub replication_id: Mutex<String>,
     /// When the process started: Unix time in microseconds.
     pub started_us: u64,
-    /// Path of the configuration file, if there is one.
-    pub config_file: Option<std::path::PathBuf>,
+    /// Where the settings came from, and the process around the server.
+    pub origin: Origin,
     /// Ports and paths that are listened on, in words.
     pub listening: OnceLock<Vec<String>>,
     /// The TCP port that was bound (the configured one, or the one that the system chose for 0).
@@ -303,7 +304,7 @@ impl Shared {
         chores: std::sync::mpsc::Sender<Chore>,
         run_id: String,
         started_us: u64,
-        config_file: Option<std::path::PathBuf>,
+        origin: Origin,
     ) -> Shared {
         Shared {
             pubsub: PubSub::default(),
@@ -325,7 +326,7 @@ impl Shared {
             replication_id: Mutex::new(crate::start::random_id()),
             run_id,
             started_us,
-            config_file,
+            origin,
             listening: OnceLock::new(),
             port: AtomicUsize::new(0),
             tls_port: AtomicUsize::new(0),
@@ -351,6 +352,17 @@ impl Shared {
         let mut of_kind = listeners.iter().filter(|listener| listener.is_tls() == tls);
         let port = of_kind.find_map(Listener::port).unwrap_or(0);
         place.store(usize::from(port), Ordering::Release);
+    }
+
+    /// Shows in the list of processes what is served, if the process is the server's own.
+    pub fn show_title(&self) {
+        let Some(service) = &self.origin.service else {
+            return;
+        };
+        let ports = [&self.port, &self.tls_port].map(|port| port.load(Ordering::Acquire));
+        let path = self.origin.config_file.as_ref();
+        let path = path.map(|path| path.display().to_string());
+        service.show_title(&self.settings.current(), path.as_deref(), ports);
     }
 
     /// Connections with TLS are made like this from now on.

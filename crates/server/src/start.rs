@@ -21,13 +21,17 @@ use redline_table::Heap;
 
 use crate::{
     access, log,
+    service::Service,
     settings::{Published, Settings},
     shared::{Bell, Chore, Message, Shared, WorkerHandle},
     worker::{Start, Worker},
 };
 
-/// Descriptors that the server needs beside its clients.
-pub(crate) const RESERVED_DESCRIPTORS: u64 = 32;
+/// Descriptors that the server needs beside its clients: as many as Redis for up to four workers.
+pub(crate) fn reserved_descriptors(workers: usize) -> u64 {
+    (16 + 4 * workers as u64).max(32)
+}
+
 /// Events that one wait of a worker reports.
 const EVENTS_MAX: usize = 1024;
 
@@ -46,6 +50,8 @@ pub enum StartError {
     Listen(NetError),
     /// A certificate, a cipher, or whatever else TLS needs.
     Tls(TlsError),
+    /// The process may have too few files open: the limit, and what is needed.
+    Descriptors(u64, u64),
     /// Something else of the operating system's.
     System(&'static str, std::io::Error),
     /// The users, as the configuration or the file defines them.
@@ -59,6 +65,10 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(error) => write!(f, "Could not listen on {error}"),
             StartError::Tls(error) => write!(f, "Failed to configure TLS: {error}"),
+            StartError::Descriptors(limit, needed) => write!(
+                f,
+                "Your current 'ulimit -n' of {limit} is not enough for the server to start. Please increase your open file limit to at least {needed}. Exiting."
+            ),
             StartError::System(what, error) => write!(f, "{what}: {error}"),
             StartError::Users(why) => f.write_str(why),
             StartError::NoListener => f.write_str(
@@ -70,11 +80,13 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Where the settings came from; INFO shows it.
+/// Where the settings came from, and the process around the server.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// The configuration file.
     pub config_file: Option<PathBuf>,
+    /// The process, if it is the server's own.
+    pub service: Option<Service>,
 }
 
 impl Server {
@@ -90,7 +102,8 @@ impl Server {
         let signals = signals
             .transpose()
             .map_err(|e| StartError::System("signals", e))?;
-        raise_descriptor_limit(&mut settings);
+        let workers = worker_count(&settings);
+        raise_descriptor_limit(&mut settings, workers)?;
         let users = access::users_at_start(&settings).map_err(StartError::Users)?;
         settings.acl = Arc::new(users);
         let tls = settings
@@ -99,11 +112,6 @@ impl Server {
             .map(|_| ServerTls::new(&settings.tls.options()));
         let tls = tls.transpose().map_err(StartError::Tls)?;
         let listeners = listen(&settings)?;
-        let workers = if settings.threads == 0 {
-            cpu::usable_count()
-        } else {
-            settings.threads
-        };
         let bell = Bell::default();
         let (chores, todo) = mpsc::channel();
         let databases = settings.databases as usize;
@@ -121,7 +129,7 @@ impl Server {
             chores,
             random_id(),
             clock::wall_us(),
-            origin.config_file,
+            origin,
         ));
         if let Some(tls) = tls {
             shared.set_tls(tls);
@@ -129,6 +137,7 @@ impl Server {
         [false, true]
             .into_iter()
             .for_each(|tls| shared.set_port(tls, &listeners));
+        shared.show_title();
         let names = listeners
             .iter()
             .filter_map(|listener| listener.local_address().ok());
@@ -259,6 +268,22 @@ impl Drop for Server {
     }
 }
 
+/// Tries those parts of a start that open nothing: users, certificates, CPUs.
+pub(crate) fn check_parts(settings: &Settings) -> Result<(), String> {
+    access::users_at_start(settings)?;
+    if settings.tls.port.is_some() {
+        ServerTls::new(&settings.tls.options())
+            .map_err(|error| StartError::Tls(error).to_string())?;
+    }
+    if settings.port.is_none() && settings.tls.port.is_none() && settings.unixsocket.is_none() {
+        return Err(StartError::NoListener.to_string());
+    }
+    match settings.server_cpulist.as_deref() {
+        Some(list) if cpu::parse_list(list).is_none() => Err(unknown_cpus(list)),
+        _ => Ok(()),
+    }
+}
+
 /// Hands the keyspace what it reads by itself.
 pub(crate) fn apply_to_keyspace(keyspace: &Keyspace, settings: &Settings) {
     let own = &keyspace.settings;
@@ -305,24 +330,51 @@ fn not_listening(port: u16, protocol: &str, error: NetError) -> StartError {
     StartError::Listen(error)
 }
 
-/// Asks for as many descriptors as `maxclients` needs; with fewer, serves fewer clients and says so.
-fn raise_descriptor_limit(settings: &mut Settings) {
-    let wanted = settings.maxclients as u64 + RESERVED_DESCRIPTORS;
-    let granted = match limits::raise_open_files(wanted) {
-        Ok(granted) => granted,
-        Err(error) => {
-            log::warning(&format!("Unable to raise the open files limit: {error}"));
-            return;
-        }
-    };
-    if granted < wanted {
-        let possible = granted.saturating_sub(RESERVED_DESCRIPTORS).max(1) as usize;
-        log::warning(&format!(
-            "You requested maxclients of {} requiring at least {wanted} max file descriptors. Current maximum open files is {granted}. maxclients has been reduced to {possible} to compensate for low ulimit.",
-            settings.maxclients
-        ));
-        settings.maxclients = possible;
+/// As many as were asked for; else one for each CPU that they may use.
+fn worker_count(settings: &Settings) -> usize {
+    if settings.threads != 0 {
+        return settings.threads;
     }
+    let listed = settings.server_cpulist.as_deref().and_then(cpu::parse_list);
+    let listed = listed.map_or(usize::MAX, |cpus| cpus.len());
+    cpu::usable_count().min(listed)
+}
+
+/// Asks for as many descriptors as `maxclients` needs; with fewer, serves fewer clients and says so.
+fn raise_descriptor_limit(settings: &mut Settings, workers: usize) -> Result<(), StartError> {
+    let reserved = reserved_descriptors(workers);
+    let wanted = settings.maxclients as u64 + reserved;
+    let system = |error| StartError::System("the limit of open files", error);
+    let before = limits::open_files().map_err(system)?.soft;
+    let raised = limits::raise_open_files(wanted).map_err(system)?;
+    let granted = raised.granted;
+    if granted >= wanted {
+        if granted > before {
+            log::notice(&format!(
+                "Increased maximum number of open files to {granted} (it was originally set to {before})."
+            ));
+        }
+        return Ok(());
+    }
+    if granted <= reserved {
+        return Err(StartError::Descriptors(granted, wanted));
+    }
+    let possible = (granted - reserved) as usize;
+    log::warning(&format!(
+        "You requested maxclients of {} requiring at least {wanted} max file descriptors.",
+        settings.maxclients
+    ));
+    if let Some(error) = raised.refused {
+        log::warning(&format!(
+            "Server can't set maximum open files to {wanted} because of OS error: {}.",
+            redline_net::error_text(&error)
+        ));
+    }
+    log::warning(&format!(
+        "Current maximum open files is {granted}. maxclients has been reduced to {possible} to compensate for low ulimit. If you need higher maxclients increase 'ulimit -n'."
+    ));
+    settings.maxclients = possible;
+    Ok(())
 }
 
 /// Keeps the calling thread on these CPUs.
@@ -330,8 +382,12 @@ fn pin(cpus: Option<&str>) {
     let Some(list) = cpus else { return };
     let pinned = cpu::parse_list(list).map(|cpus| cpu::pin_current_thread(&cpus));
     if !matches!(pinned, Some(Ok(()))) {
-        log::warning(&format!("The workers cannot be kept on the CPUs '{list}'"));
+        log::warning(&unknown_cpus(list));
     }
+}
+
+fn unknown_cpus(list: &str) -> String {
+    format!("The workers cannot be kept on the CPUs '{list}'")
 }
 
 /// Frees what commands left behind.

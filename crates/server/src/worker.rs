@@ -1316,7 +1316,17 @@ impl Worker {
         let mut signals = self.signals.take();
         while let Some(signal) = signals.as_mut().and_then(Signals::next) {
             match signal {
-                Signal::Terminate | Signal::Interrupt => crate::shutdown(&self.shared),
+                Signal::Terminate | Signal::Interrupt => {
+                    crate::log::notice(&format!(
+                        "Received {} scheduling shutdown...",
+                        if signal == Signal::Interrupt {
+                            "SIGINT"
+                        } else {
+                            "SIGTERM"
+                        }
+                    ));
+                    crate::shutdown(&self.shared);
+                }
                 Signal::Hangup => self.shared.reload_tls(),
             }
         }

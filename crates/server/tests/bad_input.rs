@@ -344,8 +344,9 @@ fn ten_thousand_connections_cost_little_and_all_are_served() {
     const WANTED: usize = 10_000;
     const RESERVED: usize = 1000;
     // Both ends are in this process.
-    let granted =
-        redline_net::limits::raise_open_files((WANTED * 2 + RESERVED) as u64).unwrap() as usize;
+    let granted = redline_net::limits::raise_open_files((WANTED * 2 + RESERVED) as u64)
+        .unwrap()
+        .granted as usize;
     let count = WANTED.min((granted - RESERVED) / 2);
     let server = start(Settings {
         maxclients: WANTED + 10,

@@ -55,6 +55,7 @@ fn every_live_parameter_is_tested() {
         include_str!("tracking.rs"),
         include_str!("client_memory.rs"),
         include_str!("../../cli/tests/server.rs"),
+        include_str!("../../cli/tests/service.rs"),
     ];
     for row in table::ROWS.iter().filter(|row| row.class == Class::Live) {
         let set = row

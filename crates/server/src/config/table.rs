@@ -1,4 +1,4 @@
-//! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3, `threads` excepted.
+//! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads` and `log-format` are ours.
 //!
 //! Must not know: how a row is read from a file or shown to a client.
 
@@ -11,6 +11,8 @@ use super::{
     value::{Refusal, Syntax, Unit, Value, Words, parse_memory},
 };
 use crate::commandlog::Kind;
+use crate::log::LogFormat;
+use crate::service::{Supervision, is_title_template};
 use crate::settings::{OutputLimit, Permission, Settings};
 
 const fn row(
@@ -275,10 +277,20 @@ pub static ROWS: &[Parameter] = &[
     row("dynamic-hz", Inert, SWITCH, "yes", "Raise hz with the number of clients: here background work does not depend on it."),
     // ---- general ----
     number!(row("databases", Start, int(1, INT_MAX), "16", "Number of databases."), databases),
-    row("daemonize", InertFixed, SWITCH, "no", "Run in the background.").unbuilt("running in the background", no),
-    row("supervised", InertFixed, Syntax::Choice(&["upstart", "systemd", "auto", "no"]), "no", "Tell a supervisor when the server is ready.")
-        .unbuilt("signalling a supervisor", |text| text == b"no" || text == b"auto"),
-    path!(row("pidfile", Start, TEXT, "", "File to which the process id is written."), pidfile),
+    switch!(row("daemonize", Start, SWITCH, "no", "Run in the background, unless somebody supervises."), service.daemonize),
+    row("supervised", Start, Syntax::Choice(&["upstart", "systemd", "auto", "no"]), "no", "Tell a supervisor when the server is ready; auto: whom the environment speaks of.").kept_in(
+        |s| Value::Integer(s.service.supervised as i64),
+        |s, v| {
+            s.service.supervised = match v.integer() {
+                0 => Supervision::Upstart,
+                1 => Supervision::Systemd,
+                2 => Supervision::Auto,
+                _ => Supervision::No,
+            };
+            Ok(())
+        },
+    ),
+    path!(row("pidfile", Start, TEXT, "", "File to which the process id is written; in the background /var/run/redis.pid unless named."), pidfile),
     row("loglevel", Live, Syntax::Choice(&["debug", "verbose", "notice", "warning", "nothing"]), "notice", "Least weight of a line that is logged.")
         .kept_in(
             |s| Value::Integer(s.log_level.into()),
@@ -288,15 +300,36 @@ pub static ROWS: &[Parameter] = &[
             },
         ),
     path!(row("logfile", Start, TEXT, "", "File to which the log goes; empty: standard output."), logfile),
-    row("syslog-enabled", InertFixed, SWITCH, "no", "Log to syslog as well.").unbuilt("logging to syslog", no),
-    row("syslog-ident", InertFixed, TEXT, "redis", "Name in syslog."),
-    row("syslog-facility", InertFixed, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog."),
+    row("log-format", Live, Syntax::Choice(&["text", "json", "logfmt"]), "text", "How lines of the log are written: as Redis does, as JSON objects, or as key=value.").kept_in(
+        |s| Value::Integer(s.service.log_format as i64),
+        |s, v| {
+            s.service.log_format = match v.integer() {
+                1 => LogFormat::Json,
+                2 => LogFormat::Logfmt,
+                _ => LogFormat::Text,
+            };
+            Ok(())
+        },
+    ),
+    switch!(row("syslog-enabled", Start, SWITCH, "no", "Log to syslog as well."), service.syslog),
+    text!(row("syslog-ident", Start, TEXT, "redis", "Name in syslog."), service.syslog_ident),
+    number!(row("syslog-facility", Start, Syntax::Choice(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "local0", "Facility in syslog."), service.syslog_facility),
     row("crash-log-enabled", Inert, SWITCH, "yes", "Write a report when the process crashes."),
     row("crash-memcheck-enabled", Inert, SWITCH, "yes", "Test the memory after a crash."),
     switch!(row("always-show-logo", Start, SWITCH, "no", "Name mode, port and process id in the log at the start, as Redis's logo does."), logo),
     row("hide-user-data-from-log", Inert, SWITCH, "no", "Keep keys and values out of the log: they never go there."),
-    row("set-proc-title", InertFixed, SWITCH, "yes", "Show the state in the process title."),
-    row("proc-title-template", Inert, TEXT, "{title} {listen-addr} {server-mode}", "What the process title shows."),
+    switch!(row("set-proc-title", Start, SWITCH, "yes", "Show what is served in the list of processes, as far as the command line had room."), service.title),
+    row("proc-title-template", Live, TEXT, "{title} {listen-addr} {server-mode}", "What that says; also {port}, {tls-port}, {unixsocket} and {config-file}.").kept_in(
+        |s| Value::Text(s.service.title_template.clone().into_bytes()),
+        |s, v| {
+            let template = utf8(v.bytes())?;
+            if !is_title_template(&template) {
+                return Err("template format is invalid or contains unknown variables".into());
+            }
+            s.service.title_template = template;
+            Ok(())
+        },
+    ),
     row("locale-collate", Inert, TEXT, "", "Locale in which strings are compared."),
     row("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start."),
     row("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose."),

@@ -18,7 +18,7 @@ use crate::{
     session::Session,
     settings::{Permission, Settings},
     shared::Message,
-    start::{RESERVED_DESCRIPTORS, apply_to_keyspace},
+    start::{apply_to_keyspace, reserved_descriptors},
     worker::Worker,
 };
 
@@ -82,14 +82,16 @@ pub(crate) fn config_set(
                 .map_err(|why| failed(name, &why))?;
         }
         effects
-            .prepare(&before, settings)
+            .prepare(&before, settings, shared.workers().len())
             .map_err(|(name, why)| failed(name.as_bytes(), &why))?;
         apply_to_keyspace(&shared.keyspace, settings);
         Ok::<(), Error>(())
     })?;
     worker.refresh();
     log::set_level(worker.settings.log_level);
+    log::set_format(worker.settings.service.log_format);
     effects.finish(worker);
+    shared.show_title();
     cron::make_room_for_long(worker);
     session.reply().ok();
     Ok(())
@@ -110,7 +112,7 @@ pub(crate) fn config_rewrite(
     session: &mut Session,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let Some(path) = &worker.shared.config_file else {
+    let Some(path) = &worker.shared.origin.config_file else {
         return Err(Error::line("ERR The server is running without a config file").into());
     };
     if let Err(error) = rewrite_file(path, &worker.settings) {
@@ -217,6 +219,7 @@ impl Effects {
         &mut self,
         before: &Settings,
         settings: &mut Settings,
+        workers: usize,
     ) -> Result<(), (&'static str, Refusal)> {
         if let Some(name) = self.tls_parameter
             && settings.tls.port.is_some()
@@ -236,10 +239,11 @@ impl Effects {
             self.listeners[1] = Some(bound.into_iter().map(Listener::for_tls).collect());
         }
         if settings.maxclients > before.maxclients {
-            let wanted = settings.maxclients as u64 + RESERVED_DESCRIPTORS;
-            let granted = limits::raise_open_files(wanted).unwrap_or(0);
+            let reserved = reserved_descriptors(workers);
+            let wanted = settings.maxclients as u64 + reserved;
+            let granted = limits::raise_open_files(wanted).map_or(0, |raised| raised.granted);
             if granted < wanted {
-                let possible = granted.saturating_sub(RESERVED_DESCRIPTORS);
+                let possible = granted.saturating_sub(reserved);
                 return Err((
                     "maxclients",
                     format!(

@@ -403,7 +403,8 @@ impl ScriptEnv for Env<'_> {
 fn log_line(level: i64, text: &[u8]) {
     let text = String::from_utf8_lossy(text);
     match level {
-        ..=1 => crate::log::debug(&text),
+        ..=0 => crate::log::debug(&text),
+        1 => crate::log::verbose(&text),
         2 => crate::log::notice(&text),
         _ => crate::log::warning(&text),
     }

@@ -1,0 +1,136 @@
+//! What a program does for whoever runs it as a service: leaving the terminal, telling a supervisor how it goes, showing
+//! itself in the list of processes.
+//!
+//! It must not know what the program serves, nor how any of this is configured.
+
+use std::{
+    env, fs, io,
+    os::{
+        fd::AsRawFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+    sync::Mutex,
+};
+
+/// Goes on in a child process of a session of its own, with nothing on its standard streams; the calling process ends
+/// with success and without a word. Only before the first thread is started: a child has only the thread that forks.
+pub fn daemonize() -> io::Result<()> {
+    if fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("threads are running already"));
+    }
+    let null = fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    // SAFETY: this is the only thread, so no lock is held by one that the child would lack, and whatever this process
+    // has in memory is whole in the child.
+    match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => {}
+        // SAFETY: ends the process at once. Nothing is cleaned up: that is the child's to do.
+        _ => unsafe { libc::_exit(0) },
+    }
+    // SAFETY: takes nothing. It fails only for the leader of a group, which a fresh child is not.
+    unsafe { libc::setsid() };
+    for standard in 0..=2 {
+        // SAFETY: `null` is open, and the standard descriptors belong to nobody who would mind.
+        if unsafe { libc::dup2(null.as_raw_fd(), standard) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Stops the process until somebody has it go on: upstart takes this as the sign that a service is ready.
+pub fn stop_until_continued() -> io::Result<()> {
+    // SAFETY: sends a signal to this process; it is stopped, and nothing of it changes.
+    match unsafe { libc::raise(libc::SIGSTOP) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Tells systemd, or whoever speaks its protocol, `state`: lines such as `READY=1`. `false`: nobody wants to hear
+/// (`NOTIFY_SOCKET` is not set). See sd_notify(3).
+pub fn notify_supervisor(state: &str) -> io::Result<bool> {
+    let Some(name) = env::var_os("NOTIFY_SOCKET") else {
+        return Ok(false);
+    };
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'/', ..] => SocketAddr::from_pathname(&name)?,
+        _ => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.send_to_addr(state.as_bytes(), &address)?;
+    Ok(true)
+}
+
+/// Shows `title` instead of the command line in the list of processes, as far as that has room: what does not fit is
+/// cut off, see [`title_bytes_max`].
+pub fn set_title(title: &str) -> io::Result<()> {
+    /// One writer at a time.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _alone = WRITING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (from, to) = command_line_place()?;
+    let len = to - from;
+    let fits = title.len().min(len.saturating_sub(1));
+    // SAFETY: the kernel has put the texts of the command line there, at the foot of the first thread's stack, which is
+    // writable and never unmapped; it says so itself in /proc. They are read again by nobody but the kernel: the standard
+    // library goes back to them only when the arguments are asked for anew, and then finds each ended by a zero, the last
+    // of which is never overwritten.
+    unsafe {
+        let place = from as *mut u8;
+        place.copy_from(title.as_ptr(), fits);
+        place.add(fits).write_bytes(0, len - fits);
+    }
+    Ok(())
+}
+
+/// How long a title may be: bytes.
+pub fn title_bytes_max() -> io::Result<usize> {
+    let (from, to) = command_line_place()?;
+    Ok((to - from).saturating_sub(1))
+}
+
+/// Where in memory this process's command line lies.
+fn command_line_place() -> io::Result<(usize, usize)> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    parse_place(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Fields 48 and 49 of `/proc/*/stat`; the second, in brackets, may hold anything.
+fn parse_place(stat: &str) -> Option<(usize, usize)> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ').skip(48 - 3);
+    let from: usize = fields.next()?.parse().ok()?;
+    let to: usize = fields.next()?.parse().ok()?;
+    (from != 0 && from < to).then_some((from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_the_command_line_is_read_behind_any_name() {
+        let fields: Vec<String> = (3..=52).map(|field| (field * 1000).to_string()).collect();
+        let stat = format!("7 (a) b (c) {}", fields.join(" "));
+        assert_eq!(parse_place(&stat), Some((48_000, 49_000)));
+        assert_eq!(parse_place("7 (a) 1 2"), None);
+    }
+
+    #[test]
+    fn a_process_with_threads_does_not_go_to_the_background() {
+        // The test runner has threads.
+        std::thread::spawn(|| assert!(daemonize().is_err()))
+            .join()
+            .unwrap();
+    }
+}

@@ -1,0 +1,286 @@
+//! The server as a service: background, supervisor, the title in the list of processes. Redis 8.2.3 decides the habits.
+//!
+//! Must not know: how the server works.
+
+use std::env;
+
+use redline_net::service;
+
+use crate::{log, settings::Settings};
+
+/// Who supervises the process: `supervised`, its words' indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervision {
+    /// Upstart: the process stops itself when it is ready.
+    Upstart = 0,
+    /// systemd: it is told by messages.
+    Systemd = 1,
+    /// Whichever the environment speaks of.
+    Auto = 2,
+    /// Nobody.
+    No = 3,
+}
+
+/// What concerns the process and not what it serves.
+#[derive(Clone, Debug)]
+pub struct ServiceSettings {
+    /// Go to the background; not if somebody supervises.
+    pub daemonize: bool,
+    /// Who supervises.
+    pub supervised: Supervision,
+    /// Log to the system's log as well.
+    pub syslog: bool,
+    /// The name there.
+    pub syslog_ident: String,
+    /// The facility there: 0 is `user`, `n` is `local(n-1)`.
+    pub syslog_facility: u8,
+    /// How lines of the log are written.
+    pub log_format: log::LogFormat,
+    /// Show a title in the list of processes.
+    pub title: bool,
+    /// What it shows.
+    pub title_template: String,
+}
+
+impl Default for ServiceSettings {
+    fn default() -> Self {
+        ServiceSettings {
+            daemonize: false,
+            supervised: Supervision::No,
+            syslog: false,
+            syslog_ident: "redis".into(),
+            syslog_facility: 1,
+            log_format: log::LogFormat::Text,
+            title: true,
+            title_template: "{title} {listen-addr} {server-mode}".into(),
+        }
+    }
+}
+
+/// A process that is the server's own, not one that a server is embedded in.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// What it was called by.
+    called: String,
+    /// systemd supervises it.
+    systemd: bool,
+}
+
+impl Service {
+    /// Finds out who supervises, tells them, and goes to the background if that is wanted; says whether it did.
+    /// `called`: by which words the program was started.
+    pub fn begin(called: &str, settings: &ServiceSettings) -> Result<(Service, bool), String> {
+        let supervision = match settings.supervised {
+            Supervision::Auto if env::var_os("UPSTART_JOB").is_some() => Supervision::Upstart,
+            Supervision::Auto if env::var_os("NOTIFY_SOCKET").is_some() => Supervision::Systemd,
+            Supervision::Auto => Supervision::No,
+            other => other,
+        };
+        let supervised = match supervision {
+            Supervision::Upstart => begin_upstart(),
+            Supervision::Systemd => begin_systemd(),
+            _ => false,
+        };
+        let background = settings.daemonize && !supervised;
+        if background {
+            service::daemonize().map_err(|error| format!("can't go to the background: {error}"))?;
+        }
+        let service = Service {
+            called: called.into(),
+            systemd: supervised && supervision == Supervision::Systemd,
+        };
+        Ok((service, background))
+    }
+
+    /// Connections are accepted from now on.
+    pub fn ready(&self) {
+        if self.systemd {
+            tell_systemd("STATUS=Ready to accept connections\nREADY=1\n");
+        }
+    }
+
+    /// The server ends from now on.
+    pub fn stopping(&self) {
+        if self.systemd {
+            tell_systemd("STOPPING=1\n");
+        }
+    }
+
+    /// Shows the title. `config_file`: its path; `ports`: of TCP and of TLS, 0 for none.
+    pub fn show_title(&self, settings: &Settings, config_file: Option<&str>, ports: [usize; 2]) {
+        if !settings.service.title {
+            return;
+        }
+        let title = |called: &str| {
+            let facts = TitleFacts {
+                title: called,
+                settings,
+                config_file,
+                ports,
+            };
+            expanded(&settings.service.title_template, |name| facts.value(name))
+                .unwrap_or_else(|| called.into())
+        };
+        let mut shown = title(&self.called);
+        if service::title_bytes_max().is_ok_and(|max| shown.len() > max) {
+            let name = self.called.rsplit('/').next();
+            shown = title(name.unwrap_or(&self.called));
+        }
+        if let Err(error) = service::set_title(&shown) {
+            log::debug(&format!("The process title cannot be shown: {error}"));
+        }
+    }
+}
+
+fn begin_upstart() -> bool {
+    if env::var_os("UPSTART_JOB").is_none() {
+        log::warning("upstart supervision requested, but UPSTART_JOB not found!");
+        return false;
+    }
+    log::notice("supervised by upstart, will stop to signal readiness.");
+    match service::stop_until_continued() {
+        Ok(()) => true,
+        Err(error) => {
+            log::warning(&format!("upstart supervision error: {error}"));
+            false
+        }
+    }
+}
+
+fn begin_systemd() -> bool {
+    log::notice(
+        "Supervised by systemd. Please make sure you set appropriate values for TimeoutStartSec and TimeoutStopSec in your service unit.",
+    );
+    tell_systemd("STATUS=Redline is loading...\n")
+}
+
+fn tell_systemd(state: &str) -> bool {
+    match service::notify_supervisor(state) {
+        Ok(true) => true,
+        Ok(false) => {
+            log::warning("systemd supervision error: NOTIFY_SOCKET not found!");
+            false
+        }
+        Err(error) => {
+            log::warning(&format!("systemd supervision error: sd_notify: {error}"));
+            false
+        }
+    }
+}
+
+/// What a title may speak of.
+struct TitleFacts<'a> {
+    title: &'a str,
+    settings: &'a Settings,
+    config_file: Option<&'a str>,
+    ports: [usize; 2],
+}
+
+impl TitleFacts<'_> {
+    fn value(&self, name: &str) -> Option<String> {
+        let [port, tls_port] = self.ports;
+        let socket = self.settings.unixsocket.as_deref().unwrap_or("");
+        Some(match name {
+            "title" => self.title.into(),
+            "listen-addr" if port == 0 && tls_port == 0 => socket.into(),
+            "listen-addr" => {
+                let port = if port == 0 { tls_port } else { port };
+                let address = self.settings.bind.first().map_or("*", String::as_str);
+                format!("{address}:{port}")
+            }
+            "server-mode" => String::new(),
+            "port" => port.to_string(),
+            "tls-port" => tls_port.to_string(),
+            "unixsocket" => socket.into(),
+            "config-file" => self.config_file.unwrap_or("-").into(),
+            _ => return None,
+        })
+    }
+}
+
+/// Can a title be made of this?
+pub fn is_title_template(template: &str) -> bool {
+    let known = |name: &str| {
+        let facts = TitleFacts {
+            title: "",
+            settings: &Settings::default(),
+            config_file: None,
+            ports: [1, 0],
+        };
+        facts.value(name)
+    };
+    expanded(template, known).is_some_and(|text| !text.is_empty())
+}
+
+/// The template with `{name}` replaced, `{{` as a brace, and without spaces around it. `None`: a name is not known, or a
+/// brace is not closed.
+fn expanded(template: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let (mut out, mut rest) = (String::new(), template);
+    while let Some((before, after)) = rest.split_once('{') {
+        out.push_str(before);
+        rest = match after.strip_prefix('{') {
+            Some(after) => {
+                out.push('{');
+                after
+            }
+            None => {
+                let (name, after) = after.split_once('}')?;
+                out.push_str(&value(name)?);
+                after
+            }
+        };
+    }
+    out.push_str(rest);
+    Some(out.trim_matches(' ').into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_taken_and_refused_as_redis_does() {
+        for right in [
+            "{title} {listen-addr} {server-mode}",
+            "a{{b}",
+            "{{{title}",
+            "a}b",
+            "{port} {tls-port} {unixsocket} {config-file}<",
+        ] {
+            assert!(is_title_template(right), "{right}");
+        }
+        for wrong in [
+            "",
+            "  ",
+            "{",
+            "{title",
+            "{TITLE}",
+            "  {server-mode}  ",
+            "{x}",
+        ] {
+            assert!(!is_title_template(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_title_says_what_it_is_asked_for() {
+        let settings = Settings {
+            unixsocket: Some("/s".into()),
+            ..Settings::default()
+        };
+        let shown = |template, ports| {
+            let facts = TitleFacts {
+                title: "redis-server",
+                settings: &settings,
+                config_file: None,
+                ports,
+            };
+            expanded(template, |name| facts.value(name)).unwrap()
+        };
+        let usual = ServiceSettings::default().title_template;
+        assert_eq!(shown(&usual, [7, 8]), "redis-server *:7");
+        assert_eq!(shown(&usual, [0, 8]), "redis-server *:8");
+        assert_eq!(shown(&usual, [0, 0]), "redis-server /s");
+        assert_eq!(shown("a{{b} {config-file}", [0, 0]), "a{b} -");
+    }
+}
