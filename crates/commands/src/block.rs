@@ -93,20 +93,29 @@ pub(crate) fn seconds(ctx: &Ctx<'_>, argument: &[u8]) -> Result<Option<u64>, Err
     if milliseconds >= i64::MAX as f64 {
         return Err(Error::line("ERR timeout is out of range"));
     }
-    span(ctx, milliseconds as i64)
+    span(milliseconds as i64, ctx.keys.now_ms())
 }
 
 /// A time to wait in whole milliseconds; 0 is for ever.
 pub(crate) fn milliseconds(ctx: &Ctx<'_>, argument: &[u8]) -> Result<Option<u64>, Error> {
-    const NOT_AN_INTEGER: Error = Error::line("ERR timeout is not an integer or out of range");
-    span(ctx, number::parse_i64(argument).ok_or(NOT_AN_INTEGER)?)
+    wait_ms(argument, ctx.keys.now_ms())
 }
 
-fn span(ctx: &Ctx<'_>, milliseconds: i64) -> Result<Option<u64>, Error> {
+/// The argument that says how many milliseconds to wait at most; `None`: for ever. `now_ms`: Unix time; the end must be
+/// a time, too.
+///
+/// # Errors
+/// If it is no integer, negative, or too large.
+pub fn wait_ms(argument: &[u8], now_ms: i64) -> Result<Option<u64>, Error> {
+    const NOT_AN_INTEGER: Error = Error::line("ERR timeout is not an integer or out of range");
+    span(number::parse_i64(argument).ok_or(NOT_AN_INTEGER)?, now_ms)
+}
+
+fn span(milliseconds: i64, now_ms: i64) -> Result<Option<u64>, Error> {
     if milliseconds < 0 {
         return Err(Error::line("ERR timeout is negative"));
     }
-    if milliseconds > i64::MAX - ctx.keys.now_ms() {
+    if milliseconds > i64::MAX - now_ms {
         return Err(Error::line("ERR timeout is out of range"));
     }
     Ok((milliseconds > 0).then_some(milliseconds as u64))

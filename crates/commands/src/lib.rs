@@ -35,7 +35,7 @@ use redline_keyspace::{View, Waiter, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_spec::{self as spec, CommandId, Propagate};
 
-pub use block::Block;
+pub use block::{Block, wait_ms};
 pub use error::Error;
 pub use parse::int;
 

@@ -1,4 +1,5 @@
-//! Clients that wait for keys: who waits, who serves them, and how a wait ends.
+//! Clients that wait for keys: who waits, who serves them, and how a wait ends. Those of WAIT and WAITAOF wait for no key;
+//! otherwise their waits are the same.
 //!
 //! # From a handler's word to a waiting client
 //!
@@ -36,10 +37,11 @@ use redline_keyspace::{End, Held, Local, Ready, View, Waiter, Wanted, stripe_of}
 use redline_net::{TimerId, clock};
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_spec::CommandId;
+use redline_types::Kind;
 
 use crate::{
     exec::Halt,
-    planes::publish_events,
+    planes::{self, publish_events},
     session::{Aside, Session, Token, Unit, flag},
     shared::{Message, Shared},
     tracking,
@@ -126,14 +128,47 @@ impl Worker {
             self.now_ms,
         )
         .wait(&waiter);
+        self.enter_wait(session, waiter, block.timeout_ms)
+    }
+
+    /// Puts a session aside whose call waits for something else than keys: its time ends the wait, or CLIENT UNBLOCK.
+    pub(crate) fn begin_wait_without_keys(
+        &mut self,
+        session: &mut Session,
+        id: CommandId,
+        args: Args<'_>,
+        timeout_ms: Option<u64>,
+    ) -> Halt {
+        let call = Call {
+            id,
+            args: ArgsBuf::from(args),
+            proto: session.proto,
+            tracked: false,
+        };
+        let waiter = Arc::new(Waiter::new(Wanted {
+            token: session.card.token.0,
+            db: session.db,
+            keys: Vec::new(),
+            targets: Vec::new(),
+            kind: Kind::List, // of no key
+            when_gone: false,
+            call: Box::new(call),
+        }));
+        self.enter_wait(session, waiter, timeout_ms)
+    }
+
+    fn enter_wait(
+        &mut self,
+        session: &mut Session,
+        waiter: Arc<Waiter>,
+        timeout_ms: Option<u64>,
+    ) -> Halt {
         let deadline_ms = match session.again.take() {
             Some(again) => again.deadline_ms,
-            None => block
-                .timeout_ms
-                .map(|span_ms| clock::monotonic_ms().saturating_add(span_ms)),
+            None => timeout_ms.map(|span_ms| clock::monotonic_ms().saturating_add(span_ms)),
         };
         let timer = deadline_ms.map(|at_ms| {
-            shared.timed_waits.fetch_add(1, Ordering::Relaxed);
+            self.shared.timed_waits.fetch_add(1, Ordering::Relaxed);
             self.waits.insert(at_ms, waiter.clone())
         });
         session.card.wait.enter(&waiter);
@@ -314,7 +349,12 @@ impl Worker {
         let mark = session.out.mark();
         match waiter.ended() {
             Some(End::Served) => session.out.append(&mut reply),
-            Some(End::TimedOut) => session.reply().null_array(),
+            Some(End::TimedOut) => match Call::of(waiter).id {
+                id @ (CommandId::Wait | CommandId::Waitaof) => {
+                    planes::replication::write_acknowledged(session, id);
+                }
+                _ => session.reply().null_array(),
+            },
             Some(End::Unblocked) => {
                 self.stats.note_error(UNBLOCKED);
                 self.stats.commands[Call::of(waiter).id as usize]

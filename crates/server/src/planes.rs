@@ -12,6 +12,7 @@ pub mod connection;
 pub mod debug;
 pub mod latency;
 pub mod pubsub;
+pub mod replication;
 pub mod scripting;
 pub mod server;
 pub mod tracking;

@@ -649,3 +649,84 @@ fn every_element_is_received_once_or_still_there() {
         });
     }
 }
+
+/// Fields of the line that CLIENT LIST has of a client.
+fn listed(client: &mut Client, id: i64) -> String {
+    let Value::Bulk(list) = client.call(&format!("CLIENT LIST ID {id}")) else {
+        panic!("a bulk");
+    };
+    String::from_utf8(list).unwrap()
+}
+
+#[test]
+fn who_asks_for_replicas_waits_for_his_time_and_hears_that_there_are_none() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    assert_eq!(client.call("WAIT 0 0"), Value::Integer(0));
+    let began = Instant::now();
+    client.write(b"WAIT 1 80\r\nWAITAOF 0 1 80\r\nPING\r\n");
+    assert_eq!(client.read(), Value::Integer(0));
+    let none = Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
+    assert_eq!(client.read(), none);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(160), "{took:?}");
+    assert_eq!(client.read(), Value::Simple("PONG".into()));
+    for call in ["MULTI", "WAIT 1 0", "WAITAOF 0 1 0"] {
+        client.call(call);
+    }
+    let in_exec = client.call("EXEC");
+    assert_eq!(in_exec, Value::Array(vec![Value::Integer(0), none]));
+    let script = b"return redis.call('wait', 1, 0)";
+    assert_eq!(
+        client.call_args(&[b"EVAL", script, b"0"]),
+        Value::Integer(0)
+    );
+    for (call, error) in [
+        ("WAIT x 0", "ERR value is not an integer or out of range"),
+        ("WAIT 1 -1", "ERR timeout is negative"),
+        (
+            "WAITAOF 2 0 0",
+            "ERR value is out of range, value must between 0 and 1",
+        ),
+        (
+            "WAITAOF 0 -1 0",
+            "ERR value is out of range, must be positive",
+        ),
+        (
+            "WAITAOF 1 0 0",
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ),
+    ] {
+        assert_eq!(client.call(call).error(), error, "{call}");
+    }
+}
+
+#[test]
+fn waits_for_replicas_are_seen_ended_and_killed() {
+    let server = start(settings(2));
+    let (mut waits, mut other) = (Client::connect(&server), Client::connect(&server));
+    let id = waits.call("CLIENT ID").integer();
+    for (call, how, reply) in [
+        ("WAIT 1 0", "TIMEOUT", Value::Integer(0)),
+        (
+            "WAITAOF 0 1 0",
+            "TIMEOUT",
+            Value::Array(vec![Value::Integer(0), Value::Integer(0)]),
+        ),
+        (
+            "WAIT 1 100000",
+            "ERROR",
+            Value::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()),
+        ),
+    ] {
+        waits.send(call);
+        until("it waits", || listed(&mut other, id).contains(" flags=b "));
+        let ended = other.call(&format!("CLIENT UNBLOCK {id} {how}"));
+        assert_eq!(ended, Value::Integer(1));
+        assert_eq!(waits.read(), reply);
+    }
+    waits.send("WAIT 1 0");
+    until("it waits", || listed(&mut other, id).contains(" flags=b "));
+    other.call(&format!("CLIENT KILL ID {id}"));
+    assert_eq!(waits.drain(), 0);
+}

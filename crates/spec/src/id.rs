@@ -330,6 +330,9 @@ roll! {
 
         AclWhoami => acl::acl_whoami,
 
+        Wait => replication::wait,
+        Waitaof => replication::waitaof,
+
         Auth => connection::auth,
         Echo => connection::echo,
         Hello => connection::hello,
@@ -435,7 +438,7 @@ roll! {
         Lolwut => server::lolwut,
         Monitor => server::monitor,
         Pfselftest => server::pfselftest,
-        Role => server::role,
+        Role => replication::role,
         Shutdown => server::shutdown,
         Time => server::time,
     }

@@ -667,13 +667,17 @@ fn without_stamps(replies: &[Value]) -> Vec<Value> {
 }
 
 /// The replies with the names in runs of `unsubscribe` and `punsubscribe` sorted: leaving all channels at once names
-/// them in any order, while the counts go down one by one.
+/// them in any order, while the counts go down one by one. Likewise the patterns that one message matches.
 fn in_free_order(replies: &[Value]) -> Vec<Value> {
     let mut replies = replies.to_vec();
     let kind = |value: &Value| match value {
         Value::Array(elements) | Value::Push(elements) if elements.len() == 3 => elements[0]
             .as_bytes()
             .filter(|kind| kind.ends_with(b"unsubscribe"))
+            .map(<[u8]>::to_vec),
+        Value::Array(elements) | Value::Push(elements) if elements.len() == 4 => elements[0]
+            .as_bytes()
+            .filter(|kind| *kind == b"pmessage")
             .map(<[u8]>::to_vec),
         _ => None,
     };

@@ -172,9 +172,8 @@ impl Generator {
             "SELECT 0",
             "SELECT x",
             "AUTH secret",
-            "AUTH nobody secret",
+            "AUTH default secret",
             "HELLO 9",
-            "HELLO 2 AUTH nobody secret SETNAME a",
             "CLIENT SETNAME a",
             "CLIENT NO-EVICT off",
             "CONFIG GET hz",
@@ -376,6 +375,10 @@ impl Generator {
             (ArgKind::UnixTime, _) => UNIX_SECONDS,
             (ArgKind::Double, "timeout") => TIMEOUTS,
             (_, "milliseconds") if row.id == CommandId::Xread => BLOCK_MILLISECONDS,
+            (_, "timeout") if matches!(row.id, CommandId::Wait | CommandId::Waitaof) => {
+                BLOCK_MILLISECONDS
+            }
+            (_, "numreplicas" | "numlocal") => &["0", "0", "1", "1", "2", "-1", "abc"],
             (_, "id") if row.id == CommandId::Xread => AFTER_IDS,
             (_, what) if what.contains("milliseconds") => MILLISECONDS,
             (_, what) if what.contains("seconds") || what == "ttl" => SECONDS,
@@ -757,6 +760,8 @@ fn waits_long(call: &Call) -> bool {
             (call.len() - 1, 1000.0)
         }
         b"blmpop" | b"bzmpop" => (1, 1000.0),
+        b"wait" => (2, 1.0),
+        b"waitaof" => (3, 1.0),
         b"xread" | b"xreadgroup" => (after_block(), 1.0),
         _ => return false,
     };

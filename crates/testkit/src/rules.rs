@@ -58,6 +58,7 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::Dump
         | CommandId::ClientList
         | CommandId::ClientInfo
+        | CommandId::Role
         | CommandId::ClientId
         | CommandId::ObjectIdletime
         | CommandId::ObjectFreq

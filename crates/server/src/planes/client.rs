@@ -276,12 +276,7 @@ pub(crate) fn client_pause(
         Some(word) if word.eq_ignore_ascii_case(b"write") => false,
         Some(_) => return Err(Error::line("ERR CLIENT PAUSE mode must be WRITE or ALL").into()),
     };
-    let span_ms = number::parse_i64(&args[2])
-        .ok_or(Error::line("ERR timeout is not an integer or out of range"))?;
-    let span_ms = u64::try_from(span_ms).map_err(|_| Error::line("ERR timeout is negative"))?;
-    if span_ms > i64::MAX as u64 - worker.now_ms as u64 {
-        return Err(Error::line("ERR timeout is out of range").into());
-    }
+    let span_ms = redline_commands::wait_ms(&args[2], worker.now_ms)?.unwrap_or(0);
     let now_ms = clock::monotonic_ms();
     let wanted = Pause {
         end_ms: now_ms + span_ms,

@@ -42,16 +42,6 @@ pub(crate) fn monitor(worker: &mut Worker, session: &mut Session, _: Args<'_>) -
     Ok(())
 }
 
-/// A primary without replicas: replication does not exist, so nothing has an offset.
-pub(crate) fn role(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
-    let mut reply = session.reply();
-    reply.array(3);
-    reply.bulk(b"master");
-    reply.integer(0);
-    reply.array(0);
-    Ok(())
-}
-
 pub(crate) fn pfselftest(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
     match hll::self_test() {
         Ok(()) => session.reply().ok(),

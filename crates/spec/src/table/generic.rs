@@ -452,4 +452,26 @@ rows! { Generic:
         keys: [KeySpec::range(1, -1, 1, REMOVE)],
         args: [key("key").multiple()],
     }
+
+    Wait = "wait" {
+        summary: "Wait until replicas have what this connection has written.",
+        complexity: "O(1)",
+        since: "3.0.0",
+        arity: 3,
+        flags: [BLOCKING],
+        acl: [CONNECTION],
+        tips: ["request_policy:all_shards", "response_policy:agg_min"],
+        args: [integer("numreplicas"), integer("timeout")],
+    }
+
+    Waitaof = "waitaof" {
+        summary: "Wait until files, here and at replicas, have what this connection has written.",
+        complexity: "O(1)",
+        since: "7.2.0",
+        arity: 4,
+        flags: [BLOCKING],
+        acl: [CONNECTION],
+        tips: ["request_policy:all_shards", "response_policy:agg_min"],
+        args: [integer("numlocal"), integer("numreplicas"), integer("timeout")],
+    }
 }

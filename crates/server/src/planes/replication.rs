@@ -1,0 +1,85 @@
+//! ROLE, WAIT, WAITAOF: what clients ask of replication and of the append-only file, neither of which exists.
+//!
+//! So there are no replicas, none has acknowledged anything, and nothing is synced to a file. Must not know: how a client
+//! is put aside.
+
+use redline_commands::{Error, wait_ms};
+use redline_resp::Args;
+use redline_spec::CommandId;
+use redline_types::number;
+
+use crate::{exec::Halt, session::Session, worker::Worker};
+
+/// Replicas that have acknowledged, and local files that have synced, all that anybody has written.
+const ACKNOWLEDGED: i64 = 0;
+
+/// A primary without replicas: nothing has an offset.
+pub(crate) fn role(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    let mut reply = session.reply();
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
+}
+
+pub(crate) fn wait(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    let replicas = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
+    let timeout_ms = wait_ms(&args[2], worker.now_ms)?;
+    let enough = replicas <= ACKNOWLEDGED;
+    acknowledge(worker, session, CommandId::Wait, args, enough, timeout_ms)
+}
+
+pub(crate) fn waitaof(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let files = number::parse_i64(&args[1]).ok_or(Error::NotInteger)?;
+    if !(0..=1).contains(&files) {
+        let text = "ERR value is out of range, value must between 0 and 1";
+        return Err(Error::line(text).into());
+    }
+    let replicas = number::parse_i64(&args[2]).filter(|replicas| *replicas >= 0);
+    let replicas = replicas.ok_or(Error::line("ERR value is out of range, must be positive"))?;
+    let timeout_ms = wait_ms(&args[3], worker.now_ms)?;
+    if files > 0 {
+        let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+        return Err(Error::line(text).into());
+    }
+    let enough = replicas <= ACKNOWLEDGED;
+    acknowledge(
+        worker,
+        session,
+        CommandId::Waitaof,
+        args,
+        enough,
+        timeout_ms,
+    )
+}
+
+/// Answers if that is enough, or if this caller may not wait; otherwise waits.
+fn acknowledge(
+    worker: &mut Worker,
+    session: &mut Session,
+    id: CommandId,
+    args: Args<'_>,
+    enough: bool,
+    timeout_ms: Option<u64>,
+) -> Result<(), Halt> {
+    if !enough && session.unit.is_none() {
+        return Err(worker.begin_wait_without_keys(session, id, args, timeout_ms));
+    }
+    write_acknowledged(session, id);
+    Ok(())
+}
+
+/// The reply of WAIT or WAITAOF, now.
+pub(crate) fn write_acknowledged(session: &mut Session, id: CommandId) {
+    let mut reply = session.reply();
+    if id == CommandId::Waitaof {
+        reply.array(2);
+        reply.integer(ACKNOWLEDGED);
+    }
+    reply.integer(ACKNOWLEDGED);
+}
