@@ -8,7 +8,11 @@ use redline_keyspace::lock::STRIPES;
 use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
-use crate::{block::after_upkeep, session::flag, worker::Worker};
+use crate::{
+    block::after_upkeep,
+    session::{Session, flag},
+    worker::Worker,
+};
 
 /// Active expiry works in slices of this length: microseconds. No command waits longer for it.
 const EXPIRY_SLICE_US: u64 = 1_000;
@@ -42,6 +46,7 @@ pub fn tick(worker: &mut Worker) {
         worker.for_each_session(|worker, session| {
             let unsent = session.out.len_bytes() as u64;
             session.card.output_peak.store(unsent, Ordering::Relaxed);
+            note_sending(session, worker.now_ms);
             if session.soft_limit_since_s.is_some() {
                 worker.enforce_output_limit(session);
                 worker.look_again(session);
@@ -205,10 +210,23 @@ fn close_idle(worker: &mut Worker) {
         let flags = session.card.flags.load(Ordering::Relaxed);
         let listens = flags & (flag::PUBSUB | flag::MONITOR) != 0;
         if idle_s > timeout_s && !listens && !session.is_put_aside() {
-            session.closing = true;
+            session.end_at_once();
             worker.look_again(session);
         }
     });
+}
+
+/// Who takes replies is not silent: within the last second something was sent to it.
+fn note_sending(session: &mut Session, now_ms: i64) {
+    let sent = session.card.net_out.load(Ordering::Relaxed);
+    if sent != session.sent_before {
+        session.sent_before = sent;
+        let a_second_ago = (now_ms / 1000 - 1) as u32;
+        session
+            .card
+            .active_s
+            .fetch_max(a_second_ago, Ordering::Relaxed);
+    }
 }
 
 /// Makes the keyspace's counts visible to others.

@@ -261,6 +261,10 @@ impl Worker {
                     }
                 }
             }
+            // Before the next reply comes on top of it.
+            if member.session.out.len_bytes() > self.output_watched_bytes {
+                self.enforce_output_limit(&mut member.session);
+            }
             if member.session.aside.is_some() {
                 self.defer(member, batch, index, number);
             }

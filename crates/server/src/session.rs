@@ -120,7 +120,7 @@ pub struct Card {
     pub net_out: AtomicU64,
     /// See `net_in`.
     pub commands: AtomicU64,
-    /// Set by CLIENT KILL: no command runs after this, the worker closes it.
+    /// Set by CLIENT KILL, and when a limit ends it: no command runs after this, the worker closes it.
     pub killed: AtomicBool,
     /// Its wait in a blocking command, for those who may end it.
     pub wait: WaitSlot,
@@ -357,6 +357,8 @@ pub struct Session {
     pub undecoded: bool,
     /// The peer has sent its last byte, and all are read.
     pub eof_seen: bool,
+    /// What the card's `net_out` was when the timer last looked.
+    pub sent_before: u64,
     /// The output exceeds its soft limit since this time (Unix, in seconds).
     pub soft_limit_since_s: Option<u64>,
 }
@@ -405,6 +407,14 @@ impl Session {
     #[inline]
     pub fn is(&self, bits: u32) -> bool {
         self.state & bits != 0
+    }
+
+    /// Ends it without a word: nothing of its runs any more, and what waits to be sent, encrypted or not, is not waited
+    /// for.
+    pub fn end_at_once(&mut self) {
+        self.closing = true;
+        self.out.clear();
+        self.card.killed.store(true, Ordering::Release);
     }
 
     /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it. What confirms subscriptions is

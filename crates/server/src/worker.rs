@@ -30,7 +30,8 @@ use crate::{
     block::Again,
     cron,
     exec::Batch,
-    monitor,
+    log, monitor,
+    planes::client::described,
     pubsub::Delivery,
     session::{Aside, Card, Deferred, EndedWatch, Names, ReplyMode, Session, Token, flag, state},
     settings::Settings,
@@ -104,6 +105,8 @@ pub struct Worker {
     pub host: Option<Host>,
     /// Depth of turns inside a script's hook.
     pub depth: u32,
+    /// Replies of a session beyond this are looked at before its next request: the least hard limit of output.
+    pub(crate) output_watched_bytes: usize,
     /// Limits on requests, for sessions that are authenticated.
     pub request_limits: RequestLimits,
     /// Watches whose stripe was in use when they ended.
@@ -220,6 +223,7 @@ impl Worker {
             now_ms: clock::wall_ms() as i64,
             host: None,
             depth: 0,
+            output_watched_bytes: usize::MAX,
             request_limits: RequestLimits::default(),
             unwatching: Vec::new(),
             leaving: Vec::new(),
@@ -417,6 +421,9 @@ impl Worker {
         self.local.clock.log_factor = settings.lfu_log_factor;
         self.local.clock.decay_minutes = settings.lfu_decay_minutes;
         self.request_limits.bulk_bytes_max = settings.bulk_bytes_max;
+        let hard = settings.output_limits.iter().map(|limit| limit.hard_bytes);
+        let least = hard.filter(|bytes| *bytes != 0).min();
+        self.output_watched_bytes = least.map_or(usize::MAX, |bytes| bytes as usize);
         self.local.clock.now_s = (self.now_ms / 1000) as u32;
         self.adopt_users();
     }
@@ -817,8 +824,11 @@ impl Worker {
                 let held = member.query.len() + session.decoder.heap_bytes() + session.multi.bytes;
                 if held as u64 > limit {
                     self.stats.query_limit_closed.add(1);
-                    session.closing = true;
-                    session.out.clear();
+                    session.end_at_once();
+                    let client = described(&session.card, self.now_ms);
+                    log::warning(&format!(
+                        "Closing client that reached max query buffer length: {client} ({held} bytes)"
+                    ));
                 }
             }
             Ok(Read::WouldBlock) => place.readable = false,
@@ -830,7 +840,7 @@ impl Worker {
                 place.readable = false;
                 session.eof_seen = true;
                 if session.stream.is_handshaking() {
-                    crate::log::warning(&format!(
+                    log::warning(&format!(
                         "Error accepting a client connection: {error} (addr={} laddr={})",
                         session.card.addr, session.card.laddr
                     ));
@@ -1060,10 +1070,7 @@ impl Worker {
                             .reregister(&session.stream, token, Interest::ReadWrite);
                     }
                 }
-                Flush::Closed(_) => {
-                    session.closing = true;
-                    session.out.clear();
-                }
+                Flush::Closed(_) => session.end_at_once(),
             }
             break;
         }
@@ -1102,8 +1109,12 @@ impl Worker {
         }
         if over {
             self.stats.output_limit_closed.add(1);
-            session.closing = true;
-            session.out.clear();
+            self.update_card(session);
+            session.end_at_once();
+            let client = described(&session.card, self.now_ms);
+            log::warning(&format!(
+                "Client {client} scheduled to be closed ASAP for overcoming of output buffer limits."
+            ));
         }
     }
 
@@ -1124,8 +1135,7 @@ impl Worker {
             let nothing = || Message::Run(Box::new(|_| ()));
             self.with_session(token, nothing, |worker, session| {
                 if session.stream.is_handshaking() {
-                    session.closing = true;
-                    session.out.clear();
+                    session.end_at_once();
                     worker.enqueue(token.index());
                 }
             });
@@ -1190,6 +1200,9 @@ impl Worker {
                 );
                 self.run_request(session, args, None);
             }
+            if session.out.len_bytes() > self.output_watched_bytes {
+                self.enforce_output_limit(session);
+            }
             if session.aside.is_some() {
                 session.deferred = Some(deferred);
                 return;
@@ -1233,7 +1246,7 @@ impl Worker {
                 Ok(None) => return,
                 Err(error) => {
                     if self.accept == Accept::OnEvents {
-                        crate::log::warning(&format!("Accepting client connection: {error}"));
+                        log::warning(&format!("Accepting client connection: {error}"));
                     }
                     self.accept = Accept::AtTick;
                     return;
@@ -1317,7 +1330,7 @@ impl Worker {
         while let Some(signal) = signals.as_mut().and_then(Signals::next) {
             match signal {
                 Signal::Terminate | Signal::Interrupt => {
-                    crate::log::notice(&format!(
+                    log::notice(&format!(
                         "Received {} scheduling shutdown...",
                         if signal == Signal::Interrupt {
                             "SIGINT"
@@ -1468,6 +1481,7 @@ impl Session {
             writable_wanted: false,
             undecoded: false,
             eof_seen: false,
+            sent_before: 0,
             soft_limit_since_s: None,
         }
     }

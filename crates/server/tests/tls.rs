@@ -860,6 +860,18 @@ fn limits_of_clients_hold_with_tls_too() {
 }
 
 #[test]
+fn a_subscriber_over_tls_that_does_not_read_is_closed_though_encrypted_bytes_wait() {
+    let setup = Setup::new(|settings, _| settings.output_limits[2].hard_bytes = 1 << 20);
+    let mut deaf = setup.secure();
+    deaf.write(b"SUBSCRIBE c\r\n").unwrap();
+    let mut publisher = setup.plain();
+    let message = vec![b'x'; 100_000];
+    let mut publish = || publisher.call_args(&[b"PUBLISH", b"c", &message]).integer();
+    client::until("it has subscribed", || publish() == 1);
+    client::until("it is closed", || publish() == 0);
+}
+
+#[test]
 fn messages_reach_subscribers_over_tls() {
     let setup = Setup::new(|_, _| {});
     let mut subscriber = setup.secure();
