@@ -237,6 +237,12 @@ fn announce(server: &Server) {
     if server.tls_port() != 0 {
         log::notice("Ready to accept connections tls");
     }
+    if server.metrics_port() != 0 {
+        log::notice(&format!(
+            "Metrics are at port {}, under /metrics",
+            server.metrics_port()
+        ));
+    }
     if server
         .listening()
         .iter()

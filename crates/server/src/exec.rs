@@ -458,7 +458,7 @@ impl Worker {
 
     /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
     fn gate_and_run(&mut self, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-        let id = match self.resolve(session, args) {
+        let id = match self.resolve(args) {
             Ok(id) => id,
             Err(error) => return Err(self.reject(session, args, &error)),
         };
@@ -577,15 +577,14 @@ impl Worker {
         }
     }
 
-    fn resolve(&self, session: &Session, args: Args<'_>) -> Result<CommandId, Error> {
+    fn resolve(&self, args: Args<'_>) -> Result<CommandId, Error> {
         let resolved = self.shared.names.resolve(&args[0], args.get(1));
         let id = resolved.map_err(|unresolved| match unresolved {
             spec::Unresolved::Command => errors::unknown_command(args),
             spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
         })?;
         if !spec::gate(id).arity_allows(args.len()) {
-            // Who is not authenticated learns nothing about arguments; Redis orders it so as well.
-            let _ = session;
+            self.stats.commands[id as usize].rejected.add(1);
             return Err(errors::wrong_arity(id));
         }
         Ok(id)

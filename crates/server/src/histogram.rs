@@ -74,6 +74,15 @@ impl Distribution {
         self.0.iter().sum()
     }
 
+    /// How many of them took less than `bound_ns`, which is a power of two.
+    pub fn below(&self, bound_ns: u64) -> u64 {
+        let end = match bound_ns {
+            ..=NS_MAX => bucket(bound_ns).min(self.0.len()),
+            _ => self.0.len(),
+        };
+        self.0[..end].iter().sum()
+    }
+
     /// The time that `percent` of the commands did not exceed, in nanoseconds; `None`: there were none.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
         let wanted = ((self.count() as f64 * percent / 100.0).ceil() as u64).max(1);
@@ -151,6 +160,9 @@ mod tests {
         all.add(&histogram);
         let pairs = all.doubling();
         assert_eq!(pairs, [(1024, 2), (2048, 3), (8192, 4), (1 << 30, 5)]);
+        let below = [1024, 2048, 4096, 8192, 1 << 30].map(|bound_ns| all.below(bound_ns));
+        assert_eq!(below, [2, 3, 3, 4, 5]);
+        assert_eq!(Distribution::default().below(1024), 0);
         let before = all.clone();
         all.subtract(&before);
         assert_eq!((all.count(), all.doubling().len()), (0, 0));

@@ -16,6 +16,7 @@ mod info;
 mod latency;
 mod log;
 mod memory_test;
+mod metrics;
 mod monitor;
 mod names;
 mod planes;

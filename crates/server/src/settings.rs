@@ -41,6 +41,10 @@ pub struct Settings {
     pub unixsocket: Option<String>,
     /// Its permission bits; 0: those of the umask.
     pub unixsocketperm: u32,
+    /// Port of the metrics; `None`: no listener, 0: one that the system chooses.
+    pub metrics_port: Option<u16>,
+    /// Addresses that the metrics listen on, as in `bind`.
+    pub metrics_bind: Vec<String>,
     /// Length of the accept queue.
     pub tcp_backlog: u32,
     /// Seconds between TCP keepalive probes; 0: none.
@@ -240,6 +244,8 @@ impl Default for Settings {
             bind: vec!["*".into(), "-::*".into()],
             unixsocket: None,
             unixsocketperm: 0,
+            metrics_port: None,
+            metrics_bind: vec!["127.0.0.1".into(), "-::1".into()],
             tcp_backlog: 511,
             tcp_keepalive_s: 300,
             threads: 0,

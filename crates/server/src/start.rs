@@ -14,13 +14,17 @@ use redline_keyspace::{
     journal::{Reader, WakeReader},
 };
 use redline_net::{
-    Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, clock, cpu, limits,
+    Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, Waker, clock, cpu, limits,
     tls::{ServerTls, TlsError},
 };
 use redline_table::Heap;
 
 use crate::{
     access, log,
+    metrics::{
+        self,
+        http::{DESCRIPTORS, Responder},
+    },
     service::Service,
     settings::{Published, Settings},
     shared::{Bell, Chore, Message, Shared, WorkerHandle},
@@ -28,19 +32,33 @@ use crate::{
 };
 
 /// Descriptors that the server needs beside its clients: as many as Redis for up to four workers.
-pub(crate) fn reserved_descriptors(workers: usize) -> u64 {
-    (16 + 4 * workers as u64).max(32)
+pub(crate) fn reserved_descriptors(settings: &Settings, workers: usize) -> u64 {
+    let metrics = match settings.metrics_port {
+        Some(_) => DESCRIPTORS + settings.metrics_bind.len() as u64,
+        None => 0,
+    };
+    (16 + 4 * workers as u64).max(32) + metrics
 }
 
 /// Events that one wait of a worker reports.
 const EVENTS_MAX: usize = 1024;
+/// Connections that may wait at the metrics' listeners.
+const METRICS_BACKLOG: u32 = 64;
 
 /// A running server. Dropping it stops it.
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     reaper: Option<JoinHandle<()>>,
+    metrics: Option<Metrics>,
     unixsocket: Option<PathBuf>,
+}
+
+/// The thread that answers with metrics.
+struct Metrics {
+    port: u16,
+    waker: Waker,
+    thread: JoinHandle<()>,
 }
 
 /// Why a server did not start. One line, which names what was in the way.
@@ -112,6 +130,7 @@ impl Server {
             .map(|_| ServerTls::new(&settings.tls.options()));
         let tls = tls.transpose().map_err(StartError::Tls)?;
         let listeners = listen(&settings)?;
+        let responder = metrics_responder(&settings)?;
         let bell = Bell::default();
         let (chores, todo) = mpsc::channel();
         let databases = settings.databases as usize;
@@ -190,10 +209,14 @@ impl Server {
                 })
             })
             .collect::<Result<_, _>>()?;
+        let metrics = responder
+            .map(|(port, responder)| start_metrics(&shared, port, responder))
+            .transpose()?;
         Ok(Server {
             shared,
             threads,
             reaper: Some(reaper),
+            metrics,
             unixsocket,
         })
     }
@@ -206,6 +229,11 @@ impl Server {
     /// The port with TLS; 0: none.
     pub fn tls_port(&self) -> u16 {
         self.shared.tls_port.load(Ordering::Acquire) as u16
+    }
+
+    /// The port of the metrics; 0: none.
+    pub fn metrics_port(&self) -> u16 {
+        self.metrics.as_ref().map_or(0, |metrics| metrics.port)
     }
 
     /// The addresses that it listens on, in words.
@@ -250,6 +278,10 @@ impl Server {
             thread
                 .join()
                 .expect("a thread that panics ends the process");
+        }
+        if let Some(metrics) = self.metrics.take() {
+            metrics.waker.wake();
+            let _ = metrics.thread.join();
         }
         if let Some(reaper) = self.reaper.take() {
             self.shared.chore(Chore::Stop);
@@ -322,6 +354,39 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
     Ok(listeners)
 }
 
+/// Listens for those who read metrics, if that is wanted.
+fn metrics_responder(settings: &Settings) -> Result<Option<(u16, Responder)>, StartError> {
+    let Some(port) = settings.metrics_port else {
+        return Ok(None);
+    };
+    let bound = Listener::bind_tcp(&settings.metrics_bind, port, METRICS_BACKLOG);
+    let listeners = bound.map_err(|error| not_listening(port, "metrics", error))?;
+    let port = listeners.iter().find_map(Listener::port);
+    let port = port.ok_or(StartError::NoListener)?;
+    let system = |error| StartError::System("metrics", error);
+    let responder = Responder::new(listeners).map_err(system)?;
+    Ok(Some((port, responder)))
+}
+
+fn start_metrics(
+    shared: &Arc<Shared>,
+    port: u16,
+    mut responder: Responder,
+) -> Result<Metrics, StartError> {
+    let system = |error| StartError::System("metrics", error);
+    let waker = responder.waker().map_err(system)?;
+    let shared = shared.clone();
+    let thread = spawn("metrics", move || {
+        let is_over = || shared.stopping.load(Ordering::Acquire);
+        responder.run(is_over, || metrics::page(&shared));
+    })?;
+    Ok(Metrics {
+        port,
+        waker,
+        thread,
+    })
+}
+
 /// What starts us may try another port after this line.
 fn not_listening(port: u16, protocol: &str, error: NetError) -> StartError {
     log::warning(&format!(
@@ -342,7 +407,7 @@ fn worker_count(settings: &Settings) -> usize {
 
 /// Asks for as many descriptors as `maxclients` needs; with fewer, serves fewer clients and says so.
 fn raise_descriptor_limit(settings: &mut Settings, workers: usize) -> Result<(), StartError> {
-    let reserved = reserved_descriptors(workers);
+    let reserved = reserved_descriptors(settings, workers);
     let wanted = settings.maxclients as u64 + reserved;
     let system = |error| StartError::System("the limit of open files", error);
     let before = limits::open_files().map_err(system)?.soft;

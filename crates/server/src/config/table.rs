@@ -1,4 +1,5 @@
-//! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads` and `log-format` are ours.
+//! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `log-format`, `metrics-port`
+//! and `metrics-bind` are ours.
 //!
 //! Must not know: how a row is read from a file or shown to a client.
 
@@ -225,6 +226,21 @@ pub static ROWS: &[Parameter] = &[
             |s| Value::Words(s.bind.iter().map(|a| a.clone().into_bytes()).collect()),
             |s, v| {
                 s.bind = v.words().iter().map(|w| utf8(w)).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+        ),
+    row("metrics-port", Start, PORT, "0", "Port at which metrics for Prometheus are read by HTTP, under /metrics; 0: none.").kept_in(
+        |s| Value::Integer(s.metrics_port.unwrap_or(0).into()),
+        |s, v| {
+            s.metrics_port = u16::try_from(v.integer()).ok().filter(|port| *port != 0);
+            Ok(())
+        },
+    ),
+    row("metrics-bind", Start, Syntax::Words(any_words), "127.0.0.1 -::1", "Addresses for that, as in bind; whoever reaches them may read.")
+        .kept_in(
+            |s| Value::Words(s.metrics_bind.iter().map(|a| a.clone().into_bytes()).collect()),
+            |s, v| {
+                s.metrics_bind = v.words().iter().map(|w| utf8(w)).collect::<Result<_, _>>()?;
                 Ok(())
             },
         ),

@@ -239,7 +239,7 @@ impl Effects {
             self.listeners[1] = Some(bound.into_iter().map(Listener::for_tls).collect());
         }
         if settings.maxclients > before.maxclients {
-            let reserved = reserved_descriptors(workers);
+            let reserved = reserved_descriptors(settings, workers);
             let wanted = settings.maxclients as u64 + reserved;
             let granted = limits::raise_open_files(wanted).map_or(0, |raised| raised.granted);
             if granted < wanted {

@@ -1,0 +1,495 @@
+//! The metrics of the server in Prometheus's text format (version 0.0.4), for the listener in [`http`].
+//!
+//! Names are those under which redis_exporter tells the same fact, so that dashboards made for it work; what is ours alone
+//! begins with `redline_`. Counters (but those of connections) go on from the start of the process, whatever CONFIG RESETSTAT
+//! says: whoever takes rates wants them so. Everything is read without asking a worker. Must not know: HTTP, sessions.
+
+pub(crate) mod http;
+
+use std::{
+    fmt::{Display, Write},
+    sync::atomic::Ordering,
+};
+
+use redline_net::{clock, process};
+use redline_spec::{self as spec, CommandId};
+use redline_table::heap;
+
+use crate::{
+    REDIS_VERSION, REDLINE_VERSION,
+    commandlog::Kind as Log,
+    histogram::Distribution,
+    pubsub::Kind,
+    session::flag,
+    settings::Settings,
+    shared::Shared,
+    stats::{self, CommandTotals, Totals},
+};
+
+/// The whole page.
+pub(crate) fn page(shared: &Shared) -> String {
+    let (settings, totals) = (shared.settings.current(), Totals::of(shared.workers()));
+    let mut page = Page::default();
+    instance(&mut page, shared, &settings);
+    clients(&mut page, shared, &settings);
+    memory(&mut page, shared, &settings);
+    counters(&mut page, shared, &totals);
+    keys(&mut page, shared);
+    commands(&mut page, &totals);
+    latencies(&mut page, shared, &totals);
+    workers(&mut page, shared);
+    page.text
+}
+
+/// What a family's samples are.
+#[derive(Clone, Copy)]
+enum Sort {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    /// Begins a family: all of its samples follow.
+    fn family(&mut self, name: &str, sort: Sort, help: &str) {
+        let sort = match sort {
+            Sort::Counter => "counter",
+            Sort::Gauge => "gauge",
+            Sort::Histogram => "histogram",
+        };
+        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {sort}\n"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(name);
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let before = if at == 0 { '{' } else { ',' };
+            self.push(format_args!("{before}{label}=\"{}\"", escaped(text)));
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        self.push(format_args!(" {value}\n"));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, Sort::Gauge, help);
+        self.sample(name, &[], value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, Sort::Counter, help);
+        self.sample(name, &[], value);
+    }
+
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        self.text
+            .write_fmt(text)
+            .expect("writing to a string does not fail");
+    }
+}
+
+/// A label's text; the codes of errors come from scripts and may hold anything.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn instance(page: &mut Page, shared: &Shared, settings: &Settings) {
+    page.gauge("redis_up", "The server runs.", 1);
+    let started_s = shared.started_us / 1_000_000;
+    page.gauge(
+        "redis_start_time_seconds",
+        "When the process started, as Unix time.",
+        started_s,
+    );
+    page.gauge(
+        "redis_uptime_in_seconds",
+        "How long ago that was.",
+        (clock::wall_us() / 1_000_000).saturating_sub(started_s),
+    );
+    let name = "redis_instance_info";
+    page.family(name, Sort::Gauge, "Which server this is.");
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let port = shared.port.load(Ordering::Relaxed);
+    let labels = [
+        ("role", "master"),
+        ("redis_version", REDIS_VERSION),
+        ("redis_build_id", "0"),
+        ("redis_mode", "standalone"),
+        (
+            "os",
+            &format!("Linux {} {}", kernel.trim(), std::env::consts::ARCH),
+        ),
+        ("maxmemory_policy", settings.maxmemory_policy.name()),
+        ("tcp_port", &port.to_string()),
+        ("run_id", &shared.run_id),
+        ("process_id", &std::process::id().to_string()),
+    ];
+    page.sample(name, &labels, 1);
+    let name = "redline_build_info";
+    page.family(
+        name,
+        Sort::Gauge,
+        "The program, and the Redis that it follows.",
+    );
+    let labels = [
+        ("version", REDLINE_VERSION),
+        ("redis_version", REDIS_VERSION),
+    ];
+    page.sample(name, &labels, 1);
+    let cpu = process::cpu_self();
+    page.counter(
+        "redis_cpu_user_seconds_total",
+        "CPU time spent in the program.",
+        cpu.user.as_secs_f64(),
+    );
+    page.counter(
+        "redis_cpu_sys_seconds_total",
+        "CPU time spent in the kernel on its behalf.",
+        cpu.system.as_secs_f64(),
+    );
+    page.gauge(
+        "redis_slowlog_length",
+        "Entries of the slow log.",
+        shared.command_logs.len(Log::Slow),
+    );
+}
+
+fn clients(page: &mut Page, shared: &Shared, settings: &Settings) {
+    let cards = shared.client_cards();
+    let flagged = |bit| {
+        cards
+            .iter()
+            .filter(|card| card.flags.load(Ordering::Relaxed) & bit != 0)
+            .count()
+    };
+    page.gauge(
+        "redis_connected_clients",
+        "Clients that are connected.",
+        cards.len(),
+    );
+    page.gauge(
+        "redis_blocked_clients",
+        "Clients in a blocking command, or held back by CLIENT PAUSE.",
+        flagged(flag::BLOCKED),
+    );
+    page.gauge(
+        "redis_tracking_clients",
+        "Clients that track keys.",
+        shared.tracking.client_count(),
+    );
+    page.gauge(
+        "redis_max_clients",
+        "Most clients at a time.",
+        settings.maxclients,
+    );
+    page.gauge(
+        "redis_pubsub_channels",
+        "Channels that somebody listens to.",
+        shared.pubsub.channel_count(Kind::Channel),
+    );
+    page.gauge(
+        "redis_pubsub_patterns",
+        "Patterns that somebody listens to.",
+        shared.pubsub.pattern_count(),
+    );
+    page.gauge(
+        "redis_mem_clients_normal",
+        "Memory of clients: bytes.",
+        shared.client_bytes(),
+    );
+}
+
+fn memory(page: &mut Page, shared: &Shared, settings: &Settings) {
+    let used = shared.keyspace.used_bytes();
+    let peak = shared
+        .peak_bytes
+        .fetch_max(used, Ordering::Relaxed)
+        .max(used);
+    page.gauge(
+        "redis_memory_used_bytes",
+        "Memory of keys and values, tables included: what maxmemory limits.",
+        used,
+    );
+    page.gauge(
+        "redis_memory_used_peak_bytes",
+        "The most of it, as far as anybody looked.",
+        peak,
+    );
+    page.gauge(
+        "redis_memory_used_rss_bytes",
+        "Resident memory of the process.",
+        process::resident_bytes().unwrap_or(0),
+    );
+    page.gauge(
+        "redis_memory_max_bytes",
+        "The parameter maxmemory; 0: no limit.",
+        settings.maxmemory_bytes,
+    );
+    let (entries, tables) = (heap::stats(), heap::table_stats());
+    page.gauge(
+        "redis_allocator_allocated_bytes",
+        "Bytes of objects in the arenas.",
+        entries.live_bytes + tables.live_bytes,
+    );
+    page.gauge(
+        "redis_allocator_active_bytes",
+        "Bytes of memory that the arenas have taken.",
+        entries.mapped_bytes + tables.mapped_bytes,
+    );
+    page.gauge(
+        "redis_memory_used_scripts_bytes",
+        "Memory of cached scripts and libraries of functions.",
+        shared.scripts.bytes() + shared.libraries.bytes(),
+    );
+}
+
+fn counters(page: &mut Page, shared: &Shared, totals: &Totals) {
+    let accepted = shared.connections_received.load(Ordering::Relaxed);
+    let rejected = shared.connections_rejected.load(Ordering::Relaxed);
+    for (name, help, value) in [
+        (
+            "redis_connections_received_total",
+            "Connections accepted.",
+            accepted,
+        ),
+        (
+            "redis_rejected_connections_total",
+            "Connections turned away, by maxclients or protected mode.",
+            rejected,
+        ),
+        (
+            "redis_commands_processed_total",
+            "Commands that ran.",
+            totals.calls(),
+        ),
+        (
+            "redis_net_input_bytes_total",
+            "Bytes read from clients.",
+            totals.net_in(),
+        ),
+        (
+            "redis_net_output_bytes_total",
+            "Bytes written to clients.",
+            totals.net_out(),
+        ),
+        (
+            "redis_total_reads_processed",
+            "Reads of sockets.",
+            totals.reads(),
+        ),
+        (
+            "redis_total_writes_processed",
+            "Writes to sockets.",
+            totals.writes(),
+        ),
+        (
+            "redis_keyspace_hits_total",
+            "Lookups that found a key.",
+            totals.hits(),
+        ),
+        (
+            "redis_keyspace_misses_total",
+            "Lookups that did not.",
+            totals.misses(),
+        ),
+        (
+            "redis_expired_keys_total",
+            "Keys that expired.",
+            totals.expired(),
+        ),
+        (
+            "redis_expired_subkeys_total",
+            "Fields of hashes that expired.",
+            totals.expired_elements(),
+        ),
+        (
+            "redis_evicted_keys_total",
+            "Keys evicted for memory.",
+            totals.evicted(),
+        ),
+        (
+            "redis_evicted_clients_total",
+            "Clients closed for memory of all clients.",
+            totals.evicted_clients(),
+        ),
+        (
+            "redis_total_error_replies",
+            "Error replies.",
+            totals.errors(),
+        ),
+        (
+            "redis_client_query_buffer_limit_disconnections_total",
+            "Clients closed for the size of their requests.",
+            totals.query_limit_closed(),
+        ),
+        (
+            "redis_client_output_buffer_limit_disconnections_total",
+            "Clients closed for replies that they left unread.",
+            totals.output_limit_closed(),
+        ),
+        (
+            "redis_acl_access_denied_auth_total",
+            "Logins refused.",
+            totals.denied_auth(),
+        ),
+        (
+            "redis_acl_access_denied_cmd_total",
+            "Commands refused to users.",
+            totals.denied_command(),
+        ),
+        (
+            "redis_acl_access_denied_key_total",
+            "Keys refused to users.",
+            totals.denied_key(),
+        ),
+        (
+            "redis_acl_access_denied_channel_total",
+            "Channels refused to users.",
+            totals.denied_channel(),
+        ),
+    ] {
+        page.counter(name, help, value);
+    }
+    let name = "redis_errors_total";
+    page.family(name, Sort::Counter, "Error replies by the first word.");
+    for (code, count) in &totals.errors_by_code {
+        page.sample(name, &[("err", code)], count);
+    }
+}
+
+fn keys(page: &mut Page, shared: &Shared) {
+    let space = &shared.keyspace;
+    let dbs: Vec<(String, u64, u64)> = (0..space.databases())
+        .map(|db| {
+            let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
+            (format!("db{db}"), keys, expiring)
+        })
+        // The first is always told; there may be very many others.
+        .filter(|(db, keys, _)| *keys > 0 || db == "db0")
+        .collect();
+    let name = "redis_db_keys";
+    page.family(name, Sort::Gauge, "Keys by database.");
+    for (db, keys, _) in &dbs {
+        page.sample(name, &[("db", db)], keys);
+    }
+    let name = "redis_db_keys_expiring";
+    page.family(name, Sort::Gauge, "Keys that will expire, by database.");
+    for (db, _, expiring) in &dbs {
+        page.sample(name, &[("db", db)], expiring);
+    }
+}
+
+fn commands(page: &mut Page, totals: &Totals) {
+    type Value = fn(&CommandTotals) -> f64;
+    let families: [(&str, &str, Value); 4] = [
+        (
+            "redis_commands_total",
+            "Times that a command ran.",
+            |command| command.calls as f64,
+        ),
+        (
+            "redis_commands_duration_seconds_total",
+            "Time that it ran for.",
+            |command| command.ns as f64 / 1e9,
+        ),
+        (
+            "redis_commands_rejected_calls_total",
+            "Times that it was refused before it ran.",
+            |command| command.rejected as f64,
+        ),
+        (
+            "redis_commands_failed_calls_total",
+            "Times that it ran and answered with an error.",
+            |command| command.failed as f64,
+        ),
+    ];
+    for (name, help, value) in families {
+        page.family(name, Sort::Counter, help);
+        for (id, command) in CommandId::ALL.iter().zip(&totals.commands) {
+            if command.calls + command.rejected > 0 {
+                page.sample(name, &[("cmd", spec::row(*id).full_name)], value(command));
+            }
+        }
+    }
+}
+
+/// Upper bounds of the histograms: nanoseconds, from 1 us to 1 s, each twice the one before.
+fn bounds_ns() -> impl Iterator<Item = u64> {
+    (10..=30).map(|shift| 1 << shift)
+}
+
+fn latencies(page: &mut Page, shared: &Shared, totals: &Totals) {
+    let name = "redis_commands_latencies_usec";
+    page.family(
+        name,
+        Sort::Histogram,
+        "Times that a command took, in microseconds, while latency-tracking is on.",
+    );
+    let all = stats::distributions(shared.workers());
+    let timed = all.iter().zip(&totals.commands);
+    for (id, (distribution, command)) in CommandId::ALL.iter().zip(timed) {
+        if distribution.count() > 0 {
+            histogram(page, name, spec::row(*id).full_name, distribution, command);
+        }
+    }
+}
+
+fn histogram(
+    page: &mut Page,
+    name: &str,
+    command: &str,
+    distribution: &Distribution,
+    totals: &CommandTotals,
+) {
+    let bucket = format!("{name}_bucket");
+    for bound_ns in bounds_ns() {
+        let le = (bound_ns as f64 / 1000.0).to_string();
+        let labels = [("cmd", command), ("le", &le)];
+        page.sample(&bucket, &labels, distribution.below(bound_ns));
+    }
+    let count = distribution.count();
+    page.sample(&bucket, &[("cmd", command), ("le", "+Inf")], count);
+    let us = totals.ns as f64 / 1000.0;
+    page.sample(&format!("{name}_sum"), &[("cmd", command)], us);
+    page.sample(&format!("{name}_count"), &[("cmd", command)], count);
+}
+
+fn workers(page: &mut Page, shared: &Shared) {
+    page.gauge("redline_workers", "Worker threads.", shared.workers().len());
+    let name = "redline_worker_connections";
+    page.family(name, Sort::Gauge, "Connections of each worker.");
+    for (number, worker) in shared.workers().iter().enumerate() {
+        let connections = worker.connections.load(Ordering::Relaxed);
+        page.sample(name, &[("worker", &number.to_string())], connections);
+    }
+    let name = "redline_worker_put_aside_total";
+    page.family(
+        name,
+        Sort::Counter,
+        "Times that a session of a worker was put aside: something that it needed was in use.",
+    );
+    for (number, worker) in shared.workers().iter().enumerate() {
+        let put_aside = worker.stats.put_aside.get();
+        page.sample(name, &[("worker", &number.to_string())], put_aside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut page = Page::default();
+        page.sample("a", &[("b", "x\"y\\z\n"), ("c", "d")], 1.5);
+        assert_eq!(page.text, "a{b=\"x\\\"y\\\\z\\n\",c=\"d\"} 1.5\n");
+    }
+}
