@@ -257,6 +257,20 @@ impl Keyspace {
         })
     }
 
+    /// Bytes of a database's tables: of that of its keys, and of those of what expires. They are part of
+    /// [`Keyspace::used_bytes`], but for the fixed part that a database takes with its first key. Goes over all slots.
+    pub fn table_bytes(&self, db: u32) -> (u64, u64) {
+        let Some(db) = self.db(db) else {
+            return (0, 0);
+        };
+        let keys = db.slots.iter().map(|index| index.table_bytes() as u64);
+        let expiring = db.stripes.iter().map(|stripe| {
+            let bytes = stripe.ttl.table_bytes() + stripe.timed.table_bytes();
+            bytes as u64
+        });
+        (keys.sum(), expiring.sum())
+    }
+
     /// Bytes that keys and values take, tables included: what `maxmemory` limits. Each worker may
     /// hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {

@@ -55,6 +55,7 @@ pub fn tick(worker: &mut Worker) {
         close_idle(worker);
     }
     copy_counts(worker);
+    note_memory(worker);
     if worker.number == 0 {
         worker.shared.rates.sample(&worker.shared);
     }
@@ -226,6 +227,30 @@ fn note_sending(session: &mut Session, now_ms: i64) {
             .card
             .active_s
             .fetch_max(a_second_ago, Ordering::Relaxed);
+    }
+}
+
+/// MEMORY PURGE: gives back what is kept for later.
+pub fn purge(worker: &mut Worker) {
+    worker.local.heap.flush();
+    worker.trim();
+    look_after_memory(worker);
+}
+
+/// Makes visible to others how much the worker's interpreter takes, and how much the data, if that was never more.
+pub fn note_memory(worker: &Worker) {
+    // While a script of this worker runs, the last figure stands.
+    if let Some(host) = &worker.host {
+        worker
+            .stats
+            .interpreter_bytes
+            .set(host.memory_bytes() as u64);
+    }
+    let shared = &worker.shared;
+    let used = shared.keyspace.used_bytes();
+    if shared.peak_bytes.fetch_max(used, Ordering::Relaxed) < used {
+        let now_s = worker.now_ms as u64 / 1000;
+        shared.peak_at_s.store(now_s, Ordering::Relaxed);
     }
 }
 

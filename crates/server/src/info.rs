@@ -11,10 +11,13 @@ use std::{
 use redline_net::{clock, process};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
-use redline_table::heap;
 
 use crate::{
-    REDIS_VERSION, REDLINE_VERSION, cron, pubsub::Kind, session::flag, stats::Totals,
+    REDIS_VERSION, REDLINE_VERSION, cron,
+    memory::{Memory, ratio},
+    pubsub::Kind,
+    session::flag,
+    stats::Totals,
     worker::Worker,
 };
 
@@ -187,73 +190,51 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
 
 fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     let shared = &worker.shared;
-    let used = shared.keyspace.used_bytes();
-    let peak = shared
-        .peak_bytes
-        .fetch_max(used, Ordering::Relaxed)
-        .max(used);
-    let rss = process::resident_bytes().unwrap_or(0);
-    let (entries, tables) = (heap::stats(), heap::table_stats());
-    let live = (entries.live_bytes + tables.live_bytes) as u64;
-    let mapped = (entries.mapped_bytes + tables.mapped_bytes) as u64;
-    let ratio = |part: u64, whole: u64| match whole {
-        0 => 1.0,
-        _ => part as f64 / whole as f64,
-    };
-    let percent = |part: u64, whole: u64| format!("{:.2}%", 100.0 * ratio(part, whole));
-    let overhead = tables.live_bytes as u64;
+    let memory = Memory::now(worker);
+    let (used, rss) = (memory.used_bytes, memory.resident_bytes);
+    let (live, mapped) = (memory.live_bytes, memory.mapped_bytes);
+    let percent = |part, whole| format!("{:.2}%", 100.0 * ratio(part, whole));
     out.bytes("used_memory", used)?;
     out.bytes("used_memory_rss", rss)?;
-    out.bytes("used_memory_peak", peak)?;
-    out.field("used_memory_peak_perc", percent(used, peak))?;
-    out.field("used_memory_overhead", overhead)?;
+    out.bytes("used_memory_peak", memory.peak_bytes)?;
+    out.field("used_memory_peak_time", memory.peak_at_s)?;
+    out.field("used_memory_peak_perc", percent(used, memory.peak_bytes))?;
+    out.field("used_memory_overhead", memory.overhead_bytes())?;
     out.field("used_memory_startup", 0)?;
-    out.field("used_memory_dataset", used.saturating_sub(overhead))?;
-    out.field(
-        "used_memory_dataset_perc",
-        percent(used.saturating_sub(overhead), used),
-    )?;
+    let dataset = memory.dataset_bytes();
+    out.field("used_memory_dataset", dataset)?;
+    out.field("used_memory_dataset_perc", percent(dataset, used))?;
     out.field("allocator_allocated", live)?;
     out.field("allocator_active", mapped)?;
     out.field("allocator_resident", mapped)?;
     out.field("allocator_muzzy", 0)?;
-    out.bytes(
-        "total_system_memory",
-        process::machine_memory_bytes().unwrap_or(0),
-    )?;
-    out.bytes("used_memory_lua", 0)?;
-    out.field("used_memory_vm_eval", 0)?;
-    out.field("used_memory_scripts_eval", shared.scripts.bytes())?;
+    let machine = process::machine_memory_bytes().unwrap_or(0);
+    out.bytes("total_system_memory", machine)?;
+    let scripts_heap = memory.script_heap_bytes;
+    out.field("used_memory_lua", scripts_heap)?;
+    out.field("used_memory_vm_eval", scripts_heap)?;
+    out.field("used_memory_lua_human", human(scripts_heap))?;
+    out.field("used_memory_scripts_eval", memory.script_bytes)?;
     out.field("number_of_cached_scripts", shared.scripts.len())?;
     let (libraries, functions) = shared.libraries.counts();
-    let functions_bytes = shared.libraries.bytes();
     out.field("number_of_functions", functions)?;
     out.field("number_of_libraries", libraries)?;
-    out.field("used_memory_vm_functions", 0)?;
-    out.bytes("used_memory_vm_total", 0)?;
-    out.field("used_memory_functions", functions_bytes)?;
-    let scripts_bytes = shared.scripts.bytes() + functions_bytes;
-    out.bytes("used_memory_scripts", scripts_bytes as u64)?;
+    out.field("used_memory_vm_functions", memory.function_heap_bytes)?;
+    out.bytes("used_memory_vm_total", memory.interpreter_bytes())?;
+    out.field("used_memory_functions", memory.function_bytes)?;
+    let scripts = memory.script_bytes + memory.function_bytes;
+    out.bytes("used_memory_scripts", scripts)?;
     out.bytes("maxmemory", worker.settings.maxmemory_bytes)?;
     out.field("maxmemory_policy", worker.settings.maxmemory_policy.name())?;
-    out.field(
-        "allocator_frag_ratio",
-        format_args!("{:.2}", ratio(mapped, live)),
-    )?;
+    let two = |value: f64| format!("{value:.2}");
+    out.field("allocator_frag_ratio", two(ratio(mapped, live)))?;
     out.field("allocator_frag_bytes", mapped.saturating_sub(live))?;
     out.field("allocator_rss_ratio", "1.00")?;
     out.field("allocator_rss_bytes", 0)?;
-    out.field(
-        "rss_overhead_ratio",
-        format_args!("{:.2}", ratio(rss, mapped)),
-    )?;
+    out.field("rss_overhead_ratio", two(ratio(rss, mapped)))?;
     out.field("rss_overhead_bytes", rss as i64 - mapped as i64)?;
-    out.field(
-        "mem_fragmentation_ratio",
-        format_args!("{:.2}", ratio(rss, used)),
-    )?;
+    out.field("mem_fragmentation_ratio", two(ratio(rss, used)))?;
     out.field("mem_fragmentation_bytes", rss as i64 - used as i64)?;
-    let normal = shared.client_bytes();
     out.zeros(&[
         "mem_not_counted_for_evict",
         "mem_replication_backlog",
@@ -261,16 +242,13 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
         "mem_replica_full_sync_buffer",
         "mem_clients_slaves",
     ])?;
-    out.field("mem_clients_normal", normal)?;
+    out.field("mem_clients_normal", memory.client_bytes)?;
     out.zeros(&["mem_cluster_links", "mem_aof_buffer"])?;
     out.field("mem_allocator", "redline")?;
+    out.field("mem_overhead_db_hashtable_rehashing", 0)?;
     let defrag = u8::from(worker.compaction.is_some());
     out.field("active_defrag_running", defrag)?;
-    out.zeros(&[
-        "mem_overhead_db_hashtable_rehashing",
-        "lazyfree_pending_objects",
-        "lazyfreed_objects",
-    ])
+    out.zeros(&["lazyfree_pending_objects", "lazyfreed_objects"])
 }
 
 fn persistence(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {

@@ -15,6 +15,7 @@ mod histogram;
 mod info;
 mod latency;
 mod log;
+mod memory;
 mod memory_test;
 mod metrics;
 mod monitor;

@@ -11,6 +11,7 @@ pub mod config;
 pub mod connection;
 pub mod debug;
 pub mod latency;
+pub mod memory;
 pub mod pubsub;
 pub mod replication;
 pub mod scripting;

@@ -167,6 +167,8 @@ pub mod flag {
     pub const NO_LOOP: u32 = 2048;
     /// Is shown what runs (`O`).
     pub const MONITOR: u32 = 4096;
+    /// CLIENT CAPA redirect.
+    pub const FOLLOWS_REDIRECTS: u32 = 8192;
 }
 
 impl Card {

@@ -281,6 +281,8 @@ pub struct Shared {
     pub rates: Rates,
     /// The most memory that keys and values have taken, as far as anybody looked.
     pub peak_bytes: AtomicU64,
+    /// Since when: Unix time in seconds.
+    pub peak_at_s: AtomicU64,
     /// Connections accepted and refused since the start.
     pub connections_received: AtomicU64,
     /// See `connections_received`.
@@ -337,6 +339,7 @@ impl Shared {
             baseline: Mutex::default(),
             rates: Rates::default(),
             peak_bytes: AtomicU64::new(0),
+            peak_at_s: AtomicU64::new(started_us / 1_000_000),
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),

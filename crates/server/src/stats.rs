@@ -128,6 +128,8 @@ pub struct WorkerStats {
     pub evicted_clients: Counter,
     /// Memory of its clients now: bytes.
     pub client_bytes: Counter,
+    /// Memory of its interpreter, a moment ago: bytes.
+    pub interpreter_bytes: Counter,
 }
 
 impl Default for WorkerStats {
@@ -156,6 +158,7 @@ impl Default for WorkerStats {
             query_limit_closed: Counter::default(),
             evicted_clients: Counter::default(),
             client_bytes: Counter::default(),
+            interpreter_bytes: Counter::default(),
         }
     }
 }

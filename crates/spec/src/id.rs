@@ -342,6 +342,7 @@ roll! {
         Select => connection::select,
 
         ClientCaching => tracking::client_caching,
+        ClientCapa => client::client_capa,
         ClientGetname => client::client_getname,
         ClientGetredir => tracking::client_getredir,
         ClientId => client::client_id,
@@ -378,6 +379,7 @@ roll! {
         ScriptFlush => scripting::script_flush,
         ScriptKill => scripting::script_kill,
         ScriptLoad => scripting::script_load,
+        ScriptShow => scripting::script_show,
     }
     admin {
         AclCat => acl::acl_cat,
@@ -432,6 +434,11 @@ roll! {
         ConfigResetstat => config::config_resetstat,
         ConfigRewrite => config::config_rewrite,
         ConfigSet => config::config_set,
+
+        MemoryDoctor => memory::memory_doctor,
+        MemoryMallocStats => memory::memory_malloc_stats,
+        MemoryPurge => memory::memory_purge,
+        MemoryStats => memory::memory_stats,
 
         Debug => debug::debug,
         Info => server::info,

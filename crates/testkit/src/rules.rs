@@ -55,6 +55,9 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::Info
         | CommandId::Lolwut
         | CommandId::MemoryUsage
+        | CommandId::MemoryStats
+        | CommandId::MemoryDoctor
+        | CommandId::MemoryMallocStats
         | CommandId::Dump
         | CommandId::ClientList
         | CommandId::ClientInfo

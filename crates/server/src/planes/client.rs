@@ -181,6 +181,21 @@ pub(crate) fn client_kill(
     Ok(())
 }
 
+/// What the client says that it understands. To be sent elsewhere (`redirect`) is the one thing that anybody knows, and
+/// servers that have a primary make use of it; names that are not known are passed over.
+pub(crate) fn client_capa(
+    _: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let mut named = args.iter().skip(2);
+    if named.any(|name| name.eq_ignore_ascii_case(b"redirect")) {
+        session.card.set_flag(flag::FOLLOWS_REDIRECTS, true);
+    }
+    session.reply().ok();
+    Ok(())
+}
+
 pub(crate) fn client_no_evict(
     _: &mut Worker,
     session: &mut Session,
@@ -462,11 +477,16 @@ fn write_line(out: &mut String, card: &Card, now_ms: i64) {
     let (query, capacity) = (load(&card.query_bytes), load(&card.query_capacity));
     let output = load(&card.output_bytes);
     let multi = i64::from(card.multi.load(Ordering::Relaxed)) - 1;
+    // Clients that claim none are those of Redis, which has no such field.
+    let capabilities = match flags & flag::FOLLOWS_REDIRECTS {
+        0 => "",
+        _ => " capa=r",
+    };
     let events = if output > 0 { "rw" } else { "r" };
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={}{capabilities} db={} sub={} psub={} ssub={} \
 multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={output} oll=0 \
 omem={} tot-mem={} events={events} cmd={command} user={} redir={} resp={} lib-name={} \
 lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
@@ -525,10 +545,11 @@ fn flag_letters(flags: u32) -> String {
         .iter()
         .filter(|(bit, _)| flags & bit != 0)
         .map(|(_, letter)| *letter);
-    if flags == 0 {
+    let letters: String = set.collect();
+    if letters.is_empty() {
         "N".into()
     } else {
-        set.collect()
+        letters
     }
 }
 

@@ -441,6 +441,19 @@ pub(crate) fn script_exists(
     Ok(())
 }
 
+pub(crate) fn script_show(
+    worker: &mut Worker,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Result<(), Halt> {
+    let script = Some(&args[2])
+        .filter(|sha| sha.len() == SHA1_HEX_BYTES)
+        .and_then(|sha| worker.shared.scripts.get(sha))
+        .ok_or(Error::line("NOSCRIPT No matching script."))?;
+    session.reply().bulk(script.source());
+    Ok(())
+}
+
 pub(crate) fn script_flush(
     worker: &mut Worker,
     session: &mut Session,

@@ -50,7 +50,8 @@ pub(crate) fn pfselftest(_: &mut Worker, session: &mut Session, _: Args<'_>) -> 
     Ok(())
 }
 
-/// A red line that wanders: never the same twice.
+/// A red line that wanders, never the same twice: `LOLWUT [VERSION version [columns [rows …]]]`. The versions of which
+/// Redis has a picture give it; the others name the server's version only.
 pub(crate) fn lolwut(
     worker: &mut Worker,
     session: &mut Session,
@@ -58,21 +59,41 @@ pub(crate) fn lolwut(
 ) -> Result<(), Halt> {
     const COLUMNS: usize = 64;
     const ROWS: usize = 12;
+    const SIDE_MAX: i64 = 1000;
     let names_version = args
         .get(1)
         .is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
-    if let Some(version) = args.get(2).filter(|_| names_version) {
-        number::parse_i64(version).ok_or(Error::NotInteger)?;
+    let mut numbers = Vec::new();
+    if names_version {
+        for word in args.iter().skip(2).take(4) {
+            numbers.push(number::parse_i64(word).ok_or(Error::NotInteger)?);
+        }
     }
-    let rng = &mut worker.local.rng;
-    let mut grid = [[' '; COLUMNS]; ROWS];
-    let mut row = rng.usize(2..ROWS - 2);
+    let side = |at: usize, usual: usize| {
+        let asked = numbers
+            .get(at)
+            .map(|side| (*side).clamp(1, SIDE_MAX) as usize);
+        asked.unwrap_or(usual)
+    };
+    let mut text = String::new();
+    if matches!(numbers.first(), None | Some(5 | 6 | 8)) {
+        text = draw(&mut worker.local.rng, side(1, COLUMNS), side(2, ROWS));
+        text.push_str("\nA line, drawn by chance. ");
+    }
+    text.push_str(&format!("Redis ver. {REDIS_VERSION}\n"));
+    session.reply().verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+fn draw(rng: &mut fastrand::Rng, columns: usize, rows: usize) -> String {
+    let mut grid = vec![vec![' '; columns]; rows];
+    let mut row = rng.usize(0..rows);
     #[allow(clippy::needless_range_loop)] // it walks across the rows, not along one
-    for column in 0..COLUMNS {
+    for column in 0..columns {
         let step = rng.usize(0..3);
         let (mark, next) = match step {
             0 if row > 0 => ('/', row - 1),
-            2 if row + 1 < ROWS => ('\\', row + 1),
+            2 if row + 1 < rows => ('\\', row + 1),
             _ => ('_', row),
         };
         // A falling stroke is drawn in the line it falls to.
@@ -84,11 +105,7 @@ pub(crate) fn lolwut(
         text.push_str(line.iter().collect::<String>().trim_end());
         text.push('\n');
     }
-    text.push_str(&format!(
-        "\nA line, drawn by chance. Redis ver. {REDIS_VERSION}\n"
-    ));
-    session.reply().verbatim("txt", text.as_bytes());
-    Ok(())
+    text
 }
 
 pub(crate) fn shutdown(

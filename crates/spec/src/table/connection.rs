@@ -30,6 +30,17 @@ rows! { Connection:
         args: [one_of("mode", &[word("yes", "YES"), word("no", "NO")])],
     }
 
+    // Valkey's, since its 8.0; the version here says that the reference does not have it.
+    ClientCapa = "client|capa" {
+        summary: "Say what this client understands.",
+        complexity: "O(1)",
+        since: "9.1.2",
+        arity: -3,
+        flags: [NOSCRIPT, LOADING, STALE, ALLOW_BUSY],
+        acl: [CONNECTION],
+        args: [string("capability").multiple()],
+    }
+
     ClientGetname = "client|getname" {
         summary: "Tell the name this connection was given.",
         complexity: "O(1)",

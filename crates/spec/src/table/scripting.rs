@@ -110,6 +110,17 @@ rows! { Scripting:
         routing: AllNodes,
     }
 
+    // Valkey's, since its 8.0; the version here says that the reference does not have it.
+    ScriptShow = "script|show" {
+        summary: "Show the text of a script that the server keeps.",
+        complexity: "O(1)",
+        since: "9.1.2",
+        arity: 3,
+        flags: [NOSCRIPT, STALE],
+        acl: [SCRIPTING],
+        args: [string("sha1")],
+    }
+
     EvalRo = "eval_ro" {
         summary: "Run a Lua script that may not write.",
         complexity: "That of the script.",

@@ -382,12 +382,56 @@ rows! { Server:
         arity: -2,
     }
 
+    MemoryDoctor = "memory|doctor" {
+        summary: "Explain what is remarkable about the use of memory.",
+        complexity: "O(1)",
+        since: "4.0.0",
+        arity: 2,
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ],
+    }
+
     MemoryHelp = "memory|help" {
         summary: "List the subcommands of MEMORY.",
         complexity: "O(1)",
         since: "4.0.0",
         arity: 2,
         flags: [LOADING, STALE],
+    }
+
+    MemoryMallocStats = "memory|malloc-stats" {
+        summary: "Show the allocator's own figures.",
+        complexity: "O(1)",
+        since: "4.0.0",
+        arity: 2,
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ],
+    }
+
+    MemoryPurge = "memory|purge" {
+        summary: "Give memory back that is kept for later.",
+        complexity: "O(N), N: bytes kept",
+        since: "4.0.0",
+        arity: 2,
+        tips: ["request_policy:all_shards", "response_policy:all_succeeded"],
+    }
+
+    MemoryStats = "memory|stats" {
+        summary: "List what memory is used for.",
+        complexity: "O(1)",
+        since: "4.0.0",
+        arity: 2,
+        tips: [
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ],
     }
 
     MemoryUsage = "memory|usage" {
