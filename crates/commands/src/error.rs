@@ -49,11 +49,12 @@ impl Error {
         Error::Line(Cow::Borrowed(text))
     }
 
-    /// An error that repeats an argument: up to its first zero byte, and without what would end the line.
+    /// An error that repeats an argument: up to its first zero byte, with spaces for what would end the line.
     pub fn quoting(before: &str, argument: &[u8], after: &str) -> Error {
         let shown = argument.split(|byte| *byte == 0).next().unwrap_or_default();
-        let shown = String::from_utf8_lossy(shown).replace(['\r', '\n'], " ");
-        Error::Line(format!("{before}{shown}{after}").into())
+        let line = format!("{before}{}{after}", String::from_utf8_lossy(shown));
+        let line = line.trim_end_matches(['\r', '\n']);
+        Error::Line(line.replace(['\r', '\n'], " ").into())
     }
 
     /// Too few arguments, or too many: where only the handler can tell.

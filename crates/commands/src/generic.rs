@@ -1,8 +1,9 @@
 //! Commands of the group `generic`.
 
-use redline_keyspace::Classes;
+use redline_keyspace::{Classes, ValueRef};
 use redline_resp::{Args, Reply};
 use redline_types::{
+    Value,
     glob::{self, Case},
     number::IntText,
 };
@@ -28,16 +29,21 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     if db == ctx.keys.db() && source == destination {
         return Err(SAME_OBJECT);
     }
-    let Some(new_type) = ctx.keys.value(source).map(|value| value.type_name()) else {
+    let Some(value) = ctx.keys.value(source) else {
         reply.integer(0);
         return Ok(());
     };
+    let new_type = value.type_name();
+    let can_copy = !matches!(value, ValueRef::Object(Value::VectorSet(_)));
     let old_type = ctx.keys.in_db(db, |keys| {
         keys.peek(destination).map(|value| value.type_name())
     });
     if old_type.is_some() && !replace {
         reply.integer(0);
         return Ok(());
+    }
+    if !can_copy {
+        return Err(Error::line("ERR not supported for this module key"));
     }
     let (value, expire_at_ms) = ctx.keys.copy_of(source).expect("the source exists");
     ctx.keys.in_db(db, |keys| {

@@ -26,6 +26,7 @@ mod stream;
 mod string;
 #[cfg(test)]
 mod testing;
+mod vector_set;
 mod xgroup;
 mod xinfo;
 mod xread;

@@ -307,7 +307,7 @@ fn elements<'v, R>(source: &'v Value, map: impl Fn(Element<'v>) -> R) -> Vec<R> 
         Value::List(list) => list.iter().map(map).collect(),
         Value::Set(set) => set.iter().map(map).collect(),
         Value::Zset(zset) => zset.iter().map(|(element, _)| map(element)).collect(),
-        Value::Hash(_) | Value::Stream(_) => Vec::new(),
+        Value::Hash(_) | Value::Stream(_) | Value::VectorSet(_) => Vec::new(),
     }
 }
 

@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, Zset};
+use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, VectorSet, Zset};
 
 use crate::{
     entry::{Blob, INLINE_BYTES_MAX, Owned, Stored, StringRef, ValueRef, blob_bytes, blob_to_edit},
@@ -111,7 +111,7 @@ macro_rules! collections {
         }
     )*};
 }
-collections!(List, Hash, Set, Zset, Stream);
+collections!(List, Hash, Set, Zset, Stream, VectorSet);
 
 /// A key of a request and its hash. It is told from other keys by its place in memory, so that place must keep the key as
 /// long as the unit runs.

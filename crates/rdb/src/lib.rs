@@ -17,6 +17,7 @@ pub mod packed;
 pub mod payload;
 pub mod primitive;
 mod stream;
+mod vector_set;
 
 pub use object::{Object, ObjectRef};
 pub use payload::{RestoreError, dump, restore};

@@ -1,7 +1,7 @@
 //! A value as bytes: the byte that names its form, and the form itself. Must not know what stands around it.
 //!
 //! Of each type the one form is written that Redis 8.2.3 writes for that encoding; all forms are read that it reads, but
-//! for modules' values.
+//! for values of modules that are not there.
 
 use redline_types::{
     DataType, Element, Hash, IntBuf, Limits, List, Pack, Set, Value, Zset,
@@ -13,7 +13,7 @@ use redline_types::{
 use crate::{
     Corrupt, ensure, packed,
     primitive::{Reader, write_len, write_string},
-    stream,
+    stream, vector_set,
 };
 
 /// A value to be written.
@@ -44,6 +44,8 @@ mod form {
     pub const HASH: u8 = 4;
     /// Scores as doubles.
     pub const ZSET: u8 = 5;
+    /// A value of a module: here, a vector set.
+    pub const MODULE: u8 = 7;
     pub const HASH_ZIPMAP: u8 = 9;
     pub const LIST_ZIPLIST: u8 = 10;
     pub const SET_INTSET: u8 = 11;
@@ -91,6 +93,7 @@ pub fn type_of(object: ObjectRef<'_>) -> u8 {
         (Value::Zset(_), "listpack") => form::ZSET_LISTPACK,
         (Value::Zset(_), _) => form::ZSET,
         (Value::Stream(_), _) => form::STREAM,
+        (Value::VectorSet(_), _) => form::MODULE,
     }
 }
 
@@ -106,6 +109,7 @@ pub fn write(out: &mut Vec<u8>, object: ObjectRef<'_>) {
         Value::Hash(hash) => write_hash(out, hash),
         Value::Zset(zset) => write_zset(out, zset),
         Value::Stream(stream) => stream::write(out, stream),
+        Value::VectorSet(set) => vector_set::write(out, set),
     }
 }
 
@@ -249,6 +253,7 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
         form::STREAM_FIRST => stream::read(reader, stream::Form::First, limits)?.into(),
         form::STREAM_SECOND => stream::read(reader, stream::Form::Second, limits)?.into(),
         form::STREAM => stream::read(reader, stream::Form::Third, limits)?.into(),
+        form::MODULE => vector_set::read(reader)?.into(),
         _ => return Err(Corrupt("an unknown type")),
     };
     ensure(

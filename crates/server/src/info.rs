@@ -13,7 +13,7 @@ use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 
 use crate::{
-    REDIS_VERSION, REDLINE_VERSION, cron,
+    REDIS_VERSION, REDLINE_VERSION, VECTOR_SETS, cron,
     memory::{Memory, ratio},
     pubsub::Kind,
     session::flag,
@@ -33,7 +33,7 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
     ("stats", "Stats", true, stats),
     ("replication", "Replication", true, replication),
     ("cpu", "CPU", true, cpu),
-    ("modules", "Modules", true, nothing),
+    ("modules", "Modules", true, modules),
     ("commandstats", "Commandstats", false, commandstats),
     ("errorstats", "Errorstats", true, errorstats),
     ("latencystats", "Latencystats", false, latencystats),
@@ -88,6 +88,12 @@ impl Out {
 
 fn nothing(_: &Worker, _: &Totals, _: &mut Out) -> fmt::Result {
     Ok(())
+}
+
+fn modules(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+    let options = "handle-io-errors|handle-repl-async-load";
+    let rest = format!("ver=1,api=1,filters=0,usedby=[],using=[],options=[{options}]");
+    out.field("module", format_args!("name={VECTOR_SETS},{rest}"))
 }
 
 fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {

@@ -47,6 +47,8 @@ use std::sync::atomic::Ordering;
 
 /// The Redis whose behaviour decides: what INFO and HELLO report as `redis_version`.
 pub const REDIS_VERSION: &str = "8.2.3";
+/// The module in which Redis brings vector sets, as clients are told of it.
+pub(crate) const VECTOR_SETS: &str = "vectorset";
 /// Our own version.
 pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");
 

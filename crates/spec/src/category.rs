@@ -96,6 +96,9 @@ impl Categories {
 
     /// What a row's flags imply, added to the categories that the row names.
     pub(crate) const fn derived(self, flags: Flags) -> Categories {
+        if flags.has(Flags::MODULE) {
+            return self;
+        }
         let mut all = self;
         if flags.has(Flags::WRITE) {
             all = all.with(Categories::WRITE);

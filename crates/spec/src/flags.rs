@@ -22,6 +22,9 @@ flags! {
     READONLY = 1, Some("readonly");
     /// May need memory: refused when `maxmemory` is reached and nothing can be evicted.
     DENYOOM = 2, Some("denyoom");
+    /// Redis brings it in a module: it checks by itself how many arguments it has, is in no ACL category, and is listed
+    /// in upper case.
+    MODULE = 21, Some("module");
     /// Administers the server.
     ADMIN = 3, Some("admin");
     /// Belongs to publish and subscribe.

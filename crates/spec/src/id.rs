@@ -20,7 +20,8 @@
 //! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
 //! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and so have consumer groups (`xgroup`)
 //! and XINFO, and what is about the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
-//! (`dump`); and all HELP subcommands share the handler `command::help`, whose text comes from the rows.
+//! (`dump`); vector sets are bound in `vector_set`; and all HELP subcommands share the handler
+//! `command::help`, whose text comes from the rows.
 
 use crate::Plane;
 
@@ -306,6 +307,19 @@ roll! {
         Xrevrange => stream::xrevrange,
         Xsetid => stream::xsetid,
         Xtrim => stream::xtrim,
+
+        Vadd => vector_set::vadd,
+        Vcard => vector_set::vcard,
+        Vdim => vector_set::vdim,
+        Vemb => vector_set::vemb,
+        Vgetattr => vector_set::vgetattr,
+        Vinfo => vector_set::vinfo,
+        Vismember => vector_set::vismember,
+        Vlinks => vector_set::vlinks,
+        Vrandmember => vector_set::vrandmember,
+        Vrem => vector_set::vrem,
+        Vsetattr => vector_set::vsetattr,
+        Vsim => vector_set::vsim,
     }
     session {
         Discard => transaction::discard,

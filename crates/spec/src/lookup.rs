@@ -125,6 +125,13 @@ const fn letters(word: u64) -> u64 {
     u64::from_le_bytes(letters)
 }
 
+/// The same with lower-case letters for upper-case ones.
+const fn lower_case(word: u64) -> u64 {
+    let mut bytes = word.to_le_bytes();
+    bytes.make_ascii_lowercase();
+    u64::from_le_bytes(bytes)
+}
+
 /// Up to eight bytes as a little-endian word, zeros above. Overlapping reads spare a loop.
 #[inline]
 const fn word(bytes: &[u8]) -> u64 {
@@ -171,7 +178,12 @@ impl Slot {
             row.name.len() <= NAME_BYTES_MAX,
             "a command's name is too long"
         );
-        let words = words(row.name.as_bytes());
+        let words = words::<3>(row.name.as_bytes());
+        let words = [
+            lower_case(words[0]),
+            lower_case(words[1]),
+            lower_case(words[2]),
+        ];
         let letters = [letters(words[0]), letters(words[1]), letters(words[2])];
         let scope = NameScope::new(container, row.name.len());
         Slot {

@@ -7,9 +7,10 @@ use crate::{Arg, Categories, CommandId, Flags, KeySpec};
 pub struct Row {
     /// Its number.
     pub id: CommandId,
-    /// The lower-case name with which it is called: `get`; for a subcommand the second word: `rewrite`.
+    /// The name with which it is called, in lower case unless Redis brings it in a module: `get`; for a subcommand the
+    /// second word: `rewrite`.
     pub name: &'static str,
-    /// The lower-case name under which it is listed: `get`, `config|rewrite`.
+    /// The name under which it is listed: `get`, `config|rewrite`, `VADD`.
     pub full_name: &'static str,
     /// The command whose subcommand it is.
     pub container: Option<CommandId>,
@@ -209,6 +210,8 @@ pub enum Group {
     Connection,
     Scripting,
     Server,
+    /// Vector sets: what Redis brings in a module.
+    Module,
 }
 
 impl Group {
@@ -230,6 +233,7 @@ impl Group {
             Group::Connection => "connection",
             Group::Scripting => "scripting",
             Group::Server => "server",
+            Group::Module => "module",
         }
     }
 }

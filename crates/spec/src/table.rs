@@ -26,6 +26,7 @@ mod sorted_set;
 mod stream;
 mod string;
 mod transactions;
+mod vector_set;
 
 /// The row of a command.
 #[inline]
@@ -77,6 +78,7 @@ pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     stream::ROWS,
     string::ROWS,
     transactions::ROWS,
+    vector_set::ROWS,
 ]);
 
 /// Writes the rows of one group. The fields have one order, and those that a row need not state may be left out.

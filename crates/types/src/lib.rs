@@ -1,4 +1,4 @@
-//! The data types as pure data structures: list, hash, set, sorted set and stream, their compact
+//! The data types as pure data structures: list, hash, set, sorted set, stream and vector set, their compact
 //! encodings and the conversions between them. Knows no keys, expiry, clients, clock or source of
 //! randomness: limits and random words are handed in by the caller.
 //!
@@ -21,6 +21,7 @@ pub mod sample;
 pub mod set;
 pub mod stream;
 pub mod value;
+pub mod vector;
 pub mod zset;
 
 pub use hash::{Hash, Live};
@@ -31,4 +32,5 @@ pub use pack::{Element, Pack};
 pub use set::Set;
 pub use stream::Stream;
 pub use value::{DataType, Kind, Value};
+pub use vector::VectorSet;
 pub use zset::Zset;

@@ -2,7 +2,7 @@
 //! A new type is one file that implements [`DataType`] and one line in the table at the end of this
 //! file. Must not know keys, expiry or how a type is written to a file.
 
-use crate::{Hash, List, Set, Stream, Zset};
+use crate::{Hash, List, Set, Stream, VectorSet, Zset};
 
 /// What every type can say about itself.
 pub trait DataType: Clone {
@@ -115,6 +115,8 @@ registry! {
     Zset,
     /// An append-only log of entries under growing ids.
     Stream,
+    /// Members with vectors, found by nearness.
+    VectorSet,
 }
 
 #[cfg(test)]
@@ -124,7 +126,10 @@ mod tests {
     #[test]
     fn names_are_those_of_the_type_command() {
         let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-        assert_eq!(names, ["list", "hash", "set", "zset", "stream"]);
+        assert_eq!(
+            names,
+            ["list", "hash", "set", "zset", "stream", "vectorset"]
+        );
     }
 
     #[test]

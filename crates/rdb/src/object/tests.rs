@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::{RestoreError, crc64, dump, restore};
-use redline_types::stream::{Claim, NewId, References, StreamId};
+use redline_types::{
+    VectorSet,
+    stream::{Claim, NewId, References, StreamId},
+    vector::{Shape, project::Projection, quantize::Quantization},
+};
 
 fn limits() -> Limits {
     Limits::default()
@@ -52,6 +56,21 @@ fn contents(object: &Object) -> Vec<String> {
             });
             return entries.chain([counters]).chain(groups).collect();
         }
+        Value::VectorSet(set) => {
+            let shape = format!("{:?}", set.shape());
+            let elements = set.iter().map(|element| {
+                let layers = (0..=element.level()).map(|layer| {
+                    let mut links: Vec<_> = element.links(layer).map(|e| e.name()).collect();
+                    links.sort_unstable();
+                    links
+                });
+                let (name, id) = (element.name(), element.id());
+                let (stored, attributes) = (element.stored(), element.attributes());
+                let layers: Vec<_> = layers.collect();
+                format!("{name:?} {id} {stored:?} {attributes:?} {layers:?}")
+            });
+            elements.chain([shape]).collect()
+        }
     };
     shown.sort_unstable();
     shown
@@ -81,7 +100,7 @@ fn text(random: &mut fastrand::Rng) -> Vec<u8> {
 fn object(random: &mut fastrand::Rng) -> Object {
     let limits = limits();
     let size = [1, 3, 20, 150, 700][random.usize(..5)];
-    let value: Value = match random.u8(..7) {
+    let value: Value = match random.u8(..8) {
         0 => return Object::String(text(random)),
         1 => {
             let mut list = List::new();
@@ -123,6 +142,17 @@ fn object(random: &mut fastrand::Rng) -> Object {
             }
             zset.into()
         }
+        6 => {
+            let (inputs, outputs) = (random.usize(1..12), random.usize(1..70));
+            let set = VectorSet::new(Shape {
+                dimensions: outputs,
+                quantization: [Quantization::None, Quantization::Int8, Quantization::Binary]
+                    [random.usize(..3)],
+                links: random.usize(4..20),
+                projection: Projection::new(inputs, outputs).filter(|_| random.bool()),
+            });
+            vector_set(set, size.min(150), random).into()
+        }
         _ => {
             let mut stream = redline_types::Stream::new();
             let mut id = StreamId::new(random.u64(..1 << 40), random.u64(..));
@@ -163,6 +193,39 @@ fn object(random: &mut fastrand::Rng) -> Object {
         }
     };
     Object::Value(value)
+}
+
+fn vector_set(mut set: VectorSet, size: usize, random: &mut fastrand::Rng) -> VectorSet {
+    for _ in 0..size {
+        let components = 0..set.shape().dimensions;
+        let vector: Vec<f32> = components.map(|_| random.f32() - 0.5).collect();
+        let attributes = text(random);
+        // None that are empty: those count as none once they are written.
+        let attributes = Some(&attributes[..]).filter(|text| random.bool() && !text.is_empty());
+        let name = text(random);
+        set.add(&name, &vector, attributes, 20, &mut || random.u64(..));
+        if random.u8(..6) == 0 && set.len() > 1 {
+            set.remove(&name);
+        }
+    }
+    set
+}
+
+/// As DUMP of Redis 8.2.3 gave it, after `VADD k VALUES 2 1 2 a`, the same with `2 2 a`, `VADD k VALUES 2 1 2 b SETATTR {}`
+/// and `VREM k a`.
+const VECTOR_SET_OF_REDIS: &[u8] = b"\x07\x81\xbd\xe7-\xa2\xbb\x1e\xb4\x00\x02\x02\x02\x01\x02P\x01\x02\x02\x05\x01b\x05\x02{}\x05\x02?\x7f\x02\t\x02\x03\x02\x80\x01\x00\x00\x01\x02\x00\x02 \x02\x00\x02\x00\x02\x10\x02\x00\x02\x81?d\xf9.@\x0f\x1b\xbd\x00\x0c\x00R\xc9\xf8\xde\xef\xa4\xa6J";
+
+#[test]
+fn a_vector_set_has_the_bytes_of_redis() {
+    let object = restore(VECTOR_SET_OF_REDIS, &limits()).expect("a payload");
+    let Object::Value(Value::VectorSet(set)) = &object else {
+        panic!("not a vector set");
+    };
+    let element = set.get(b"b").expect("an element");
+    assert_eq!(element.attributes(), Some(&b"{}"[..]));
+    assert_eq!(element.vector(), [0.992_125_9, 2.0]);
+    assert_eq!((element.level(), set.last_member()), (1, 3));
+    assert_eq!(dump(object_ref(&object)), VECTOR_SET_OF_REDIS);
 }
 
 #[test]

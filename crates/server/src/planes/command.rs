@@ -5,11 +5,11 @@
 use redline_commands::Error;
 use redline_resp::{Args, Reply};
 use redline_spec::{
-    self as spec, Arg, ArgKind, Categories, CommandId, Find, KeySpec, Keys, Row, table,
+    self as spec, Arg, ArgKind, Categories, CommandId, Find, Flags, KeySpec, Keys, Row, table,
 };
 use redline_types::glob::{self, Case};
 
-use crate::{exec::Halt, names::Names, session::Session, worker::Worker};
+use crate::{VECTOR_SETS, exec::Halt, names::Names, session::Session, worker::Worker};
 
 pub(crate) fn command(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
     let mut reply = session.reply();
@@ -75,8 +75,11 @@ pub(crate) fn command_list(
         5 if args[2].eq_ignore_ascii_case(b"filterby") => {
             let (kind, value) = (&args[3], &args[4]);
             if kind.eq_ignore_ascii_case(b"module") {
-                // There are no modules.
-                Filter::Nothing
+                if value == VECTOR_SETS.as_bytes() {
+                    Filter::Module
+                } else {
+                    Filter::Nothing
+                }
             } else if kind.eq_ignore_ascii_case(b"aclcat") {
                 Categories::by_name(value).map_or(Filter::Nothing, Filter::Category)
             } else if kind.eq_ignore_ascii_case(b"pattern") {
@@ -173,6 +176,7 @@ pub(crate) fn write_help<S: AsRef<str>>(reply: &mut Reply<'_>, lines: &[S]) {
 enum Filter<'a> {
     None,
     Nothing,
+    Module,
     Category(Categories),
     Pattern(&'a [u8]),
 }
@@ -182,6 +186,7 @@ impl Filter<'_> {
         match self {
             Filter::None => true,
             Filter::Nothing => false,
+            Filter::Module => row.flags.has(Flags::MODULE),
             Filter::Category(category) => row.acl.has(*category),
             Filter::Pattern(pattern) => {
                 glob::matches(pattern, row.full_name.as_bytes(), Case::Insensitive)
@@ -244,7 +249,9 @@ fn write_info(reply: &mut Reply<'_>, row: &Row) {
     let gate = spec::gate(row.id);
     reply.array(10);
     reply.bulk(row.full_name.as_bytes());
-    reply.integer(row.arity.into());
+    // Redis knows nothing of the arity of a module's command.
+    let is_module = row.flags.has(Flags::MODULE);
+    reply.integer(if is_module { -1 } else { row.arity.into() });
     write_set(reply, row.flags.names());
     reply.integer(gate.first_key.into());
     reply.integer(gate.last_key.into());
@@ -382,6 +389,12 @@ fn write_docs(reply: &mut Reply<'_>, row: &Row) {
     reply.bulk(row.full_name.as_bytes());
     let mut pairs = Pairs::begin(reply);
     pairs.text("summary", row.summary);
+    if row.flags.has(Flags::MODULE) {
+        // Redis knows no more of them.
+        pairs.text("group", row.group.name());
+        pairs.text("module", VECTOR_SETS);
+        return pairs.end();
+    }
     pairs.text("since", row.since);
     pairs.text("group", row.group.name());
     pairs.text_if(

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use redline_commands::Error;
-use redline_resp::{Args, Proto};
+use redline_resp::{Args, Proto, Reply};
 use redline_types::number;
 
 use crate::{
+    VECTOR_SETS,
     exec::Halt,
     monitor,
     planes::transaction,
@@ -114,8 +115,22 @@ pub(crate) fn hello(
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
-    reply.array(0);
+    write_modules(&mut reply);
     Ok(())
+}
+
+/// What clients are told of modules: that there are vector sets, which Redis brings in one.
+fn write_modules(reply: &mut Reply<'_>) {
+    reply.array(1);
+    reply.map(4);
+    reply.bulk(b"name");
+    reply.bulk(VECTOR_SETS.as_bytes());
+    reply.bulk(b"ver");
+    reply.integer(1);
+    reply.bulk(b"path");
+    reply.bulk(b"");
+    reply.bulk(b"args");
+    reply.array(0);
 }
 
 fn set_proto(session: &mut Session, proto: Proto) {

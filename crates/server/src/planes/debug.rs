@@ -245,7 +245,7 @@ fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
             .into_iter()
             .flat_map(|pack| pack.iter().map(|e| e.to_vec()))
             .collect(),
-        Value::Stream(_) => Vec::new(),
+        Value::Stream(_) | Value::VectorSet(_) => Vec::new(),
     })
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use redline_keyspace::{ValueRef, View};
-use redline_types::{Element, IntBuf, Value, stream::StreamId};
+use redline_types::{DataType, Element, IntBuf, Value, stream::StreamId};
 use sha1_smol::Sha1;
 
 /// Twenty bytes, shown as forty digits.
@@ -81,6 +81,7 @@ fn add_value(digest: &mut Digest, value: ValueRef<'_>, expires: bool) {
         ValueRef::Object(Value::Set(_)) => 2,
         ValueRef::Object(Value::Zset(_)) => 3,
         ValueRef::Object(Value::Hash(_)) => 4,
+        ValueRef::Object(Value::VectorSet(_)) => 5,
         ValueRef::Object(Value::Stream(_)) => 6,
     };
     digest.mix(&type_number.to_be_bytes());
@@ -106,6 +107,25 @@ fn add_value(digest: &mut Digest, value: ValueRef<'_>, expires: bool) {
                 }
                 digest.combine(&own.0);
             })
+        }
+        ValueRef::Object(Value::VectorSet(set)) => {
+            let mut all = Digest::default();
+            let mut own = Digest::default();
+            own.mix(set.len().to_string().as_bytes());
+            own.mix(set.shape().dimensions.to_string().as_bytes());
+            all.combine(&own.0);
+            for element in set.iter() {
+                let mut own = Digest::default();
+                text.clear();
+                element.stored().write_bytes(&mut text);
+                own.mix(&text);
+                own.mix(element.name());
+                element
+                    .attributes()
+                    .inspect(|attributes| own.mix(attributes));
+                all.combine(&own.0);
+            }
+            digest.combine(&all.0);
         }
         ValueRef::Object(Value::Stream(stream)) => {
             for entry in stream.range(StreamId::MIN, StreamId::MAX) {

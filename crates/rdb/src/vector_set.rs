@@ -1,0 +1,237 @@
+//! A vector set as bytes. Redis brings the type in a module, so it stands in the form of modules' values: the type's name
+//! in 64 bits, then parts, each behind a number that says what it is. Must not know other types.
+//!
+//! The parts are the shape, then each element with its vector as it is stored and its links, which name other elements
+//! by the numbers that these have in the set.
+
+use redline_types::{
+    DataType, VectorSet,
+    vector::{
+        DIMENSIONS_MAX, Element, LINKS_DEFAULT, LINKS_MAX, LINKS_MIN, Restored, Shape,
+        project::Projection,
+        quantize::{Quantization, Stored, floats},
+    },
+};
+
+use crate::{
+    Corrupt, ensure,
+    primitive::{Reader, write_len, write_string},
+};
+
+/// `vectorset` in 6 bits a letter, and version 0 in 10 bits.
+const NAME: u64 = 0xbde7_2da2_bb1e_b400;
+
+/// What a part is.
+mod part {
+    pub const END: u64 = 0;
+    pub const NUMBER: u64 = 2;
+    pub const STRING: u64 = 5;
+}
+
+const QUANTIZATIONS: [Quantization; 3] =
+    [Quantization::None, Quantization::Int8, Quantization::Binary];
+
+const HAS_MATRIX: u64 = 1;
+const HAS_ATTRIBUTES: u64 = 2;
+/// The form of an element, in the upper byte of the word that tells its layers.
+const FORM: u64 = 1;
+const FORM_SHIFT: u32 = 24;
+const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
+
+/// Appends a set.
+pub(crate) fn write(out: &mut Vec<u8>, set: &VectorSet) {
+    let shape = set.shape();
+    let quantization = QUANTIZATIONS.iter().position(|q| *q == shape.quantization);
+    let quantization = quantization.expect("every quantization has a number") as u64;
+    let has_attributes = set.attributed() > 0;
+    let mut flags = 0;
+    if shape.projection.is_some() {
+        flags |= HAS_MATRIX;
+    }
+    if has_attributes {
+        flags |= HAS_ATTRIBUTES;
+    }
+    write_len(out, NAME);
+    number(out, shape.dimensions as u64);
+    number(out, set.len() as u64);
+    number(out, quantization | (shape.links as u64) << 8);
+    number(out, flags);
+    let mut bytes = Vec::new();
+    if let Some(projection) = &shape.projection {
+        number(out, projection.inputs() as u64);
+        bytes.extend(projection.matrix().flat_map(f32::to_le_bytes));
+        string(out, &bytes);
+    }
+    for element in set.iter() {
+        string(out, element.name());
+        if has_attributes {
+            string(out, element.attributes().unwrap_or_default());
+        }
+        bytes.clear();
+        element.stored().write_bytes(&mut bytes);
+        string(out, &bytes);
+        let words = words_of(element);
+        number(out, words.len() as u64);
+        words.into_iter().for_each(|word| number(out, word));
+    }
+    write_len(out, part::END);
+}
+
+/// What an element's graph node is: its number, its layers, and for each layer its links and which of them is the
+/// farthest, at which distance; and the two floats that belong to its vector.
+fn words_of(element: Element<'_>) -> Vec<u64> {
+    let mut words = vec![element.id(), element.level() as u64 | FORM << FORM_SHIFT];
+    for layer in 0..=element.level() {
+        let links = element.links(layer);
+        let max = element.links_max(layer).max(links.len());
+        words.extend([links.len() as u64, max as u64]);
+        let (mut farthest, mut distance) = (0, 0.0f32);
+        for (at, other) in (0u64..).zip(links) {
+            words.push(other.id());
+            let far = element.distance(other);
+            if far > distance {
+                (farthest, distance) = (at, far);
+            }
+        }
+        words.push(farthest | u64::from(distance.to_bits()) << 32);
+    }
+    let stored = element.stored();
+    words.push(u64::from(stored.norm.to_bits()) | u64::from(stored.range.to_bits()) << 32);
+    words
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    write_len(out, part::NUMBER);
+    write_len(out, number);
+}
+
+fn string(out: &mut Vec<u8>, text: &[u8]) {
+    write_len(out, part::STRING);
+    write_string(out, text);
+}
+
+/// Reads a set.
+pub(crate) fn read(reader: &mut Reader<'_>) -> Result<VectorSet, Corrupt> {
+    ensure(reader.number()? == NAME, "a value of an unknown module")?;
+    let mut parts = Parts { reader };
+    let dimensions = parts.number_in(1, DIMENSIONS_MAX)?;
+    let count = parts.number()?;
+    let form = parts.number()?;
+    let quantization = *QUANTIZATIONS
+        .get((form & 0xff) as usize)
+        .ok_or(Corrupt("a quantization"))?;
+    let links = match (form >> 8 & 0xffff) as usize {
+        0 => LINKS_DEFAULT,
+        links => links,
+    };
+    ensure(
+        (LINKS_MIN..=LINKS_MAX).contains(&links),
+        "the links of a vector set",
+    )?;
+    let flags = parts.number()?;
+    let mut projection = None;
+    if flags & HAS_MATRIX != 0 {
+        let inputs = parts.number_in(1, DIMENSIONS_MAX)?;
+        let matrix = floats(&parts.string()?).collect();
+        let read = Projection::of_matrix(inputs, dimensions, matrix);
+        projection = Some(read.ok_or(Corrupt("a matrix"))?);
+    }
+    let shape = Shape {
+        dimensions,
+        quantization,
+        links,
+        projection,
+    };
+    let mut elements = Vec::new();
+    for _ in 0..count {
+        elements.push(read_element(
+            &mut parts,
+            &shape,
+            flags & HAS_ATTRIBUTES != 0,
+        )?);
+    }
+    ensure(
+        parts.reader.number()? == part::END,
+        "parts behind a vector set",
+    )?;
+    VectorSet::restore(shape, elements).ok_or(Corrupt("the links of a vector set"))
+}
+
+fn read_element(
+    parts: &mut Parts<'_, '_>,
+    shape: &Shape,
+    has_attributes: bool,
+) -> Result<Restored, Corrupt> {
+    let name = parts.string()?;
+    let attributes = match has_attributes {
+        true => Some(parts.string()?).filter(|attributes| !attributes.is_empty()),
+        false => None,
+    };
+    let bytes = parts.string()?;
+    let count = parts.number()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        words.push(parts.number()?);
+    }
+    let mut words = words.into_iter();
+    let mut word = || words.next().ok_or(WRONG_ELEMENT);
+    let (id, form) = (word()?, word()?);
+    let (level, form) = (form & 0xff, form >> FORM_SHIFT & 0xff);
+    ensure(form <= FORM, WRONG_ELEMENT.0)?;
+    let mut layers = Vec::new();
+    for _ in 0..=level {
+        let (count, _max) = (word()?, word()?);
+        let mut links = Vec::new();
+        for _ in 0..count {
+            links.push(word()?);
+        }
+        layers.push(links);
+        if form == FORM {
+            word()?;
+        }
+    }
+    let floats = word()?;
+    let (norm, range) = (
+        f32::from_bits(floats as u32),
+        f32::from_bits((floats >> 32) as u32),
+    );
+    let stored = Stored::from_bytes(&bytes, norm, range, shape.dimensions, shape.quantization);
+    Ok(Restored {
+        id,
+        name: name.into(),
+        attributes: attributes.map(Into::into),
+        stored: stored.ok_or(Corrupt("a vector"))?,
+        layers,
+    })
+}
+
+struct Parts<'a, 'b> {
+    reader: &'a mut Reader<'b>,
+}
+
+impl Parts<'_, '_> {
+    fn number(&mut self) -> Result<u64, Corrupt> {
+        ensure(
+            self.reader.number()? == part::NUMBER,
+            "a part that is no number",
+        )?;
+        self.reader.number()
+    }
+
+    fn number_in(&mut self, least: usize, most: usize) -> Result<usize, Corrupt> {
+        let number = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        ensure(
+            (least..=most).contains(&number),
+            "the dimensions of a vector set",
+        )?;
+        Ok(number)
+    }
+
+    fn string(&mut self) -> Result<Vec<u8>, Corrupt> {
+        ensure(
+            self.reader.number()? == part::STRING,
+            "a part that is no string",
+        )?;
+        Ok(self.reader.string()?.into_owned())
+    }
+}
