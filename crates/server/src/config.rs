@@ -180,11 +180,7 @@ fn not_built(part: &str) -> Refusal {
 /// Splits CONFIG SET's one argument as the parameter wants it.
 pub fn words_of<'a>(parameter: &Parameter, argument: &'a [u8]) -> Vec<&'a [u8]> {
     match parameter.syntax.is_wordy() {
-        true if argument.is_empty() => vec![argument],
-        true => argument
-            .split(|byte| *byte == b' ')
-            .filter(|word| !word.is_empty())
-            .collect(),
+        true => argument.split(|byte| *byte == b' ').collect(),
         false => vec![argument],
     }
 }

@@ -27,7 +27,7 @@ pub struct OutputLimit {
     /// Above this for longer than `soft_seconds` the client is closed; 0: no limit.
     pub soft_bytes: u64,
     /// See `soft_bytes`.
-    pub soft_seconds: u32,
+    pub soft_seconds: u64,
 }
 
 /// Every parameter that has an effect. Defaults are those of Redis 8.2.3.

@@ -53,6 +53,8 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
 /// Empty reply buffers that are kept for the next sessions.
 const REPLY_BUFFERS_MAX: usize = 256;
+/// Output that no limit counts: in Redis each client has a fixed buffer of that size.
+const OUTPUT_BYTES_FREE: u64 = 16 * 1024;
 /// What a client that has not authenticated may leave unread (CVE-2025-21605).
 const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
 /// What a client that has not authenticated may have in its query buffer.
@@ -423,7 +425,9 @@ impl Worker {
         self.request_limits.bulk_bytes_max = settings.bulk_bytes_max;
         let hard = settings.output_limits.iter().map(|limit| limit.hard_bytes);
         let least = hard.filter(|bytes| *bytes != 0).min();
-        self.output_watched_bytes = least.map_or(usize::MAX, |bytes| bytes as usize);
+        self.output_watched_bytes = least.map_or(usize::MAX, |bytes| {
+            usize::try_from(bytes.saturating_add(OUTPUT_BYTES_FREE)).unwrap_or(usize::MAX)
+        });
         self.local.clock.now_s = (self.now_ms / 1000) as u32;
         self.adopt_users();
     }
@@ -1097,10 +1101,11 @@ impl Worker {
         let class = usize::from(session.is(state::LISTENS)) * 2;
         let limit = self.settings.output_limits[class];
         let now_s = (self.now_ms / 1000) as u64;
-        let mut over = limit.hard_bytes != 0 && bytes > limit.hard_bytes;
-        if limit.soft_bytes != 0 && bytes > limit.soft_bytes {
+        let counted = bytes.saturating_sub(OUTPUT_BYTES_FREE);
+        let mut over = limit.hard_bytes != 0 && counted > limit.hard_bytes;
+        if limit.soft_bytes != 0 && counted > limit.soft_bytes {
             let since = *session.soft_limit_since_s.get_or_insert(now_s);
-            over |= now_s.saturating_sub(since) > u64::from(limit.soft_seconds);
+            over |= now_s.saturating_sub(since) > limit.soft_seconds;
         } else {
             session.soft_limit_since_s = None;
         }

@@ -120,6 +120,19 @@ fn a_reply_beyond_the_hard_limit_ends_the_connection_before_it_is_made_many_time
 }
 
 #[test]
+fn what_fits_the_fixed_buffer_of_a_client_is_not_counted() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    set(&mut client, "client-output-buffer-limit", "normal 1 1 1");
+    let mut other = Client::connect(&server);
+    let argument = vec![b'x'; 16_000];
+    for client in [&mut client, &mut other] {
+        let echoed = client.call_args(&[b"ECHO", &argument]);
+        assert_eq!(echoed, Value::Bulk(argument.clone()));
+    }
+}
+
+#[test]
 fn a_soft_limit_concerns_who_stays_above_it() {
     let server = server();
     let mut admin = Client::connect(&server);

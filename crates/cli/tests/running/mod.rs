@@ -33,7 +33,7 @@ pub fn until<T>(what: &str, mut so: impl FnMut() -> Option<T>) -> T {
 pub struct Running {
     pub child: Child,
     out: BufReader<ChildStdout>,
-    folder: TempDir,
+    pub folder: TempDir,
 }
 
 impl Running {

@@ -277,6 +277,11 @@ pub fn quoted(word: &[u8]) -> Vec<u8> {
     if !word.is_empty() && word[0] != b'#' && word.iter().all(plain) {
         return word.to_vec();
     }
+    in_quotes(word)
+}
+
+/// A word in quotes, needed or not.
+pub fn in_quotes(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     quote(word, &mut out);
     out

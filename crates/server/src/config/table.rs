@@ -9,7 +9,7 @@ use redline_net::tls::ClientAuth;
 use super::{
     Class::{self, Inert, InertFixed, Live, Start},
     Field, Parameter, Unbuilt,
-    value::{Refusal, Syntax, Unit, Value, Words, parse_memory},
+    value::{Refusal, Syntax, Unit, Value, Words, c_string, parse_memory},
 };
 use crate::commandlog::Kind;
 use crate::log::LogFormat;
@@ -196,12 +196,23 @@ const fn unsigned(min: i64, max: i64) -> Syntax {
     }
 }
 
+/// Redis keeps some sizes as signed numbers and others not, which shows in what it says of values beyond 2^63.
 const fn memory(min: i64) -> Syntax {
     Syntax::Integer {
         min,
         max: i64::MAX,
         unit: Unit::Memory,
         unsigned: false,
+    }
+}
+
+/// See [`memory`].
+const fn size(min: i64) -> Syntax {
+    Syntax::Integer {
+        min,
+        max: i64::MAX,
+        unit: Unit::Memory,
+        unsigned: true,
     }
 }
 
@@ -266,7 +277,7 @@ pub static ROWS: &[Parameter] = &[
     path!(row("unixsocket", Start, TEXT, "", "Path of a unix socket to listen on."), unixsocket),
     number!(row("unixsocketperm", Start, Syntax::Integer { min: 0, max: 0o777, unit: Unit::Octal, unsigned: false }, "0", "Permission bits of the unix socket, in octal; 0: what the umask leaves."), unixsocketperm),
     number!(row("proto-max-bulk-len", Live, memory(1 << 20), "536870912", "Longest argument, and longest string that a command may build."), bulk_bytes_max),
-    number!(row("client-query-buffer-limit", Live, memory(1 << 20), "1073741824", "A client whose unread requests grow beyond this is closed."), query_buffer_bytes_max),
+    number!(row("client-query-buffer-limit", Live, size(1 << 20), "1073741824", "A client whose unread requests grow beyond this is closed."), query_buffer_bytes_max),
     row("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "For a class of clients: bytes of unread replies at which one is closed at once, bytes at which it is closed after a time, and that time in seconds; 0: no limit.")
         .kept_in(read_output_limits, write_output_limits),
     number!(row("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Memory of all clients together, above which those with most are closed; in percent: of maxmemory; 0: any."), client_memory_max),
@@ -346,7 +357,7 @@ pub static ROWS: &[Parameter] = &[
             Ok(())
         },
     ),
-    row("locale-collate", Inert, TEXT, "", "Locale in which strings are compared."),
+    row("locale-collate", Inert, Syntax::Checked(locale), "", "Locale in which strings are compared."),
     row("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start."),
     row("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose."),
     row("oom-score-adj", Inert, Syntax::Choice(&["no", "yes", "relative", "absolute"]), "no", "Tell the kernel whom to end first when memory runs out.")
@@ -371,7 +382,7 @@ pub static ROWS: &[Parameter] = &[
     permission!(row("enable-debug-command", Start, WHO, "no", "Who may call DEBUG."), enable_debug_command),
     row("enable-module-command", InertFixed, WHO, "no", "Who may call MODULE: there are no modules."),
     // ---- security ----
-    row("requirepass", Live, TEXT, "", "Password that clients must give with AUTH; empty: none.").secret().kept_in(
+    row("requirepass", Live, Syntax::Bytes, "", "Password that clients must give with AUTH; empty: none.").secret().kept_in(
         |s| Value::Text(s.requirepass.clone().unwrap_or_default()),
         |s, v| {
             s.requirepass = (!v.bytes().is_empty()).then(|| v.bytes().to_vec());
@@ -389,7 +400,7 @@ pub static ROWS: &[Parameter] = &[
     ),
     number!(row("acllog-max-len", Live, int(0, i64::MAX), "128", "Entries that the log of refusals holds."), acl_log_entries_max),
     // ---- memory ----
-    number!(row("maxmemory", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::Memory, unsigned: true }, "0", "Memory that keys and values may take; 0: any."), maxmemory_bytes),
+    number!(row("maxmemory", Live, size(0), "0", "Memory that keys and values may take; 0: any."), maxmemory_bytes),
     row("maxmemory-policy", Live, Syntax::Choice(&["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", "Which keys go when maxmemory is reached.")
         .kept_in(
             |s| {
@@ -415,7 +426,7 @@ pub static ROWS: &[Parameter] = &[
     row("activedefrag", Inert, SWITCH, "no", "Move values together when memory lies scattered: that is always done."),
     row("active-defrag-cycle-min", Inert, int(1, 99), "1", "Least share of the CPU for that."),
     row("active-defrag-cycle-max", Inert, int(1, 99), "25", "Greatest share of the CPU for that."),
-    row("active-defrag-ignore-bytes", Inert, memory(1), "104857600", "Waste that is put up with."),
+    row("active-defrag-ignore-bytes", Inert, size(1), "104857600", "Waste that is put up with."),
     row("active-defrag-max-scan-fields", Inert, int(1, i64::MAX), "1000", "Size of a collection that is walked in one go."),
     row("active-defrag-threshold-lower", Inert, int(0, 1000), "10", "Percentage of waste at which the work begins."),
     row("active-defrag-threshold-upper", Inert, int(0, 1000), "100", "Percentage of waste at which it works hardest."),
@@ -423,17 +434,17 @@ pub static ROWS: &[Parameter] = &[
     row("jemalloc-bg-thread", Inert, SWITCH, "yes", "Let jemalloc clean up by itself: it is not used."),
     // ---- data types ----
     number!(row("hash-max-listpack-entries", Live, unsigned(0, i64::MAX), "512", "Fields up to which a hash stays packed.").alias("hash-max-ziplist-entries"), limits.hash_max_listpack_entries),
-    number!(row("hash-max-listpack-value", Live, memory(0), "64", "Length of a field or value up to which a hash stays packed.").alias("hash-max-ziplist-value"), limits.hash_max_listpack_value),
+    number!(row("hash-max-listpack-value", Live, size(0), "64", "Length of a field or value up to which a hash stays packed.").alias("hash-max-ziplist-value"), limits.hash_max_listpack_value),
     number!(row("list-max-listpack-size", Live, int(i32::MIN as i64, INT_MAX), "-2", "Size of a list's nodes: elements, or -1 to -5 for 4 to 64 KiB.").alias("list-max-ziplist-size"), limits.list_max_listpack_size),
     row("list-compress-depth", Inert, SECONDS, "0", "Nodes at the ends of a list that are not compressed: none ever is."),
     number!(row("set-max-intset-entries", Live, unsigned(0, i64::MAX), "512", "Members up to which a set of integers stays an array."), limits.set_max_intset_entries),
     number!(row("set-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a set stays packed."), limits.set_max_listpack_entries),
     number!(row("set-max-listpack-value", Live, unsigned(0, i64::MAX), "64", "Length of a member up to which a set stays packed."), limits.set_max_listpack_value),
     number!(row("zset-max-listpack-entries", Live, unsigned(0, i64::MAX), "128", "Members up to which a sorted set stays packed.").alias("zset-max-ziplist-entries"), limits.zset_max_listpack_entries),
-    number!(row("zset-max-listpack-value", Live, memory(0), "64", "Length of a member up to which a sorted set stays packed.").alias("zset-max-ziplist-value"), limits.zset_max_listpack_value),
-    number!(row("stream-node-max-bytes", Live, memory(0), "4096", "Bytes in one node of a stream; 0: any."), limits.stream_node_max_bytes),
+    number!(row("zset-max-listpack-value", Live, size(0), "64", "Length of a member up to which a sorted set stays packed.").alias("zset-max-ziplist-value"), limits.zset_max_listpack_value),
+    number!(row("stream-node-max-bytes", Live, size(0), "4096", "Bytes in one node of a stream; 0: any."), limits.stream_node_max_bytes),
     number!(row("stream-node-max-entries", Live, int(0, i64::MAX), "100", "Entries in one node of a stream; 0: any."), limits.stream_node_max_entries),
-    number!(row("hll-sparse-max-bytes", Live, memory(0), "3000", "Bytes up to which a HyperLogLog stays sparse."), limits.hll_sparse_max_bytes),
+    number!(row("hll-sparse-max-bytes", Live, size(0), "3000", "Bytes up to which a HyperLogLog stays sparse."), limits.hll_sparse_max_bytes),
     row("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread."),
     // ---- scripts, events, statistics ----
     number!(row("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which others are told that a script is busy; 0: never.").alias("lua-time-limit"), busy_reply_threshold_ms),
@@ -492,7 +503,7 @@ pub static ROWS: &[Parameter] = &[
     row("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps."),
     // ---- replication ----
     row("replicaof", InertFixed, Syntax::Words(any_words), "", "The primary: host and port.").alias("slaveof").unbuilt("replication", empty),
-    row("masterauth", Inert, TEXT, "", "Password for the primary.").secret(),
+    row("masterauth", Inert, Syntax::Bytes, "", "Password for the primary.").secret(),
     row("masteruser", Inert, TEXT, "", "User at the primary.").secret(),
     row("replica-serve-stale-data", Inert, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data"),
     row("replica-read-only", Inert, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only"),
@@ -528,13 +539,13 @@ pub static ROWS: &[Parameter] = &[
     row("cluster-require-full-coverage", Inert, SWITCH, "yes", "Serve nothing while a slot has no node."),
     row("cluster-allow-reads-when-down", Inert, SWITCH, "no", "Serve reads while the cluster is down."),
     row("cluster-allow-pubsubshard-when-down", Inert, SWITCH, "yes", "Serve shard channels while the cluster is down."),
-    row("cluster-link-sendbuf-limit", Inert, memory(0), "0", "Bytes that may wait on the cluster bus."),
+    row("cluster-link-sendbuf-limit", Inert, size(0), "0", "Bytes that may wait on the cluster bus."),
     row("cluster-announce-ip", Inert, TEXT, "", "Address that the node tells others."),
     row("cluster-announce-port", Inert, PORT, "0", "Port that the node tells others."),
     row("cluster-announce-tls-port", Inert, PORT, "0", "TLS port that the node tells others."),
     row("cluster-announce-bus-port", Inert, PORT, "0", "Bus port that the node tells others."),
-    row("cluster-announce-hostname", Inert, TEXT, "", "Host name that the node tells others."),
-    row("cluster-announce-human-nodename", Inert, TEXT, "", "Name of the node in logs."),
+    row("cluster-announce-hostname", Inert, Syntax::Checked(hostname), "", "Host name that the node tells others."),
+    row("cluster-announce-human-nodename", Inert, Syntax::Checked(node_name), "", "Name of the node in logs."),
     row("cluster-preferred-endpoint-type", Inert, Syntax::Choice(&["ip", "hostname", "unknown-endpoint"]), "ip", "What redirections name."),
     row("cluster-compatibility-sample-ratio", Inert, int(0, 100), "0", "Percentage of commands that are checked for what a cluster refuses."),
     row("cluster-slot-stats-enabled", Inert, SWITCH, "no", "Count by slot."),
@@ -614,34 +625,59 @@ fn number(word: &[u8]) -> Option<i64> {
     redline_types::number::parse_i64(word)
 }
 
-fn save_points(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
-    let words = owned(words);
-    let right = |pair: &[Vec<u8>]| {
-        matches!(pair, [seconds, changes]
-            if number(seconds).is_some_and(|n| n >= 1) && number(changes).is_some_and(|n| n >= 0))
-    };
-    match words.chunks(2).all(right) {
-        true => Ok(words),
-        false => Err("Invalid save parameters".into()),
+/// A number where nothing counts as 0, as in Redis's lists.
+fn number_or_nothing(word: &[u8]) -> Option<i64> {
+    match word {
+        b"" => Some(0),
+        word => number(word),
     }
+}
+
+/// CONFIG SET with an empty text: no words.
+fn is_nothing(words: &Words<'_>) -> bool {
+    matches!(words, [] | [b""])
+}
+
+fn save_points(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    let invalid = || Err("Invalid save parameters".into());
+    if is_nothing(words) {
+        return Ok(Vec::new());
+    }
+    let mut points = Vec::new();
+    for pair in words.chunks(2) {
+        let [seconds, changes] = pair else {
+            return invalid();
+        };
+        match (number_or_nothing(seconds), number_or_nothing(changes)) {
+            (Some(seconds @ 1..), Some(changes @ 0..)) => points.extend([seconds, changes]),
+            _ => return invalid(),
+        }
+    }
+    Ok(points.iter().map(|n| n.to_string().into_bytes()).collect())
 }
 
 fn oom_scores(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     if words.len() != 3 {
         return Err("wrong number of arguments".into());
     }
-    let right = |word: &&[u8]| number(word).is_some_and(|n| (-2000..=2000).contains(&n));
-    match words.iter().all(right) {
-        true => Ok(owned(words)),
-        false => {
+    let scores = words
+        .iter()
+        .map(|word| number_or_nothing(word).filter(|n| (-2000..=2000).contains(n)));
+    let scores: Option<Vec<i64>> = scores.collect();
+    match scores {
+        Some(scores) => Ok(scores.iter().map(|n| n.to_string().into_bytes()).collect()),
+        None => {
             Err("Invalid oom-score-adj-values, elements must be between -2000 and 2000.".into())
         }
     }
 }
 
 fn percentiles(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
-    let words = owned(words);
-    for word in &words {
+    if is_nothing(words) {
+        return Ok(Vec::new());
+    }
+    let mut shown = Vec::new();
+    for word in words {
         match redline_types::number::parse_f64(word) {
             None => return Err("Invalid latency-tracking-info-percentiles parameters".into()),
             Some(n) if !(0.0..=100.0).contains(&n) => {
@@ -650,10 +686,62 @@ fn percentiles(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
                         .into(),
                 );
             }
-            Some(_) => {}
+            Some(n) => {
+                let text = format!("{n:.6}");
+                let text = text.trim_end_matches('0').trim_end_matches('.');
+                shown.push(text.as_bytes().to_vec());
+            }
         }
     }
-    Ok(words)
+    Ok(shown)
+}
+
+fn hostname(name: &[u8]) -> Result<&[u8], Refusal> {
+    const BYTES_MAX: usize = 255;
+    let name = c_string(name);
+    let right = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    if name.len() > BYTES_MAX {
+        return Err("Hostnames must be less than 256 characters".into());
+    }
+    match name.iter().all(right) {
+        true => Ok(name),
+        false => Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into()),
+    }
+}
+
+fn node_name(name: &[u8]) -> Result<&[u8], Refusal> {
+    let wrong = |byte: &u8| NODE_NAME_REFUSED.contains(byte);
+    match name.iter().any(wrong) {
+        true => Err("Announced human node name contained invalid character".into()),
+        false => Ok(name),
+    }
+}
+
+const NODE_NAME_REFUSED: &[u8] = b"\0!#$%&()*+:;<>?@[]^{|}~";
+
+/// The form of a locale's name; which ones a machine has is not asked, since none has an effect.
+fn locale(name: &[u8]) -> Result<&[u8], Refusal> {
+    let name = c_string(name);
+    let (place, _) = split_at_any(name, b".@");
+    let right = match split_at_any(place, b"_") {
+        (b"" | b"C" | b"POSIX", b"") => true,
+        (language, place) => {
+            (2..=3).contains(&language.len())
+                && language.iter().all(u8::is_ascii_lowercase)
+                && (place.is_empty()
+                    || place.len() == 3 && place[1..].iter().all(u8::is_ascii_uppercase))
+        }
+    };
+    match right && (!place.is_empty() || name.is_empty()) {
+        true => Ok(name),
+        false => Err("Invalid locale name".into()),
+    }
+}
+
+/// What stands before the first of these bytes, and the rest from there on.
+fn split_at_any<'a>(text: &'a [u8], bytes: &[u8]) -> (&'a [u8], &'a [u8]) {
+    let at = text.iter().position(|byte| bytes.contains(byte));
+    text.split_at(at.unwrap_or(text.len()))
 }
 
 const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
@@ -670,16 +758,18 @@ fn output_class(word: &[u8]) -> Option<usize> {
 }
 
 fn output_limit(words: &[Vec<u8>]) -> Option<OutputLimit> {
-    let bytes = |word: &[u8]| parse_memory(word).map(|n| n as u64);
     Some(OutputLimit {
-        hard_bytes: bytes(&words[0])?,
-        soft_bytes: bytes(&words[1])?,
-        soft_seconds: u32::try_from(number(&words[2])?).ok()?,
+        hard_bytes: parse_memory(&words[0])?,
+        soft_bytes: parse_memory(&words[1])?,
+        soft_seconds: u64::try_from(number_or_nothing(&words[2])?).ok()?,
     })
 }
 
 fn output_limits(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
-    let words = owned(words);
+    if is_nothing(words) {
+        return Ok(Vec::new());
+    }
+    let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
     if !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".into());
     }

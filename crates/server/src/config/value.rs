@@ -85,8 +85,12 @@ pub enum Syntax {
     Choice(&'static [&'static str]),
     /// Any of these words; each stands for a bit, the first for none.
     Bits(&'static [&'static str]),
-    /// Anything.
+    /// Anything; as in Redis, which keeps it as a C string, up to the first zero.
     Text,
+    /// Anything, zeros included.
+    Bytes,
+    /// Text that a function checks, which returns what is kept of it.
+    Checked(fn(&[u8]) -> Result<&[u8], Refusal>),
     /// Several words, which a function checks.
     Words(fn(&Words<'_>) -> Result<Vec<Vec<u8>>, Refusal>),
 }
@@ -123,7 +127,9 @@ impl Syntax {
                 unit,
                 unsigned,
             } => parse_integer(word, min, max, unit, unsigned).map(Value::Integer),
-            _ => Ok(Value::Text(word.to_vec())),
+            Syntax::Checked(check) => check(word).map(|text| Value::Text(text.to_vec())),
+            Syntax::Bytes => Ok(Value::Text(word.to_vec())),
+            _ => Ok(Value::Text(c_string(word).to_vec())),
         }
     }
 
@@ -215,15 +221,20 @@ fn parse_integer(
         Unit::Octal => parse_octal(word)
             .ok_or_else(|| "argument couldn't be parsed as an octal number".to_string())?,
         Unit::Memory => {
-            parse_memory(word).ok_or_else(|| "argument must be a memory value".to_string())?
+            parse_memory(word).ok_or_else(|| "argument must be a memory value".to_string())? as i64
         }
         Unit::MemoryOrPercent => match word.strip_suffix(b"%").and_then(number::parse_i64) {
             Some(percent) if percent > 100 => {
                 return Err("percentage argument must be less or equal to 100".into());
             }
             Some(percent) if percent >= 0 => return Ok(-percent),
-            _ => parse_memory(word)
-                .ok_or_else(|| "argument must be a memory or percent value".to_string())?,
+            // What is beyond 2^63 counts as negative, and so as a percentage, with Redis too.
+            _ => match parse_memory(word).map(|bytes| bytes as i64) {
+                Some(percent) if (-100..0).contains(&percent) => return Ok(percent),
+                Some(..0) => return Err("percentage argument must be less or equal to 100".into()),
+                Some(bytes) => bytes,
+                None => return Err("argument must be a memory or percent value".into()),
+            },
         },
     };
     if (min..=max).contains(&n) {
@@ -247,9 +258,11 @@ fn parse_octal(word: &[u8]) -> Option<i64> {
     i64::from_str_radix(digits, 8).ok()
 }
 
-/// `1gb`, `100mb`, `64kb`, `512`: decimal units without the `b`, binary ones with it.
-pub fn parse_memory(word: &[u8]) -> Option<i64> {
-    const UNITS: [(&str, i64); 8] = [
+/// `1gb`, `100mb`, `64kb`, `512`: decimal units without the `b`, binary ones with it. Digits may be missing, and what does
+/// not fit 64 bits wraps around, as in Redis; bounds are checked by whoever asks.
+pub fn parse_memory(word: &[u8]) -> Option<u64> {
+    const DIGITS_MAX: usize = 127;
+    const UNITS: [(&str, u64); 8] = [
         ("", 1),
         ("b", 1),
         ("k", 1000),
@@ -259,14 +272,26 @@ pub fn parse_memory(word: &[u8]) -> Option<i64> {
         ("g", 1_000_000_000),
         ("gb", 1 << 30),
     ];
+    let word = c_string(word);
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, unit) = word.split_at(digits);
     let unit = UNITS
         .iter()
         .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(unit))?
         .1;
-    let number: i64 = std::str::from_utf8(number).ok()?.parse().ok()?;
-    number.checked_mul(unit)
+    if digits > DIGITS_MAX {
+        return None;
+    }
+    let number = number.iter().fold(0u64, |sum, digit| {
+        sum.saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
+    });
+    Some(number.wrapping_mul(unit))
+}
+
+/// The bytes before the first zero.
+pub fn c_string(word: &[u8]) -> &[u8] {
+    word.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -284,13 +309,18 @@ mod tests {
             ("3MB", Some(3 << 20)),
             ("1g", Some(1_000_000_000)),
             ("1GB", Some(1 << 30)),
-            ("", None),
-            ("gb", None),
+            ("", Some(0)),
+            ("gb", Some(0)),
+            ("1kb\0x", Some(1024)),
+            ("18446744073709551616", Some(u64::MAX)),
             ("-1", None),
             ("1 gb", None),
             ("1.5gb", None),
             ("1tb", None),
-            ("9223372036854775807gb", None),
+            (
+                "9223372036854775807gb",
+                Some((i64::MAX as u64).wrapping_mul(1 << 30)),
+            ),
         ] {
             assert_eq!(parse_memory(text.as_bytes()), bytes, "{text}");
         }
@@ -331,6 +361,12 @@ mod tests {
 
     #[test]
     fn refusals_are_worded_as_redis_words_them() {
+        let memory = |unsigned| Syntax::Integer {
+            min: 0,
+            max: i64::MAX,
+            unit: Unit::Memory,
+            unsigned,
+        };
         let refusal = |syntax: Syntax, word: &str| syntax.parse(&[word.as_bytes()]).unwrap_err();
         let int = Syntax::Integer {
             min: 1,
@@ -345,6 +381,14 @@ mod tests {
         assert_eq!(
             refusal(int, "x"),
             "argument couldn't be parsed into an integer"
+        );
+        assert_eq!(
+            refusal(memory(false), "9223372036854775808"),
+            "argument must be between 0 and 9223372036854775807 inclusive"
+        );
+        assert_eq!(
+            refusal(memory(true), "9223372036854775808"),
+            "argument must be greater or equal to 0"
         );
         assert_eq!(
             refusal(Syntax::Switch, "1"),
