@@ -175,6 +175,13 @@ impl WaitSlot {
         self.0.lock().expect("no panic under a wait slot").waiter = None;
     }
 
+    /// Has the client's wait ended, and has it not gone on yet?
+    pub fn is_over(&self) -> bool {
+        let slot = self.0.lock().expect("no panic under a wait slot");
+        let waiter = slot.waiter.as_ref();
+        waiter.is_some_and(|waiter| waiter.ended().is_some())
+    }
+
     /// Ends the client's wait, if it waits: whom to tell.
     pub fn end(&self, how: End) -> Option<Arc<Waiter>> {
         let slot = self.0.lock().expect("no panic under a wait slot");

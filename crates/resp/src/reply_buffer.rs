@@ -78,6 +78,17 @@ impl ReplyBuffer {
         !self.blobs.is_empty()
     }
 
+    /// How many large values wait to be sent.
+    #[inline]
+    pub fn blob_count(&self) -> usize {
+        self.blobs.len()
+    }
+
+    /// Bytes that wait to be sent, without those in blobs.
+    pub fn plain_bytes(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
     /// Everything to send, in order, without empty pieces.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let starts =
@@ -202,6 +213,12 @@ impl ReplyBuffer {
             bytes: self.bytes.len(),
             blobs: self.blobs.len(),
         }
+    }
+
+    /// What was written since `mark`, up to the first blob in it.
+    pub fn bytes_since(&self, mark: Mark) -> &[u8] {
+        let blob = self.blobs.get(mark.blobs);
+        &self.bytes[mark.bytes..blob.map_or(self.bytes.len(), |blob| blob.at)]
     }
 
     /// Undoes everything written since `mark`.

@@ -40,7 +40,7 @@ use redline_spec::CommandId;
 use redline_types::Kind;
 
 use crate::{
-    exec::Halt,
+    exec::{Halt, count_command},
     planes::{self, publish_events},
     session::{Aside, Session, Token, Unit, flag},
     shared::{Message, Shared},
@@ -377,6 +377,7 @@ impl Worker {
         self.stats.commands[Call::of(waiter).id as usize]
             .calls
             .add(1);
+        count_command(session);
         if let Some(deferred) = &mut session.deferred {
             deferred.requests.pop_front();
         }

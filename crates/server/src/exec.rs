@@ -475,7 +475,7 @@ impl Worker {
             planes::transaction::enqueue(session, id, args);
             return Ok(());
         }
-        note_command(session, id);
+        note_last(session, id);
         self.call(session, id, args)
     }
 
@@ -532,6 +532,7 @@ impl Worker {
         if matches!(result, Err(Halt::Aside(_))) {
             return result;
         }
+        count_command(session);
         let stats = &self.stats.commands[id as usize];
         stats.calls.add(1);
         if result.is_err() {
@@ -1055,10 +1056,15 @@ fn note_last(session: &Session, id: CommandId) {
 
 #[inline]
 fn note_command(session: &Session, id: CommandId) {
-    let card = &session.card;
     note_last(session, id);
-    card.commands
-        .store(card.commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    count_command(session);
+}
+
+/// One more has run for this client. CLIENT LIST does not count itself.
+#[inline]
+pub(crate) fn count_command(session: &Session) {
+    let commands = &session.card.commands;
+    commands.store(commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// Adds the stripes of a call's keys.

@@ -17,7 +17,7 @@ use crate::{
     memory::{Memory, ratio},
     pubsub::Kind,
     session::flag,
-    stats::Totals,
+    stats::{ERROR_CODES_MAX, Totals},
     worker::Worker,
 };
 
@@ -334,7 +334,9 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     ])?;
     out.field("evicted_keys", totals.evicted())?;
     out.field("evicted_clients", totals.evicted_clients())?;
-    out.field("evicted_scripts", shared.scripts.evicted())?;
+    let before = shared.evicted_scripts_before.load(Ordering::Relaxed);
+    let scripts = shared.scripts.evicted().saturating_sub(before);
+    out.field("evicted_scripts", scripts)?;
     out.zeros(&[
         "total_eviction_exceeded_time",
         "current_eviction_exceeded_time",
@@ -462,6 +464,9 @@ fn latencystats(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
 }
 
 fn errorstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
+    if totals.errors_by_code.len() > ERROR_CODES_MAX {
+        return out.field("errorstat_ERRORSTATS_DISABLED", "count=1");
+    }
     totals.errors_by_code.iter().try_for_each(|(code, count)| {
         out.field(&format!("errorstat_{code}"), format_args!("count={count}"))
     })

@@ -108,6 +108,8 @@ pub struct Card {
     pub multi_bytes: AtomicU64,
     /// Bytes of replies that wait for the peer.
     pub output_bytes: AtomicU64,
+    /// Pieces that Redis would keep these bytes in, if they do not fit a small buffer.
+    pub output_pieces: AtomicU32,
     /// Bytes that the reply buffer has memory for.
     pub output_capacity: AtomicU64,
     /// Most bytes of replies of a batch, lately.

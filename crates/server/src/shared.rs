@@ -277,6 +277,8 @@ pub struct Shared {
     distributions_baseline: Mutex<Vec<Distribution>>,
     /// What the counters were at the last CONFIG RESETSTAT.
     baseline: Mutex<Totals>,
+    /// Scripts that the cache had forgotten at the last CONFIG RESETSTAT.
+    pub evicted_scripts_before: AtomicU64,
     /// Rates of the last moments.
     pub rates: Rates,
     /// The most memory that keys and values have taken, as far as anybody looked.
@@ -337,6 +339,7 @@ impl Shared {
             latency_events: Events::default(),
             distributions_baseline: Mutex::default(),
             baseline: Mutex::default(),
+            evicted_scripts_before: AtomicU64::new(0),
             rates: Rates::default(),
             peak_bytes: AtomicU64::new(0),
             peak_at_s: AtomicU64::new(started_us / 1_000_000),
@@ -483,6 +486,10 @@ impl Shared {
 
     /// CONFIG RESETSTAT. Counters have one writer each, so they go on, and what they were is remembered.
     pub fn reset_stats(&self) {
+        for worker in self.workers() {
+            let codes = worker.stats.errors_by_code.lock();
+            codes.expect("no panic under the error counts").clear();
+        }
         *self.baseline.lock().expect("no panic under the baseline") = Totals::of(self.workers());
         let mut distributions = self
             .distributions_baseline
@@ -491,8 +498,10 @@ impl Shared {
         *distributions = crate::stats::distributions(self.workers());
         self.connections_received.store(0, Ordering::Relaxed);
         self.connections_rejected.store(0, Ordering::Relaxed);
-        self.peak_bytes
-            .store(self.keyspace.used_bytes(), Ordering::Relaxed);
+        let evicted = self.scripts.evicted();
+        self.evicted_scripts_before
+            .store(evicted, Ordering::Relaxed);
+        self.rates.reset();
     }
 
     /// Hands work to the reaper.

@@ -163,21 +163,27 @@ impl Default for WorkerStats {
     }
 }
 
-/// Codes that are counted apart; scripts can make up as many as they like.
-const ERROR_CODES_MAX: usize = 128;
+/// Codes that are counted apart; scripts can make up as many as they like. With more, none is told any more.
+pub const ERROR_CODES_MAX: usize = 128;
+/// A code that is not over by then is none.
+const ERROR_CODE_BYTES_MAX: usize = 30;
 
 impl WorkerStats {
     /// Counts an error reply.
     pub fn note_error(&self, line: &str) {
         self.errors.add(1);
-        let code = line.split(' ').next().unwrap_or("ERR");
+        let code = line.split_once(' ').map_or("ERR", |(code, _)| code);
+        let code = match code.len() {
+            0..=ERROR_CODE_BYTES_MAX => code,
+            _ => "ERR",
+        };
         let mut codes = self
             .errors_by_code
             .lock()
             .expect("no panic under the error counts");
         if let Some(count) = codes.get_mut(code) {
             *count += 1;
-        } else if codes.len() < ERROR_CODES_MAX {
+        } else if codes.len() <= ERROR_CODES_MAX {
             codes.insert(code.into(), 1);
         }
     }
@@ -245,6 +251,14 @@ counters!(
     evicted_clients
 );
 
+/// Counters that CONFIG RESETSTAT leaves alone, as in Redis.
+const KEPT: [usize; 4] = [
+    Place::denied_auth as usize,
+    Place::denied_command as usize,
+    Place::denied_key as usize,
+    Place::denied_channel as usize,
+];
+
 impl Totals {
     /// The sums now.
     pub fn of(workers: &[WorkerHandle]) -> Totals {
@@ -281,15 +295,11 @@ impl Totals {
             now.rejected = now.rejected.saturating_sub(then.rejected);
             now.failed = now.failed.saturating_sub(then.failed);
         }
-        for (now, then) in self.counts.iter_mut().zip(&earlier.counts) {
-            *now = now.saturating_sub(*then);
-        }
-        for (code, then) in &earlier.errors_by_code {
-            if let Some(now) = self.errors_by_code.get_mut(code) {
+        for (at, (now, then)) in self.counts.iter_mut().zip(&earlier.counts).enumerate() {
+            if !KEPT.contains(&at) {
                 *now = now.saturating_sub(*then);
             }
         }
-        self.errors_by_code.retain(|_, count| *count > 0);
         self
     }
 
@@ -337,6 +347,11 @@ impl Rates {
         }
         window.last = now;
         window.last_ms = now_ms;
+    }
+
+    /// Forgets the samples.
+    pub fn reset(&self) {
+        *self.0.lock().expect("no panic under the rates") = RateWindow::default();
     }
 
     /// Commands, bytes read and bytes written, a second.

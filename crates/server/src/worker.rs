@@ -51,6 +51,8 @@ const GROUPS_PER_TURN_MAX: usize = 16;
 const READ_BYTES_MAX: usize = 16 * 1024;
 /// A reply buffer that has grown beyond this is given back when it is empty.
 const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
+/// Redis keeps replies up to this size in a buffer, and larger ones in a list of such pieces, as CLIENT LIST tells.
+const REPLY_PIECE_BYTES: usize = 16 * 1024;
 /// Empty reply buffers that are kept for the next sessions.
 const REPLY_BUFFERS_MAX: usize = 256;
 /// Output that no limit counts: in Redis each client has a fixed buffer of that size.
@@ -1003,6 +1005,14 @@ impl Worker {
             .store(session.query.capacity() as u64, Ordering::Relaxed);
         card.output_bytes
             .store(session.out.len_bytes() as u64, Ordering::Relaxed);
+        let pieces = match session.out.len_bytes() {
+            0..=REPLY_PIECE_BYTES => 0,
+            _ => {
+                let plain = session.out.plain_bytes();
+                plain.div_ceil(REPLY_PIECE_BYTES) + session.out.blob_count()
+            }
+        };
+        card.output_pieces.store(pieces as u32, Ordering::Relaxed);
         let capacity = session.out.heap_bytes() as u64;
         card.output_capacity.store(capacity, Ordering::Relaxed);
         let arguments = session.decoder.heap_bytes() as u64;
@@ -1444,6 +1454,7 @@ impl Session {
             argument_bytes: 0.into(),
             multi_bytes: 0.into(),
             output_bytes: 0.into(),
+            output_pieces: 0.into(),
             output_capacity: 0.into(),
             output_peak: 0.into(),
             memory_bytes: 0.into(),

@@ -331,3 +331,160 @@ fn debug_needs_permission_and_shutdown_ends() {
     });
     Client::connect(&allowed).call("DEBUG SLEEP 0").ok();
 }
+
+/// What INFO has counted since the last look: errors by code, and refused and failed calls by command.
+fn counted(client: &mut Client) -> Vec<String> {
+    let info = text(&client.call("INFO errorstats"));
+    let errors = info.lines().filter(|line| line.starts_with("errorstat_"));
+    let mut found: Vec<String> = errors.map(str::to_owned).collect();
+    let info = text(&client.call("INFO commandstats"));
+    for line in info
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_"))
+    {
+        let (name, figures) = line.split_once(':').unwrap();
+        let (_, refused) = figures.split_once(",rejected_calls=").unwrap();
+        if refused != "0,failed_calls=0" {
+            found.push(format!("{name} {}", refused.replace("failed_calls=", "")));
+        }
+    }
+    client.call("CONFIG RESETSTAT").ok();
+    found
+}
+
+#[test]
+fn errors_are_counted_once_wherever_they_arise() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("SET n 1").ok();
+    client.call("LPUSH n a");
+    let wrong = "errorstat_WRONGTYPE:count=1";
+    assert_eq!(counted(&mut client), [wrong, "lpush 0,1"]);
+    client.call("GET");
+    client.call("NONESUCH");
+    assert_eq!(counted(&mut client), ["errorstat_ERR:count=2", "get 1,0"]);
+    for (script, expected) in [
+        (
+            "return redis.call('lpush', 'n', 'a')",
+            &[wrong, "lpush 0,1", "eval 0,1"][..],
+        ),
+        (
+            "redis.pcall('lpush', 'n', 'a') return 1",
+            &[wrong, "lpush 0,1"],
+        ),
+        (
+            "error(redis.pcall('lpush', 'n', 'a'))",
+            &[wrong, "lpush 0,1", "eval 0,1"],
+        ),
+        (
+            "return redis.call('get')",
+            &["errorstat_ERR:count=1", "get 1,0", "eval 0,1"],
+        ),
+        (
+            "return redis.call('subscribe', 'a')",
+            &["errorstat_ERR:count=1", "subscribe 1,0", "eval 0,1"],
+        ),
+        (
+            "return redis.call('nonesuch')",
+            &["errorstat_ERR:count=1", "eval 0,1"],
+        ),
+        (
+            "return {err = 'MINE own'}",
+            &["errorstat_MINE:count=1", "eval 0,1"],
+        ),
+        ("error('x')", &["errorstat_ERR:count=1", "eval 0,1"]),
+    ] {
+        client.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
+        assert_eq!(counted(&mut client), expected, "{script}");
+    }
+    for call in ["MULTI", "LPUSH n a", "EXEC"] {
+        client.call(call);
+    }
+    assert_eq!(counted(&mut client), [wrong, "lpush 0,1"]);
+}
+
+#[test]
+fn codes_that_scripts_make_up_are_told_up_to_a_number() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let mut fail = |text: &str| {
+        let call: &[&[u8]] = &[b"EVAL", b"return {err = ARGV[1]}", b"0", text.as_bytes()];
+        client.call_args(call);
+        text_of_errors(&mut client)
+    };
+    assert_eq!(fail("NOSPACE"), ["errorstat_ERR:count=1"]);
+    let long = "A".repeat(40);
+    assert_eq!(fail(&format!("{long} b")), ["errorstat_ERR:count=2"]);
+    for number in 1..128 {
+        assert_eq!(fail(&format!("C{number} x")).len(), number + 1);
+    }
+    let disabled = ["errorstat_ERRORSTATS_DISABLED:count=1"];
+    assert_eq!(fail("C128 x"), disabled);
+    assert_eq!(fail("C1 x"), disabled);
+    client.call("CONFIG RESETSTAT").ok();
+    client.call("NONESUCH");
+    assert_eq!(text_of_errors(&mut client), ["errorstat_ERR:count=1"]);
+}
+
+fn text_of_errors(client: &mut Client) -> Vec<String> {
+    let info = text(&client.call("INFO errorstats"));
+    info.lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_client_is_listed_as_redis_lists_it() {
+    let server = server();
+    let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
+    let id = other.call("CLIENT ID").integer();
+    let own = client.call("CLIENT ID").integer();
+    fn fields(list: &Value, id: i64, names: &[&str]) -> Vec<String> {
+        let list = text(list);
+        let line = list
+            .lines()
+            .find(|line| line.starts_with(&format!("id={id} ")));
+        let line = line.unwrap_or_else(|| panic!("{id} in {list}"));
+        let value = |name: &&str| {
+            let mut words = line.split(' ');
+            let word = words.find_map(|word| word.strip_prefix(&format!("{name}=")));
+            word.unwrap().to_owned()
+        };
+        names.iter().map(value).collect()
+    }
+    let commands = |client: &mut Client| {
+        let list = client.call("CLIENT LIST");
+        fields(&list, own, &["tot-cmds"])[0].parse::<i64>().unwrap()
+    };
+    // Not itself; not what is refused or queued, but what EXEC and scripts run.
+    assert_eq!(commands(&mut client), 1);
+    for call in ["NONESUCH", "GET", "MULTI", "SET a 1", "EXEC"] {
+        client.call(call);
+    }
+    client.call_args(&[b"EVAL", b"return redis.call('get', 'a')", b"0"]);
+    assert_eq!(commands(&mut client), 2 + 3 + 2);
+    other.send("BLPOP l 0");
+    until("it waits", || {
+        let list = client.call("CLIENT LIST");
+        fields(&list, id, &["flags"]) == ["b"]
+    });
+    for call in ["MULTI", &format!("CLIENT UNBLOCK {id}"), "CLIENT LIST"] {
+        client.call(call);
+    }
+    let list = client.call("EXEC").array()[1].clone();
+    assert_eq!(fields(&list, own, &["flags"]), ["x"]);
+    let flags = fields(&list, id, &["flags"]);
+    assert!(["u", "N"].contains(&flags[0].as_str()), "{flags:?}");
+    other.read();
+    // What it does not read is a list of pieces, and a large value is one piece.
+    let value = vec![b'x'; 8_000_000];
+    client.call_args(&[b"SET", b"large", &value]).ok();
+    client.call_args(&[b"SET", b"small", &value[..3000]]).ok();
+    (0..5).for_each(|_| other.send("GET large"));
+    until("it is behind", || {
+        let list = client.call("CLIENT LIST");
+        let [buffered, pieces, bytes] =
+            <[String; 3]>::try_from(fields(&list, id, &["obl", "oll", "omem"])).unwrap();
+        let pieces: usize = pieces.parse().unwrap();
+        let bytes: usize = bytes.parse().unwrap();
+        buffered == "0" && (3..=6).contains(&pieces) && bytes > 10_000_000
+    });
+}

@@ -90,6 +90,9 @@ impl Loader {
                 None => refused("Bad directive or wrong number of arguments"),
             };
         };
+        if values.is_empty() && parameter.name == "replicaof" {
+            return refused("wrong number of arguments");
+        }
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
         let result = parameter.add(&mut self.settings, &values);
         self.places.insert(parameter.name, place.into());
@@ -407,6 +410,14 @@ mod tests {
             (
                 "replicaof a 1",
                 "r.conf:1: replicaof a 1: replication is not built yet",
+            ),
+            (
+                "replicaof",
+                "r.conf:1: replicaof: wrong number of arguments",
+            ),
+            (
+                "slaveof a",
+                "r.conf:1: slaveof a: wrong number of arguments",
             ),
             (
                 "cluster-enabled yes",

@@ -502,7 +502,7 @@ pub static ROWS: &[Parameter] = &[
     row("aof-timestamp-enabled", Inert, SWITCH, "no", "Write times into the file."),
     row("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps."),
     // ---- replication ----
-    row("replicaof", InertFixed, Syntax::Words(any_words), "", "The primary: host and port.").alias("slaveof").unbuilt("replication", empty),
+    row("replicaof", InertFixed, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").unbuilt("replication", empty),
     row("masterauth", Inert, Syntax::Bytes, "", "Password for the primary.").secret(),
     row("masteruser", Inert, TEXT, "", "User at the primary.").secret(),
     row("replica-serve-stale-data", Inert, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data"),
@@ -615,6 +615,19 @@ fn owned(words: &Words<'_>) -> Vec<Vec<u8>> {
 
 fn any_words(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
     Ok(owned(words))
+}
+
+/// Host and port; `no one` is nobody.
+fn primary(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    let is = |at: usize, word: &str| words[at].eq_ignore_ascii_case(word.as_bytes());
+    match words.len() {
+        2 if is(0, "no") && is(1, "one") => Ok(Vec::new()),
+        2 => Ok(owned(words)),
+        // As CONFIG GET shows that there is none.
+        0 => Ok(Vec::new()),
+        1 if words[0].is_empty() => Ok(Vec::new()),
+        _ => Err("wrong number of arguments".into()),
+    }
 }
 
 fn saves(text: &[u8]) -> bool {

@@ -476,6 +476,11 @@ fn write_line(out: &mut String, card: &Card, now_ms: i64) {
         .map_or("NULL", |id| spec::row(*id).full_name);
     let (query, capacity) = (load(&card.query_bytes), load(&card.query_capacity));
     let output = load(&card.output_bytes);
+    let pieces = card.output_pieces.load(Ordering::Relaxed);
+    let (buffered, listed) = match pieces {
+        0 => (output, 0),
+        _ => (0, load(&card.output_capacity)),
+    };
     let multi = i64::from(card.multi.load(Ordering::Relaxed)) - 1;
     // Clients that claim none are those of Redis, which has no such field.
     let capabilities = match flags & flag::FOLLOWS_REDIRECTS {
@@ -487,7 +492,7 @@ fn write_line(out: &mut String, card: &Card, now_ms: i64) {
     let _ = writeln!(
         out,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={}{capabilities} db={} sub={} psub={} ssub={} \
-multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={output} oll=0 \
+multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={buffered} oll={pieces} \
 omem={} tot-mem={} events={events} cmd={command} user={} redir={} resp={} lib-name={} \
 lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         card.id,
@@ -497,7 +502,7 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         text(&names.name),
         now_s.saturating_sub(card.created_ms / 1000),
         now_s.saturating_sub(u64::from(card.active_s.load(Ordering::Relaxed))),
-        flag_letters(flags),
+        flag_letters(card),
         card.db.load(Ordering::Relaxed),
         card.channels.load(Ordering::Relaxed),
         card.patterns.load(Ordering::Relaxed),
@@ -508,11 +513,7 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         load(&card.multi_bytes),
         load(&card.output_capacity),
         load(&card.output_peak),
-        if output > 0 {
-            load(&card.output_capacity)
-        } else {
-            0
-        },
+        listed,
         load(&card.memory_bytes),
         text(&names.user),
         card.redirect.load(Ordering::Relaxed),
@@ -526,8 +527,11 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
     );
 }
 
-fn flag_letters(flags: u32) -> String {
-    const LETTERS: [(u32, char); 12] = [
+fn flag_letters(card: &Card) -> String {
+    /// Its wait is over, and its worker has yet to hear of it; it is killed, likewise.
+    const UNBLOCKED: u32 = 1 << 30;
+    const KILLED: u32 = 1 << 31;
+    const LETTERS: [(u32, char); 14] = [
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
@@ -537,10 +541,19 @@ fn flag_letters(flags: u32) -> String {
         (flag::BROADCAST, 'B'),
         (flag::DIRTY, 'd'),
         (flag::CLOSING, 'c'),
+        (UNBLOCKED, 'u'),
+        (KILLED, 'A'),
         (flag::UNIX, 'U'),
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
     ];
+    let mut flags = card.flags.load(Ordering::Relaxed);
+    if card.wait.is_over() {
+        flags = flags & !flag::BLOCKED | UNBLOCKED;
+    }
+    if card.killed.load(Ordering::Relaxed) {
+        flags |= KILLED;
+    }
     let set = LETTERS
         .iter()
         .filter(|(bit, _)| flags & bit != 0)

@@ -190,9 +190,8 @@ fn run(
             changes: 0,
         }));
     }
-    if worker.monitored
-        && let Ok(id) = worker.shared.names.resolve(&args[0], None)
-    {
+    let id = worker.shared.names.resolve(&args[0], None).ok();
+    if let Some(id) = id.filter(|_| worker.monitored) {
         // Before what it calls.
         worker.show(session, id, args, false);
     }
@@ -210,9 +209,11 @@ fn run(
         Program::Script(..) => Ok(None),
         Program::Function(_) => functions::take_host(worker).map(Some),
     };
+    let mark = out.mark();
     let mut env = Env {
         worker,
         session,
+        counted: None,
         began_ms,
         changes_before,
         db,
@@ -233,6 +234,10 @@ fn run(
         }
         (Program::Function(_), Ok(None)) => unreachable!("a function has an interpreter"),
         (Program::Function(_), Err(error)) => reply.error(&error.text()),
+    }
+    let counted = env.counted.take();
+    if let Some((b'-', line)) = out.bytes_since(mark).split_first() {
+        note_failure(worker, id, line, counted.as_deref());
     }
     // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
     out.append(&mut session.out);
@@ -257,6 +262,19 @@ fn run(
     Ok(())
 }
 
+/// Counts a run that has ended with an error. If that is one of a command that the script has called, to which its place
+/// has been added, it is counted already.
+fn note_failure(worker: &Worker, id: Option<CommandId>, line: &[u8], counted: Option<&str>) {
+    let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    if !counted.is_some_and(|counted| line.starts_with(counted)) {
+        worker.stats.note_error(&line);
+    }
+    if let Some(id) = id {
+        worker.stats.commands[id as usize].failed.add(1);
+    }
+}
+
 /// The server, as the running script sees it.
 struct Env<'a> {
     worker: &'a mut Worker,
@@ -265,6 +283,8 @@ struct Env<'a> {
     changes_before: u64,
     /// The caller's database: SELECT inside a script ends with it.
     db: u32,
+    /// The error that a call of it was answered last, which has been counted.
+    counted: Option<String>,
     /// What it declares.
     flags: ScriptFlags,
     /// The call that runs it, and the function that this calls.
@@ -321,7 +341,13 @@ impl ScriptEnv for Env<'_> {
         let names = &self.worker.shared.names;
         let refusal = match names.resolve(&args[0], args.get(1)) {
             Err(_) => Err(Error::line("ERR Unknown Redis command called from script")),
-            Ok(id) => self.refusal(id, args).map_or(Ok(id), Err),
+            Ok(id) => match self.refusal(id, args) {
+                None => Ok(id),
+                Some(error) => {
+                    self.worker.stats.commands[id as usize].rejected.add(1);
+                    Err(error)
+                }
+            },
         };
         std::mem::swap(&mut self.session.out, reply);
         let own_proto = std::mem::replace(&mut self.session.proto, proto);
@@ -330,8 +356,11 @@ impl ScriptEnv for Env<'_> {
             Err(error) => Err(Halt::Error(error)),
         };
         if let Err(Halt::Error(error)) = outcome {
+            let text = error.text();
             self.session.out.clear();
-            self.session.reply().error(&error.text());
+            self.session.reply().error(&text);
+            self.worker.stats.note_error(&text);
+            self.counted = Some(text.into_owned());
         }
         self.session.proto = own_proto;
         std::mem::swap(&mut self.session.out, reply);

@@ -70,14 +70,19 @@ pub(crate) fn discard(worker: &mut Worker, session: &mut Session, _: Args<'_>) -
 /// Ends the transaction without running it.
 pub fn abandon(worker: &mut Worker, session: &mut Session) {
     close_multi(session);
+    forget_multi(session);
     worker.unwatch(session);
 }
 
 fn close_multi(session: &mut Session) -> Multi {
     session.set_state(state::MULTI, false);
+    std::mem::take(&mut session.multi)
+}
+
+/// CLIENT LIST shows a transaction until it has run.
+fn forget_multi(session: &Session) {
     session.card.set_flag(flag::MULTI, false);
     session.card.multi.store(0, Ordering::Relaxed);
-    std::mem::take(&mut session.multi)
 }
 
 pub(crate) fn exec(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
@@ -104,6 +109,7 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
     if worker.monitored {
         worker.show(session, CommandId::Exec, args, false);
     }
+    forget_multi(session);
     let mut unit = session
         .unit
         .take()
