@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use redline_testkit::process::ServerProcess;
-use redline_testkit::{access, compare, payloads};
+use redline_testkit::{access, compare, configuration, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{clients, command_line_tools, install, suite, tcl, tls};
@@ -16,11 +16,12 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
     ("access", compare_access),
+    ("config", compare_configuration),
     ("benchmark", suite::redis_benchmark_against_us),
     ("cli", command_line_tools::run),
     ("clients", clients::run),
@@ -239,6 +240,27 @@ fn compare_access(setting: &Setting) -> Result<String, Failure> {
         stop(redline)?;
     }
     Ok(format!("{calls} calls about users and as users"))
+}
+
+/// Every parameter on both, files that both write, and the file that the distribution starts its redis-server with.
+fn compare_configuration(setting: &Setting) -> Result<String, Failure> {
+    let redis = setting.start_redis(&[])?;
+    let redline = setting.start_redline(2, &[])?;
+    let calls = configuration::run(&redline, &redis)?;
+    stop(redline)?;
+    let files = configuration::rewrite(&setting.redline, &setting.redis)?;
+    install::older_redis_server()?;
+    let path = "/etc/redis/redis.conf";
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    // Its folders belong to the package.
+    let own = "--daemonize no --dir . --logfile \"\" --pidfile pid";
+    let words: Vec<String> = own.split(' ').map(|word| word.replace('"', "")).collect();
+    let redline = ServerProcess::redline_of_file(&setting.redline, &text, &words)
+        .map_err(|error| failure(&setting.redline, &error))?;
+    stop(redline)?;
+    Ok(format!(
+        "{calls} calls, {files} files written, {path} starts it"
+    ))
 }
 
 /// Values by DUMP and RESTORE, to and from the real server, and from the one that the distribution has (7.0).

@@ -8,6 +8,7 @@ pub mod access;
 pub mod certificates;
 pub mod client;
 pub mod compare;
+pub mod configuration;
 pub mod differences;
 pub mod generate;
 pub mod payloads;

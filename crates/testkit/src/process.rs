@@ -18,6 +18,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A port that was free may be taken by somebody else before the server binds it.
 const START_ATTEMPTS_MAX: u32 = 5;
 
+const CONFIG_FILE: &str = "redis.conf";
+
 /// A running server.
 #[derive(Debug)]
 pub struct ServerProcess {
@@ -29,20 +31,43 @@ pub struct ServerProcess {
 impl ServerProcess {
     /// Starts a redis-server without persistence; `words` are further words of its command line.
     pub fn redis(program: &Path, words: &[String]) -> io::Result<ServerProcess> {
-        ServerProcess::start(program, &[], words)
+        ServerProcess::start(program, &[], None, words)
+    }
+
+    /// The same with a configuration file of this text.
+    pub fn redis_of_file(
+        program: &Path,
+        text: &str,
+        words: &[String],
+    ) -> io::Result<ServerProcess> {
+        ServerProcess::start(program, &[], Some(text), words)
+    }
+
+    /// Starts `redline server` with a configuration file of this text.
+    pub fn redline_of_file(
+        program: &Path,
+        text: &str,
+        words: &[String],
+    ) -> io::Result<ServerProcess> {
+        ServerProcess::start(program, &["server"], Some(text), words)
     }
 
     /// Starts `redline server` with that many workers.
     pub fn redline(program: &Path, workers: usize, words: &[String]) -> io::Result<ServerProcess> {
         let mut all = vec!["--threads".to_owned(), workers.to_string()];
         all.extend_from_slice(words);
-        ServerProcess::start(program, &["server"], &all)
+        ServerProcess::start(program, &["server"], None, &all)
     }
 
-    fn start(program: &Path, first: &[&str], words: &[String]) -> io::Result<ServerProcess> {
+    fn start(
+        program: &Path,
+        first: &[&str],
+        file: Option<&str>,
+        words: &[String],
+    ) -> io::Result<ServerProcess> {
         let mut attempt = 1;
         loop {
-            match ServerProcess::start_once(program, first, words) {
+            match ServerProcess::start_once(program, first, file, words) {
                 Err(error)
                     if error.kind() == io::ErrorKind::AddrInUse && attempt < START_ATTEMPTS_MAX =>
                 {
@@ -53,12 +78,22 @@ impl ServerProcess {
         }
     }
 
-    fn start_once(program: &Path, first: &[&str], words: &[String]) -> io::Result<ServerProcess> {
+    fn start_once(
+        program: &Path,
+        first: &[&str],
+        file: Option<&str>,
+        words: &[String],
+    ) -> io::Result<ServerProcess> {
         let address = free_address()?;
         let directory = fresh_directory()?;
         let log = File::create(directory.join("log"))?;
+        let config = directory.join(CONFIG_FILE);
+        if let Some(text) = file {
+            fs::write(&config, text)?;
+        }
         let child = Command::new(program)
             .args(first)
+            .args(file.map(|_| config))
             .args(["--port", &address.port().to_string()])
             .args(["--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
@@ -114,6 +149,16 @@ impl ServerProcess {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its working directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Its configuration file, if it was started with one.
+    pub fn config_file(&self) -> PathBuf {
+        self.directory.join(CONFIG_FILE)
     }
 
     /// What it has printed so far.

@@ -1,0 +1,450 @@
+//! The configuration: every parameter of the real Redis, read from both servers, set to values right and wrong on both, and
+//! written to a file by both. Every reply must be equal, and every file.
+//!
+//! Must not know what a parameter means.
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use redline_resp::reply_decoder::Value;
+
+use crate::{client::Client, process::ServerProcess};
+
+/// Values that each parameter is set to.
+const VALUES: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "10",
+    "100",
+    "101",
+    "1000",
+    "16384",
+    "65535",
+    "65536",
+    "2147483647",
+    "2147483648",
+    "-2147483648",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "yes",
+    "NO",
+    "maybe",
+    "1mb",
+    "1GB",
+    "1k",
+    "1b",
+    "1kb ",
+    "kb",
+    "10%",
+    "-5%",
+    "101%",
+    "0x10",
+    "1.5",
+    "1e1",
+    "+5",
+    "-0",
+    "007",
+    " 5",
+    "99.123456789012",
+    "inf",
+    "a b",
+    "a.b-c",
+    "a_b",
+    "777",
+    "888",
+    "default",
+    "local",
+    "always",
+    "everysec",
+    "noeviction",
+    "allkeys-lru",
+    "KEA",
+    "AKE",
+    "debug",
+    "nothing",
+    "LOCAL7",
+    "auto",
+    "ip",
+    "swapdb",
+    "nosave force",
+    "nosave  force",
+    "now",
+    "1 2",
+    "1 2 3",
+    "0  200 800",
+    "-1 -2 -3",
+    "-2001 0 0",
+    "50 99",
+    "101 2",
+    "normal 0 0 0",
+    "normal 1 2",
+    "pubsub 1mb 1 1 normal 0 0 0",
+    "foo 1 2 3",
+    "replica 1 2 3",
+    "slave 1k 2 -1",
+    "normal 0  0 0",
+    "C",
+    "POSIX",
+    "{title}",
+    "{nosuch}",
+    "a{{b}",
+    "\0x",
+];
+
+/// Parameters that cannot be set here: they are the machine's, or end one of the servers.
+const LEFT_ALONE: &[&str] = &[
+    "port",
+    "bind",
+    "dir",
+    "logfile",
+    "tls-port",
+    // The real one ends when it has no TLS.
+    "tls-cluster",
+    "tls-replication",
+    "maxclients",
+    // Whoever comes next would have to know it.
+    "requirepass",
+];
+
+/// Calls of CONFIG SET with several parameters: all change or none.
+const SEVERAL: &[&[&str]] = &[
+    &["hz", "20", "timeout", "9"],
+    &["hz", "21", "timeout", "x"],
+    &["timeout", "x", "hz", "22"],
+    &["hz", "23", "hz", "24"],
+    &["hz", "23", "HZ", "24"],
+    &["hz", "25", "nosuch", "1"],
+    &["nosuch", "1", "daemonize", "yes"],
+    &["daemonize", "yes", "nosuch", "1"],
+    &["timeout", "x", "daemonize", "yes"],
+    &["hz", "26", "dir", "/"],
+    &["hz", "26", "daemonize", "yes"],
+    &["hz", "27", "timeout"],
+    &["hz"],
+    &[],
+    &[
+        "hash-max-listpack-entries",
+        "5",
+        "hash-max-ziplist-entries",
+        "6",
+    ],
+    &["maxmemory", "100mb", "maxmemory-policy", "nosuch"],
+    &[
+        "maxmemory-policy",
+        "allkeys-lfu",
+        "maxmemory",
+        "100mb",
+        "maxmemory-samples",
+        "0",
+    ],
+    &["rename-command", "a"],
+    &["user", "x"],
+    &["port", "65536"],
+    &["maxclients", "0"],
+    &["maxclients", "4294967296"],
+    &["maxclients", "x"],
+];
+
+/// Compares every parameter; how many calls that took, or the differences.
+pub fn run(ours: &ServerProcess, theirs: &ServerProcess) -> Result<usize, String> {
+    let mut pair = Pair::connect(ours, theirs)?;
+    let (own, real) = (all(&mut pair.ours)?, all(&mut pair.theirs)?);
+    let mut differences = Vec::new();
+    let mut calls = 0;
+    for (name, default) in &real {
+        match own.get(name) {
+            None => differences.push(format!("{name} is missing")),
+            Some(_) if LEFT_ALONE.contains(&name.as_str()) => {}
+            Some(ours) if ours != default => {
+                differences.push(format!("{name} is {ours:?}, theirs {default:?}"));
+            }
+            Some(_) => {
+                for value in VALUES {
+                    let set = [name, *value];
+                    differences.extend(pair.set(&set, &[name])?.filter(|_| !explained(&set)));
+                    // Both begin the next one as they began.
+                    pair.both(&["CONFIG", "SET", name, default])?;
+                    calls += 3;
+                }
+            }
+        }
+    }
+    for set in SEVERAL {
+        let shown = ["hz", "timeout", "maxmemory*", "hash-max-*", "maxclients"];
+        differences.extend(pair.set(set, &shown)?);
+        calls += 2;
+    }
+    match differences.is_empty() {
+        true => Ok(calls),
+        false => Err(format!(
+            "{}\n{} differences",
+            differences.join("\n"),
+            differences.len()
+        )),
+    }
+}
+
+/// Where we answer otherwise on purpose; docs/differences.md has the reasons.
+fn explained(set: &[&str; 2]) -> bool {
+    let [name, value] = set;
+    match *name {
+        // What needs a part that does not exist is refused.
+        "save" | "appendonly" | "oom-score-adj" => true,
+        "min-replicas-to-write" | "min-slaves-to-write" => true,
+        "shutdown-on-sigint" | "shutdown-on-sigterm" => value.contains("save"),
+        // Without effect, and so without the least size.
+        "repl-backlog-size" => true,
+        // Theirs are those of the machine.
+        "locale-collate" => value.bytes().all(|byte| byte.is_ascii_lowercase()),
+        _ => false,
+    }
+}
+
+type Parameters = BTreeMap<String, String>;
+
+fn all(client: &mut Client) -> Result<Parameters, String> {
+    let reply = client
+        .call(&["CONFIG", "GET", "*"])
+        .map_err(|error| error.to_string())?;
+    let Value::Array(words) = reply else {
+        return Err(format!("CONFIG GET: {reply:?}"));
+    };
+    let text =
+        |value: &Value| String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned();
+    Ok(words
+        .chunks(2)
+        .map(|pair| (text(&pair[0]), text(&pair[1])))
+        .collect())
+}
+
+/// A connection to each.
+struct Pair {
+    ours: Client,
+    theirs: Client,
+}
+
+impl Pair {
+    fn connect(ours: &ServerProcess, theirs: &ServerProcess) -> Result<Pair, String> {
+        let connect = |to: &ServerProcess| {
+            let address = to.address();
+            Client::connect(address).map_err(|error| format!("{address}: {error}"))
+        };
+        let mut pair = Pair {
+            ours: connect(ours)?,
+            theirs: connect(theirs)?,
+        };
+        // Limits on clients are among what is set.
+        pair.both(&["CLIENT", "NO-EVICT", "ON"])?;
+        Ok(pair)
+    }
+
+    fn both(&mut self, call: &[&str]) -> Result<(Value, Value), String> {
+        let failed = |who: &str, error: io::Error| format!("{call:?}, {who}: {error}");
+        let ours = self
+            .ours
+            .call(call)
+            .map_err(|error| failed("ours", error))?;
+        let theirs = self
+            .theirs
+            .call(call)
+            .map_err(|error| failed("theirs", error))?;
+        Ok((ours, theirs))
+    }
+
+    /// Sets on both, and looks at `shown`: the difference, if there is one.
+    fn set(&mut self, pairs: &[&str], shown: &[&str]) -> Result<Option<String>, String> {
+        let replies = self.both(&[&["CONFIG", "SET"], pairs].concat())?;
+        let (own, real) = self.both(&[&["CONFIG", "GET"], shown].concat())?;
+        // Patterns list in an order of their own.
+        let sorted = |value: Value| match value {
+            Value::Array(mut words) => {
+                words.sort_by_key(|word| format!("{word:?}"));
+                Value::Array(words)
+            }
+            other => other,
+        };
+        let values = (sorted(own), sorted(real));
+        if replies.0 == replies.1 && values.0 == values.1 {
+            return Ok(None);
+        }
+        Ok(Some(format!(
+            "CONFIG SET {pairs:?}\n  ours   {:?} {:?}\n  theirs {:?} {:?}",
+            replies.0, values.0, replies.1, values.1
+        )))
+    }
+}
+
+/// A file, and what is called before CONFIG REWRITE.
+type Rewriting = (&'static str, &'static [&'static [&'static str]]);
+
+/// Files, with what is peculiar about each.
+const REWRITTEN: &[Rewriting] = &[
+    // Comments, indented too, empty lines, a parameter twice.
+    (
+        "# first\n  # indented\nhz 20\n\n\n\nmaxmemory 1mb\n# again\nHZ 30\ntimeout 7\n",
+        &[&[
+            "CONFIG",
+            "SET",
+            "hz",
+            "40",
+            "timeout",
+            "9",
+            "maxmemory",
+            "2gb",
+        ]],
+    ),
+    // Lines of several words, texts in quotes, what becomes the default.
+    (
+        "maxmemory 100\nclient-output-buffer-limit normal 1 2 3\nclient-output-buffer-limit pubsub 4 5 6\n\
+         loglevel   \"notice\"\nnotify-keyspace-events KEA\nmasterauth 'a b'\nlatency-tracking-info-percentiles 1 2\n",
+        &[
+            &[
+                "CONFIG",
+                "SET",
+                "maxmemory",
+                "0",
+                "client-output-buffer-limit",
+                "replica 1kb 2 3",
+                "notify-keyspace-events",
+                "",
+                "loglevel",
+                "debug",
+            ],
+            &[
+                "CONFIG",
+                "SET",
+                "masterauth",
+                "x y\"z\u{7}",
+                "proto-max-bulk-len",
+                "1gb",
+                "client-query-buffer-limit",
+                "1100000",
+                "latency-tracking-info-percentiles",
+                "50 60.5",
+                "shutdown-on-sigterm",
+                "nosave now",
+                "maxmemory-clients",
+                "10%",
+            ],
+        ],
+    ),
+    // Users, older names, other directives, a signature that is there already.
+    (
+        "user ann on >p ~* +@all\n# about bob\nuser bob off\nrename-command FLUSHALL \"\"\n\
+         hash-max-ziplist-entries 100\nslave-read-only no\ninclude nosuch*.conf\n\
+         # Generated by CONFIG REWRITE\ntimeout 5\nlua-time-limit 1000",
+        &[
+            &["ACL", "SETUSER", "carl", "on", "nopass"],
+            &["ACL", "DELUSER", "bob"],
+            &[
+                "CONFIG",
+                "SET",
+                "hash-max-listpack-entries",
+                "200",
+                "timeout",
+                "0",
+                "busy-reply-threshold",
+                "2000",
+            ],
+        ],
+    ),
+    // Nothing but what is added.
+    (
+        "",
+        &[&[
+            "CONFIG",
+            "SET",
+            "slowlog-max-len",
+            "0",
+            "slowlog-log-slower-than",
+            "-1",
+            "active-expire-effort",
+            "5",
+            "list-max-listpack-size",
+            "-1",
+            "maxmemory-policy",
+            "allkeys-lru",
+            "acllog-max-len",
+            "7",
+            "cluster-announce-ip",
+            "1.2.3.4",
+            "stream-node-max-bytes",
+            "8kb",
+            "proc-title-template",
+            "{title} x",
+            "repl-diskless-load",
+            "swapdb",
+            "zset-max-listpack-value",
+            "99",
+        ]],
+    ),
+];
+
+/// Has both write files, with programs that are started for each; how many, or the first difference.
+pub fn rewrite(ours: &Path, theirs: &Path) -> Result<usize, String> {
+    for (text, calls) in REWRITTEN {
+        let failed = |error: io::Error| format!("{text:?}: {error}");
+        // Without this line the default shows, which is another one here.
+        let text = &format!("save \"\"\n{text}");
+        let redline = ServerProcess::redline_of_file(ours, text, &[]).map_err(failed)?;
+        let redis = ServerProcess::redis_of_file(theirs, text, &[]).map_err(failed)?;
+        let written = |server: &ServerProcess| {
+            let mut client = Client::connect(server.address())?;
+            for call in *calls {
+                let reply = client.call(call)?;
+                if reply.is_error() {
+                    return Err(io::Error::other(format!("{call:?}: {reply:?}")));
+                }
+            }
+            let mut files = Vec::new();
+            // The second time it finds its own additions.
+            for _ in 0..2 {
+                let reply = client.call(&["CONFIG", "REWRITE"])?;
+                if reply.is_error() {
+                    return Err(io::Error::other(format!("{reply:?}")));
+                }
+                files.push(comparable(server)?);
+            }
+            Ok(files)
+        };
+        let (own, real) = (
+            written(&redline).map_err(failed)?,
+            written(&redis).map_err(failed)?,
+        );
+        if own != real {
+            return Err(format!(
+                "CONFIG REWRITE of\n{text}\n---- ours\n{}\n---- theirs\n{}",
+                own.join("\n--\n"),
+                real.join("\n--\n")
+            ));
+        }
+    }
+    Ok(REWRITTEN.len())
+}
+
+/// The file, without what differs from server to server; what was added comes in one order.
+fn comparable(server: &ServerProcess) -> io::Result<String> {
+    let text = fs::read_to_string(server.config_file())?;
+    let port = server.address().port().to_string();
+    let folder = fs::canonicalize(server.directory())?;
+    let text = text
+        .replace(&port, "PORT")
+        .replace(&folder.display().to_string(), "FOLDER");
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("threads "))
+        .collect();
+    let added = lines
+        .iter()
+        .position(|line| line.starts_with("# Generated"));
+    if let Some(added) = added {
+        lines[added..].sort_unstable();
+    }
+    Ok(lines.join("\n"))
+}
