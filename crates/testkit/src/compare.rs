@@ -540,6 +540,8 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
         b"list" => (&[b"LRANGE", b"0", b"-1"], 0),
         b"hash" => (&[b"HGETALL"], 2),
         b"set" => (&[b"SMEMBERS"], 1),
+        // What belongs to the elements is part of the digest.
+        b"vectorset" => (&[b"VRANDMEMBER", b"1000000"], 1),
         b"zset" => (&[b"ZRANGE", b"0", b"-1", b"WITHSCORES"], 0),
         b"stream" => (&[b"XRANGE", b"-", b"+"], 0),
         _ => return Ok(format!("{kind:?}")),

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use redline_spec::{Arg, ArgKind, CommandId, Group, Plane, Row, is_after_reference, table};
 
 use crate::pools::*;
+use crate::vectors;
 
 /// The words of one call.
 pub type Call = Vec<Vec<u8>>;
@@ -236,7 +237,10 @@ impl Generator {
             calls.push(words.map(|word| word.as_bytes().to_vec()).to_vec());
             return;
         }
-        let mut call = self.call(row);
+        let mut call = match row.group {
+            Group::Module => vectors::call(&mut self.rng, row),
+            _ => self.call(row),
+        };
         let spoilt = self.below(100) < 18;
         if spoilt {
             self.spoil(&mut call);
@@ -714,6 +718,8 @@ fn weight(row: &Row) -> usize {
         | CommandId::Zadd
         | CommandId::Geoadd => 24,
         CommandId::Set | CommandId::Xadd | CommandId::Xreadgroup => 20,
+        CommandId::Vadd => 40,
+        CommandId::Vsim => 24,
         CommandId::Pfdebug => 4,
         CommandId::Del | CommandId::Unlink | CommandId::Rename | CommandId::Expire => 4,
         _ if row.plane == Plane::Data => 8,
@@ -745,6 +751,7 @@ fn ends_comparison(call: &Call) -> bool {
         || (picks && call.iter().any(endless))
         || (is(0, "config") && is(1, "set"))
         || waits_long(call)
+        || vectors::is_unwise(call)
 }
 
 /// Calls of blocking commands that would hold the comparison up.

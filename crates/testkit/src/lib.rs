@@ -15,3 +15,4 @@ pub mod payloads;
 pub mod pools;
 pub mod process;
 pub mod rules;
+mod vectors;

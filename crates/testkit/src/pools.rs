@@ -71,10 +71,12 @@ pub const OFF_THE_MAP: &[&str] = &[
 ];
 /// Keys of streams.
 pub const STREAM_KEYS: &[&str] = &["x1", "x2"];
+/// Keys of vector sets, each for vectors of a shape of its own.
+pub const VECTOR_KEYS: &[&str] = &["v1", "v2", "v3", "v4"];
 /// All of them, and keys that are never made.
 pub const ALL_KEYS: &[&str] = &[
     "s1", "s2", "s3", "{t}s", "l1", "l2", "l3", "h1", "h2", "set1", "set2", "set3", "ints", "z1",
-    "z2", "z3", "x1", "x2", "p1", "g1", "none1", "",
+    "z2", "z3", "x1", "x2", "p1", "g1", "v1", "v3", "none1", "",
 ];
 /// Fields, members, elements.
 pub const MEMBERS: &[&str] = &[

@@ -23,6 +23,16 @@ pub enum Rule {
     Clock,
     /// Everything but times and how long something has been idle, in what is said of streams.
     WithoutTimes,
+    /// Elements, nearest first: those at the same distance come in any order, and of the farthest given some may be others
+    /// as far away. Without scores, in any order.
+    Nearest {
+        /// What is given with each element, and whether a score is.
+        parts: usize,
+        /// See `parts`.
+        scored: bool,
+    },
+    /// All but what is drawn by lot, or counts what the process did before.
+    WithoutLots,
     /// A cursor, which is the server's own, and the rest by type: contents are compared by whole scans.
     Cursor,
 }
@@ -85,6 +95,18 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         CommandId::XinfoConsumers | CommandId::XinfoStream | CommandId::Xpending => {
             Rule::WithoutTimes
         }
+        CommandId::Vsim => {
+            let has = |name: &str| {
+                let mut words = words.iter();
+                words.any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+            };
+            let scored = has("WITHSCORES");
+            let parts = usize::from(scored) + usize::from(has("WITHATTRIBS"));
+            Rule::Nearest { parts, scored }
+        }
+        CommandId::Vinfo => Rule::WithoutLots,
+        CommandId::Vrandmember => Rule::Picked,
+        CommandId::Vlinks => Rule::Type,
         CommandId::Sort | CommandId::SortRo => sort_rule(words),
         CommandId::Xadd if words.iter().any(|word| word == b"*") => Rule::Type,
         _ => Rule::Exact,
@@ -129,6 +151,10 @@ impl Rule {
             Rule::AnyPairOrder => sorted(ours, 2) == sorted(theirs, 2),
             Rule::WithoutNotes => without_notes(ours) == without_notes(theirs),
             Rule::WithoutTimes => without_times(ours) == without_times(theirs),
+            Rule::Nearest { parts, scored } => {
+                nearest(ours, parts, scored) == nearest(theirs, parts, scored)
+            }
+            Rule::WithoutLots => without_lots(ours) == without_lots(theirs),
             Rule::Picked => shape(ours) == shape(theirs),
             Rule::Type => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
             Rule::Clock => match (ours, theirs) {
@@ -164,6 +190,58 @@ fn sorted(value: &Value, group: usize) -> Vec<String> {
     texts.sort_unstable();
     texts.push(kind(value).to_owned());
     texts
+}
+
+/// What VSIM promises of its reply: the scores in their order, and which elements have each but the last. (Those of the
+/// last may be some of many.) Without scores: how many there are.
+fn nearest(value: &Value, parts: usize, scored: bool) -> (String, Vec<String>, Vec<String>) {
+    let entries: Vec<(String, Vec<Value>)> = match value {
+        Value::Array(elements) => elements
+            .chunks(1 + parts)
+            .map(|entry| (format!("{:?}", entry[0]), entry[1..].to_vec()))
+            .collect(),
+        Value::Map(pairs) => pairs
+            .iter()
+            .map(|(name, value)| match value {
+                Value::Array(parts) => (format!("{name:?}"), parts.clone()),
+                part => (format!("{name:?}"), vec![part.clone()]),
+            })
+            .collect(),
+        other => return (format!("{other:?}"), Vec::new(), Vec::new()),
+    };
+    let score = |parts: &[Value]| scored.then(|| format!("{:?}", parts.first()));
+    let scores: Vec<String> = entries
+        .iter()
+        .filter_map(|(_, parts)| score(parts))
+        .collect();
+    let last = scores.last();
+    let before_last = entries
+        .iter()
+        .filter(|(_, parts)| score(parts).as_ref() != last);
+    let mut named: Vec<String> = before_last
+        .map(|(name, parts)| format!("{name} {parts:?}"))
+        .collect();
+    named.sort_unstable();
+    let head = format!("{} {}", kind(value), entries.len());
+    (head, scores, if scored { named } else { Vec::new() })
+}
+
+/// What VINFO says, without the layers of the graph, which are drawn by lot, and the number of the set in the process.
+fn without_lots(value: &Value) -> Vec<String> {
+    let fields: Vec<(&Value, &Value)> = match value {
+        Value::Array(elements) => elements
+            .chunks(2)
+            .map(|pair| (&pair[0], &pair[1]))
+            .collect(),
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
+        other => return vec![format!("{other:?}")],
+    };
+    let drawn = |name: &Value| {
+        let names: [&[u8]; 2] = [b"max-level", b"vset-uid"];
+        name.as_bytes().is_some_and(|name| names.contains(&name))
+    };
+    let kept = fields.into_iter().filter(|(name, _)| !drawn(name));
+    kept.map(|field| format!("{field:?}")).collect()
 }
 
 /// The value without the field `notes` of every map and flat map in it.
@@ -299,6 +377,46 @@ mod tests {
         assert!(!rule(&words("SPOP s")).agree(&bulk("a"), &Value::NullBulk));
         assert!(rule(&words("PTTL k")).agree(&Value::Integer(5000), &Value::Integer(4990)));
         assert!(!rule(&words("PTTL k")).agree(&Value::Integer(5000), &Value::Integer(-1)));
+    }
+
+    #[test]
+    fn of_what_is_equally_near_the_order_is_free() {
+        let reply = |entries: &[(&str, &str)]| {
+            let words = entries
+                .iter()
+                .flat_map(|(name, score)| [bulk(name), bulk(score)]);
+            Value::Array(words.collect())
+        };
+        let scored = rule(&words("VSIM v ELE a WITHSCORES"));
+        let ours = reply(&[("a", "1"), ("b", "0.5"), ("c", "0.5"), ("d", "0.1")]);
+        for (theirs, agrees) in [
+            (
+                &[("a", "1"), ("c", "0.5"), ("b", "0.5"), ("d", "0.1")][..],
+                true,
+            ),
+            (
+                &[("a", "1"), ("b", "0.5"), ("c", "0.5"), ("e", "0.1")],
+                true,
+            ),
+            (
+                &[("a", "1"), ("b", "0.5"), ("e", "0.5"), ("d", "0.1")],
+                false,
+            ),
+            (
+                &[("a", "1"), ("b", "0.5"), ("c", "0.5"), ("d", "0.2")],
+                false,
+            ),
+            (&[("a", "1"), ("b", "0.5"), ("c", "0.5")], false),
+        ] {
+            assert_eq!(scored.agree(&ours, &reply(theirs)), agrees, "{theirs:?}");
+        }
+        let info = |level: i64, size: i64| {
+            let pair = |name: &str, number| [Value::Simple(name.into()), Value::Integer(number)];
+            Value::Array([pair("max-level", level), pair("size", size)].concat())
+        };
+        let rule = rule(&words("VINFO v"));
+        assert!(rule.agree(&info(1, 5), &info(2, 5)));
+        assert!(!rule.agree(&info(1, 5), &info(1, 6)));
     }
 
     #[test]
