@@ -10,6 +10,7 @@ pub mod lock;
 mod notify;
 mod policy;
 mod space;
+mod survey;
 pub mod upkeep;
 mod view;
 mod wait;
@@ -23,6 +24,7 @@ pub use space::{
     Flushed, Keyspace, Local, MEMORY_STEP_BYTES, SLOTS, Settings, slot_of, stripe_of,
     stripe_of_slot,
 };
+pub use survey::{SIZE_CLASSES, Sizes, ValueSizes};
 pub use view::{Busy, Collection, Expiry, Held, Hint, Missing, View, WrongType};
 pub use wait::{End, Ready, WaitSlot, Waiter, Wanted};
 pub use watch::WatchFlag;

@@ -340,11 +340,11 @@ impl Worker {
         {
             return;
         }
+        session.card.set_flag(flag::BLOCKED, false);
         let wait = self.drop_wait(session).expect("just seen");
         session.aside = None;
         // Replies that stay for the journal's sake stay with the one that comes now.
         session.gate = None;
-        session.card.set_flag(flag::BLOCKED, false);
         self.look_again(session);
         let mark = session.out.mark();
         match waiter.ended() {

@@ -58,6 +58,7 @@ pub fn tick(worker: &mut Worker) {
     note_memory(worker);
     if worker.number == 0 {
         worker.shared.rates.sample(&worker.shared);
+        worker.shared.note_limit();
     }
     worker.local.flush_account(&worker.shared.keyspace);
     worker.sweep();
@@ -95,11 +96,14 @@ fn expire(worker: &mut Worker) {
             if step.checked > 0 && clock::monotonic_us() > deadline_us {
                 let rest_us = expiry_rest_us(worker.settings.active_expire_effort);
                 worker.expiry_due_us = Some(clock::monotonic_us() + rest_us);
+                worker.stats.expiry_cut_short.add(1);
                 break;
             }
         }
     }
-    worker.note_latency("expire-cycle", (clock::monotonic_us() - began_us) * 1000);
+    let took_us = clock::monotonic_us() - began_us;
+    worker.stats.expiry_us.add(took_us);
+    worker.note_latency("expire-cycle", took_us * 1000);
 }
 
 /// Keeps `tracking-table-max-keys`, should it have been lowered.
@@ -256,6 +260,8 @@ pub fn note_memory(worker: &Worker) {
 
 /// Makes the keyspace's counts visible to others.
 pub fn copy_counts(worker: &Worker) {
+    worker.stats.turns.set(worker.timing.turns);
+    worker.stats.turn_ms.set(worker.timing.turn_ms);
     worker.stats.hits.set(worker.local.hits.get());
     worker.stats.misses.set(worker.local.misses.get());
     worker.stats.expired.set(worker.local.expired.get());

@@ -8,20 +8,22 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use redline_keyspace::{Held, SIZE_CLASSES, Sizes};
 use redline_net::{clock, process};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
+use redline_types::Kind;
 
 use crate::{
     REDIS_VERSION, REDLINE_VERSION, VECTOR_SETS, cron,
     memory::{Memory, ratio},
-    pubsub::Kind,
+    pubsub,
     session::flag,
     stats::{ERROR_CODES_MAX, Totals},
     worker::Worker,
 };
 
-type Render = fn(&Worker, &Totals, &mut Out) -> fmt::Result;
+type Render = fn(&Worker, &Totals, &mut Out<'_>) -> fmt::Result;
 
 /// Name, title, whether it is shown when nothing is asked for, and what writes it.
 const SECTIONS: &[(&str, &str, bool, Render)] = &[
@@ -39,11 +41,11 @@ const SECTIONS: &[(&str, &str, bool, Render)] = &[
     ("latencystats", "Latencystats", false, latencystats),
     ("cluster", "Cluster", true, cluster),
     ("keyspace", "Keyspace", true, keyspace),
-    ("keysizes", "Keysizes", true, nothing),
+    ("keysizes", "Keysizes", true, keysizes),
 ];
 
-/// The sections that were asked for; without a name, the usual ones.
-pub fn render(worker: &Worker, wanted: Args<'_>) -> String {
+/// The sections that were asked for; without a name, the usual ones. `held`: what the caller's unit holds.
+pub fn render(worker: &Worker, held: Held<'_>, wanted: Args<'_>) -> String {
     cron::copy_counts(worker);
     let asked = |name: &str| {
         wanted
@@ -53,25 +55,34 @@ pub fn render(worker: &Worker, wanted: Args<'_>) -> String {
     let everything = asked("all") || asked("everything");
     let usual = wanted.is_empty() || asked("default");
     let totals = worker.shared.totals();
-    let mut out = Out(String::new());
+    let mut out = Out {
+        text: String::new(),
+        held,
+        start: clock::wall_us(),
+    };
     for (name, title, default, render) in SECTIONS {
         if everything || asked(name) || (usual && *default) {
-            if !out.0.is_empty() {
-                out.0.push_str("\r\n");
+            if !out.text.is_empty() {
+                out.text.push_str("\r\n");
             }
-            out.0.push_str(&format!("# {title}\r\n"));
+            out.text.push_str(&format!("# {title}\r\n"));
             render(worker, &totals, &mut out).expect("writing to a string does not fail");
         }
     }
-    out.0
+    out.text
 }
 
-/// The text so far.
-struct Out(String);
+/// The text so far, and how to look at keys for it.
+struct Out<'a> {
+    text: String,
+    held: Held<'a>,
+    /// Where to begin: any number.
+    start: u64,
+}
 
-impl Out {
+impl Out<'_> {
     fn field(&mut self, name: &str, value: impl fmt::Display) -> fmt::Result {
-        write!(self.0, "{name}:{value}\r\n")
+        write!(self.text, "{name}:{value}\r\n")
     }
 
     /// Bytes, also in the unit that people like.
@@ -86,17 +97,13 @@ impl Out {
     }
 }
 
-fn nothing(_: &Worker, _: &Totals, _: &mut Out) -> fmt::Result {
-    Ok(())
-}
-
-fn modules(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn modules(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let options = "handle-io-errors|handle-repl-async-load";
     let rest = format!("ver=1,api=1,filters=0,usedby=[],using=[],options=[{options}]");
     out.field("module", format_args!("name={VECTOR_SETS},{rest}"))
 }
 
-fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let shared = &worker.shared;
     let now_us = clock::wall_us();
     let uptime_s = now_us.saturating_sub(shared.started_us) / 1_000_000;
@@ -138,7 +145,7 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
 }
 
 /// Each kind of listener has a number of its own, as in Redis.
-fn listeners(worker: &Worker, out: &mut Out) -> fmt::Result {
+fn listeners(worker: &Worker, out: &mut Out<'_>) -> fmt::Result {
     let (shared, settings) = (&worker.shared, &worker.settings);
     let binds: String = settings.bind.iter().map(|a| format!(",bind={a}")).collect();
     let port = |place: &std::sync::atomic::AtomicUsize| place.load(Ordering::Relaxed);
@@ -156,7 +163,7 @@ fn listeners(worker: &Worker, out: &mut Out) -> fmt::Result {
     Ok(())
 }
 
-fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn clients(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let cards = worker.shared.client_cards();
     let flagged = |bit| {
         cards
@@ -194,7 +201,7 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("total_blocking_keys_on_nokey", when_gone)
 }
 
-fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let shared = &worker.shared;
     let memory = Memory::now(worker);
     let (used, rss) = (memory.used_bytes, memory.resident_bytes);
@@ -254,10 +261,13 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     out.field("mem_overhead_db_hashtable_rehashing", 0)?;
     let defrag = u8::from(worker.compaction.is_some());
     out.field("active_defrag_running", defrag)?;
-    out.zeros(&["lazyfree_pending_objects", "lazyfreed_objects"])
+    let pending = shared.reaper_pending.load(Ordering::Relaxed);
+    out.field("lazyfree_pending_objects", pending)?;
+    let freed = shared.reaper_freed.load(Ordering::Relaxed);
+    out.field("lazyfreed_objects", freed)
 }
 
-fn persistence(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.zeros(&[
         "loading",
         "async_loading",
@@ -297,7 +307,7 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     ])
 }
 
-fn threads(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn threads(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     for (number, handle) in worker.shared.workers().iter().enumerate() {
         let clients = handle.connections.load(Ordering::Relaxed);
         let (reads, writes) = (handle.stats.reads.get(), handle.stats.writes.get());
@@ -307,9 +317,9 @@ fn threads(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     Ok(())
 }
 
-fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
+fn stats(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let shared = &worker.shared;
-    let [commands, input, output] = shared.rates.per_second();
+    let [commands, input, output, turns, turn_us] = shared.rates.per_second();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     let received = shared.connections_received.load(Ordering::Relaxed);
     out.field("total_connections_received", received)?;
@@ -328,27 +338,26 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     out.field("expired_subkeys", totals.expired_elements())?;
     out.field("expired_keys", totals.expired())?;
     out.field("expired_stale_perc", "0.00")?;
-    out.zeros(&[
-        "expired_time_cap_reached_count",
-        "expire_cycle_cpu_milliseconds",
-    ])?;
+    let cut_short = totals.expiry_cut_short();
+    out.field("expired_time_cap_reached_count", cut_short)?;
+    let expiry_ms = totals.expiry_us() / 1000;
+    out.field("expire_cycle_cpu_milliseconds", expiry_ms)?;
     out.field("evicted_keys", totals.evicted())?;
     out.field("evicted_clients", totals.evicted_clients())?;
     let before = shared.evicted_scripts_before.load(Ordering::Relaxed);
     let scripts = shared.scripts.evicted().saturating_sub(before);
     out.field("evicted_scripts", scripts)?;
-    out.zeros(&[
-        "total_eviction_exceeded_time",
-        "current_eviction_exceeded_time",
-    ])?;
+    let (total_ms, current_ms) = shared.over_limit_ms();
+    out.field("total_eviction_exceeded_time", total_ms)?;
+    out.field("current_eviction_exceeded_time", current_ms)?;
     out.field("keyspace_hits", totals.hits())?;
     out.field("keyspace_misses", totals.misses())?;
     out.field(
         "pubsub_channels",
-        shared.pubsub.channel_count(Kind::Channel),
+        shared.pubsub.channel_count(pubsub::Kind::Channel),
     )?;
     out.field("pubsub_patterns", shared.pubsub.pattern_count())?;
-    let shard_channels = shared.pubsub.channel_count(Kind::Shard);
+    let shard_channels = shared.pubsub.channel_count(pubsub::Kind::Shard);
     out.field("pubsubshard_channels", shard_channels)?;
     out.zeros(&[
         "latest_fork_usec",
@@ -373,6 +382,8 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     out.zeros(&[
         "io_threaded_reads_processed",
         "io_threaded_writes_processed",
+        "io_threaded_total_prefetch_batches",
+        "io_threaded_total_prefetch_entries",
     ])?;
     out.field(
         "client_query_buffer_limit_disconnections",
@@ -383,13 +394,20 @@ fn stats(worker: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
         totals.output_limit_closed(),
     )?;
     out.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"])?;
+    out.field("eventloop_cycles", totals.turns())?;
+    out.field("eventloop_duration_sum", totals.turn_ms() * 1000)?;
+    let commands_us = totals.command_ns() / 1000;
+    out.field("eventloop_duration_cmd_sum", commands_us)?;
+    out.field("instantaneous_eventloop_cycles_per_sec", turns)?;
+    let each_us = turn_us.checked_div(turns).unwrap_or(0);
+    out.field("instantaneous_eventloop_duration_usec", each_us)?;
     out.field("acl_access_denied_auth", totals.denied_auth())?;
     out.field("acl_access_denied_cmd", totals.denied_command())?;
     out.field("acl_access_denied_key", totals.denied_key())?;
     out.field("acl_access_denied_channel", totals.denied_channel())
 }
 
-fn replication(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("role", "master")?;
     out.field("connected_slaves", 0)?;
     out.field("master_failover_state", "no-failover")?;
@@ -407,7 +425,7 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     ])
 }
 
-fn cpu(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn cpu(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let figures = [
         ("", process::cpu_self()),
         ("_children", process::cpu_children()),
@@ -421,7 +439,7 @@ fn cpu(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     Ok(())
 }
 
-fn commandstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
+fn commandstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     for (id, count) in CommandId::ALL.iter().zip(&totals.commands) {
         if count.calls + count.rejected == 0 {
             continue;
@@ -439,7 +457,7 @@ fn commandstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     Ok(())
 }
 
-fn latencystats(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn latencystats(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let distributions = worker.shared.distributions();
     let percentiles: Vec<(&str, f64)> = worker
         .settings
@@ -463,7 +481,7 @@ fn latencystats(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
     Ok(())
 }
 
-fn errorstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
+fn errorstats(_: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     if totals.errors_by_code.len() > ERROR_CODES_MAX {
         return out.field("errorstat_ERRORSTATS_DISABLED", "count=1");
     }
@@ -472,21 +490,65 @@ fn errorstats(_: &Worker, totals: &Totals, out: &mut Out) -> fmt::Result {
     })
 }
 
-fn cluster(_: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn cluster(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("cluster_enabled", 0)
 }
 
-fn keyspace(worker: &Worker, _: &Totals, out: &mut Out) -> fmt::Result {
+fn keyspace(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let space = &worker.shared.keyspace;
     for db in 0..space.databases() {
         let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
         if keys > 0 {
             let timed = space.timed_key_count(db);
-            let text = format_args!("keys={keys},expires={expiring},avg_ttl=0,subexpiry={timed}");
+            let ttl_ms = space.average_ttl_ms(db, out.held, out.start, worker.now_ms);
+            let text =
+                format_args!("keys={keys},expires={expiring},avg_ttl={ttl_ms},subexpiry={timed}");
             out.field(&format!("db{db}"), text)?;
         }
     }
     Ok(())
+}
+
+fn keysizes(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+    const NAMES: [(Kind, &str); 4] = [
+        (Kind::List, "lists"),
+        (Kind::Set, "sets"),
+        (Kind::Zset, "zsets"),
+        (Kind::Hash, "hashes"),
+    ];
+    let space = &worker.shared.keyspace;
+    for db in (0..space.databases()).filter(|db| space.key_count(*db) > 0) {
+        let sizes = space.value_sizes(db, out.held, out.start);
+        distribution(
+            out,
+            &format!("db{db}_distrib_strings_sizes"),
+            &sizes.strings,
+        )?;
+        for (kind, name) in NAMES {
+            let of_kind = sizes.collections.iter().find(|(known, _)| *known == kind);
+            let of_kind = of_kind.map_or(&[0; SIZE_CLASSES], |(_, sizes)| sizes);
+            distribution(out, &format!("db{db}_distrib_{name}_items"), of_kind)?;
+        }
+    }
+    Ok(())
+}
+
+/// `0=1,2=3,8K=1`: from which size on, and how many.
+fn distribution(out: &mut Out<'_>, name: &str, sizes: &Sizes) -> fmt::Result {
+    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let mut text = String::new();
+    for (class, count) in sizes.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let comma = if text.is_empty() { "" } else { "," };
+        let (from, unit) = match class {
+            0 => (0, ""),
+            _ => (1 << ((class - 1) % 10), UNITS[(class - 1) / 10]),
+        };
+        write!(text, "{comma}{from}{unit}={count}")?;
+    }
+    match text.is_empty() {
+        true => Ok(()),
+        false => out.field(name, text),
+    }
 }
 
 /// `1.50K`, as Redis rounds.

@@ -15,7 +15,7 @@ use redline_keyspace::{
     Flushed, Garbage, Keyspace, Waiter,
     lock::{Wake, WakeToken},
 };
-use redline_net::{Listener, PeerAddr, Sender, Stream, tls::ServerTls};
+use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
 use redline_resp::ReplyBuffer;
 use redline_scripting::{Host, Libraries, Scripts};
 
@@ -70,6 +70,17 @@ pub enum Chore {
     Free(Flushed),
     /// Nothing more will come.
     Stop,
+}
+
+impl Chore {
+    /// How many values it frees.
+    pub fn objects(&self) -> u64 {
+        match self {
+            Chore::Drop(_) => 1,
+            Chore::Free(flushed) => flushed.len(),
+            Chore::Stop => 0,
+        }
+    }
 }
 
 /// The other end of a worker.
@@ -277,6 +288,14 @@ pub struct Shared {
     distributions_baseline: Mutex<Vec<Distribution>>,
     /// What the counters were at the last CONFIG RESETSTAT.
     baseline: Mutex<Totals>,
+    /// Since when the data takes more than `maxmemory` allows: milliseconds of the monotonic clock; 0: it does not.
+    over_limit_since_ms: AtomicU64,
+    /// How long it did before, in all: milliseconds.
+    over_limit_ms: AtomicU64,
+    /// Values and databases that the reaper has been given and has not yet freed, and those that it has.
+    pub reaper_pending: AtomicU64,
+    /// See `reaper_pending`.
+    pub reaper_freed: AtomicU64,
     /// Scripts that the cache had forgotten at the last CONFIG RESETSTAT.
     pub evicted_scripts_before: AtomicU64,
     /// Rates of the last moments.
@@ -339,6 +358,10 @@ impl Shared {
             latency_events: Events::default(),
             distributions_baseline: Mutex::default(),
             baseline: Mutex::default(),
+            over_limit_since_ms: AtomicU64::new(0),
+            over_limit_ms: AtomicU64::new(0),
+            reaper_pending: AtomicU64::new(0),
+            reaper_freed: AtomicU64::new(0),
             evicted_scripts_before: AtomicU64::new(0),
             rates: Rates::default(),
             peak_bytes: AtomicU64::new(0),
@@ -502,10 +525,39 @@ impl Shared {
         self.evicted_scripts_before
             .store(evicted, Ordering::Relaxed);
         self.rates.reset();
+        self.over_limit_ms.store(0, Ordering::Relaxed);
+        self.reaper_freed.store(0, Ordering::Relaxed);
+    }
+
+    /// Looks whether the data takes more than it may; the first worker's timer does.
+    pub fn note_limit(&self) {
+        let now_ms = clock::monotonic_ms().max(1);
+        let since_ms = self.over_limit_since_ms.load(Ordering::Relaxed);
+        match (self.keyspace.over_limit(), since_ms) {
+            (true, 0) => self.over_limit_since_ms.store(now_ms, Ordering::Relaxed),
+            (false, 1..) => {
+                self.over_limit_since_ms.store(0, Ordering::Relaxed);
+                let span_ms = now_ms.saturating_sub(since_ms);
+                self.over_limit_ms.fetch_add(span_ms, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// For how long the data has taken more than it may: milliseconds, in all and since it last began to.
+    pub fn over_limit_ms(&self) -> (u64, u64) {
+        let current = match self.over_limit_since_ms.load(Ordering::Relaxed) {
+            0 => 0,
+            since_ms => clock::monotonic_ms().saturating_sub(since_ms),
+        };
+        let before = self.over_limit_ms.load(Ordering::Relaxed);
+        (before + current, current)
     }
 
     /// Hands work to the reaper.
     pub fn chore(&self, chore: Chore) {
+        self.reaper_pending
+            .fetch_add(chore.objects(), Ordering::Relaxed);
         // A send fails only when the reaper has gone, at the very end: then the memory goes with the process.
         let _ = self
             .chores

@@ -126,6 +126,14 @@ pub struct WorkerStats {
     pub query_limit_closed: Counter,
     /// Clients closed because all together took too much memory.
     pub evicted_clients: Counter,
+    /// Turns of its loop, and milliseconds that these took.
+    pub turns: Counter,
+    /// See `turns`.
+    pub turn_ms: Counter,
+    /// Microseconds that active expiry took, and how often it was not done when its slice was over.
+    pub expiry_us: Counter,
+    /// See `expiry_us`.
+    pub expiry_cut_short: Counter,
     /// Memory of its clients now: bytes.
     pub client_bytes: Counter,
     /// Memory of its interpreter, a moment ago: bytes.
@@ -157,6 +165,10 @@ impl Default for WorkerStats {
             output_limit_closed: Counter::default(),
             query_limit_closed: Counter::default(),
             evicted_clients: Counter::default(),
+            turns: Counter::default(),
+            turn_ms: Counter::default(),
+            expiry_us: Counter::default(),
+            expiry_cut_short: Counter::default(),
             client_bytes: Counter::default(),
             interpreter_bytes: Counter::default(),
         }
@@ -248,7 +260,11 @@ counters!(
     denied_channel,
     output_limit_closed,
     query_limit_closed,
-    evicted_clients
+    evicted_clients,
+    turns,
+    turn_ms,
+    expiry_us,
+    expiry_cut_short
 );
 
 /// Counters that CONFIG RESETSTAT leaves alone, as in Redis.
@@ -303,6 +319,11 @@ impl Totals {
         self
     }
 
+    /// Nanoseconds that commands took.
+    pub fn command_ns(&self) -> u64 {
+        self.commands.iter().map(|command| command.ns).sum()
+    }
+
     /// Commands that ran.
     pub fn calls(&self) -> u64 {
         self.commands.iter().map(|command| command.calls).sum()
@@ -316,12 +337,14 @@ pub struct Rates(Mutex<RateWindow>);
 /// Samples that are averaged; there is one every [`SAMPLE_MS`].
 const SAMPLES: usize = 16;
 const SAMPLE_MS: u64 = 100;
+/// What is sampled.
+const RATES: usize = 5;
 
 #[derive(Debug, Default)]
 struct RateWindow {
     last_ms: u64,
-    last: [u64; 3],
-    per_second: [[u64; 3]; SAMPLES],
+    last: [u64; RATES],
+    per_second: [[u64; RATES]; SAMPLES],
     at: usize,
 }
 
@@ -335,7 +358,13 @@ impl Rates {
             return;
         }
         let totals = Totals::of(shared.workers());
-        let now = [totals.calls(), totals.net_in(), totals.net_out()];
+        let now = [
+            totals.calls(),
+            totals.net_in(),
+            totals.net_out(),
+            totals.turns(),
+            totals.turn_ms() * 1000,
+        ];
         let at = window.at % SAMPLES;
         if window.last_ms != 0 {
             let last = window.last;
@@ -354,10 +383,10 @@ impl Rates {
         *self.0.lock().expect("no panic under the rates") = RateWindow::default();
     }
 
-    /// Commands, bytes read and bytes written, a second.
-    pub fn per_second(&self) -> [u64; 3] {
+    /// A second: commands, bytes read, bytes written, turns of the loops, microseconds that these took.
+    pub fn per_second(&self) -> [u64; RATES] {
         let window = self.0.lock().expect("no panic under the rates");
-        let mut sums = [0; 3];
+        let mut sums = [0; RATES];
         for sample in &window.per_second {
             sums.iter_mut()
                 .zip(sample)

@@ -58,6 +58,10 @@ pub struct Timing {
     pub distributions: bool,
     /// Set by a call that was timed by itself, for whoever charges the batch.
     pub timed_apart: bool,
+    /// Turns of the loop so far.
+    pub turns: u64,
+    /// What they took together, by the coarse clock: true on average.
+    pub turn_ms: u64,
     always: bool,
     close_until_ms: u64,
     small_batches: u32,
@@ -75,6 +79,8 @@ impl Default for Timing {
             watched_ns: u64::MAX,
             distributions: true,
             timed_apart: false,
+            turns: 0,
+            turn_ms: 0,
             always: false,
             close_until_ms: 0,
             small_batches: 0,
@@ -154,7 +160,10 @@ impl Timing {
 
     /// A turn of the loop began and ended, by the coarse clock.
     pub fn note_turn(&mut self, began_ms: u64, ended_ms: u64) {
-        let took_ns = ended_ms.saturating_sub(began_ms).saturating_mul(1_000_000);
+        let took_ms = ended_ms.saturating_sub(began_ms);
+        self.turns += 1;
+        self.turn_ms += took_ms;
+        let took_ns = took_ms.saturating_mul(1_000_000);
         // A step of that clock is up to 4 ms, so what took 10 may look like 8.
         self.look_closely_if(took_ns >= self.watched_ns / 2 && self.watched_ns >= COARSE_NS_MIN);
     }

@@ -547,8 +547,10 @@ fn flag_letters(card: &Card) -> String {
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
     ];
+    // In this order: who goes on takes the flag away first, and then the wait.
+    let is_over = card.wait.is_over();
     let mut flags = card.flags.load(Ordering::Relaxed);
-    if card.wait.is_over() {
+    if is_over {
         flags = flags & !flag::BLOCKED | UNBLOCKED;
     }
     if card.killed.load(Ordering::Relaxed) {

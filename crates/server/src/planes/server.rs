@@ -3,6 +3,7 @@
 //! Must not know: what INFO's text says.
 
 use redline_commands::Error;
+use redline_keyspace::Held;
 use redline_net::clock;
 use redline_resp::Args;
 use redline_types::{hll, number};
@@ -16,7 +17,9 @@ use crate::{
 };
 
 pub(crate) fn info(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-    let text = info::render(worker, args.from(1));
+    let unit = session.unit.as_ref();
+    let held = unit.map_or(Held::None, |unit| unit.held());
+    let text = info::render(worker, held, args.from(1));
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }

@@ -1,0 +1,187 @@
+//! What a database holds, told by looking at its keys: how large values are, and how long keys have to live.
+//!
+//! A look takes one stripe at a time, from a random one on, and ends when it has seen enough keys: so it is exact for small
+//! databases, and a sample of large ones, at a bounded price. A stripe that is in use is passed over. Must not know: who
+//! asks, how it is shown.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use redline_types::Kind;
+
+use crate::{
+    entry::{Entry, ValueRef},
+    lock::STRIPES,
+    space::{Db, Keyspace, SLOTS_PER_STRIPE},
+    view::Held,
+};
+
+/// Keys that a look takes in, and about as many more as a slot holds.
+const KEYS_MAX: u64 = 4096;
+/// Classes of sizes: 0, and one for each power of two.
+pub const SIZE_CLASSES: usize = 65;
+
+/// How many values there are of each class of sizes: class 0 are empty ones, class `n` those from 2^(n-1) on.
+pub type Sizes = [u64; SIZE_CLASSES];
+
+/// Values by their size.
+#[derive(Clone, Debug)]
+pub struct ValueSizes {
+    /// Strings, by their bytes.
+    pub strings: Sizes,
+    /// Collections, by their elements.
+    pub collections: Vec<(Kind, Sizes)>,
+}
+
+impl Keyspace {
+    /// How many values of which size a database holds. `held` is what the caller's unit holds; `start`: any number. What
+    /// is found is scaled to all keys.
+    pub fn value_sizes(&self, db: u32, held: Held<'_>, start: u64) -> ValueSizes {
+        let mut sizes = ValueSizes {
+            strings: [0; SIZE_CLASSES],
+            collections: Kind::ALL
+                .iter()
+                .map(|kind| (*kind, [0; SIZE_CLASSES]))
+                .collect(),
+        };
+        let mut seen = 0;
+        self.walk(db, held, start, |tables, stripe| {
+            let first = stripe * SLOTS_PER_STRIPE;
+            for index in &tables.slots[first..first + SLOTS_PER_STRIPE] {
+                if seen >= KEYS_MAX {
+                    return false;
+                }
+                seen += index.len() as u64;
+                // SAFETY: the stripe is held while `walk` calls this.
+                index.for_each(|pointer| unsafe { sizes.take_in(Entry::from_table(pointer)) });
+            }
+            true
+        });
+        sizes.scale(self.key_count(db), seen);
+        sizes
+    }
+
+    /// How many milliseconds keys with an expiry have to live on average; 0: there are none. The arguments are those of
+    /// [`Keyspace::value_sizes`], and Unix time.
+    pub fn average_ttl_ms(&self, db: u32, held: Held<'_>, start: u64, now_ms: i64) -> u64 {
+        let (mut seen, mut sum_ms) = (0, 0u128);
+        self.walk(db, held, start, |tables, stripe| {
+            tables.stripes[stripe].ttl.for_each(|pointer| {
+                if seen >= KEYS_MAX {
+                    return;
+                }
+                seen += 1;
+                // SAFETY: the stripe is held while `walk` calls this.
+                let at_ms = unsafe { Entry::from_table(pointer).expire_at_ms() };
+                sum_ms += at_ms.unwrap_or(now_ms).saturating_sub(now_ms).max(0) as u128;
+            });
+            seen < KEYS_MAX
+        });
+        sum_ms.checked_div(u128::from(seen)).unwrap_or(0) as u64
+    }
+
+    /// Calls `visit` with the stripes of a database that hold keys, each held meanwhile, until it has had enough.
+    fn walk(&self, db: u32, held: Held<'_>, start: u64, mut visit: impl FnMut(&Db, usize) -> bool) {
+        for step in 0..STRIPES {
+            let stripe = (start as usize % STRIPES + step) % STRIPES;
+            let has_keys = |db: &&Db| db.stripes[stripe].keys.load(Relaxed) > 0;
+            let (number, own) = (stripe as u16, held.covers(stripe as u16));
+            if self.db(db).filter(has_keys).is_none() || (!own && !self.locks().try_one(number)) {
+                continue;
+            }
+            // Looked up anew: before the stripe was taken the database may have been flushed, and these be freed.
+            let goes_on = self.db(db).is_none_or(|tables| visit(tables, stripe));
+            if !own {
+                self.locks().unlock_one(number);
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
+}
+
+impl ValueSizes {
+    /// # Safety
+    /// The stripe of the entry is held.
+    unsafe fn take_in(&mut self, entry: Entry) {
+        // SAFETY: handed on from the caller.
+        let (sizes, size) = match unsafe { entry.value() } {
+            ValueRef::String(text) => (&mut self.strings, text.as_bytes().len()),
+            ValueRef::Object(value) => {
+                let kind = value.kind();
+                let mut of_kind = self.collections.iter_mut();
+                let Some((_, sizes)) = of_kind.find(|(known, _)| *known == kind) else {
+                    return;
+                };
+                (sizes, value.len())
+            }
+        };
+        sizes[(usize::BITS - size.leading_zeros()) as usize] += 1;
+    }
+
+    /// Makes of what was seen what there is. What was there in the sample does not go to nothing.
+    fn scale(&mut self, keys: u64, seen: u64) {
+        if seen == 0 || seen >= keys {
+            return;
+        }
+        let of_collections = self.collections.iter_mut().map(|(_, sizes)| sizes);
+        for count in of_collections.chain([&mut self.strings]).flatten() {
+            *count = (u128::from(*count) * u128::from(keys) / u128::from(seen)) as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Local,
+        lock::{Wake, WakeToken},
+        view::{Expiry, View},
+    };
+
+    struct NobodyWaits;
+
+    impl Wake for NobodyWaits {
+        fn wake(&self, _: WakeToken) {}
+    }
+
+    fn fill(keys: usize, bytes: usize, expire_at_ms: Option<i64>) -> Keyspace {
+        let space = Keyspace::new(1, Box::new(NobodyWaits));
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Default::default());
+        let mut view = View::new(&space, Held::All, &mut local, 0, 1000);
+        for number in 0..keys {
+            let expiry = expire_at_ms.map_or(Expiry::Clear, Expiry::AtMs);
+            view.set_string(
+                format!("key:{number}").as_bytes(),
+                &vec![b'x'; bytes],
+                expiry,
+            );
+        }
+        view.finish();
+        space
+    }
+
+    #[test]
+    fn a_small_database_is_told_exactly() {
+        let space = fill(1000, 5, Some(61_000));
+        let sizes = space.value_sizes(0, Held::None, 7);
+        assert_eq!(sizes.strings[3], 1000);
+        assert_eq!(sizes.strings.iter().sum::<u64>(), 1000);
+        assert_eq!(space.average_ttl_ms(0, Held::None, 7, 1000), 60_000);
+        // A stripe of one's own need not be taken, one of another's is passed over.
+        let all = crate::lock::StripeSet::all();
+        assert!(space.locks().try_set(&all, false).is_ok());
+        assert_eq!(space.value_sizes(0, Held::All, 7).strings[3], 1000);
+        assert_eq!(space.value_sizes(0, Held::None, 7).strings[3], 0);
+        space.locks().unlock_set(&all);
+    }
+
+    #[test]
+    fn a_large_database_is_sampled_and_scaled() {
+        let space = fill(50_000, 0, None);
+        let sizes = space.value_sizes(0, Held::None, 900);
+        assert_eq!(sizes.strings[0], 50_000);
+        assert_eq!(space.average_ttl_ms(0, Held::None, 900, 1000), 0);
+    }
+}
