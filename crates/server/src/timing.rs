@@ -11,7 +11,7 @@
 //!
 //! What took too long is therefore looked for where it is cheap: a timed batch, an EXEC or a script, and by the coarse
 //! clock, which costs next to nothing, a whole turn of the loop. If that took as long as a logged command, the worker times
-//! every call for [`CLOSE_LOOK_MS`]: what is slow again gets logged, with its own time. A threshold too small for the
+//! every call for [`CLOSE_LOOK_MS`], but [`CLOSE_LOOK_CALLS`] at most: what is slow again gets logged, with its own time. A threshold too small for the
 //! coarse clock ([`COARSE_NS_MIN`]) has every batch timed, and one below [`CLOSE_NS_MIN`] every call: whoever asks for
 //! that pays for it. So a brief call that is slow once, in a batch of several, is missed; one that is slow again is not.
 //!
@@ -27,8 +27,10 @@ const SMALL_BATCH: usize = 16;
 const SMALL_BATCHES_PER_TIMED: u32 = 16;
 /// Of so many brief calls inside EXEC and scripts one is timed.
 pub const INSIDE_PER_TIMED: u32 = 16;
-/// So long every call is timed after something took too long: milliseconds.
+/// So long every call is timed after something took too long, in milliseconds, and at most so many calls: they cost
+/// about a tenth of the least delay for which this is done, however often the machine makes us wait.
 const CLOSE_LOOK_MS: u64 = 1000;
+const CLOSE_LOOK_CALLS: usize = 10_000;
 /// With a threshold below this every call is timed: nanoseconds.
 const CLOSE_NS_MIN: u64 = 1_000_000;
 /// With a threshold below this every batch is timed: the coarse clock moves in steps of up to 4 ms.
@@ -64,6 +66,7 @@ pub struct Timing {
     pub turn_ms: u64,
     always: bool,
     close_until_ms: u64,
+    close_calls_left: usize,
     small_batches: u32,
     inside: u32,
     apart_ns: u64,
@@ -83,6 +86,7 @@ impl Default for Timing {
             turn_ms: 0,
             always: false,
             close_until_ms: 0,
+            close_calls_left: 0,
             small_batches: 0,
             inside: 0,
             apart_ns: 0,
@@ -116,8 +120,12 @@ impl Timing {
     pub fn begin_batch(&mut self, requests: usize) -> Option<Charge> {
         (self.apart_ns, self.apart) = (0, 0);
         self.timed_apart = false;
-        if self.close_until_ms != 0 && clock::monotonic_coarse_ms() >= self.close_until_ms {
-            self.close_until_ms = 0;
+        if self.close_until_ms != 0 {
+            let over = clock::monotonic_coarse_ms() >= self.close_until_ms;
+            if over || self.close_calls_left == 0 {
+                self.close_until_ms = 0;
+            }
+            self.close_calls_left = self.close_calls_left.saturating_sub(requests);
         }
         self.closely = self.always || self.close_until_ms != 0;
         if self.closely {
@@ -172,6 +180,7 @@ impl Timing {
     pub fn look_closely_if(&mut self, slow: bool) {
         if slow {
             self.close_until_ms = clock::monotonic_coarse_ms() + CLOSE_LOOK_MS;
+            self.close_calls_left = CLOSE_LOOK_CALLS;
         }
     }
 }
@@ -207,6 +216,16 @@ mod tests {
         assert_eq!(never.watched_ns, u64::MAX);
         let timed = (0..160).filter(|_| never.begin_batch(1).is_some()).count();
         assert_eq!(timed, 10);
+    }
+
+    #[test]
+    fn a_close_look_ends_after_so_many_calls() {
+        let mut timing = timing(10_000);
+        timing.look_closely_if(true);
+        for _ in 0..CLOSE_LOOK_CALLS / 800 + 1 {
+            assert!(timing.begin_batch(800).is_none() && timing.closely);
+        }
+        assert!(timing.begin_batch(800).is_some() && !timing.closely);
     }
 
     #[test]
