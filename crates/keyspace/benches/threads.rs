@@ -14,7 +14,7 @@ use std::{
 };
 
 use redline_keyspace::{
-    Classes, Expiry, Held, Hint, Keyspace, Local, View, hash,
+    Ahead, Classes, Expiry, Held, Hint, Keyspace, Local, View, hash,
     lock::{StripeSet, Wake, WakeToken},
     stripe_of,
 };
@@ -216,6 +216,7 @@ struct Worker<'a> {
     rng: fastrand::Rng,
     keys: Vec<[u8; 16]>,
     hashes: Vec<u64>,
+    ahead: Vec<Ahead>,
     hints: Vec<Hint>,
     out: Vec<u8>,
     /// Requests that found their stripe held.
@@ -230,6 +231,7 @@ impl<'a> Worker<'a> {
             rng: fastrand::Rng::with_seed(number + 1),
             keys: Vec::new(),
             hashes: Vec::new(),
+            ahead: Vec::new(),
             hints: Vec::new(),
             out: Vec::new(),
             aside: Vec::new(),
@@ -246,6 +248,7 @@ impl<'a> Worker<'a> {
         let keys_each = if work == Work::Mset { MSET_KEYS } else { 1 };
         self.keys.clear();
         self.hashes.clear();
+        self.ahead.clear();
         self.out.clear();
         for at in 0..BATCH * keys_each {
             let key = key(if work.is_hot() {
@@ -257,18 +260,11 @@ impl<'a> Worker<'a> {
             if at.is_multiple_of(keys_each) {
                 // The first key of each request; the view looks ahead at the others.
                 let hash = hash(&key);
-                self.space.prefetch_slot(0, hash);
+                self.ahead.extend(self.space.ahead(0, hash));
                 self.hashes.push(hash);
             }
         }
-        self.hashes
-            .iter()
-            .for_each(|hash| self.space.prefetch_directory(0, *hash));
-        self.hashes
-            .iter()
-            .for_each(|hash| self.space.prefetch_buckets(0, *hash));
-        self.space
-            .prefetch_entries(self.hashes.len(), |at| Some((0, self.hashes[at])));
+        Ahead::fetch(&mut self.ahead);
         self.hashes
             .iter()
             .for_each(|hash| self.space.locks().prefetch(stripe_of(*hash)));

@@ -606,6 +606,11 @@ fn inline_len(header: u64) -> usize {
 
 #[inline]
 fn key_offset(header: u64) -> usize {
+    /// Tag and fields of a short string without an expiry: all zero.
+    const SHAPE: u64 = 0xff;
+    if header & SHAPE == 0 {
+        return 8;
+    }
     let fields = (header >> 6 & 1) + (header >> 7 & 1);
     8 + 8 * fields as usize + slot_bytes(header)
 }

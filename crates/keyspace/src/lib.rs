@@ -4,6 +4,7 @@
 //! Must not know: commands, sockets, files, threads. What a unit may do to keys is [`View`]; who may do
 //! it at the same time is [`lock`]; what happens to keys behind the commands is [`upkeep`].
 
+mod ahead;
 mod entry;
 pub mod journal;
 pub mod lock;
@@ -16,6 +17,7 @@ mod view;
 mod wait;
 mod watch;
 
+pub use ahead::Ahead;
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
 pub use notify::{Classes, Event, Events};
 pub use policy::{Clock, Policy};

@@ -277,61 +277,6 @@ impl Keyspace {
         self.bytes.0.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// First of the passes over a batch (see `server::exec`): asks for the key's slot. Takes no lock, as the others.
-    #[inline]
-    pub fn prefetch_slot(&self, db: u32, hash: u64) {
-        if let Some(db) = self.db(db) {
-            db.slots[slot_of(hash)].prefetch_place();
-        }
-    }
-
-    /// Second pass: asks for the slot's directory.
-    #[inline]
-    pub fn prefetch_directory(&self, db: u32, hash: u64) {
-        if let Some(db) = self.db(db) {
-            db.slots[slot_of(hash)].prefetch_directory(hash);
-        }
-    }
-
-    /// Third pass: asks for the bucket.
-    #[inline]
-    pub fn prefetch_buckets(&self, db: u32, hash: u64) {
-        if let Some(db) = self.db(db) {
-            db.slots[slot_of(hash)].prefetch_buckets(hash);
-        }
-    }
-
-    /// Fourth pass, over a whole batch of `count` keys: asks for the entries that the buckets' tags point to. `key`
-    /// gives database and hash of each; `None`: no key. What has spilled beyond its bucket is followed in rounds of
-    /// its own, since each further bucket is another miss.
-    #[inline]
-    pub fn prefetch_entries(&self, count: usize, key: impl Fn(usize) -> Option<(u32, u64)>) {
-        /// Buckets beyond the first that are looked at: at the usual fill one key in a hundred is further away.
-        const STEPS_MAX: u32 = 3;
-        let ask = |at: usize, step: u32| {
-            key(at).is_some_and(|(db, hash)| {
-                self.db(db)
-                    .is_some_and(|db| db.slots[slot_of(hash)].prefetch_entry(hash, step))
-            })
-        };
-        for from in (0..count).step_by(64) {
-            let mut spilled = 0u64;
-            for i in 0..(count - from).min(64) {
-                spilled |= u64::from(ask(from + i, 0)) << i;
-            }
-            for step in 1..=STEPS_MAX {
-                let mut rest = spilled;
-                while rest != 0 {
-                    let i = rest.trailing_zeros();
-                    rest &= rest - 1;
-                    if !ask(from + i as usize, step) {
-                        spilled &= !(1 << i);
-                    }
-                }
-            }
-        }
-    }
-
     #[inline]
     pub(crate) fn db(&self, db: u32) -> Option<&'static Db> {
         // SAFETY: a table, once published, is never freed (see `spare`).

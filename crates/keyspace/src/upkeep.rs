@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use redline_table::{Index, heap};
 
 use crate::{
+    ahead::Ahead,
     entry::Entry,
     lock::STRIPES,
     notify::Classes,
@@ -211,11 +212,12 @@ impl Keyspace {
                     .iter()
                     // SAFETY: the stripe is held.
                     .map(|(entry, _)| (redline_table::hash(unsafe { entry.key() }), *entry))
-                    .inspect(|(hash, _)| self.prefetch_slot(cursor.db, *hash))
                     .collect();
-                let hashes = || due.iter().map(|(hash, _)| *hash);
-                hashes().for_each(|hash| self.prefetch_directory(cursor.db, hash));
-                hashes().for_each(|hash| self.prefetch_buckets(cursor.db, hash));
+                let mut ahead: Vec<Ahead> = due
+                    .iter()
+                    .filter_map(|(hash, _)| self.ahead(cursor.db, *hash))
+                    .collect();
+                Ahead::fetch(&mut ahead);
                 for (hash, entry) in &due {
                     // Each is removed once.
                     view.expire(cursor.db, *hash, *entry);

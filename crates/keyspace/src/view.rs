@@ -279,7 +279,7 @@ impl<'a> View<'a> {
     // ---- readers ------------------------------------------------------------------------------
 
     /// The value of a key. Counts as an access, and as a hit or a miss.
-    #[inline]
+    #[inline(always)] // a call less of the five that a GET makes
     pub fn value(&self, key: &[u8]) -> Option<ValueRef<'_>> {
         let Some(entry) = self.find(key) else {
             self.missed(key);

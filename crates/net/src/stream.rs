@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 pub use std::net::Shutdown;
 
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::address::write_host_port;
@@ -280,29 +282,30 @@ impl Stream {
 }
 
 /// Reads what is there into `room`, which must not be empty.
+///
+/// By rustix, here and in [`send_some`]: the C library's calls may be cancelled (pthreads(7)), which costs four locked
+/// instructions for each request of a short pipeline.
 pub(crate) fn receive_some(
     socket: &Socket,
     room: &mut [std::mem::MaybeUninit<u8>],
 ) -> io::Result<Read> {
     loop {
-        return match socket.recv(room) {
-            Ok(0) => Ok(Read::Eof),
-            Ok(bytes) => Ok(Read::Data {
+        return match net::recv(socket, &mut *room, RecvFlags::empty()) {
+            Ok((_, 0)) => Ok(Read::Eof),
+            Ok((_, bytes)) => Ok(Read::Data {
                 bytes,
                 drained: bytes < room.len(),
             }),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => Ok(Read::WouldBlock),
-                io::ErrorKind::Interrupted => continue,
-                _ => Err(error),
-            },
+            Err(Errno::WOULDBLOCK) => Ok(Read::WouldBlock),
+            Err(Errno::INTR) => continue,
+            Err(error) => Err(error.into()),
         };
     }
 }
 
 /// Writes what the socket takes; `None` if that is nothing.
 pub(crate) fn send_some(socket: &Socket, bytes: &[u8]) -> io::Result<Option<usize>> {
-    sent(|| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+    sent(|| Ok(net::send(socket, bytes, SendFlags::NOSIGNAL)?))
 }
 
 fn sent(send: impl Fn() -> io::Result<usize>) -> io::Result<Option<usize>> {

@@ -12,6 +12,7 @@
 
 mod args;
 mod double;
+mod heads;
 mod inline;
 mod number;
 mod protocol_error;
@@ -23,6 +24,7 @@ mod skipper;
 
 pub use args::{Args, ArgsBuf, Blob, Span};
 pub use double::{format_digits, format_double};
+pub use heads::{HEADS, Heads, Name};
 pub use protocol_error::ProtocolError;
 pub use reply::{Proto, Reply};
 pub use reply_buffer::{Mark, ReplyBuffer};

@@ -251,22 +251,40 @@ impl ReplyBuffer {
     }
 }
 
-/// Appends `<kind><n>\r\n`. The numbers of up to three digits that nearly all headers have cost one store.
+/// Headers of the numbers below 100, and zeros up to eight bytes; the kind is to be filled in.
+static SHORT_HEADERS: [[u8; 8]; 100] = {
+    let mut headers = [[0; 8]; 100];
+    let mut n = 0;
+    while n < 100 {
+        let (tens, ones) = (b'0' + n as u8 / 10, b'0' + n as u8 % 10);
+        headers[n] = match n {
+            0..10 => [0, ones, b'\r', b'\n', 0, 0, 0, 0],
+            _ => [0, tens, ones, b'\r', b'\n', 0, 0, 0],
+        };
+        n += 1;
+    }
+    headers
+};
+
+/// Appends `<kind><n>\r\n`. The numbers of up to two digits that nearly all headers have cost one store of a fixed size.
 #[inline]
 pub(crate) fn push_header(out: &mut Vec<u8>, kind: u8, n: i64) {
-    let digit = |n: i64| b'0' + (n % 10) as u8;
-    match n {
-        0..10 => out.extend_from_slice(&[kind, digit(n), b'\r', b'\n']),
-        10..100 => out.extend_from_slice(&[kind, digit(n / 10), digit(n), b'\r', b'\n']),
-        100..1000 => {
-            out.extend_from_slice(&[kind, digit(n / 100), digit(n / 10), digit(n), b'\r', b'\n'])
+    match SHORT_HEADERS.get(n as usize) {
+        Some(header) => {
+            let mut header = *header;
+            header[0] = kind;
+            let end = out.len() + if n < 10 { 4 } else { 5 };
+            out.extend_from_slice(&header);
+            out.truncate(end);
         }
-        _ => {
-            out.push(kind);
-            out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
+        None => push_long_header(out, kind, n),
     }
+}
+
+fn push_long_header(out: &mut Vec<u8>, kind: u8, n: i64) {
+    out.push(kind);
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends `$<len>\r\n`, the bytes and `\r\n`.

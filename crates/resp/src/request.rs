@@ -14,6 +14,7 @@
 use memchr::memchr2;
 
 use crate::args::{Blob, Span};
+use crate::heads::Heads;
 use crate::inline;
 use crate::number::{parse_integer, small_number};
 use crate::protocol_error::ProtocolError;
@@ -239,6 +240,47 @@ impl RequestDecoder {
         self.decode_any(buf, limits, spans)
     }
 
+    /// The same with the help of what the last requests began with; [`Heads::name`] tells afterwards what is known
+    /// about the name, if a whole request was decoded.
+    #[inline]
+    pub fn decode_with(
+        &mut self,
+        heads: &mut Heads,
+        buf: &mut [u8],
+        limits: &RequestLimits,
+        spans: &mut Vec<Span>,
+    ) -> Result<Decoded, ProtocolError> {
+        if self.partial.is_none() {
+            if let Some((args, name)) = heads.find(buf)
+                && u64::from(name.len) <= limits.bulk_bytes_max
+            {
+                let progress = Progress {
+                    at: (name.start + name.len) as usize + 2,
+                    missing: args - 1,
+                };
+                let before = spans.len();
+                spans.push(name);
+                if let Some(consumed) = finish_small(buf, limits, args, progress, before, spans) {
+                    return Ok(Decoded::Request {
+                        consumed,
+                        args,
+                        kind: RequestKind::Multibulk,
+                    });
+                }
+            }
+            if let Some((consumed, args)) = decode_small(buf, limits, spans) {
+                heads.learn(buf, args, spans[spans.len() - args]);
+                return Ok(Decoded::Request {
+                    consumed,
+                    args,
+                    kind: RequestKind::Multibulk,
+                });
+            }
+        }
+        heads.pass();
+        self.decode_any(buf, limits, spans)
+    }
+
     fn decode_any(
         &mut self,
         buf: &mut [u8],
@@ -405,17 +447,31 @@ fn decode_small(
         [b'*', digit @ b'1'..=b'9', b'\r', b'\n'] => usize::from(digit - b'0'),
         _ => return None,
     };
-    let before = spans.len();
-    let mut progress = Progress {
+    let progress = Progress {
         at: 4,
         missing: args,
     };
+    let consumed = finish_small(buf, limits, args, progress, spans.len(), spans)?;
+    Some((consumed, args))
+}
+
+/// Takes the rest of such a request of `args` arguments: the bytes of the whole. `None`: it is not whole, or not that
+/// simple; the spans are again as many as `before` its first.
+#[inline]
+fn finish_small(
+    buf: &[u8],
+    limits: &RequestLimits,
+    args: usize,
+    mut progress: Progress,
+    before: usize,
+    spans: &mut Vec<Span>,
+) -> Option<usize> {
     take_small_args(buf, limits, &mut progress, spans);
     if progress.missing > 0 || args as i64 > limits.multibulk_max {
         spans.truncate(before);
         return None;
     }
-    Some((progress.at, args))
+    Some(progress.at)
 }
 
 /// Decodes arguments while they are small, whole, and have a header as every client writes it.
@@ -423,7 +479,7 @@ fn decode_small(
 /// Arguments within what even an unauthenticated session may send need no further check, and the number is picked out
 /// by patterns: one digit costs two loads and an addition before the place of the next header is known, and these
 /// places follow from each other, so that their latency is the cost of a request.
-#[inline]
+#[inline(always)]
 fn take_small_args(
     buf: &[u8],
     limits: &RequestLimits,

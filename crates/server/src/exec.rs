@@ -19,12 +19,12 @@ use std::{mem, ops::Range, sync::atomic::Ordering};
 
 use redline_commands::{Ctx, Error};
 use redline_keyspace::{
-    Held, Hint, Keyspace, View,
+    Ahead, Held, Hint, Keyspace, View,
     lock::{ROUNDS_BEFORE_TICKET, StripeSet, Wait},
     stripe_of,
 };
 use redline_net::clock;
-use redline_resp::{Args, Blob, ProtocolError, Reply, Span};
+use redline_resp::{Args, Blob, HEADS, Heads, Name, ProtocolError, Reply, Span};
 use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Scope};
 
 use crate::{
@@ -51,6 +51,11 @@ pub struct Batch {
     pub(crate) requests: Vec<Request>,
     /// Their arguments, relative to the first byte of each.
     pub(crate) spans: Vec<Span>,
+    /// Their first keys, where these are at fixed places.
+    ahead: Vec<Ahead>,
+    /// What the last requests began with, and which commands that named.
+    pub(crate) heads: Heads,
+    named: [Option<CommandId>; HEADS],
 }
 
 /// One of them; four in three cache lines, since every pass walks over all.
@@ -61,7 +66,8 @@ pub(crate) struct Request {
     at: u32,
     first_span: u32,
     span_count: u32,
-    db: u32,
+    /// Its bytes on the wire; `u32::MAX`: some arguments lie elsewhere.
+    bytes: u32,
     /// Whose: the place in the group.
     member: u16,
     what: What,
@@ -95,6 +101,16 @@ impl Request {
     pub(crate) fn spans(&self) -> Range<usize> {
         self.first_span as usize..self.first_span as usize + self.span_count as usize
     }
+}
+
+/// What the first pass found out about a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    id: CommandId,
+    /// The hash of its first key.
+    hash: u64,
+    /// See [`Request::bytes`].
+    bytes: u32,
 }
 
 /// What the unit around a command tells its handler, and hears from it.
@@ -140,12 +156,15 @@ impl Batch {
         /// Spans for which memory is kept: a request of a million arguments comes seldom.
         const SPANS_KEPT_MAX: usize = 16 * 1024;
         self.requests.clear();
+        self.ahead.clear();
         self.spans.clear();
         self.spans.shrink_to(SPANS_KEPT_MAX);
     }
 
     #[allow(clippy::too_many_arguments)] // the hottest call of the product; a struct would be made and taken apart
-    /// First pass: takes a request in, looks its command up, hashes its key and asks for the slot.
+    /// First pass: takes a request in, looks its command up, hashes its key and asks for the slot. `bytes` begin with
+    /// the request, which is `len` long.
+    #[inline]
     pub(crate) fn add(
         &mut self,
         names: &Names,
@@ -153,25 +172,32 @@ impl Batch {
         member: usize,
         db: u32,
         bytes: &[u8],
+        len: usize,
         blobs: &[Blob],
         at: usize,
         args: usize,
     ) {
-        let spans = self.spans.len() - args..self.spans.len();
-        let argv = Args::with_big(bytes, &self.spans[spans.clone()], blobs);
+        let first_span = self.spans.len() - args;
+        let argv = Args::with_big(bytes, &self.spans[first_span..], blobs);
         let (mut hash, mut has_hash) = (0, false);
-        let what = match names.lookup(&argv[0]) {
+        let id = match self.heads.name() {
+            Name::Known(number) => self.named[usize::from(number)],
+            Name::New(number) => {
+                let id = names.lookup(&argv[0]);
+                self.named[usize::from(number)] = id;
+                id
+            }
+            Name::Unnumbered => names.lookup(&argv[0]),
+        };
+        let what = match id {
             None => What::Unknown,
             Some(id) => {
-                let gate = spec::gate(id);
-                let first = usize::from(gate.first_key);
-                let key = (gate.plane == Plane::Data && first != 0)
-                    .then(|| argv.get(first))
-                    .flatten();
+                let first = spec::data_key(id);
+                let key = if first == 0 { None } else { argv.get(first) };
                 if let Some(key) = key {
                     hash = redline_keyspace::hash(key);
                     has_hash = true;
-                    space.prefetch_slot(db, hash);
+                    self.ahead.extend(space.ahead(db, hash));
                 }
                 What::Command(id)
             }
@@ -179,22 +205,17 @@ impl Batch {
         self.requests.push(Request {
             hash,
             at: at as u32,
-            first_span: spans.start as u32,
+            first_span: first_span as u32,
             span_count: args as u32,
-            db,
+            bytes: if blobs.is_empty() {
+                len as u32
+            } else {
+                u32::MAX
+            },
             member: member as u16,
             what,
             has_hash,
         });
-    }
-
-    #[inline]
-    fn for_each_key(&self, mut prefetch: impl FnMut(u32, u64)) {
-        for request in &self.requests {
-            if request.has_hash {
-                prefetch(request.db, request.hash);
-            }
-        }
     }
 
     /// Takes in that the peer broke the protocol: answered in its turn.
@@ -204,7 +225,7 @@ impl Batch {
             at: 0,
             first_span: 0,
             span_count: 0,
-            db: 0,
+            bytes: 0,
             member: member as u16,
             what: What::Broken(error),
             has_hash: false,
@@ -218,16 +239,13 @@ impl Worker {
         if batch.requests.is_empty() {
             return;
         }
-        let space = &self.shared.keyspace;
-        batch.for_each_key(|db, hash| space.prefetch_directory(db, hash));
-        batch.for_each_key(|db, hash| space.prefetch_buckets(db, hash));
-        space.prefetch_entries(batch.requests.len(), |at| {
-            let request = &batch.requests[at];
-            request.has_hash.then_some((request.db, request.hash))
-        });
+        Ahead::fetch(&mut batch.ahead);
         if self.shared.workers().len() > 1 {
             // Alone we find the locks in our own cache.
-            batch.for_each_key(|_, hash| space.locks().prefetch(stripe_of(hash)));
+            let locks = self.shared.keyspace.locks();
+            for request in batch.requests.iter().filter(|request| request.has_hash) {
+                locks.prefetch(stripe_of(request.hash));
+            }
         }
         let charge = self.timing.begin_batch(batch.requests.len());
         let alone = group.len() == 1;
@@ -252,7 +270,11 @@ impl Worker {
                         &member.blobs,
                     );
                     let known = match request.what {
-                        What::Command(id) if request.has_hash => Some((id, request.hash)),
+                        What::Command(id) if request.has_hash => Some(Known {
+                            id,
+                            hash: request.hash,
+                            bytes: request.bytes,
+                        }),
                         _ => None,
                     };
                     self.run_request(&mut member.session, args, known);
@@ -278,13 +300,33 @@ impl Worker {
     fn charge(&mut self, batch: &Batch, charge: Option<Charge>) {
         let Some(charge) = charge else { return };
         let share_ns = self.timing.end_batch(&charge, batch.requests.len());
-        for request in &batch.requests {
-            if let What::Command(id) = request.what
-                && spec::gate(id).is_brief(request.span_count as usize)
-            {
-                let stats = &self.stats.commands[id as usize];
-                stats.note_time(share_ns, charge.stands_for, self.timing.distributions);
-            }
+        let brief = batch
+            .requests
+            .iter()
+            .filter_map(|request| match request.what {
+                What::Command(id) if spec::gate(id).is_brief(request.span_count as usize) => {
+                    Some(id)
+                }
+                _ => None,
+            });
+        // Calls of one command mostly follow each other: one note for all of a row.
+        let mut row: Option<(CommandId, u64)> = None;
+        for id in brief {
+            row = match row {
+                Some((same, calls)) if same == id => Some((id, calls + 1)),
+                ended => {
+                    self.note_row(ended, share_ns, &charge);
+                    Some((id, 1))
+                }
+            };
+        }
+        self.note_row(row, share_ns, &charge);
+    }
+
+    fn note_row(&self, row: Option<(CommandId, u64)>, share_ns: u64, charge: &Charge) {
+        if let Some((id, calls)) = row {
+            let times = calls * charge.stands_for;
+            self.stats.commands[id as usize].note_time(share_ns, times, self.timing.distributions);
         }
     }
 
@@ -304,7 +346,7 @@ impl Worker {
         &mut self,
         session: &mut Session,
         args: Args<'_>,
-        known: Option<(CommandId, u64)>,
+        known: Option<Known>,
     ) {
         self.refresh_if_changed();
         if session.card.killed.load(Ordering::Acquire) {
@@ -314,10 +356,10 @@ impl Worker {
         if session.rules != self.rules && !self.adopt_rules(session) {
             return;
         }
-        if let Some((id, hash)) = known
+        if let Some(known) = known
             && session.state & !state::LISTENS == 0
             && !self.detour
-            && self.run_plain(session, args, id, hash)
+            && self.run_plain(session, args, known)
         {
             if session.is(state::LISTENS) {
                 self.read_own_mail(session);
@@ -333,39 +375,28 @@ impl Worker {
 
     /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
     #[inline]
-    fn run_plain(
-        &mut self,
-        session: &mut Session,
-        args: Args<'_>,
-        id: CommandId,
-        hash: u64,
-    ) -> bool {
-        let gate = spec::gate(id);
-        if gate.keys != KeyShape::One
-            || gate.scope != Scope::Keys
-            || !gate.arity_allows(args.len())
-            || !gate.is_brief(args.len())
+    fn run_plain(&mut self, session: &mut Session, args: Args<'_>, known: Known) -> bool {
+        let Known { id, hash, bytes } = known;
+        let plain = spec::plain(id);
+        if !plain.allows(args.len())
             || self.timing.closely
-            || payload_bytes(args) >= self.timing.heavy_bytes
-            || (gate.flags.has(Flags::DENYOOM) && self.settings.maxmemory_bytes != 0)
+            || u64::from(bytes) >= self.timing.heavy_bytes
+            || (plain.needs_memory && self.settings.maxmemory_bytes != 0)
         {
             return false;
         }
         let Some(handler) = redline_commands::handler(id) else {
             return false;
         };
+        let key = &args[usize::from(plain.key)];
         let stripe = stripe_of(hash);
         let shared = &*self.shared;
         if !shared.keyspace.locks().try_one(stripe) {
             return false;
         }
         if shared.keyspace.anybody_waits()
-            && gate.flags.has(Flags::WRITE)
-            && shared.keyspace.is_waited_for(
-                Held::One(stripe),
-                &args[usize::from(gate.first_key)],
-                hash,
-            )
+            && plain.writes
+            && shared.keyspace.is_waited_for(Held::One(stripe), key, hash)
         {
             shared.keyspace.locks().unlock_one(stripe);
             return false;
@@ -386,7 +417,7 @@ impl Worker {
             reads_every_key: true,
             waiter: None,
         };
-        ctx.keys.hint(&args[usize::from(gate.first_key)], hash);
+        ctx.keys.hint(key, hash);
         let result = handler(
             &mut ctx,
             args,
@@ -700,7 +731,7 @@ impl Worker {
                 for_each_key(id, args, |key| {
                     let hint = Hint::of(key);
                     let stripe = stripe_of(hint.hash());
-                    self.shared.keyspace.prefetch_slot(session.db, hint.hash());
+                    let _ = self.shared.keyspace.ahead(session.db, hint.hash());
                     self.shared.keyspace.locks().prefetch(stripe);
                     set.insert(stripe);
                     hints.push(hint);

@@ -61,7 +61,39 @@ impl Token {
 }
 
 /// What everybody may know of a client. Counters are written by its worker only, with plain stores.
+// As with `Session`.
+#[repr(C)]
 pub struct Card {
+    /// Set by CLIENT KILL, and when a limit ends it: no command runs after this, the worker closes it.
+    pub killed: AtomicBool,
+    /// Last command, as its number; `u16::MAX`: none yet.
+    pub command: AtomicU16,
+    /// Last activity: Unix time in seconds.
+    pub active_s: AtomicU32,
+    /// Bytes read from and written to the peer, commands run.
+    pub net_in: AtomicU64,
+    /// See `net_in`.
+    pub net_out: AtomicU64,
+    /// See `net_in`.
+    pub commands: AtomicU64,
+    /// Most bytes of replies of a batch, lately.
+    pub output_peak: AtomicU64,
+    /// Bytes in the query buffer after the last batch, and its capacity.
+    pub query_bytes: AtomicU64,
+    /// See `query_bytes`.
+    pub query_capacity: AtomicU64,
+    /// Bytes of replies that wait for the peer.
+    pub output_bytes: AtomicU64,
+    /// Bytes that the reply buffer has memory for.
+    pub output_capacity: AtomicU64,
+    /// Pieces that Redis would keep these bytes in, if they do not fit a small buffer.
+    pub output_pieces: AtomicU32,
+    /// Bytes of arguments that have arrived of a request that is not whole.
+    pub argument_bytes: AtomicU64,
+    /// Bytes of queued commands.
+    pub multi_bytes: AtomicU64,
+    /// All of its memory: bytes.
+    pub memory_bytes: AtomicU64,
     /// The client's id: unique for the life of the process, ascending.
     pub id: u64,
     /// Where to reach its session.
@@ -76,12 +108,8 @@ pub struct Card {
     pub created_ms: u64,
     /// Names that it gave itself: CLIENT SETNAME, and CLIENT SETINFO's library and version.
     pub names: Mutex<Names>,
-    /// Last activity: Unix time in seconds.
-    pub active_s: AtomicU32,
     /// Selected database.
     pub db: AtomicU32,
-    /// Last command, as its number; `u16::MAX`: none yet.
-    pub command: AtomicU16,
     /// 2 or 3.
     pub resp: AtomicU16,
     /// See [`flag`].
@@ -98,32 +126,6 @@ pub struct Card {
     pub watched: AtomicU32,
     /// Queued commands plus one; 0: not in MULTI.
     pub multi: AtomicU32,
-    /// Bytes in the query buffer after the last batch, and its capacity.
-    pub query_bytes: AtomicU64,
-    /// See `query_bytes`.
-    pub query_capacity: AtomicU64,
-    /// Bytes of arguments that have arrived of a request that is not whole.
-    pub argument_bytes: AtomicU64,
-    /// Bytes of queued commands.
-    pub multi_bytes: AtomicU64,
-    /// Bytes of replies that wait for the peer.
-    pub output_bytes: AtomicU64,
-    /// Pieces that Redis would keep these bytes in, if they do not fit a small buffer.
-    pub output_pieces: AtomicU32,
-    /// Bytes that the reply buffer has memory for.
-    pub output_capacity: AtomicU64,
-    /// Most bytes of replies of a batch, lately.
-    pub output_peak: AtomicU64,
-    /// All of its memory: bytes.
-    pub memory_bytes: AtomicU64,
-    /// Bytes read from and written to the peer, commands run.
-    pub net_in: AtomicU64,
-    /// See `net_in`.
-    pub net_out: AtomicU64,
-    /// See `net_in`.
-    pub commands: AtomicU64,
-    /// Set by CLIENT KILL, and when a limit ends it: no command runs after this, the worker closes it.
-    pub killed: AtomicBool,
     /// Its wait in a blocking command, for those who may end it.
     pub wait: WaitSlot,
 }
@@ -295,32 +297,58 @@ pub struct Deferred {
 }
 
 /// One connection.
+// What every batch uses stands first, in as few cache lines as it takes: the kernel leaves none of them near.
+#[repr(C, align(64))]
 pub struct Session {
     /// Its public part.
     pub card: Arc<Card>,
     /// The socket.
     pub stream: Stream,
-    /// Where from.
-    pub peer: PeerAddr,
+    /// What waits to be written.
+    pub out: ReplyBuffer,
     /// What was read and not yet decoded; without capacity while idle.
     pub query: Vec<u8>,
     /// Turns `query` into requests.
     pub decoder: RequestDecoder,
-    /// What waits to be written.
-    pub out: ReplyBuffer,
-    /// The protocol that it speaks.
-    pub proto: Proto,
-    /// The selected database.
-    pub db: u32,
     /// Everything but ordinary request and reply (MULTI, subscriptions, missing authentication, CLIENT REPLY, …) sets
     /// a bit here, so that an ordinary command checks one word.
     pub state: u32,
-    /// Whom it has logged in as.
-    pub user: Arc<User>,
+    /// The selected database.
+    pub db: u32,
+    /// The protocol that it speaks.
+    pub proto: Proto,
+    /// What CLIENT REPLY says.
+    pub reply_mode: ReplyMode,
+    /// Close once `out` has gone.
+    pub closing: bool,
+    /// Write readiness has been asked for.
+    pub writable_wanted: bool,
+    /// There may be whole requests in `query`: the group had no room for more.
+    pub undecoded: bool,
+    /// The peer has sent its last byte, and all are read.
+    pub eof_seen: bool,
+    /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
+    pub in_line: bool,
+    /// Failed rounds of the command that was put aside; see the ticket.
+    pub rounds: u32,
     /// The version of the users that `user` is of.
     pub rules: u64,
+    /// Decoded, not run yet.
+    pub deferred: Option<Box<Deferred>>,
+    /// Put aside, and why.
+    pub aside: Option<Aside>,
+    /// Its replies may not leave before the journal's gate has reached this record; until then it runs nothing.
+    pub gate: Option<u64>,
+    /// The unit that is running for this session (EXEC, a script): commands inside it take no locks of their own.
+    pub unit: Option<Box<Unit>>,
+    /// The output exceeds its soft limit since this time (Unix, in seconds).
+    pub soft_limit_since_s: Option<u64>,
     /// The open transaction.
     pub multi: Multi,
+    /// Where from.
+    pub peer: PeerAddr,
+    /// Whom it has logged in as.
+    pub user: Arc<User>,
     /// Watched keys, and the flag that says that one changed.
     pub watched: Vec<Watched>,
     /// See `watched`.
@@ -333,38 +361,14 @@ pub struct Session {
     pub shard_channels: Vec<Arc<[u8]>>,
     /// How it tracks keys, if it does.
     pub tracking: Option<Box<Mode>>,
-    /// What CLIENT REPLY says.
-    pub reply_mode: ReplyMode,
-    /// Put aside, and why.
-    pub aside: Option<Aside>,
-    /// Its replies may not leave before the journal's gate has reached this record; until then it runs nothing.
-    pub gate: Option<u64>,
     /// Its wait, if the reason is its keys.
     pub wait: Option<Wait>,
     /// The first of its deferred requests has waited and runs again, as this.
     pub again: Option<Again>,
-    /// Failed rounds of the command that was put aside; see the ticket.
-    pub rounds: u32,
-    /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
-    pub in_line: bool,
     /// Owns the ticket for these stripes.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
-    /// The unit that is running for this session (EXEC, a script): commands inside it take no locks of their own.
-    pub unit: Option<Box<Unit>>,
-    /// Decoded, not run yet.
-    pub deferred: Option<Box<Deferred>>,
-    /// Close once `out` has gone.
-    pub closing: bool,
-    /// Write readiness has been asked for.
-    pub writable_wanted: bool,
-    /// There may be whole requests in `query`: the group had no room for more.
-    pub undecoded: bool,
-    /// The peer has sent its last byte, and all are read.
-    pub eof_seen: bool,
     /// What the card's `net_out` was when the timer last looked.
     pub sent_before: u64,
-    /// The output exceeds its soft limit since this time (Unix, in seconds).
-    pub soft_limit_since_s: Option<u64>,
 }
 
 /// Bits of [`Session::state`].

@@ -117,6 +117,84 @@ const fn brief_argc_max(row: &Row) -> u8 {
     BRIEF_ARGC_MAX
 }
 
+/// What the shortest way to a handler wants to know of a command: the few that go it are most of all calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain {
+    argc_min: u8,
+    argc_max: u8,
+    /// The position of its key.
+    pub key: u8,
+    /// [`Flags::WRITE`] is among its flags.
+    pub writes: bool,
+    /// [`Flags::DENYOOM`] is among its flags.
+    pub needs_memory: bool,
+}
+
+impl Plain {
+    /// Whether a call of that many words, name included, is *plain*: there are enough and not too many of them, it uses
+    /// one key, at a fixed place, needs nothing but that key's stripe, and is [brief](Gate::is_brief).
+    #[inline]
+    pub const fn allows(&self, argc: usize) -> bool {
+        argc >= self.argc_min as usize && argc <= self.argc_max as usize
+    }
+
+    const fn of(gate: &Gate) -> Plain {
+        let possible = matches!(gate.plane, Plane::Data)
+            && matches!(gate.keys, KeyShape::One)
+            && matches!(gate.scope, Scope::Keys);
+        let arity = gate.arity.unsigned_abs() as u8;
+        let most = gate.brief_argc_max;
+        let (argc_min, argc_max) = match (possible, gate.arity > 0) {
+            (false, _) => (1, 0),
+            (true, true) if arity > most => (1, 0),
+            (true, true) => (arity, arity),
+            (true, false) => (arity, most),
+        };
+        Plain {
+            argc_min,
+            argc_max,
+            key: gate.first_key,
+            writes: gate.flags.has(Flags::WRITE),
+            needs_memory: gate.flags.has(Flags::DENYOOM),
+        }
+    }
+}
+
+static PLAIN: [Plain; CommandId::COUNT] = {
+    let mut plain = [Plain::of(&GATES[0]); CommandId::COUNT];
+    let mut i = 0;
+    while i < CommandId::COUNT {
+        plain[i] = Plain::of(&GATES[i]);
+        i += 1;
+    }
+    plain
+};
+
+/// Which calls of a command are plain.
+#[inline]
+pub fn plain(id: CommandId) -> Plain {
+    PLAIN[id as usize]
+}
+
+static DATA_KEYS: [u8; CommandId::COUNT] = {
+    let mut keys = [0; CommandId::COUNT];
+    let mut i = 0;
+    while i < CommandId::COUNT {
+        if matches!(GATES[i].plane, Plane::Data) {
+            keys[i] = GATES[i].first_key;
+        }
+        i += 1;
+    }
+    keys
+};
+
+/// The position of the first key of a command of the data plane; 0: there is none, or it is not one, or it is not always
+/// there. What to prefetch, at the cost of one load.
+#[inline]
+pub fn data_key(id: CommandId) -> usize {
+    usize::from(DATA_KEYS[id as usize])
+}
+
 /// Whether a complexity says that the effort does not depend on the data.
 const fn is_constant(complexity: &str) -> bool {
     let text = complexity.as_bytes();

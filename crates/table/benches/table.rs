@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use redline_table::heap::{self, Compaction};
-use redline_table::{BytesDict, Dict, Heap, Index};
+use redline_table::{BucketPlace, BytesDict, Dict, Heap, Index};
 
 const SLOTS: usize = redline_table::hash::SLOTS;
 /// Header, key, value: what a keyspace allocates for 16-byte keys and values.
@@ -221,23 +221,26 @@ fn memory() {
 /// then each is looked up.
 fn lookup(slots: &[Index], keys: &[[u8; 16]], batch: usize, passes: u32) {
     let mut hashes = [0_u64; 64];
+    let mut places = [BucketPlace::default(); 64];
     for keys in keys.chunks(batch) {
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = redline_table::hash(key);
         }
+        let hashes = &hashes[..keys.len()];
         if passes > 0 {
-            hashes[..keys.len()]
-                .iter()
-                .for_each(|&hash| slot(slots, hash).prefetch_buckets(hash));
-        }
-        if passes > 1 {
-            for step in 0..2 {
-                hashes[..keys.len()].iter().for_each(|&hash| {
-                    slot(slots, hash).prefetch_entry(hash, step);
-                });
+            for (place, &hash) in places.iter_mut().zip(hashes) {
+                *place = slot(slots, hash).prefetch_bucket(hash);
             }
         }
-        for (key, &hash) in keys.iter().zip(&hashes) {
+        if passes > 1 {
+            for (&place, &hash) in places.iter().zip(hashes) {
+                slot(slots, hash).prefetch_entry(place, hash);
+            }
+            for &hash in hashes {
+                slot(slots, hash).prefetch_entry_beyond(hash, 1);
+            }
+        }
+        for (key, &hash) in keys.iter().zip(hashes) {
             let found = slot(slots, hash)
                 .find(hash, |entry| key_of(entry) == key)
                 .expect("present");
@@ -283,7 +286,7 @@ fn finds() {
             for keys in absent.chunks(50) {
                 keys.iter().for_each(|key| {
                     let hash = redline_table::hash(key);
-                    slot(&slots, hash).prefetch_buckets(hash);
+                    slot(&slots, hash).prefetch_bucket(hash);
                 });
                 for key in keys {
                     let hash = redline_table::hash(key);

@@ -21,7 +21,7 @@
 //!
 //! # Reading without the lock
 //!
-//! Half of a request's time would be the misses on directory, bucket and entry. [`Index::prefetch_buckets`] and
+//! Half of a request's time would be the misses on directory, bucket and entry. [`Index::prefetch_bucket`] and
 //! [`Index::prefetch_entry`] start them early for a whole batch, before any lock is taken, while other threads may
 //! rebuild the table. They are sound because nothing that they read can go away or be torn into something harmful:
 //! - The place of the directory and its length are one atomic word, read once.
@@ -241,13 +241,16 @@ impl Index {
         self.layout().bytes()
     }
 
-    /// Starts to load the bucket in which an entry with this hash would be. **Needs no lock.**
+    /// Starts to load the bucket in which an entry with this hash would be, and says where that is. **Needs no lock.**
     #[inline]
-    pub fn prefetch_buckets(&self, hash: u64) {
+    pub fn prefetch_bucket(&self, hash: u64) -> BucketPlace {
         let layout = self.layout();
-        if layout.is_readable() {
-            prefetch(layout.bucket_address(home(h16(hash), layout.buckets())));
+        if !layout.is_readable() {
+            return BucketPlace::default();
         }
+        let address = layout.bucket_address(home(h16(hash), layout.buckets()));
+        prefetch(address);
+        BucketPlace(address)
     }
 
     /// Starts to load the place word itself. **Needs no lock.**
@@ -266,14 +269,30 @@ impl Index {
         }
     }
 
-    /// Starts to load the entry that may have this hash, from the bucket `step` places after its home; wants
-    /// [`Index::prefetch_buckets`] some time before it. **Needs no lock.**
+    /// Starts to load the entry that may have this hash, from its home bucket; wants [`Index::prefetch_bucket`] some time
+    /// before it, which told the place. **Needs no lock.**
     ///
     /// `true`: it is not in that bucket, but may have spilled. The next bucket is on its way then; the caller goes on
-    /// with the other keys of its batch and comes back with the next step. (Looking there at once would wait for it: with
-    /// buckets as full as these two in five have spilled.)
+    /// with the other keys of its batch and comes back with [`Index::prefetch_entry_beyond`]. (Looking there at once
+    /// would wait for it: with buckets as full as these two in five have spilled.)
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64, step: u32) -> bool {
+    pub fn prefetch_entry(&self, place: BucketPlace, hash: u64) -> bool {
+        let Some(bucket) = layout::bucket_checked(place.0) else {
+            return false;
+        };
+        if prefetch_match(bucket, hash) || !bucket.is_spilled() {
+            return false;
+        }
+        let layout = self.layout();
+        if layout.is_readable() {
+            let home = home(h16(hash), layout.buckets());
+            prefetch(layout.bucket_address(layout.after(home)));
+        }
+        true
+    }
+
+    /// The same, from the bucket `step` places after the home.
+    pub fn prefetch_entry_beyond(&self, hash: u64, step: u32) -> bool {
         let layout = self.layout();
         if !layout.is_readable() {
             return false;
@@ -282,24 +301,14 @@ impl Index {
         for _ in 0..step {
             at = layout.after(at);
         }
-        let Some(bucket) = layout.bucket_checked(at) else {
+        let Some(bucket) = layout::bucket_checked(layout.bucket_address(at)) else {
             return false;
         };
-        for i in bucket.matches(tag(hash)) {
-            let word = bucket.word(i);
-            if word.order() == h16(hash) {
-                prefetch(word.address());
-                // The end of an entry of 40 bytes, which half of the time lies in the next line.
-                prefetch(word.address() + 32);
-                // Tag and order agree by chance once in a few thousand times.
-                return false;
-            }
+        if prefetch_match(bucket, hash) || !bucket.is_spilled() {
+            return false;
         }
-        let spilled = bucket.is_spilled();
-        if spilled {
-            prefetch(layout.bucket_address(layout.after(at)));
-        }
-        spilled
+        prefetch(layout.bucket_address(layout.after(at)));
+        true
     }
 
     /// The snapshot epoch (7 bits) of the bucket that is home to this hash.
@@ -383,6 +392,26 @@ impl Drop for Index {
     fn drop(&mut self) {
         self.clear(|_| ());
     }
+}
+
+/// Where a bucket was a moment ago: see [`Index::prefetch_bucket`]. The default is nowhere.
+#[derive(Clone, Copy, Default)]
+pub struct BucketPlace(usize);
+
+/// Starts to load the entry of the bucket that may have this hash; `false`: there is none.
+#[inline]
+fn prefetch_match(bucket: Bucket, hash: u64) -> bool {
+    for i in bucket.matches(tag(hash)) {
+        let word = bucket.word(i);
+        if word.order() == h16(hash) {
+            prefetch(word.address());
+            // The end of an entry of 40 bytes, which half of the time lies in the next line.
+            prefetch(word.address() + 32);
+            // Tag and order agree by chance once in a few thousand times.
+            return true;
+        }
+    }
+    false
 }
 
 fn entries(layout: Layout) -> impl Iterator<Item = NonNull<u8>> {

@@ -9,6 +9,7 @@ use redline_table::Index;
 
 use super::{Expiry, HINTS_AHEAD, View};
 use crate::{
+    ahead::Ahead,
     entry::{Entry, Stored},
     notify::Classes,
     space::{Db, slot_of, stripe_of},
@@ -96,17 +97,19 @@ impl View<'_> {
     pub(super) fn prefetch(&self, from: usize) {
         let hints = self.hints.get(from..).unwrap_or(&[]);
         let hints = &hints[..hints.len().min(HINTS_AHEAD)];
-        hints
+        let mut keys = hints
             .iter()
-            .for_each(|hint| self.space.prefetch_slot(self.db, hint.hash));
-        hints
-            .iter()
-            .for_each(|hint| self.space.prefetch_directory(self.db, hint.hash));
-        hints
-            .iter()
-            .for_each(|hint| self.space.prefetch_buckets(self.db, hint.hash));
-        self.space
-            .prefetch_entries(hints.len(), |at| Some((self.db, hints[at].hash)));
+            .map_while(|hint| self.space.ahead(self.db, hint.hash));
+        let Some(first) = keys.next() else {
+            return;
+        };
+        let mut ahead = [first; HINTS_AHEAD];
+        let mut count = 1;
+        for key in keys {
+            ahead[count] = key;
+            count += 1;
+        }
+        Ahead::fetch(&mut ahead[..count]);
     }
 
     #[inline]

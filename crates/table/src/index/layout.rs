@@ -88,13 +88,6 @@ impl Layout {
         bucket_at(self.bucket_address(at))
     }
 
-    /// A bucket as a stale directory may tell it.
-    #[inline]
-    pub(super) fn bucket_checked(self, at: u32) -> Option<Bucket> {
-        let address = self.bucket_address(at);
-        (address.wrapping_sub(self.base) < TABLES.bytes()).then(|| bucket_at(address))
-    }
-
     /// Bytes of chunks and directory.
     #[inline]
     pub(super) fn bytes(self) -> usize {
@@ -303,6 +296,12 @@ fn word_at(address: usize) -> &'static AtomicU64 {
     // word, and of chunks that the holder of the lock found in one. The range is never unmapped, and
     // is only ever accessed as `AtomicU64`.
     unsafe { pointer_to(address).cast::<AtomicU64>().as_ref() }
+}
+
+/// A bucket as a stale directory may tell its address, if it lies in the arena.
+#[inline]
+pub(super) fn bucket_checked(address: usize) -> Option<Bucket> {
+    (address.wrapping_sub(TABLES.base()) < TABLES.bytes()).then(|| bucket_at(address))
 }
 
 /// A bucket of the arena.

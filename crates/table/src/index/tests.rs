@@ -68,8 +68,8 @@ fn is_small_and_empty_when_zeroed() {
                 && slot.scan(0, |_| ()).is_none()
         );
         assert!(!slot.remove(7, entry(1)) && !slot.replace(7, entry(1), entry(2)));
-        slot.prefetch_buckets(7);
-        assert!(!slot.prefetch_entry(7, 0));
+        let place = slot.prefetch_bucket(7);
+        assert!(!slot.prefetch_entry(place, 7) && !slot.prefetch_entry_beyond(7, 1));
     }
 }
 
@@ -315,11 +315,13 @@ fn prefetches_run_beside_growth_and_shrinking() {
                 let mut rng = fastrand::Rng::with_seed(seed);
                 while !stop.load(Relaxed) {
                     let hash = rng.u64(..);
-                    slots[(hash % 8) as usize].prefetch_buckets(hash);
                     let slot = &slots[(hash % 8) as usize];
-                    (0..3)
-                        .take_while(|&step| slot.prefetch_entry(hash, step))
-                        .for_each(drop);
+                    let place = slot.prefetch_bucket(hash);
+                    if slot.prefetch_entry(place, hash) {
+                        (1..3)
+                            .take_while(|&step| slot.prefetch_entry_beyond(hash, step))
+                            .for_each(drop);
+                    }
                 }
             });
         }

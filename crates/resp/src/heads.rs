@@ -1,0 +1,202 @@
+//! The heads of the requests that came last: the count of their arguments, and the name with its header. Knows no
+//! commands, and nothing of what follows the name.
+//!
+//! A connection, and a worker that serves many, gets the same few commands over and over, written in the same way. So a
+//! request that begins with the bytes of an earlier one needs neither its first two headers decoded nor its name looked
+//! up: a comparison of three words says both. See [`RequestDecoder::decode_with`](crate::RequestDecoder::decode_with).
+
+use crate::args::Span;
+
+/// Bytes of the longest head that is remembered, line end included: names of up to 14 bytes.
+pub(crate) const HEAD_BYTES_MAX: usize = 24;
+const BITS: u32 = 4;
+
+/// How many heads are remembered.
+pub const HEADS: usize = 1 << BITS;
+
+/// What is known about the name of the request that was decoded last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// It is, letter by letter, that of the last request that was [`Name::New`] with this number.
+    Known(u8),
+    /// It has this number (below [`HEADS`]) from now on. Whatever had it before is forgotten.
+    New(u8),
+    /// It has none.
+    Unnumbered,
+}
+
+/// See the module's text. One for any number of connections.
+#[derive(Debug)]
+pub struct Heads {
+    heads: [Head; HEADS],
+    name: Name,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    words: [u64; 3],
+    /// Ones where `words` say something.
+    masks: [u64; 3],
+    name: Span,
+    args: u8,
+}
+
+impl Default for Heads {
+    fn default() -> Heads {
+        let nothing = Head {
+            words: [u64::MAX; 3],
+            masks: [0; 3],
+            name: Span::default(),
+            args: 0,
+        };
+        Heads {
+            heads: [nothing; HEADS],
+            name: Name::Unnumbered,
+        }
+    }
+}
+
+impl Heads {
+    /// None so far.
+    pub fn new() -> Heads {
+        Heads::default()
+    }
+
+    /// What is known about the name of the request that was decoded last.
+    #[inline]
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// The number of arguments and the span of the name, if the request begins as one before.
+    #[inline]
+    pub(crate) fn find(&mut self, buf: &[u8]) -> Option<(usize, Span)> {
+        let words = words(buf.first_chunk()?);
+        let place = place_of(&words);
+        let head = &self.heads[usize::from(place)];
+        let differ = (0..3).fold(0, |differ, i| {
+            differ | (words[i] & head.masks[i]) ^ head.words[i]
+        });
+        self.name = Name::Known(place);
+        (differ == 0).then_some((usize::from(head.args), head.name))
+    }
+
+    /// A request with so many arguments, as small ones are written, has this name.
+    pub(crate) fn learn(&mut self, buf: &[u8], args: usize, name: Span) {
+        let len = (name.start + name.len) as usize + 2;
+        self.name = Name::Unnumbered;
+        if let Some(first) = buf.first_chunk()
+            && len <= HEAD_BYTES_MAX
+        {
+            let mut masks = [0; HEAD_BYTES_MAX];
+            masks[..len].fill(u8::MAX);
+            let (words, masks) = (words(first), self::words(&masks));
+            let place = place_of(&words);
+            self.heads[usize::from(place)] = Head {
+                words: std::array::from_fn(|i| words[i] & masks[i]),
+                masks,
+                name,
+                args: args as u8,
+            };
+            self.name = Name::New(place);
+        }
+    }
+
+    /// The request was decoded without a look at its head.
+    pub(crate) fn pass(&mut self) {
+        self.name = Name::Unnumbered;
+    }
+}
+
+#[inline]
+fn words(bytes: &[u8; HEAD_BYTES_MAX]) -> [u64; 3] {
+    let (words, _) = bytes.as_chunks::<8>();
+    std::array::from_fn(|i| u64::from_le_bytes(words[i]))
+}
+
+/// By the count of arguments and by the first three letters, which every name has or is followed by a line end in.
+#[inline]
+fn place_of(words: &[u64; 3]) -> u8 {
+    let letters = words[1] as u32 & 0x00ff_ffff;
+    let count = (words[0] >> 8) as u32 & 0xff;
+    ((letters ^ count << 24).wrapping_mul(0x9e37_79b1) >> (u32::BITS - BITS)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Decoded, ProtocolError, RequestDecoder, RequestLimits};
+
+    /// Requests of all shapes, mixed and cut off: with heads and without, the same is decoded, and a known name is the
+    /// one that had its number.
+    #[test]
+    fn they_change_nothing() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let names = [
+            "GET",
+            "get",
+            "SET",
+            "INCR",
+            "EXPIRE",
+            "ZRANGEBYSCORE",
+            "ZREVRANGEBYSCORE",
+            "X",
+            "",
+        ];
+        let mut heads = Heads::new();
+        let mut numbered: [Vec<u8>; HEADS] = Default::default();
+        let mut known = 0;
+        for _ in 0..50_000 {
+            let mut request = Vec::new();
+            let name = names[rng.usize(..names.len())].as_bytes();
+            let args: Vec<Vec<u8>> = (0..rng.usize(..4))
+                .map(|_| vec![rng.u8(..); rng.usize(..30)])
+                .collect();
+            let words = std::iter::once(name).chain(args.iter().map(Vec::as_slice));
+            crate::encode_request(&words.collect::<Vec<_>>(), &mut request);
+            if rng.u8(..8) == 0 {
+                let at = rng.usize(..request.len());
+                request[at] = rng.u8(..);
+            }
+            request.resize(request.len() + rng.usize(..30), b'x');
+            request.truncate(rng.usize(1..=request.len() * 2));
+            let limits = RequestLimits {
+                multibulk_max: rng.i64(1..6),
+                bulk_bytes_max: rng.u64(1..40),
+                ..RequestLimits::default()
+            };
+            let plain = decode(&request, |decoder, buf, spans| {
+                decoder.decode(buf, &limits, spans)
+            });
+            let with = decode(&request, |decoder, buf, spans| {
+                decoder.decode_with(&mut heads, buf, &limits, spans)
+            });
+            assert_eq!(plain, with, "{:?}", request.escape_ascii().to_string());
+            if let (Ok(Decoded::Request { .. }), spans) = &with {
+                let name = &request[spans[0].start as usize..][..spans[0].len as usize];
+                match heads.name() {
+                    Name::Known(number) => {
+                        known += 1;
+                        assert_eq!(numbered[usize::from(number)], name);
+                    }
+                    Name::New(number) => numbered[usize::from(number)] = name.to_vec(),
+                    Name::Unnumbered => {}
+                }
+            }
+        }
+        assert!(known > 3_000, "{known} known names");
+    }
+
+    fn decode(
+        request: &[u8],
+        run: impl FnOnce(
+            &mut RequestDecoder,
+            &mut [u8],
+            &mut Vec<Span>,
+        ) -> Result<Decoded, ProtocolError>,
+    ) -> (Result<Decoded, ProtocolError>, Vec<Span>) {
+        let (mut decoder, mut spans) = (RequestDecoder::new(), vec![Span::default(); 3]);
+        let decoded = run(&mut decoder, &mut request.to_vec(), &mut spans);
+        (decoded, spans.split_off(3))
+    }
+}
