@@ -142,6 +142,8 @@ fn a_soft_limit_concerns_who_stays_above_it() {
     // Whoever reads falls below it in time, however often it is exceeded.
     let mut reads = Client::connect(&server);
     let mut deaf = Client::connect(&server);
+    // Both are there, not only on their way.
+    assert!(pong(&mut reads) && pong(&mut deaf));
     let began = Instant::now();
     deaf.send("GET k");
     while clients(&mut admin) == 3 {
