@@ -12,7 +12,7 @@ use redline_resp::{RequestLimits, encode_request};
 #[expect(dead_code, reason = "the other direction's half")]
 mod pieces;
 
-use pieces::{BigRoute, cut, decode_requests};
+use pieces::{BigRoute, cut, decode_plainly, decode_requests};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[choice, cuts @ ..], input)) = data.split_first_chunk::<8>() else {
@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
         BigRoute::Buffer
     };
 
-    let whole = decode_requests([input], &limits, BigRoute::Buffer);
+    let whole = decode_plainly(input, &limits);
     let cuts: Vec<usize> = cuts
         .iter()
         .map(|&at| usize::from(at) * input.len().max(255) / 255)

@@ -3,7 +3,9 @@
 
 mod pieces;
 
-use pieces::{BigRoute, Requests, cut, decode_replies, decode_requests, skip_replies};
+use pieces::{
+    BigRoute, Requests, cut, decode_plainly, decode_replies, decode_requests, skip_replies,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redline_resp::{ProtocolError, RequestKind, RequestLimits, Value, encode_request};
@@ -19,7 +21,7 @@ fn small_limits() -> RequestLimits {
 }
 
 fn whole(input: &[u8], limits: &RequestLimits) -> Requests {
-    decode_requests([input], limits, BigRoute::Buffer)
+    decode_plainly(input, limits)
 }
 
 /// Every way to cut `input` in two, and one byte at a time.

@@ -1,7 +1,7 @@
 //! Feeds the decoders as a connection does, in pieces: shared by the tests and the fuzz targets.
 
 use redline_resp::{
-    Args, Decoded, ProtocolError, ReplyDecoder, ReplyError, RequestDecoder, RequestKind,
+    Args, Decoded, Heads, ProtocolError, ReplyDecoder, ReplyError, RequestDecoder, RequestKind,
     RequestLimits, Skipper, Span, Value,
 };
 
@@ -21,11 +21,26 @@ pub enum BigRoute {
     Direct,
 }
 
-/// Decodes requests as a session does: all that are whole after each piece, then their arguments.
+/// Decodes requests as a session does: all that are whole after each piece, then their arguments; with the help of the
+/// heads of those before.
 pub fn decode_requests<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     limits: &RequestLimits,
     route: BigRoute,
+) -> Requests {
+    decode_pieces(pieces, limits, route, Some(&mut Heads::new()))
+}
+
+/// The same from one piece, each request by itself.
+pub fn decode_plainly(input: &[u8], limits: &RequestLimits) -> Requests {
+    decode_pieces([input], limits, BigRoute::Buffer, None)
+}
+
+fn decode_pieces<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    limits: &RequestLimits,
+    route: BigRoute,
+    mut heads: Option<&mut Heads>,
 ) -> Requests {
     let mut decoder = RequestDecoder::new();
     let mut decoded = Requests {
@@ -46,7 +61,13 @@ pub fn decode_requests<'a>(
             rest = &rest[n..];
         }
         buf.extend_from_slice(rest);
-        decoded.error = decode_batch(&mut decoder, &mut buf, limits, &mut decoded.requests);
+        decoded.error = decode_batch(
+            &mut decoder,
+            heads.as_deref_mut(),
+            &mut buf,
+            limits,
+            &mut decoded.requests,
+        );
         if decoded.error.is_some() {
             break;
         }
@@ -57,6 +78,7 @@ pub fn decode_requests<'a>(
 /// Decodes every whole request in `buf` before it looks at the arguments of the first, as a worker does.
 fn decode_batch(
     decoder: &mut RequestDecoder,
+    mut heads: Option<&mut Heads>,
     buf: &mut Vec<u8>,
     limits: &RequestLimits,
     requests: &mut Vec<(RequestKind, Vec<Vec<u8>>)>,
@@ -65,7 +87,11 @@ fn decode_batch(
     let error = loop {
         let before = spans.len();
         let left = buf.len() - at;
-        match decoder.decode(&mut buf[at..], limits, &mut spans) {
+        let result = match heads.as_deref_mut() {
+            Some(heads) => decoder.decode_with(heads, &mut buf[at..], limits, &mut spans),
+            None => decoder.decode(&mut buf[at..], limits, &mut spans),
+        };
+        match result {
             Ok(Decoded::Request {
                 consumed,
                 args,
