@@ -297,7 +297,7 @@ fn data_and_memory(server: &Server, client: &mut Client, seen: &mut Seen) {
         let key = format!("large:{number}");
         client.call_args(&[b"SET", key.as_bytes(), &value]).ok();
     }
-    seen.look_until_moved(client, &["used_memory_rss", "used_memory_peak_perc"]);
+    seen.look_until_moved(client, &["used_memory_rss"]);
     // So many at once that a slice of active expiry does not suffice.
     let script = b"for i = 1, 30000 do redis.call('set', 'many:' .. i, 'v', 'px', 20) end";
     client.call_args(&[b"EVAL", script, b"0"]);
@@ -308,7 +308,8 @@ fn data_and_memory(server: &Server, client: &mut Client, seen: &mut Seen) {
     ];
     seen.look_until_moved(client, &fields);
     client.call("FLUSHALL").ok();
-    seen.look_until_moved(client, &["lazyfreed_objects"]);
+    // What was deleted before may be too little to be seen beside the peak.
+    seen.look_until_moved(client, &["lazyfreed_objects", "used_memory_peak_perc"]);
     let mut other = Client::connect(server);
     other.call("NONESUCH");
     drop(other);
@@ -407,7 +408,8 @@ fn limits(server: &Server, client: &mut Client, seen: &mut Seen) {
     let _ = std::io::Write::write_all(&mut long.stream, &request);
     set(client, "client-output-buffer-limit", "normal 1mb 0 0");
     let mut unread = Client::connect(server);
-    (0..8).for_each(|_| unread.send("GET large"));
+    let requests = client::request("GET large").repeat(8);
+    let _ = std::io::Write::write_all(&mut unread.stream, &requests);
     let closed = [
         "client_query_buffer_limit_disconnections",
         "client_output_buffer_limit_disconnections",
