@@ -142,6 +142,7 @@ mod tests {
         "reset",
         "quit",
         "client|reply",
+        "monitor",
         "shutdown",
     ];
 

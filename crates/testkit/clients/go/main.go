@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -191,6 +192,44 @@ func library(client *redis.Client) error {
 	return nil
 }
 
+// MONITOR of what another connection sends, without times and addresses.
+func monitor(client *redis.Client) error {
+	connection := client.Conn()
+	defer connection.Close()
+	if err := connection.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	options := *client.Options()
+	// go-redis reads on in the background: neither a timeout nor the pool's look at the connection may come in between.
+	options.ReadTimeout = -1
+	observer := redis.NewClient(&options)
+	lines := make(chan string, 16)
+	session := observer.Conn().Monitor(ctx, lines)
+	if err := session.Err(); err != nil {
+		return err
+	}
+	session.Start()
+	fmt.Println("monitor", <-lines)
+	connection.Set(ctx, "m", "a \x00b\r\n", 0)
+	connection.Eval(ctx, "return redis.call('incr', KEYS[1])", []string{"mn"})
+	_, err := connection.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Incr(ctx, "mn")
+		p.LPush(ctx, "ml", "x")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	prefix := regexp.MustCompile(`^[\d.]+ \[(\d+) (lua)?.*?\]`)
+	for range 7 {
+		fmt.Println("monitor", prefix.ReplaceAllString(<-lines, "$1 $2"))
+	}
+	// Its goroutine holds a lock while it waits for a line, and so has to lose the connection first.
+	err = observer.Close()
+	session.Stop()
+	return err
+}
+
 func run() error {
 	if len(os.Args) != 4 {
 		return errors.New("go-client PORT PROTOCOL CALLS")
@@ -207,7 +246,10 @@ func run() error {
 	if err := client.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	return library(client)
+	if err := library(client); err != nil {
+		return err
+	}
+	return monitor(client)
 }
 
 func main() {

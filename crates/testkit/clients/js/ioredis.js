@@ -35,6 +35,19 @@ async function library(redis, port) {
   console.log('publish', await redis.publish('news', 'hello'));
   await arrived;
   console.log('messages', JSON.stringify(messages));
+  const monitor = await redis.monitor();
+  const shown = new Promise((resolve) => {
+    const lines = [];
+    monitor.on('monitor', (_time, words, source, database) => {
+      lines.push([database, source === 'lua', words]);
+      if (lines.length === 7) resolve(lines);
+    });
+  });
+  await redis.set('m', 'a \0b\r\n');
+  await redis.eval("return redis.call('incr', KEYS[1])", 1, 'mn');
+  await redis.multi().incr('mn').lpush('ml', 'x').exec();
+  console.log('monitor', JSON.stringify(await shown));
+  monitor.disconnect();
   console.log('unsubscribe', await watcher.unsubscribe('news'), await watcher.punsubscribe('ne*'));
   console.log('quit', await watcher.quit());
 }

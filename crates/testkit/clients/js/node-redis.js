@@ -21,6 +21,21 @@ async function main() {
   while ((await client.publish('news', 'hello')) === 0);
   console.log('message', JSON.stringify(await message));
   subscriber.destroy();
+  const observer = client.duplicate();
+  await observer.connect();
+  const shown = new Promise((resolve) => {
+    const lines = [];
+    observer.monitor((line) => {
+      lines.push(line.replace(/^[\d.]+ \[(\d+) (lua)?.*?\]/, '$1 $2'));
+      if (lines.length === 7) resolve(lines);
+    }).then(async () => {
+      await client.set('m', 'a \0b\r\n');
+      await client.eval("return redis.call('incr', KEYS[1])", { keys: ['mn'] });
+      await client.multi().incr('mn').lPush('ml', 'x').exec();
+    });
+  });
+  console.log('monitor', JSON.stringify(await shown));
+  observer.destroy();
   await client.close();
 }
 

@@ -132,6 +132,18 @@ def run_library(r):
     print("command", r.command_count() > 100, "get" in r.command())
 
 
+def run_monitor(r):
+    """MONITOR as redis-py reads it, of what another connection of the same pool sends: times and addresses left out."""
+    with r.monitor() as monitor:
+        r.set("m", b"a \0\"b\"\r\n")
+        r.eval("return redis.call('incr', KEYS[1])", 1, "mn")
+        with r.pipeline() as p:
+            p.incr("mn").lpush("ml", "x").execute()
+        for _ in range(7):
+            seen = monitor.next_command()
+            print("monitor", seen["db"], seen["client_type"], seen["command"])
+
+
 def run_connection(port, protocol):
     """What takes the connection away from the library: CLIENT REPLY, RESET, QUIT."""
     connection = redis.Connection(port=port, protocol=protocol)
@@ -157,6 +169,7 @@ def main():
     r = redis.Redis(port=port, protocol=protocol)
     r.flushall()
     run_library(r)
+    run_monitor(r)
     run_connection(port, protocol)
 
 
