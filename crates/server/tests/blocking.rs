@@ -236,9 +236,9 @@ fn time_outs_come_in_time() {
             let began = Instant::now();
             assert_eq!(c.call(call), Value::Nil, "{call}");
             let took = began.elapsed();
-            // The server counts whole milliseconds; the upper bound is for machines that do something else as well.
+            // The server counts whole milliseconds; the upper bound tells a wrong unit, not a busy machine.
             assert!(took >= Duration::from_millis(149), "{call}: {took:?}");
-            assert!(took < Duration::from_millis(1000), "{call}: {took:?}");
+            assert!(took < Duration::from_secs(20), "{call}: {took:?}");
         }
         assert_eq!(field(&mut c, "clients", "blocked_clients"), 0);
         assert_eq!(field(&mut c, "clients", "clients_in_timeout_table"), 0);
@@ -620,6 +620,9 @@ fn every_element_is_received_once_or_still_there() {
                 .map(|n| scope.spawn(move || consume(run, 200 + n)))
                 .collect();
             thread::sleep(Duration::from_secs(seconds)); // the length of the run, not an order of events
+            while run.produced.load(Ordering::Relaxed) <= 100 && !makers[0].is_finished() {
+                thread::yield_now();
+            }
             run.goes_on.store(false, Ordering::Relaxed);
             let made: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
             run.drains.store(false, Ordering::Relaxed);
@@ -669,7 +672,8 @@ fn who_asks_for_replicas_waits_for_his_time_and_hears_that_there_are_none() {
     let none = Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
     assert_eq!(client.read(), none);
     let took = began.elapsed();
-    assert!(took >= Duration::from_millis(160), "{took:?}");
+    // The server counts whole milliseconds, so either wait may begin one early.
+    assert!(took >= Duration::from_millis(158), "{took:?}");
     assert_eq!(client.read(), Value::Simple("PONG".into()));
     for call in ["MULTI", "WAIT 1 0", "WAITAOF 0 1 0"] {
         client.call(call);

@@ -73,16 +73,16 @@ fn timeout_closes_who_is_silent() {
         Client::connect(&server),
         Client::connect(&server),
     );
+    let began = Instant::now();
     silent.call("PING");
     hears.call("SUBSCRIBE c");
-    let began = Instant::now();
-    set(&mut busy, "timeout", "1");
+    set(&mut busy, "timeout", "2");
     until("the silent client is gone", || {
         text(&busy.call("CLIENT LIST TYPE normal")).lines().count() == 1
     });
     // Seconds are counted whole.
     assert!(
-        began.elapsed() > Duration::from_millis(900),
+        began.elapsed() > Duration::from_millis(1900),
         "{:?}",
         began.elapsed()
     );
@@ -393,7 +393,10 @@ fn proto_max_bulk_len_limits_what_commands_build() {
 
 #[test]
 fn busy_reply_threshold_says_when_others_are_told() {
-    let server = server();
+    let server = start(Settings {
+        busy_reply_threshold_ms: 600_000,
+        ..settings(2)
+    });
     let (mut script, mut client) = (Client::connect(&server), Client::connect(&server));
     set(&mut client, "busy-reply-threshold", "50");
     let began = Instant::now();
@@ -408,10 +411,8 @@ fn busy_reply_threshold_says_when_others_are_told() {
         || matches!(client.call("GET k"), Value::Error(line) if line.starts_with("BUSY ")),
     );
     let told = began.elapsed();
-    assert!(
-        (Duration::from_millis(48)..Duration::from_secs(4)).contains(&told),
-        "{told:?}: by default it is five seconds"
-    );
+    // With what it was started with, nobody would be told before the test gives up.
+    assert!(told >= Duration::from_millis(48), "{told:?}");
     client.call("SCRIPT KILL").ok();
     script.read().error();
 }

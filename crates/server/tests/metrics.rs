@@ -253,7 +253,13 @@ fn histograms_add_up() {
         .filter(|b| b.1 == 0.0)
         .collect();
     let last_without = slept.last().unwrap().0;
-    assert!((8_000.0..=10_000.0).contains(&last_without), "{slept:?}");
+    // A busy machine wakes the sleeper late: its own sum says how late.
+    let took = sample(&samples, "redis_commands_latencies_usec_sum{cmd=\"debug\"}");
+    assert!(took >= 9_900.0, "{took} us");
+    assert!(
+        (took * 0.4..=took).contains(&last_without),
+        "{took} us, {slept:?}"
+    );
 }
 
 #[test]
@@ -309,10 +315,14 @@ fn it_answers_while_every_worker_is_busy() {
     let server = server(1);
     let mut client = Client::connect(&server);
     client.call("PING");
-    client.send("DEBUG SLEEP 2");
-    let began = Instant::now();
+    client.send("DEBUG SLEEP 4");
+    let busy_since = Instant::now();
     scrape(&server);
-    assert!(began.elapsed() < Duration::from_secs(1));
+    // Without another thread the page would come when the sleep is over.
+    client.stream.set_nonblocking(true).unwrap();
+    let early = client.stream.peek(&mut [0]);
+    client.stream.set_nonblocking(false).unwrap();
+    assert!(early.is_err(), "{:?}", busy_since.elapsed());
     client.read().ok();
 }
 
