@@ -333,6 +333,32 @@ fn workers_run_on_the_cpus_of_the_list() {
 }
 
 #[test]
+fn the_kernel_is_told_whom_to_end_first() {
+    let folder = folder_with("oom-score-adj yes\noom-score-adj-values 100 200 800\n");
+    let given = || {
+        let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+        own.trim().parse::<i32>().unwrap()
+    };
+    let running = Running::start(folder, &["r.conf"], None);
+    assert_eq!(running.call("PING"), "+PONG");
+    let path = format!("/proc/{}/oom_score_adj", running.child.id());
+    let score = || {
+        let text = fs::read_to_string(&path).unwrap();
+        text.trim().parse::<i32>().unwrap()
+    };
+    assert_eq!(score(), (given() + 100).min(1000));
+    let set = |pairs: &str| assert_eq!(running.call(&format!("CONFIG SET {pairs}")), "+OK");
+    set("oom-score-adj-values \"300 0 0\"");
+    assert_eq!(score(), (given() + 300).min(1000));
+    set("oom-score-adj absolute oom-score-adj-values \"1500 0 0\"");
+    assert_eq!(score(), 1000);
+    set("oom-score-adj no");
+    assert_eq!(score(), given());
+    set("oom-score-adj-values \"1 0 0\"");
+    assert_eq!(score(), given());
+}
+
+#[test]
 fn a_hangup_does_not_end_it() {
     let running = Running::start(folder_with(""), &["r.conf"], None);
     running.signal("-HUP");

@@ -70,6 +70,21 @@ pub fn notify_supervisor(state: &str) -> io::Result<bool> {
     Ok(true)
 }
 
+/// How willing the kernel is to end this process when memory runs out: -1000, never, to 1000, first.
+pub fn oom_score_adj() -> io::Result<i32> {
+    let text = fs::read_to_string(OOM_SCORE_ADJ)?;
+    text.trim()
+        .parse()
+        .map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Sets [`oom_score_adj`]. To lower it needs privileges, but for what it was raised by before.
+pub fn set_oom_score_adj(score: i32) -> io::Result<()> {
+    fs::write(OOM_SCORE_ADJ, format!("{score}\n"))
+}
+
+const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
+
 /// Shows `title` instead of the command line in the list of processes, as far as that has room: what does not fit is
 /// cut off, see [`title_bytes_max`].
 pub fn set_title(title: &str) -> io::Result<()> {

@@ -38,7 +38,7 @@ pub use commandlog::Threshold;
 pub use log::LogFormat;
 pub use names::Names;
 pub use redline_net::tls::ClientAuth;
-pub use service::{Service, ServiceSettings, Supervision};
+pub use service::{OomScore, Service, ServiceSettings, Supervision};
 pub use settings::{OutputLimit, Permission, Settings, TlsSettings, UserLine};
 pub use start::{Origin, Server, StartError};
 

@@ -2,7 +2,10 @@
 //!
 //! Must not know: how the server works.
 
-use std::env;
+use std::{
+    env,
+    sync::{Mutex, PoisonError},
+};
 
 use redline_net::service;
 
@@ -21,6 +24,20 @@ pub enum Supervision {
     No = 3,
 }
 
+/// Whether the kernel is told how willingly to end the process when memory runs out: `oom-score-adj`, its words'
+/// indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OomScore {
+    /// It is not.
+    No = 0,
+    /// As `Relative`.
+    Yes = 1,
+    /// Added to what the process was given at its start.
+    Relative = 2,
+    /// As it is.
+    Absolute = 3,
+}
+
 /// What concerns the process and not what it serves.
 #[derive(Clone, Debug)]
 pub struct ServiceSettings {
@@ -36,6 +53,10 @@ pub struct ServiceSettings {
     pub syslog_facility: u8,
     /// How lines of the log are written.
     pub log_format: log::LogFormat,
+    /// Whether the kernel is told.
+    pub oom_score: OomScore,
+    /// The scores of a primary, a replica and a process in the background.
+    pub oom_scores: [i32; 3],
     /// Show a title in the list of processes.
     pub title: bool,
     /// What it shows.
@@ -51,6 +72,8 @@ impl Default for ServiceSettings {
             syslog_ident: "redis".into(),
             syslog_facility: 1,
             log_format: log::LogFormat::Text,
+            oom_score: OomScore::No,
+            oom_scores: [0, 200, 800],
             title: true,
             title_template: "{title} {listen-addr} {server-mode}".into(),
         }
@@ -130,6 +153,33 @@ impl Service {
             log::debug(&format!("The process title cannot be shown: {error}"));
         }
     }
+}
+
+/// Tells the kernel what `oom-score-adj` says; what cannot be told is logged.
+pub(crate) fn apply_oom_score(settings: &ServiceSettings) -> std::io::Result<()> {
+    /// What the process was given, once that has been changed.
+    static GIVEN: Mutex<Option<i32>> = Mutex::new(None);
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let result = (|| {
+        let before = match *given {
+            Some(before) => before,
+            None if settings.oom_score == OomScore::No => return Ok(()),
+            None => service::oom_score_adj()?,
+        };
+        let score = match settings.oom_score {
+            OomScore::No => before,
+            OomScore::Yes | OomScore::Relative => before + settings.oom_scores[0],
+            OomScore::Absolute => settings.oom_scores[0],
+        };
+        service::set_oom_score_adj(score.clamp(-1000, 1000))?;
+        *given = (settings.oom_score != OomScore::No).then_some(before);
+        Ok(())
+    })();
+    if let Err(error) = &result {
+        let why = redline_net::error_text(error);
+        log::warning(&format!("Unable to write oom_score_adj: {why}"));
+    }
+    result
 }
 
 fn begin_upstart() -> bool {

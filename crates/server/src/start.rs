@@ -25,7 +25,7 @@ use crate::{
         self,
         http::{DESCRIPTORS, Responder},
     },
-    service::Service,
+    service::{Service, apply_oom_score},
     settings::{Published, Settings},
     shared::{Bell, Chore, Message, Shared, WorkerHandle},
     worker::{Start, Worker},
@@ -122,6 +122,8 @@ impl Server {
             .map_err(|e| StartError::System("signals", e))?;
         let workers = worker_count(&settings);
         raise_descriptor_limit(&mut settings, workers)?;
+        // Said in the log if not; it is no reason not to start.
+        let _ = apply_oom_score(&settings.service);
         let users = access::users_at_start(&settings).map_err(StartError::Users)?;
         settings.acl = Arc::new(users);
         let tls = settings

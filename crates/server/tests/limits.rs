@@ -107,15 +107,17 @@ fn a_reply_beyond_the_hard_limit_ends_the_connection_before_it_is_made_many_time
         });
         let mut admin = Client::connect(&server);
         let element = vec![b'x'; 10_000];
-        for _ in 0..500 {
+        for _ in 0..1000 {
             admin.call_args(&[b"RPUSH", b"l", &element]);
         }
         let before = client::resident_bytes();
         let mut greedy = Client::connect(&server);
+        assert!(pong(&mut greedy));
         greedy.write(&request("LRANGE l 0 -1").repeat(128));
         until("the client is gone", || clients(&mut admin) == 1);
         let grown = client::resident_bytes().saturating_sub(before);
-        assert!(grown < 200 * MIB, "{grown} bytes for 8 MiB");
+        // Made whole, it would be 1.2 GiB; other tests take some at the same time.
+        assert!(grown < 700 * MIB, "{grown} bytes for 8 MiB");
     }
 }
 
@@ -189,6 +191,7 @@ fn who_takes_a_long_reply_slowly_is_not_silent() {
     admin.call_args(&[b"SET", b"k", &vec![b'x'; 32 * MIB]]).ok();
     set(&mut admin, "timeout", "2");
     let (mut slow, mut deaf) = (Client::connect(&server), Client::connect(&server));
+    assert!(pong(&mut slow) && pong(&mut deaf));
     slow.send("GET k");
     deaf.send("GET k");
     let (mut received, mut chunk) = (0, vec![0; 64 * 1024]);
@@ -213,7 +216,7 @@ fn who_waits_for_a_key_may_be_silent() {
     let server = server();
     let (mut waits, mut silent) = (Client::connect(&server), Client::connect(&server));
     let mut admin = Client::connect(&server);
-    assert!(pong(&mut silent));
+    assert!(pong(&mut silent) && pong(&mut waits));
     waits.send("BLPOP l 0");
     until("it waits", || {
         text(&admin.call("INFO clients")).contains("\r\nblocked_clients:1\r\n")

@@ -195,7 +195,7 @@ fn explained(set: &[&str; 2]) -> bool {
     let [name, value] = set;
     match *name {
         // What needs a part that does not exist is refused.
-        "save" | "appendonly" | "oom-score-adj" => true,
+        "save" | "appendonly" => true,
         "min-replicas-to-write" | "min-slaves-to-write" => true,
         "shutdown-on-sigint" | "shutdown-on-sigterm" => value.contains("save"),
         // Without effect, and so without the least size.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::commandlog::Kind;
 use crate::log::LogFormat;
-use crate::service::{Supervision, is_title_template};
+use crate::service::{OomScore, Supervision, is_title_template};
 use crate::settings::{OutputLimit, Permission, Settings};
 
 const fn row(
@@ -360,9 +360,27 @@ pub static ROWS: &[Parameter] = &[
     row("locale-collate", Inert, Syntax::Checked(locale), "", "Locale in which strings are compared."),
     row("ignore-warnings", Inert, TEXT, "", "Warnings about the system that do not stop the start."),
     row("disable-thp", InertFixed, SWITCH, "yes", "Switch huge pages off for the process: here entries live in huge pages on purpose."),
-    row("oom-score-adj", Inert, Syntax::Choice(&["no", "yes", "relative", "absolute"]), "no", "Tell the kernel whom to end first when memory runs out.")
-        .unbuilt("adjusting the kernel's OOM score", no),
-    row("oom-score-adj-values", Inert, Syntax::Words(oom_scores), "0 200 800", "The scores for oom-score-adj."),
+    row("oom-score-adj", Live, Syntax::Choice(&["no", "yes", "relative", "absolute"]), "no", "Tell the kernel how willingly to end the process when memory runs out; relative (or yes): beside what it was given at the start.").kept_in(
+        |s| Value::Integer(s.service.oom_score as i64),
+        |s, v| {
+            s.service.oom_score = match v.integer() {
+                1 => OomScore::Yes,
+                2 => OomScore::Relative,
+                3 => OomScore::Absolute,
+                _ => OomScore::No,
+            };
+            Ok(())
+        },
+    ),
+    row("oom-score-adj-values", Live, Syntax::Words(oom_scores), "0 200 800", "The scores for that, of a primary, a replica and a process in the background: the first counts.").kept_in(
+        |s| Value::Words(s.service.oom_scores.map(|n| n.to_string().into_bytes()).into()),
+        |s, v| {
+            for (score, word) in s.service.oom_scores.iter_mut().zip(v.words()) {
+                *score = number(word).unwrap_or(0) as i32;
+            }
+            Ok(())
+        },
+    ),
     row("shutdown-timeout", Inert, SECONDS, "10", "Seconds that a shutdown waits for replicas."),
     row("shutdown-on-sigint", Inert, ENDING, "default", "How SIGINT ends the server.").unbuilt("snapshots", |t| !saves(t)),
     row("shutdown-on-sigterm", Inert, ENDING, "default", "How SIGTERM ends the server.").unbuilt("snapshots", |t| !saves(t)),

@@ -15,6 +15,7 @@ use crate::{
     cron,
     exec::Halt,
     log,
+    service::apply_oom_score,
     session::Session,
     settings::{Permission, Settings},
     shared::Message,
@@ -252,10 +253,22 @@ impl Effects {
                 ));
             }
         }
+        let (service, old) = (&settings.service, &before.service);
+        if service.oom_score != old.oom_score || service.oom_scores != old.oom_scores {
+            let name = match service.oom_scores == old.oom_scores {
+                true => "oom-score-adj",
+                false => "oom-score-adj-values",
+            };
+            let why = "Failed to set current oom_score_adj. Check server logs.";
+            apply_oom_score(service).map_err(|_| (name, why.into()))?;
+        }
         if settings.dir != before.dir
             && let Some(dir) = &settings.dir
         {
-            let refused = |error| ("dir", errno_text(&error));
+            let refused = |error| {
+                let _ = apply_oom_score(&before.service);
+                ("dir", errno_text(&error))
+            };
             std::env::set_current_dir(dir).map_err(refused)?;
             // Relative, it would mean another one from now on.
             settings.dir = Some(std::env::current_dir().map_err(refused)?);
