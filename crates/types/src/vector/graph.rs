@@ -368,7 +368,7 @@ impl Graph {
 
     /// Links a new node with some of the nearest on a layer.
     fn connect(&mut self, node: u32, layer: usize, nearest: &[Near]) {
-        let chosen = self.choose(nearest);
+        let chosen = self.choose(nearest, self.links_max(layer));
         for &near in &chosen {
             if self.make_room(near.node, layer, Some(near.distance)) {
                 self.link(node, near.node, layer);
@@ -390,12 +390,12 @@ impl Graph {
         }
     }
 
-    /// Up to `m` of these nodes: first those nearer to the place than to any chosen one, so that the links lead into all
+    /// Up to `count` of these nodes: first those nearer to the place than to any chosen one, so that the links lead into all
     /// directions (the paper's algorithm 4); then the nearest.
-    fn choose(&self, nearest: &[Near]) -> Vec<Near> {
+    fn choose(&self, nearest: &[Near], count: usize) -> Vec<Near> {
         let (mut chosen, mut passed_over) = (Vec::<Near>::new(), Vec::new());
         for &near in nearest {
-            if chosen.len() == self.m {
+            if chosen.len() == count {
                 return chosen;
             }
             let apart = chosen
@@ -407,7 +407,7 @@ impl Graph {
                 passed_over.push(near);
             }
         }
-        let more = self.m - chosen.len();
+        let more = count - chosen.len();
         chosen.extend(passed_over.into_iter().take(more));
         chosen
     }

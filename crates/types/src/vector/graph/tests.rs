@@ -56,7 +56,7 @@ fn graph_of(
     let mut graph = Graph::new(dimensions, m);
     for _ in 0..count {
         let vector = Stored::new(&random_vector(rng, dimensions), quantization);
-        graph.insert(vector, 64, &mut || rng.u64(..));
+        graph.insert(vector, 40, &mut || rng.u64(..));
     }
     graph
 }
@@ -71,8 +71,8 @@ fn it_holds_through_insertions_and_removals() {
     ] {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut graph = Graph::new(6, m);
-        for step in 0..1500 {
-            let growing = step % 500 < 300;
+        for step in 0..900 {
+            let growing = step % 300 < 180;
             if graph.is_empty() || rng.u8(..10) < if growing { 8 } else { 2 } {
                 // Few directions: many distances are equal.
                 let vector: Vec<f32> = (0..6).map(|_| f32::from(rng.i8(-1..=1))).collect();
@@ -98,7 +98,7 @@ fn it_holds_through_insertions_and_removals() {
 
 /// Of 10,000 vectors, the share of the ten nearest that a search finds.
 fn recall(graph: &Graph, rng: &mut fastrand::Rng, quantization: Quantization, ef: usize) -> f64 {
-    let (queries, wanted) = (100, 10);
+    let (queries, wanted) = (50, 10);
     let mut found = 0;
     for _ in 0..queries {
         let query = Stored::new(&random_vector(rng, graph.dimensions()), quantization);
@@ -113,19 +113,19 @@ fn recall(graph: &Graph, rng: &mut fastrand::Rng, quantization: Quantization, ef
 }
 
 #[test]
-fn most_of_the_nearest_are_found_and_still_after_half_is_removed() {
+fn most_of_the_nearest_are_found_and_still_after_removals() {
     let quantization = Quantization::Int8;
     let mut rng = fastrand::Rng::with_seed(7);
     let mut graph = graph_of(&mut rng, 10_000, 64, 16, quantization);
     let before = recall(&graph, &mut rng, quantization, 200);
-    for _ in 0..2_000 {
+    for _ in 0..1_000 {
         graph.remove(rng.u32(..graph.len() as u32));
     }
     graph.check();
     let after = recall(&graph, &mut rng, quantization, 200);
     println!("recall {before}, after removals {after}");
-    assert!(before > 0.9, "{before}");
-    assert!(after > 0.9, "{after}");
+    assert!(before > 0.95, "{before}");
+    assert!(after > 0.95, "{after}");
 }
 
 #[test]
