@@ -51,6 +51,17 @@ pub struct ExpiryCursor {
 // SAFETY: the pointers are compared, never followed.
 unsafe impl Send for ExpiryCursor {}
 
+/// What became of the wish to evict a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// One has gone.
+    One,
+    /// There are keys that may go, but those that were tried are in use: with several workers that passes at once.
+    Later,
+    /// None may go.
+    Nothing,
+}
+
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -261,18 +272,17 @@ impl Keyspace {
         limit != 0 && self.used_bytes() > limit
     }
 
-    /// Evicts one key by the policy; holds nothing before and after. `false`: there is none that may go, or
-    /// whatever was tried was in use.
+    /// Evicts one key by the policy; holds nothing before and after.
     pub fn evict_one(
         &self,
         local: &mut Local,
         now_ms: i64,
         publish: &mut dyn FnMut(&mut Local),
-    ) -> bool {
+    ) -> Evicted {
         const ROUNDS_MAX: usize = 16;
         let policy = Policy::from_number(self.settings.policy.load(Ordering::Relaxed));
         if policy == Policy::NoEviction {
-            return false;
+            return Evicted::Nothing;
         }
         for _ in 0..ROUNDS_MAX {
             if policy.is_random() {
@@ -285,16 +295,16 @@ impl Keyspace {
             };
             for _ in 0..samples {
                 if !self.sample(local, policy) && local.pool.is_empty() {
-                    return false;
+                    return Evicted::Nothing;
                 }
             }
             while let Some(victim) = local.pool.best() {
                 if self.evict(local, victim.db, &victim.key, policy, now_ms, publish) {
-                    return true;
+                    return Evicted::One;
                 }
             }
         }
-        false
+        Evicted::Later
     }
 
     /// A stripe with candidates, drawn by lot, and a database, weighted by its candidates there. Keys are spread
@@ -594,12 +604,23 @@ mod tests {
             .count() as u64;
         for n in 0..free / 2 {
             let evicted = space.evict_one(&mut local, NOW_MS, &mut |_| ());
-            assert!(evicted, "only {n} of {free} keys in free stripes could go");
+            assert_eq!(
+                evicted,
+                Evicted::One,
+                "only {n} of {free} keys in free stripes could go"
+            );
         }
         assert_eq!(keys(), 200 - free / 2);
-        held.iter()
+        let others = (1..STRIPES as u16).step_by(2);
+        let all: Vec<u16> = others.clone().chain(held).collect();
+        others.for_each(|stripe| assert!(space.locks.try_one(stripe)));
+        let none = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+        assert_eq!(none, Evicted::Later, "every key is in use");
+        all.iter()
             .for_each(|stripe| space.locks.unlock_one(*stripe));
-        while space.evict_one(&mut local, NOW_MS, &mut |_| ()) {}
+        while space.evict_one(&mut local, NOW_MS, &mut |_| ()) == Evicted::One {}
         assert_eq!(keys(), 0);
+        let none = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+        assert_eq!(none, Evicted::Nothing);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use redline_keyspace::lock::STRIPES;
+use redline_keyspace::{lock::STRIPES, upkeep::Evicted};
 use redline_net::clock;
 use redline_table::heap::{self, Compaction};
 
@@ -179,8 +179,11 @@ pub fn make_room(worker: &mut Worker) -> bool {
             .evict_one(&mut worker.local, worker.now_ms, &mut |local| {
                 after_upkeep(&shared, local, now_ms);
             });
-        if !evicted {
-            return false;
+        match evicted {
+            Evicted::One => {}
+            // Its turn comes with the next command.
+            Evicted::Later => return true,
+            Evicted::Nothing => return false,
         }
         worker.local.flush_account(&shared.keyspace);
     }
