@@ -532,6 +532,10 @@ impl Worker {
         let text = error.text();
         let reason = text.strip_prefix("ERR ").unwrap_or(&text).to_string();
         planes::transaction::abandon(self, session);
+        if self.monitored {
+            // Of all calls that are refused, monitors are shown this one.
+            self.show(session, CommandId::Exec, args, false);
+        }
         Halt::Error(errors::exec_aborted(&reason))
     }
 

@@ -2,8 +2,8 @@
 //!
 //! # What is shown, and when
 //!
-//! A command is shown once it has run, also if it answered with an error; not what was refused before, and nothing of what
-//! administers the server. A command on keys is shown while the unit still holds its stripes: so those that meet the same
+//! A command is shown once it has run, also if it answered with an error; not what was refused before (but for an EXEC, whose
+//! transaction that ends), and nothing of what administers the server. A command on keys is shown while the unit still holds its stripes: so those that meet the same
 //! key are shown in the order in which they ran, over all workers. A script is shown before the commands that it calls,
 //! EXEC after those of its queue. A command that waits for keys is shown when it begins to wait.
 //!

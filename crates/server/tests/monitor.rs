@@ -45,6 +45,31 @@ fn lines_until(monitor: &mut Client, end: &str) -> Vec<String> {
 }
 
 #[test]
+fn an_exec_that_was_refused_is_shown_for_it_ends_the_transaction() {
+    let server = server();
+    let (mut monitor, mut client) = (monitor(&server), Client::connect(&server));
+    client.call("SUBSCRIBE a");
+    let refused = client.call("EXEC");
+    let refused = refused.error();
+    assert!(refused.starts_with("EXECABORT"), "{refused}");
+    client.call("RESET");
+    let refused = client.call("EXEC x");
+    let refused = refused.error();
+    assert!(refused.starts_with("EXECABORT"), "{refused}");
+    client.call("GET");
+    client.call("ECHO end");
+    assert_eq!(
+        lines_until(&mut monitor, r#""ECHO" "end""#),
+        [
+            r#""SUBSCRIBE" "a""#,
+            r#""EXEC""#,
+            r#""RESET""#,
+            r#""EXEC" "x""#
+        ]
+    );
+}
+
+#[test]
 fn what_runs_is_shown_and_what_is_refused_is_not() {
     let server = server();
     let (mut monitor, mut client) = (monitor(&server), Client::connect(&server));

@@ -161,8 +161,7 @@ impl Generator {
         calls
     }
 
-    /// Calls of a client that is shown what runs, which is what it calls itself, between its replies. No EXEC: see
-    /// docs/differences.md.
+    /// Calls of a client that is shown what runs, which is what it calls itself, between its replies.
     pub fn monitor_batch(&mut self) -> Vec<Call> {
         const CALLS: &[&str] = &[
             "MONITOR",
@@ -188,6 +187,9 @@ impl Generator {
             "SUBSCRIBE a",
             "UNSUBSCRIBE a",
             "MULTI",
+            "EXEC",
+            "EXEC",
+            "EXEC x",
             "DISCARD",
             "WATCH s1",
             "UNWATCH",
