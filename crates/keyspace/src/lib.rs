@@ -19,7 +19,7 @@ mod watch;
 
 pub use ahead::Ahead;
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
-pub use notify::{Classes, Event, Events};
+pub use notify::{Classes, EXPIRED, Event, Events};
 pub use policy::{Clock, Policy};
 pub use redline_table::hash;
 pub use space::{

@@ -337,6 +337,11 @@ impl Locks {
         }
     }
 
+    /// Bytes that the locks take.
+    pub(crate) fn fixed_bytes(&self) -> usize {
+        size_of_val(&*self.words.lines) + size_of_val(&*self.waiters)
+    }
+
     /// Who hears of sessions that may try again.
     pub(crate) fn wake(&self) -> &dyn Wake {
         &*self.wake

@@ -2,6 +2,9 @@
 
 use std::{cell::RefCell, ops::RangeBounds, vec::Drain};
 
+/// The name of the event of a key whose time has come.
+pub const EXPIRED: &str = "expired";
+
 /// A set of event classes, as `notify-keyspace-events` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes(pub u32);
@@ -41,7 +44,8 @@ impl Classes {
     pub const OVERWRITTEN: Classes = Classes(1 << 15);
     /// `c`: keys whose value was replaced by one of another type.
     pub const TYPE_CHANGED: Classes = Classes(1 << 16);
-    /// A key has changed. No letter names it: it is reported while somebody tracks keys, whatever is wanted besides.
+    /// A key has changed. No letter names it: it is reported while somebody tracks keys, whatever is wanted besides. It
+    /// has no name, unless it is [`EXPIRED`]: then no command has changed it.
     pub const CHANGED: Classes = Classes(1 << 30);
     /// A whole database was emptied; the event has no key. As `CHANGED`.
     pub const FLUSHED: Classes = Classes(1 << 31);

@@ -73,7 +73,9 @@ pub struct Keyspace {
     spare: Mutex<Vec<&'static Db>>,
     /// See [`Settings`].
     pub settings: Settings,
-    /// Bytes of entries and values, the workers' unflushed steps aside.
+    /// See [`Keyspace::fixed_bytes`].
+    fixed_bytes: u64,
+    /// The fixed bytes, and those of entries and values, the workers' unflushed steps aside.
     bytes: OwnLine<AtomicI64>,
     /// Watched keys over all stripes, and clients that track keys: where there are none nobody looks.
     pub(crate) watched: AtomicU64,
@@ -146,10 +148,13 @@ impl Keyspace {
     }
 
     fn with_locks(databases: usize, locks: Locks) -> Keyspace {
+        let stripes: Box<[StripeCell]> = (0..STRIPES).map(|_| StripeCell::default()).collect();
+        let fixed_bytes = locks.fixed_bytes() + size_of_val(&*stripes);
         Keyspace {
             locks,
             dbs: (0..databases).map(|_| AtomicPtr::default()).collect(),
-            stripes: (0..STRIPES).map(|_| StripeCell::default()).collect(),
+            stripes,
+            fixed_bytes: fixed_bytes as u64,
             spare: Mutex::new(Vec::new()),
             settings: Settings {
                 maxmemory_bytes: AtomicU64::new(0),
@@ -159,7 +164,7 @@ impl Keyspace {
                 lfu_decay_minutes: AtomicU32::new(1),
                 notify: AtomicU32::new(0),
             },
-            bytes: OwnLine(AtomicI64::new(0)),
+            bytes: OwnLine(AtomicI64::new(fixed_bytes as i64)),
             watched: AtomicU64::new(0),
             tracked: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -271,7 +276,13 @@ impl Keyspace {
         (keys.sum(), expiring.sum())
     }
 
-    /// Bytes that keys and values take, tables included: what `maxmemory` limits. Each worker may
+    /// Bytes that an empty keyspace takes: its locks, and what a stripe has across databases. They are part of
+    /// [`Keyspace::used_bytes`].
+    pub fn fixed_bytes(&self) -> u64 {
+        self.fixed_bytes
+    }
+
+    /// Bytes that the keyspace takes, with keys, values and their tables: what `maxmemory` limits. Each worker may
     /// hold back up to [`MEMORY_STEP_BYTES`].
     pub fn used_bytes(&self) -> u64 {
         self.bytes.0.load(Ordering::Relaxed).max(0) as u64
@@ -445,6 +456,8 @@ pub struct Local {
     pub expired_elements: u64,
     /// Keys that were evicted here.
     pub evicted: u64,
+    /// Changes that commands have made here, as [`View::changes`](crate::View::changes) counts them.
+    pub changes: u64,
     /// Candidates for eviction.
     pub(crate) pool: EvictionPool,
     /// Expired keys that readers met and reported; removed at the end of the unit.
@@ -474,6 +487,7 @@ impl Local {
             expired: Cell::new(0),
             expired_elements: 0,
             evicted: 0,
+            changes: 0,
             pool: EvictionPool::default(),
             met_expired: RefCell::default(),
             scratch: Vec::new(),

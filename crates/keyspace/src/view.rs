@@ -689,17 +689,18 @@ impl<'a> View<'a> {
     #[inline]
     pub fn touch_watchers(&self, key: &[u8]) {
         if self.space.watched.load(Ordering::Relaxed) != 0 {
-            self.tell_watchers(key);
+            self.tell_watchers(key, "");
         }
     }
 
+    /// Raises the flags, and queues the news for those who track keys; see [`Classes::CHANGED`] for its name.
     #[cold]
-    fn tell_watchers(&self, key: &[u8]) {
+    fn tell_watchers(&self, key: &[u8], name: &'static str) {
         self.space.touch(stripe_of(self.hash(key)), self.db, key);
         if self.space.is_tracked() {
             self.local.events.push(Event {
                 class: Classes::CHANGED,
-                name: "",
+                name,
                 db: self.db,
                 key: key.into(),
             });
@@ -801,10 +802,11 @@ impl<'a> View<'a> {
         self.space.unwatch(stripe, self.db, key, flag);
     }
 
-    /// Ends the unit: removes the expired keys that its readers met. To be called before the stripes are
-    /// let go of.
+    /// Ends the unit, once: adds its changes to the worker's, and removes the expired keys that its readers met. To be
+    /// called before the stripes are let go of.
     #[inline]
     pub fn finish(&mut self) {
+        self.local.changes += self.changes;
         if !self.local.met_expired.get_mut().is_empty() {
             self.remove_met_expired();
         }

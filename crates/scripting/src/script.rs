@@ -51,6 +51,12 @@ impl ScriptFlags {
             .map(|(name, _)| name)
     }
 
+    /// What a script's first line declares; `None` if it declares nothing, or nothing that can be read.
+    pub fn declared_by(source: &[u8]) -> Option<ScriptFlags> {
+        let (_, flags) = parse_shebang(source).ok()?;
+        (!flags.contains(ScriptFlags::UNDECLARED)).then_some(flags)
+    }
+
     pub(crate) fn from_bits(bits: u8) -> ScriptFlags {
         ScriptFlags(bits)
     }

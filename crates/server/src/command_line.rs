@@ -280,7 +280,10 @@ impl Invocation {
                 invocation.stdin = true;
                 continue;
             }
-            let Some(name) = word.strip_prefix(b"--").filter(|name| !name.is_empty()) else {
+            let dashed = word.strip_prefix(b"--").filter(|name| !name.is_empty());
+            // Behind the file a directive may stand as it would in it.
+            let bare = Some(word).filter(|word| !word.starts_with(b"-"));
+            let Some(name) = dashed.or(bare) else {
                 return Err(format!(
                     "'{}' is no option and belongs to none",
                     String::from_utf8_lossy(word)
@@ -289,7 +292,7 @@ impl Invocation {
             // `"--port 7000"` may also come as one word.
             let mut directive = crate::config::file::split(name)
                 .ok_or_else(|| format!("--{}: unbalanced quotes", String::from_utf8_lossy(name)))?;
-            if directive.len() == 1 {
+            if directive.len() == 1 && dashed.is_some() {
                 // `--save` alone, or before another option, means no save points.
                 let lonely = words.peek().is_none_or(|next| next.starts_with(b"--"));
                 if lonely && directive[0].eq_ignore_ascii_case(b"save") {
@@ -304,7 +307,8 @@ impl Invocation {
                 directive.push(value.to_vec());
             }
             let text = directive.join(&b' ');
-            let place = format!("--{}", String::from_utf8_lossy(&text));
+            let dashes = if dashed.is_some() { "--" } else { "" };
+            let place = format!("{dashes}{}", String::from_utf8_lossy(&text));
             invocation.options.push(OptionWords {
                 place,
                 words: directive,
@@ -407,6 +411,11 @@ mod tests {
             ["port|7000", "requirepass|--x"]
         );
         assert_eq!(options(&["--port", "1", "-"]), ["port|1"]);
+        assert_eq!(
+            options(&["a.conf", "loglevel", "verbose", "--port", "1"]),
+            ["loglevel|verbose", "port|1"]
+        );
+        assert_eq!(options(&["a.conf", "b"]), ["b"]);
     }
 
     #[test]
@@ -421,7 +430,6 @@ mod tests {
         assert_eq!(invocation.file, Some("a.conf".into()));
         assert!(invocation.stdin);
         assert!(Invocation::parse(&[b"-x".to_vec()]).is_err());
-        assert!(Invocation::parse(&[b"a".to_vec(), b"b".to_vec()]).is_err());
     }
 
     #[test]

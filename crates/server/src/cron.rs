@@ -273,6 +273,7 @@ pub fn copy_counts(worker: &Worker) {
         .expired_elements
         .set(worker.local.expired_elements);
     worker.stats.evicted.set(worker.local.evicted);
+    worker.stats.changes.set(worker.local.changes);
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use redline_keyspace::{
     stripe_of,
 };
 use redline_net::clock;
-use redline_resp::{Args, Blob, HEADS, Heads, Name, ProtocolError, Reply, Span};
+use redline_resp::{Args, ArgsBuf, Blob, HEADS, Heads, Name, ProtocolError, Reply, Span};
 use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Scope};
 
 use crate::{
@@ -498,7 +498,7 @@ impl Worker {
             self.stats.commands[id as usize].rejected.add(1);
             return Err(self.reject(session, args, &error));
         }
-        if self.is_held_back(session, id, gate) {
+        if self.is_held_back(session, id, gate, args) {
             note_last(session, id);
             return Err(Halt::Aside(Aside::Pause));
         }
@@ -511,16 +511,22 @@ impl Worker {
     }
 
     /// Does CLIENT PAUSE hold this command back?
-    fn is_held_back(&self, session: &Session, id: CommandId, gate: Gate) -> bool {
+    fn is_held_back(&self, session: &Session, id: CommandId, gate: Gate, args: Args<'_>) -> bool {
         let Some(pause) = self.pause.filter(|_| !session.is(state::MONITOR)) else {
             return false;
         };
-        let writes = |gate: Gate| gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+        let writes = |id, gate: Gate, args: Args<'_>| {
+            let by_row = gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+            planes::scripting::may_write(&self.shared, id, args, by_row)
+        };
         let queue_writes = || {
             let mut queue = session.multi.queue.iter();
-            id == CommandId::Exec && queue.any(|(id, _)| writes(spec::gate(*id)))
+            let queued =
+                |(id, args): &(CommandId, ArgsBuf)| writes(*id, spec::gate(*id), args.as_args());
+            id == CommandId::Exec && queue.any(queued)
         };
-        clock::monotonic_ms() < pause.end_ms && (pause.all || writes(gate) || queue_writes())
+        clock::monotonic_ms() < pause.end_ms
+            && (pause.all || writes(id, gate, args) || queue_writes())
     }
 
     /// What a call that may not run is answered. It spoils a transaction; an EXEC gives it up, even where there is none.

@@ -213,10 +213,13 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("used_memory_peak_time", memory.peak_at_s)?;
     out.field("used_memory_peak_perc", percent(used, memory.peak_bytes))?;
     out.field("used_memory_overhead", memory.overhead_bytes())?;
-    out.field("used_memory_startup", 0)?;
+    out.field("used_memory_startup", memory.startup_bytes)?;
     let dataset = memory.dataset_bytes();
     out.field("used_memory_dataset", dataset)?;
-    out.field("used_memory_dataset_perc", percent(dataset, used))?;
+    out.field(
+        "used_memory_dataset_perc",
+        percent(dataset, memory.net_bytes()),
+    )?;
     out.field("allocator_allocated", live)?;
     out.field("allocator_active", mapped)?;
     out.field("allocator_resident", mapped)?;
@@ -267,7 +270,7 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("lazyfreed_objects", freed)
 }
 
-fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
+fn persistence(worker: &Worker, totals: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.zeros(&[
         "loading",
         "async_loading",
@@ -276,12 +279,10 @@ fn persistence(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         "current_cow_size_age",
     ])?;
     out.field("current_fork_perc", "0.00")?;
-    out.zeros(&[
-        "current_save_keys_processed",
-        "current_save_keys_total",
-        "rdb_changes_since_last_save",
-        "rdb_bgsave_in_progress",
-    ])?;
+    out.zeros(&["current_save_keys_processed", "current_save_keys_total"])?;
+    // Nothing has been saved yet, so these are all changes since the start.
+    out.field("rdb_changes_since_last_save", totals.changes())?;
+    out.field("rdb_bgsave_in_progress", 0)?;
     out.field("rdb_last_save_time", worker.shared.started_us / 1_000_000)?;
     out.field("rdb_last_bgsave_status", "ok")?;
     out.field("rdb_last_bgsave_time_sec", -1)?;

@@ -1,6 +1,6 @@
 //! What memory is used for: the figures behind INFO memory and MEMORY.
 //!
-//! `used_bytes` is the account that `maxmemory` limits: keys, values and their tables. What the process holds besides
+//! `used_bytes` is the account that `maxmemory` limits: the keyspace, with keys, values and their tables. What the process holds besides
 //! (buffers of clients, interpreters, scripts) is counted by itself and no part of it. Must not know: who asks.
 
 use std::sync::atomic::Ordering;
@@ -14,8 +14,10 @@ use crate::{cron, worker::Worker};
 /// The figures of one moment. Bytes, where nothing else is said.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Keys, values and tables.
+    /// Keys, values, tables, and what is there without any.
     pub used_bytes: u64,
+    /// The part of it that an empty keyspace has.
+    pub startup_bytes: u64,
     /// The most that these have taken.
     pub peak_bytes: u64,
     /// Since when: Unix time in seconds.
@@ -79,6 +81,7 @@ impl Memory {
         let mapped_bytes = (entries.mapped_bytes + tables.mapped_bytes) as u64;
         Memory {
             used_bytes,
+            startup_bytes: space.fixed_bytes(),
             peak_bytes: shared.peak_bytes.load(Ordering::Relaxed),
             peak_at_s: shared.peak_at_s.load(Ordering::Relaxed),
             resident_bytes: process::resident_bytes().unwrap_or(0),
@@ -99,9 +102,19 @@ impl Memory {
     }
 
     /// The part of what is used that is tables.
-    pub fn overhead_bytes(&self) -> u64 {
+    pub fn table_bytes(&self) -> u64 {
         let bytes = |database: &Database| database.table_bytes + database.expiry_bytes;
         self.databases.iter().map(bytes).sum()
+    }
+
+    /// The part of what is used that is neither keys nor values.
+    pub fn overhead_bytes(&self) -> u64 {
+        self.startup_bytes + self.table_bytes()
+    }
+
+    /// What keys brought with them.
+    pub fn net_bytes(&self) -> u64 {
+        self.used_bytes.saturating_sub(self.startup_bytes)
     }
 
     /// The part of what is used that is keys and values.

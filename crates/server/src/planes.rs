@@ -19,7 +19,7 @@ pub mod server;
 pub mod tracking;
 pub mod transaction;
 
-use redline_keyspace::{Classes, Local};
+use redline_keyspace::{Classes, EXPIRED, Local};
 use redline_resp::Args;
 use redline_spec::CommandId;
 
@@ -89,6 +89,8 @@ pub fn publish_events(shared: &Shared, local: &mut Local, by: Option<&Card>) {
     for event in local.events.drain(..) {
         match event.class {
             Classes::CHANGED => {
+                // Also who asked not to hear of own changes hears of a key that has expired when it looked.
+                let by = by.filter(|_| event.name != EXPIRED);
                 shared.tracking.changed(shared.workers(), &event.key, by);
                 continue;
             }

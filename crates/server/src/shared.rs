@@ -310,6 +310,8 @@ pub struct Shared {
     pub connections_rejected: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what only looks, though its row denies it.
+    pub scripts_may_look: AtomicBool,
     /// What CLIENT PAUSE holds back. Published with an epoch of the settings.
     pub pause: Mutex<Option<Pause>>,
     /// Clients that wait for keys and not for ever.
@@ -369,6 +371,7 @@ impl Shared {
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            scripts_may_look: AtomicBool::new(false),
             pause: Mutex::new(None),
             timed_waits: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -435,14 +438,13 @@ impl Shared {
         self.next_client_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The clients now, by ascending id.
+    /// The clients now, by ascending id. Those that have been killed are gone for everybody, though their workers may
+    /// not have closed them yet.
     pub fn client_cards(&self) -> Vec<Arc<Card>> {
-        self.clients
-            .lock()
-            .expect("no panic under the clients")
-            .values()
-            .cloned()
-            .collect()
+        let clients = self.clients.lock().expect("no panic under the clients");
+        let cards = clients.values();
+        let there = cards.filter(|card| !card.killed.load(Ordering::Acquire));
+        there.cloned().collect()
     }
 
     /// Marks a client as killed and tells its worker. When this returns, none of its commands begins.
@@ -470,7 +472,6 @@ impl Shared {
         let _alone = self.client_eviction.lock();
         let mut cards = self.client_cards();
         let bytes = |card: &Arc<Card>| card.memory_bytes.load(Ordering::Relaxed);
-        cards.retain(|card| !card.killed.load(Ordering::Relaxed));
         let mut total: u64 = cards.iter().map(bytes).sum();
         cards.retain(|card| card.flags.load(Ordering::Relaxed) & flag::NO_EVICT == 0);
         cards.sort_by_cached_key(|card| std::cmp::Reverse(bytes(card)));

@@ -110,6 +110,8 @@ pub struct WorkerStats {
     pub expired_elements: Counter,
     /// See `hits`.
     pub evicted: Counter,
+    /// Changes of keys by commands: likewise.
+    pub changes: Counter,
     /// Logins, commands, keys and channels that users were refused.
     pub denied_auth: Counter,
     /// See `denied_auth`.
@@ -157,6 +159,7 @@ impl Default for WorkerStats {
             expired: Counter::default(),
             expired_elements: Counter::default(),
             evicted: Counter::default(),
+            changes: Counter::default(),
             denied_auth: Counter::default(),
             denied_command: Counter::default(),
             denied_key: Counter::default(),
@@ -254,6 +257,7 @@ counters!(
     expired,
     expired_elements,
     evicted,
+    changes,
     denied_auth,
     denied_command,
     denied_key,
@@ -268,7 +272,8 @@ counters!(
 );
 
 /// Counters that CONFIG RESETSTAT leaves alone, as in Redis.
-const KEPT: [usize; 4] = [
+const KEPT: [usize; 5] = [
+    Place::changes as usize,
     Place::denied_auth as usize,
     Place::denied_command as usize,
     Place::denied_key as usize,

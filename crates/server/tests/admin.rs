@@ -198,6 +198,7 @@ fn clients_are_listed_named_and_ended() {
         line.contains(" name=first ") && line.contains(" lib-name=py "),
         "{line}"
     );
+    assert!(line.contains(" qbuf=26 "), "{line}");
     assert_eq!(text(&a.call("CLIENT LIST")).lines().count(), 2);
     assert_eq!(text(&a.call("CLIENT LIST TYPE pubsub")), "");
     assert!(text(&a.call(&format!("CLIENT LIST ID {id}"))).starts_with(&format!("id={id} ")));
@@ -211,6 +212,28 @@ fn clients_are_listed_named_and_ended() {
         a.call("CLIENT KILL 1.2.3.4:5").error(),
         "ERR No such client"
     );
+}
+
+/// A client whose worker was busy stood in CLIENT LIST for a while after its end.
+#[test]
+fn who_was_killed_is_in_no_list() {
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    });
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
+    let ids: Vec<i64> = clients
+        .iter_mut()
+        .map(|client| client.call("CLIENT ID").integer())
+        .collect();
+    // Connections go to the workers by turns: the last one keeps the second one's worker.
+    clients[3].send("DEBUG SLEEP 0.3");
+    let a = &mut clients[0];
+    let kill = format!("CLIENT KILL ID {}", ids[1]);
+    assert_eq!(a.call(&kill), Value::Integer(1));
+    let list = text(&a.call(&format!("CLIENT LIST ID {} {}", ids[1], ids[2])));
+    assert_eq!(list.lines().count(), 1, "{list}");
+    assert_eq!(a.call(&kill), Value::Integer(0));
 }
 
 #[test]

@@ -495,6 +495,70 @@ fn a_pause_holds_back_what_it_says() {
     });
 }
 
+/// A function that writes ran in spite of a pause of writes, and a script that promises not to was held back.
+#[test]
+fn a_pause_of_writes_goes_by_what_scripts_declare() {
+    let server = start(settings(2));
+    let mut admin = Client::connect(&server);
+    let library = b"#!lua name=lib\n\
+        redis.register_function{function_name='ro', callback=function() return 1 end, flags={'no-writes'}}\n\
+        redis.register_function('rw', function() return redis.call('incr', 'n') end)";
+    admin.call_args(&[b"FUNCTION", b"LOAD", library]);
+    let load = |client: &mut Client, script: &[u8]| {
+        let Value::Bulk(sha) = client.call_args(&[b"SCRIPT", b"LOAD", script]) else {
+            panic!("a name");
+        };
+        sha
+    };
+    let reads = b"#!lua flags=no-writes\nreturn 1";
+    let may_write = b"#!lua\nreturn 1";
+    let (reads_sha, may_write_sha) = (load(&mut admin, reads), load(&mut admin, may_write));
+    let go_on: [&[&[u8]]; 6] = [
+        &[b"EVAL", reads, b"0"],
+        &[b"EVALSHA", &reads_sha, b"0"],
+        &[b"EVAL_RO", b"return 1", b"0"],
+        &[b"FCALL", b"ro", b"0"],
+        &[b"FCALL_RO", b"ro", b"0"],
+        &[b"FCALL_RO", b"none", b"0"],
+    ];
+    let held: [&[&[u8]]; 9] = [
+        &[b"EVAL", may_write, b"0"],
+        &[b"EVAL", b"return 1", b"0"],
+        &[b"EVAL", b"#!lua flags=none\nreturn 1", b"0"],
+        &[b"EVAL_RO", may_write, b"0"],
+        &[b"EVALSHA", &may_write_sha, b"0"],
+        &[b"EVALSHA_RO", &may_write_sha, b"0"],
+        &[b"FCALL", b"rw", b"0"],
+        &[b"FCALL_RO", b"rw", b"0"],
+        &[b"FCALL", b"none", b"0"],
+    ];
+    let queued = |call: &&[&[u8]]| {
+        let mut client = Client::connect(&server);
+        client.call("MULTI").ok();
+        assert_eq!(client.call_args(call), Value::Simple("QUEUED".into()));
+        client
+    };
+    let mut go_on_queued: Vec<Client> = go_on.iter().map(queued).collect();
+    let held_queued: Vec<Client> = held.iter().map(queued).collect();
+    admin.call("CLIENT PAUSE 100000 WRITE").ok();
+    for (call, queued) in go_on.iter().zip(&mut go_on_queued) {
+        Client::connect(&server).call_args(call);
+        assert_eq!(queued.call("EXEC").array().len(), 1);
+    }
+    let mut waiting = Vec::new();
+    for (call, mut queued) in held.iter().zip(held_queued) {
+        let mut alone = Client::connect(&server);
+        alone.write(&encode(call));
+        queued.send("EXEC");
+        waiting.extend([alone, queued]);
+        until_blocked(&mut admin, waiting.len() as u64);
+    }
+    assert_eq!(admin.call("GET n"), Value::Nil);
+    admin.call("CLIENT UNPAUSE").ok();
+    waiting.iter_mut().for_each(|client| drop(client.read()));
+    assert_eq!(admin.call("GET n"), bulk("2"));
+}
+
 // ---- everything at once ---------------------------------------------------------------------------
 
 const LISTS: u64 = 4;

@@ -125,10 +125,161 @@ fn values_are_described_and_made() {
         "ERR value is out of range, must be positive"
     );
     assert_eq!(client.call("DEBUG ERROR mine").error(), "mine");
-    assert!(
+}
+
+#[test]
+fn a_reload_leaves_every_value_as_it_was() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    assert_eq!(simple(&client.call("DEBUG RELOAD NOFLUSH")), "OK");
+    let script = b"for i = 1, 1000 do\n\
+        redis.call('rpush', 'list', i, ('x'):rep(i))\n\
+        redis.call('hset', 'hash', 'f' .. i, i)\n\
+        redis.call('zadd', 'zset', i, 'm' .. i)\n\
+        redis.call('sadd', 'set', 'm' .. i)\n\
+        redis.call('xadd', 'stream', i .. '-1', 'f', i)\nend";
+    client.call_args(&[b"EVAL", script, b"0"]);
+    for call in [
+        "SADD intset 1 2 3",
+        "RPUSH listpack a b",
+        "HPEXPIRE hash 1000000 FIELDS 1 f1",
+        "XGROUP CREATE stream g 5-1",
+        "XREADGROUP GROUP g c COUNT 3 STREAMS stream >",
+        "PFADD hll a b c",
+        "VADD vectors VALUES 3 1 2 3 e",
+        "SET counter 12",
+        "SET soon v PX 1000000",
+        "SELECT 2",
+        "SET other v",
+        "SELECT 0",
+    ] {
+        client.call(call);
+    }
+    let keys = "list hash zset set stream intset listpack vectors counter soon";
+    let look = |client: &mut Client| {
+        let mut seen = vec![
+            simple(&client.call("DEBUG DIGEST")).to_owned(),
+            format!("{:?}", client.call("PEXPIRETIME soon")),
+            format!("{:?}", client.call("HPEXPIRETIME hash FIELDS 2 f1 f2")),
+            format!(
+                "{:?}",
+                client.call("XPENDING stream g - + 10 c").array().len()
+            ),
+        ];
+        for key in keys.split(' ') {
+            seen.push(format!(
+                "{:?}",
+                client.call(&format!("OBJECT ENCODING {key}"))
+            ));
+        }
+        seen
+    };
+    let before = look(&mut client);
+    let mut watcher = Client::connect(&server);
+    watcher.call("WATCH list").ok();
+    for options in ["", " MERGE", " noflush merge"] {
+        client.call(&format!("DEBUG RELOAD{options}")).ok();
+        assert_eq!(look(&mut client), before, "{options}");
+    }
+    watcher.call("MULTI").ok();
+    watcher.call("PING");
+    assert_eq!(watcher.call("EXEC"), Value::Nil);
+    for (options, error) in [
+        (
+            "NOFLUSH",
+            "ERR Error trying to load the RDB dump, check server logs",
+        ),
+        (
+            "NOSAVE",
+            "ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet",
+        ),
+        (
+            "foo",
+            "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+        ),
+    ] {
+        assert_eq!(
+            client.call(&format!("DEBUG RELOAD {options}")).error(),
+            error
+        );
+    }
+}
+
+/// Elements in nodes of their own, next to packed ones, wherever they come from.
+#[test]
+fn a_threshold_gives_small_elements_nodes_of_their_own() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("CONFIG SET list-max-listpack-size 16").ok();
+    client.call("DEBUG QUICKLIST-PACKED-THRESHOLD 5b").ok();
+    for number in 0..20 {
+        client.call(&format!("RPUSH l {number}"));
+        client.call(&format!("RPUSH l long{number}"));
+    }
+    let text = client.call("DEBUG OBJECT l");
+    assert!(simple(&text).contains(" ql_nodes:25 "), "{text:?}");
+    client.call("LSET l 1 a").ok();
+    client.call("LSET l 0 longer").ok();
+    client.call("DEBUG QUICKLIST-PACKED-THRESHOLD 0").ok();
+    client.call("LINSERT l AFTER a longest");
+    assert_eq!(
         client
-            .call("DEBUG RELOAD")
-            .error()
-            .starts_with("ERR DEBUG RELOAD")
+            .call("LRANGE l 0 4")
+            .array()
+            .iter()
+            .map(|e| match e {
+                Value::Bulk(bytes) => std::str::from_utf8(bytes).unwrap(),
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>(),
+        ["longer", "a", "longest", "1", "long1"]
     );
+    for size in ["5gb", "x", "-1"] {
+        assert_eq!(
+            client
+                .call(&format!("DEBUG QUICKLIST-PACKED-THRESHOLD {size}"))
+                .error(),
+            "ERR argument must be a memory value bigger than 1 and smaller than 4gb"
+        );
+    }
+}
+
+#[test]
+fn scripts_may_look_when_they_are_allowed_to() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("SET k v").ok();
+    let script = b"redis.call('set', 'short', 'v', 'px', 1)\n\
+        redis.call('debug', 'sleep', '0.01')\n\
+        return {redis.call('exists', 'short'), redis.call('debug', 'digest').ok, redis.call('client', 'list')}";
+    let refused = client.call_args(&[b"EVAL", script, b"0"]);
+    assert!(
+        refused
+            .error()
+            .starts_with("ERR This Redis command is not allowed from script"),
+        "{refused:?}"
+    );
+    client.call("DEBUG SET-DISABLE-DENY-SCRIPTS 1").ok();
+    let seen = client.call_args(&[b"EVAL", script, b"0"]);
+    let [exists, digest, list] = seen.array() else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(exists.integer(), 1, "time stands still");
+    assert!(
+        matches!(digest, Value::Bulk(text) if text.len() == 40),
+        "{digest:?}"
+    );
+    assert!(
+        matches!(list, Value::Bulk(text) if text.starts_with(b"id=")),
+        "{list:?}"
+    );
+    let still = client.call_args(&[b"EVAL", b"return redis.call('config', 'get', 'port')", b"0"]);
+    assert!(
+        still
+            .error()
+            .starts_with("ERR This Redis command is not allowed from script"),
+        "{still:?}"
+    );
+    client.call("DEBUG SET-DISABLE-DENY-SCRIPTS 0").ok();
+    client.call_args(&[b"EVAL", script, b"0"]).error();
 }

@@ -187,6 +187,21 @@ fn flags_decide_what_may_be_called_how() {
 }
 
 #[test]
+fn nothing_is_registered_once_a_library_is_loaded() {
+    let server = start(settings(1));
+    let mut client = Client::connect(&server);
+    let code = "#!lua name=lib\n\
+        local register = redis.register_function\n\
+        register('f', function() register('g', function() end) end)";
+    load(&mut client, &[], code);
+    assert_eq!(
+        client.call("FCALL f 0").error(),
+        "ERR redis.register_function can only be called on FUNCTION LOAD command script: f, on @user_function:3."
+    );
+    assert_eq!(client.call("FUNCTION LIST").array().len(), 1);
+}
+
+#[test]
 fn libraries_are_dumped_and_restored() {
     let server = start(settings(2));
     let mut client = Client::connect(&server);

@@ -184,6 +184,22 @@ fn expired_evicted_and_flushed_keys_are_told() {
     assert_eq!(reads.read(), invalidates(&["big"]));
 }
 
+/// A client with NOLOOP was not told of the key that its own GET had found expired.
+#[test]
+fn a_key_that_expires_under_a_reader_is_nobodys_own_change() {
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(1)
+    });
+    let mut own = resp3(&server);
+    own.call("DEBUG SET-ACTIVE-EXPIRE 0").ok();
+    own.call("CLIENT TRACKING ON BCAST NOLOOP").ok();
+    own.call("SET k v PX 1").ok();
+    own.call("DEBUG SLEEP 0.01").ok();
+    let replies = pipeline(&mut own, &["GET k"], 2);
+    assert_eq!(replies, [Value::Nil, invalidates(&["k"])]);
+}
+
 #[test]
 fn another_client_hears_in_its_own_protocol() {
     let server = start(settings(3));

@@ -6,6 +6,9 @@
 pub struct Limits {
     /// Bytes (-1 to -5: 4 KiB to 64 KiB) or elements (positive) in one node of a list.
     pub list_max_listpack_size: i32,
+    /// Bytes from which an element of a list in nodes has a node of its own, whatever its pack could hold; `None`: when
+    /// it is larger than a node. No parameter: DEBUG QUICKLIST-PACKED-THRESHOLD.
+    pub list_plain_node_bytes: Option<usize>,
     /// Nodes at each end of a list that stay uncompressed. Accepted; nodes are never compressed.
     pub list_compress_depth: u32,
     /// Field-value pairs up to which a hash stays packed.
@@ -34,6 +37,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             list_max_listpack_size: -2,
+            list_plain_node_bytes: None,
             list_compress_depth: 0,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value: 64,

@@ -11,7 +11,7 @@ use super::{Expiry, HINTS_AHEAD, View};
 use crate::{
     ahead::Ahead,
     entry::{Entry, Stored},
-    notify::Classes,
+    notify::{Classes, EXPIRED},
     space::{Db, slot_of, stripe_of},
 };
 
@@ -46,10 +46,12 @@ impl View<'_> {
 
     fn report_expired(&self, key: &[u8]) {
         self.local.expired.set(self.local.expired.get() + 1);
-        self.touch_watchers(key);
+        if self.space.watched.load(Ordering::Relaxed) != 0 {
+            self.tell_watchers(key, EXPIRED);
+        }
         // Before whatever the unit does: for that the key was not there any more.
         self.propagate_gone(key);
-        self.notify(Classes::EXPIRED, "expired", key);
+        self.notify(Classes::EXPIRED, EXPIRED, key);
     }
 
     /// A reader found no such key.

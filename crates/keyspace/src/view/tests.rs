@@ -61,10 +61,10 @@ impl Alone {
             .collect()
     }
 
-    /// What the account says, the worker's share included.
+    /// What the account says of keys and values, the worker's share included.
     fn used_bytes(&mut self) -> u64 {
         self.local.flush_account(&self.space);
-        self.space.used_bytes()
+        self.space.used_bytes() - self.space.fixed_bytes()
     }
 
     /// Keys in the TTL indexes.

@@ -538,6 +538,7 @@ if for_functions then
   end
 
   local function register_function(...)
+    if not pending then fail('redis.register_function can only be called on FUNCTION LOAD command') end
     local n = select('#', ...)
     local name, callback = ...
     if n < 1 or n > 2 then fail('wrong number of arguments to redis.register_function') end

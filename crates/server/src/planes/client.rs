@@ -97,9 +97,10 @@ pub(crate) fn client_setinfo(
 pub(crate) fn client_info(
     worker: &mut Worker,
     session: &mut Session,
-    _: Args<'_>,
+    args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut text = String::new();
+    show_request(&session.card, args);
     write_line(&mut text, &session.card, worker.now_ms);
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
@@ -111,6 +112,7 @@ pub(crate) fn client_list(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut text = String::new();
+    show_request(&session.card, args);
     let all = worker.shared.client_cards();
     match args.get(2) {
         None => all
@@ -455,6 +457,17 @@ impl Kill {
     }
 }
 
+/// The client that asks has this request in its query buffer: as long as it is sent as an array, which clients do. The
+/// buffer is the worker's while a request runs, so the card says nothing of it by itself.
+fn show_request(card: &Card, args: Args<'_>) {
+    let decimal = |number: usize| number.to_string().len();
+    let framed = |bytes: usize| "$\r\n\r\n".len() + decimal(bytes) + bytes;
+    let words: usize = args.iter().map(|word| framed(word.len())).sum();
+    let bytes = ("*\r\n".len() + decimal(args.len()) + words) as u64;
+    let unread = card.query_bytes.load(Ordering::Relaxed);
+    card.query_bytes.store(unread.max(bytes), Ordering::Relaxed);
+}
+
 /// A client, described on one line, as the log of refusals keeps it.
 pub(crate) fn described(card: &Card, now_ms: i64) -> String {
     let mut text = String::new();
@@ -528,10 +541,9 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
 }
 
 fn flag_letters(card: &Card) -> String {
-    /// Its wait is over, and its worker has yet to hear of it; it is killed, likewise.
+    /// Its wait is over, and its worker has yet to hear of it.
     const UNBLOCKED: u32 = 1 << 30;
-    const KILLED: u32 = 1 << 31;
-    const LETTERS: [(u32, char); 14] = [
+    const LETTERS: [(u32, char); 13] = [
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),
@@ -542,7 +554,6 @@ fn flag_letters(card: &Card) -> String {
         (flag::DIRTY, 'd'),
         (flag::CLOSING, 'c'),
         (UNBLOCKED, 'u'),
-        (KILLED, 'A'),
         (flag::UNIX, 'U'),
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
@@ -552,9 +563,6 @@ fn flag_letters(card: &Card) -> String {
     let mut flags = card.flags.load(Ordering::Relaxed);
     if is_over {
         flags = flags & !flag::BLOCKED | UNBLOCKED;
-    }
-    if card.killed.load(Ordering::Relaxed) {
-        flags |= KILLED;
     }
     let set = LETTERS
         .iter()

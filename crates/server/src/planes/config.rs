@@ -113,21 +113,26 @@ pub(crate) fn config_rewrite(
     session: &mut Session,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let Some(path) = &worker.shared.origin.config_file else {
-        return Err(Error::line("ERR The server is running without a config file").into());
-    };
-    if let Err(error) = rewrite_file(path, &worker.settings) {
-        log::warning(&format!("CONFIG REWRITE failed: {error}"));
-        return Err(Error::Line(format!("ERR Rewriting config file: {error}").into()).into());
-    }
-    log::notice("CONFIG REWRITE executed with success.");
+    rewrite_file(worker, false)?;
     session.reply().ok();
     Ok(())
 }
 
-fn rewrite_file(path: &Path, settings: &Settings) -> std::io::Result<()> {
-    let old = std::fs::read(path)?;
-    replace_file(path, &rewritten(&old, settings))
+/// Rewrites the configuration file; `all`: with the parameters that are as by default.
+pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
+    let Some(path) = &worker.shared.origin.config_file else {
+        return Err(Error::line(
+            "ERR The server is running without a config file",
+        ));
+    };
+    let rewrite = |old: Vec<u8>| replace_file(path, &rewritten(&old, &worker.settings, all));
+    if let Err(error) = std::fs::read(path).and_then(rewrite) {
+        log::warning(&format!("CONFIG REWRITE failed: {error}"));
+        let text = format!("ERR Rewriting config file: {error}");
+        return Err(Error::Line(text.into()));
+    }
+    log::notice("CONFIG REWRITE executed with success.");
+    Ok(())
 }
 
 /// Replaces the file in one step: whoever reads it sees the old text or the new one.

@@ -8,14 +8,15 @@ mod digest;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use redline_commands::Error;
-use redline_keyspace::{Expiry, Held, StringRef, ValueRef, View, lock::StripeSet};
-use redline_rdb::{ObjectRef, object};
+use redline_keyspace::{Expiry, Held, Owned, StringRef, ValueRef, View, lock::StripeSet};
+use redline_rdb::{Object, ObjectRef, object, payload};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{Value, list::NodeRef, number};
 
 use crate::{
+    config::value::parse_memory,
     exec::Halt,
-    planes::{command::write_help, publish_events},
+    planes::{command::write_help, config, publish_events},
     session::Session,
     worker::Worker,
 };
@@ -24,6 +25,8 @@ const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "CHANGE-REPL-ID",
     "    Take a new replication id.",
+    "CONFIG-REWRITE-FORCE-ALL",
+    "    CONFIG REWRITE, with the parameters that are as by default.",
     "DIGEST",
     "    Answer a digest of everything that the server holds.",
     "DIGEST-VALUE [<key> ...]",
@@ -41,8 +44,14 @@ const HELP: &[&str] = &[
     "PROTOCOL <type>",
     "    Answer an example of a reply: string, integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
     "    true or false.",
+    "QUICKLIST-PACKED-THRESHOLD <size>",
+    "    From which size an element of a list has a node of its own. 0: when it is larger than a node.",
+    "RELOAD [MERGE] [NOFLUSH]",
+    "    Write every value as a snapshot would have it, and read it back from that. No file is involved.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Stop (0) or resume (1) looking for expired keys in the background.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>",
+    "    Let scripts call DEBUG and CLIENT LIST (1), or not (0).",
     "SLEEP <seconds>",
     "    Stop this client's worker for so long. Decimals are allowed.",
     "HELP",
@@ -50,8 +59,14 @@ const HELP: &[&str] = &[
 ];
 const NO_SUCH_KEY: Error = Error::NoSuchKey;
 const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
-/// The parts of the program that a reload would need are not there.
-const NO_RELOAD: Error = Error::line("ERR DEBUG RELOAD needs snapshots, which are not there yet");
+/// What loading a file would need is not there.
+const NO_FILE: Error =
+    Error::line("ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet");
+const NOT_RELOADED: Error = Error::line("ERR Error trying to load the RDB dump, check server logs");
+const NO_THRESHOLD: Error =
+    Error::line("ERR argument must be a memory value bigger than 1 and smaller than 4gb");
+/// The largest size from which an element of a list may have a node of its own.
+const THRESHOLD_MAX: u64 = (4 << 30) - (1 << 20);
 
 /// DEBUG subcommand [argument …]
 pub(crate) fn debug(
@@ -71,6 +86,10 @@ pub(crate) fn debug(
                 .replication_id
                 .lock()
                 .expect("no panic under the id") = crate::start::random_id();
+            session.reply().ok();
+        }
+        (b"config-rewrite-force-all", 2) => {
+            config::rewrite_file(worker, true)?;
             session.reply().ok();
         }
         (b"digest", 2) => {
@@ -128,19 +147,40 @@ pub(crate) fn debug(
             session.reply().ok();
         }
         (b"protocol", 3) => write_example(&mut session.reply(), &args[2])?,
-        (b"reload", _) => return Err(NO_RELOAD.into()),
+        (b"quicklist-packed-threshold", 3) => {
+            let bytes = parse_memory(&args[2]).filter(|bytes| *bytes <= THRESHOLD_MAX);
+            let bytes = bytes.ok_or(NO_THRESHOLD)? as usize;
+            worker.shared.settings.update(|settings| {
+                settings.limits.list_plain_node_bytes = (bytes > 0).then_some(bytes);
+                Ok::<(), Error>(())
+            })?;
+            session.reply().ok();
+        }
+        (b"reload", _) => {
+            let overwrites = reload_overwrites(args)?;
+            with_keys(worker, session, |view| reload(view, overwrites))??;
+            session.reply().ok();
+        }
         (b"sleep", 3) => {
             const SECONDS_MAX: f64 = 1e6;
             let seconds = number::parse_f64(&args[2])
                 .unwrap_or(0.0)
                 .clamp(0.0, SECONDS_MAX);
             std::thread::sleep(Duration::from_secs_f64(seconds));
-            worker.read_clock();
+            // Inside EXEC and scripts time stands still.
+            if session.unit.is_none() {
+                worker.read_clock();
+            }
             session.reply().ok();
         }
         (b"set-active-expire", 3) => {
             let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
             worker.shared.active_expire.store(on, Ordering::Relaxed);
+            session.reply().ok();
+        }
+        (b"set-disable-deny-scripts", 3) => {
+            let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            worker.shared.scripts_may_look.store(on, Ordering::Relaxed);
             session.reply().ok();
         }
         _ => {
@@ -154,7 +194,8 @@ pub(crate) fn debug(
     Ok(())
 }
 
-/// Runs something with every key at hand. Inside EXEC the unit holds all stripes already: the row says so.
+/// Runs something with every key at hand. Inside EXEC the unit holds all stripes already: the row says so. A script takes
+/// what it lacks.
 fn with_keys<R>(
     worker: &mut Worker,
     session: &mut Session,
@@ -162,8 +203,15 @@ fn with_keys<R>(
 ) -> Result<R, Halt> {
     let alone = session.unit.is_none();
     let all = StripeSet::all();
-    if alone {
-        worker.lock_set(session, &all)?;
+    match session.unit.take() {
+        None => worker.lock_set(session, &all)?,
+        Some(mut unit) => {
+            if !unit.all {
+                worker.extend_stripes(&mut unit, &all);
+                unit.all = true;
+            }
+            session.unit = Some(unit);
+        }
     }
     let shared = worker.shared.clone();
     let mut view = View::new(
@@ -184,17 +232,78 @@ fn with_keys<R>(
     Ok(result)
 }
 
+/// The options of RELOAD: may what is read back take the place of what is there?
+fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
+    let (mut merge, mut flush, mut save) = (false, true, true);
+    for option in args.iter().skip(2) {
+        match option.to_ascii_lowercase().as_slice() {
+            b"merge" => merge = true,
+            b"noflush" => flush = false,
+            b"nosave" => save = false,
+            _ => {
+                return Err(Error::line(
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                ));
+            }
+        }
+    }
+    if save {
+        Ok(merge || flush)
+    } else {
+        Err(NO_FILE)
+    }
+}
+
+/// Writes all values in their serialised form and, once all of that could be read, stores what was read. Values do not
+/// change by it, so nothing is reported; who watches a key is told all the same, since it is another value's place.
+fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
+    for db in 0..view.databases() {
+        view.in_db(db, |view| {
+            let mut payloads = Vec::new();
+            view.for_each(|key, value| {
+                payloads.push((key.to_vec(), payload::dump(object_of(value))))
+            });
+            if !overwrites && !payloads.is_empty() {
+                return Err(NOT_RELOADED);
+            }
+            let read = |(key, payload): (Vec<u8>, Vec<u8>)| {
+                let object = payload::restore(&payload, view.limits());
+                object.map(|object| (key, object)).map_err(|error| {
+                    crate::log::warning(&format!("DEBUG RELOAD: {error:?}"));
+                    NOT_RELOADED
+                })
+            };
+            let objects = payloads.into_iter().map(read);
+            for (key, object) in objects.collect::<Result<Vec<_>, Error>>()? {
+                let expire_at_ms = view.expire_at_ms(&key).flatten();
+                let value = match object {
+                    Object::String(bytes) => Owned::Bytes { bytes, raw: false },
+                    Object::Value(value) => Owned::Object(value),
+                };
+                view.put_owned(&key, value, expire_at_ms);
+                view.touch_watchers(&key);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn object_of(value: ValueRef<'_>) -> ObjectRef<'_> {
+    match value {
+        ValueRef::String(StringRef::Inline { bytes, .. }) => ObjectRef::String(bytes),
+        ValueRef::String(StringRef::Blob(blob)) => ObjectRef::String(blob),
+        ValueRef::Object(value) => ObjectRef::Value(value),
+    }
+}
+
 /// DEBUG OBJECT's line.
 fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
     let value = view.peek(key).ok_or(NO_SUCH_KEY)?;
-    let (address, object) = match value {
-        ValueRef::String(StringRef::Inline { bytes, .. }) => {
-            (bytes.as_ptr() as usize, ObjectRef::String(bytes))
-        }
-        ValueRef::String(StringRef::Blob(blob)) => {
-            (blob.as_ptr() as usize, ObjectRef::String(blob))
-        }
-        ValueRef::Object(value) => (std::ptr::from_ref(value) as usize, ObjectRef::Value(value)),
+    let object = object_of(value);
+    let address = match object {
+        ObjectRef::String(bytes) => bytes.as_ptr() as usize,
+        ObjectRef::Value(value) => std::ptr::from_ref(value) as usize,
     };
     let mut serialized = Vec::new();
     object::write(&mut serialized, object);
@@ -205,7 +314,7 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
         view.access_word(key).ok_or(NO_SUCH_KEY)?,
         view.idle_s(key).ok_or(NO_SUCH_KEY)?,
     );
-    if let ValueRef::Object(value @ Value::List(list)) = value
+    if let ObjectRef::Value(value @ Value::List(list)) = object
         && value.encoding() == "quicklist"
     {
         let nodes = list.nodes().count();

@@ -67,7 +67,7 @@ fn figures(memory: &Memory) -> Vec<(String, Figure)> {
     let mut figures = vec![
         ("peak.allocated", Integer(memory.peak_bytes)),
         ("total.allocated", Integer(memory.used_bytes)),
-        ("startup.allocated", Integer(0)),
+        ("startup.allocated", Integer(memory.startup_bytes)),
         ("replication.backlog", Integer(0)),
         ("replica.fullsync.buffer", Integer(0)),
         ("clients.slaves", Integer(0)),
@@ -88,21 +88,21 @@ fn figures(memory: &Memory) -> Vec<(String, Figure)> {
     let (used, resident) = (memory.used_bytes, memory.resident_bytes);
     let (live, mapped) = (memory.live_bytes, memory.mapped_bytes);
     let keys = memory.keys();
-    let overhead = memory.overhead_bytes();
+    let (overhead, net) = (memory.overhead_bytes(), memory.net_bytes());
     let rest = [
-        ("overhead.db.hashtable.lut", Integer(overhead)),
+        ("overhead.db.hashtable.lut", Integer(memory.table_bytes())),
         ("overhead.db.hashtable.rehashing", Integer(0)),
         ("overhead.total", Integer(overhead)),
         ("db.dict.rehashing.count", Integer(0)),
         ("keys.count", Integer(keys)),
         (
             "keys.bytes-per-key",
-            Integer(used.checked_div(keys).unwrap_or(0)),
+            Integer(net.checked_div(keys).unwrap_or(0)),
         ),
         ("dataset.bytes", Integer(memory.dataset_bytes())),
         (
             "dataset.percentage",
-            Double(percent(memory.dataset_bytes(), used)),
+            Double(percent(memory.dataset_bytes(), net)),
         ),
         ("peak.percentage", Double(percent(used, memory.peak_bytes))),
         ("allocator.allocated", Integer(live)),

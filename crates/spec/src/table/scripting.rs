@@ -165,7 +165,7 @@ rows! { Scripting:
         complexity: "That of the script.",
         since: "7.0.0",
         arity: -3,
-        flags: [NOSCRIPT, STALE, SKIP_MONITOR, NO_MANDATORY_KEYS],
+        flags: [NOSCRIPT, STALE, SKIP_MONITOR, MAY_REPLICATE, NO_MANDATORY_KEYS],
         acl: [SCRIPTING],
         keys: [
             KeySpec::counted_at(2, READ_UPDATE)

@@ -24,23 +24,28 @@ const NODE_ROOM: usize = 1024;
 pub(super) struct NodeLimits {
     bytes: usize,
     count: usize,
+    /// An element of more bytes has a node of its own.
+    packed_bytes: usize,
 }
 
 impl NodeLimits {
     #[inline]
     pub(super) fn of(limits: &Limits) -> NodeLimits {
-        match limits.list_max_listpack_size {
-            count @ 0.. => NodeLimits {
-                bytes: SAFE_NODE_BYTES,
-                count: count.max(1) as usize,
-            },
+        let (bytes, count) = match limits.list_max_listpack_size {
+            count @ 0.. => (SAFE_NODE_BYTES, count.max(1) as usize),
             level => {
                 let level = (level.unsigned_abs() as usize).min(NODE_BYTES.len());
-                NodeLimits {
-                    bytes: NODE_BYTES[level - 1],
-                    count: usize::MAX,
-                }
+                (NODE_BYTES[level - 1], usize::MAX)
             }
+        };
+        let packed_bytes = match limits.list_plain_node_bytes {
+            None => bytes,
+            Some(plain_bytes) => plain_bytes.saturating_sub(1),
+        };
+        NodeLimits {
+            bytes,
+            count,
+            packed_bytes,
         }
     }
 
@@ -77,7 +82,7 @@ impl NodeLimits {
 
     #[inline]
     fn is_large(self, element: &[u8]) -> bool {
-        element.len() > self.bytes
+        element.len() > self.packed_bytes
     }
 }
 
