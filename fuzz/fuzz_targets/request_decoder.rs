@@ -43,7 +43,10 @@ fuzz_target!(|data: &[u8]| {
     let pieces = cut(input, &cuts);
     #[cfg(feature = "planted")]
     assert!(
-        !whole.requests.iter().any(|(_, args)| args.len() == 3 && args[1].is_empty())
+        !whole
+            .requests
+            .iter()
+            .any(|(_, args)| args.len() == 3 && args[1].is_empty())
             || !pieces.iter().any(|piece| piece.ends_with(b"\r")),
         "the planted fault"
     );

@@ -1,8 +1,10 @@
 //! RESTORE: a body that its sender vouches for with a right checksum, and that may say anything. What is taken is a value
-//! like any other: it is written, and read again as the same.
+//! like any other: it is written, and read again as the same, and commands of its type can do with it what they do.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use redline_fuzz::Runner;
 use redline_rdb::{Object, ObjectRef, VERSION, crc64, dump, restore};
 use redline_types::Limits;
 #[cfg(feature = "planted")]
@@ -20,6 +22,94 @@ fn shape(object: &Object) -> (&'static str, usize) {
         Object::String(text) => ("string", text.len()),
         Object::Value(value) => (value.encoding(), value.len()),
     }
+}
+
+/// What is called with a value that has been restored: reading and writing, at both ends and in the middle. Calls that are
+/// of another type find that out.
+const CALLS: [&str; 59] = [
+    "STRLEN k",
+    "GETRANGE k -3 -1",
+    "INCR k",
+    "SETRANGE k 5 x",
+    "APPEND k x",
+    "BITCOUNT k",
+    "PFCOUNT k",
+    "PFADD k a b",
+    "PFMERGE l k",
+    "LLEN k",
+    "LRANGE k 0 -1",
+    "LINDEX k -1",
+    "LPOS k a RANK -1",
+    "LSET k -1 x",
+    "LINSERT k BEFORE a y",
+    "LREM k 0 a",
+    "LPUSH k z",
+    "RPOPLPUSH k k",
+    "LTRIM k 1 -2",
+    "RPOP k 2",
+    "SCARD k",
+    "SMEMBERS k",
+    "SISMEMBER k a",
+    "SADD k a 7 -1",
+    "SRANDMEMBER k -5",
+    "SUNIONSTORE l k k",
+    "SREM k a 1",
+    "SPOP k 2",
+    "ZCARD k",
+    "ZRANGE k 0 -1 WITHSCORES",
+    "ZRANGEBYLEX k - +",
+    "ZADD k 2.5 a nan b",
+    "ZADD k 2.5 a 1 b",
+    "ZINCRBY k -1e300 a",
+    "ZRANK k a",
+    "ZREVRANGEBYSCORE k +inf -inf LIMIT 1 2",
+    "ZREMRANGEBYRANK k 1 1",
+    "ZPOPMIN k",
+    "HLEN k",
+    "HGETALL k",
+    "HTTL k FIELDS 1 a",
+    "HSET k a 1 f v",
+    "HEXPIRE k 100 FIELDS 2 a f",
+    "HINCRBY k a 5",
+    "HRANDFIELD k -4 WITHVALUES",
+    "HDEL k a",
+    "XLEN k",
+    "XRANGE k - +",
+    "XINFO STREAM k FULL COUNT 0",
+    "XREADGROUP GROUP g c STREAMS k >",
+    "XAUTOCLAIM k g c 0 0 COUNT 5",
+    "XADD k MAXLEN = 3 * f v",
+    "XDEL k 1-1",
+    "VINFO k",
+    "VSIM k ELE a COUNT 3",
+    "VREM k a",
+    "SORT k BY nosort LIMIT 0 3 ALPHA",
+    "OBJECT ENCODING k",
+    "COPY k m",
+];
+
+fn is_of_use(payload: &[u8], limits: Limits) {
+    let mut runner = Runner::new(limits);
+    let restored = runner.words(&[b"RESTORE", b"k", b"0", payload]);
+    assert_eq!(restored.as_deref(), Some(&b"+OK\r\n"[..]));
+    for call in CALLS {
+        let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+        runner.words(&words);
+        // Fields may have times.
+        runner.pass(1);
+    }
+    let dumped = runner.words(&[b"DUMP", b"k"]).expect("a reply");
+    if let Some(start) = dumped
+        .strip_prefix(b"$")
+        .and_then(|_| dumped.iter().position(|b| *b == b'\n'))
+    {
+        let body = &dumped[start + 1..];
+        if let Some(payload) = body.strip_suffix(b"\r\n") {
+            let again = runner.words(&[b"RESTORE", b"n", b"0", payload]);
+            assert_eq!(again.as_deref(), Some(&b"+OK\r\n"[..]));
+        }
+    }
+    runner.finish();
 }
 
 fuzz_target!(|body: &[u8]| {
@@ -46,4 +136,5 @@ fuzz_target!(|body: &[u8]| {
     let again = restore(&written, &limits).expect("what was written can be read");
     assert_eq!(shape(&again), shape(&object));
     assert_eq!(dump(object_ref(&again)).len(), written.len());
+    is_of_use(&payload, limits);
 });

@@ -76,7 +76,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
 fn clients(sources: &std::path::Path) -> Result<Vec<Client>, Failure> {
     let python = install::redis_py()?;
     let js = install::node_clients()?;
-    let go = install::go_client(&sources.join("go"))?;
+    let go = install::go_program(&sources.join("go"), "go-client")?;
     let mut clients = vec![Client {
         name: "ioredis",
         program: "node".into(),

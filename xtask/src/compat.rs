@@ -8,7 +8,7 @@ use redline_testkit::process::ServerProcess;
 use redline_testkit::{access, compare, configuration, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
-use crate::{clients, command_line_tools, install, suite, tcl, tls};
+use crate::{clients, command_line_tools, histories, install, suite, tcl, tls};
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
 const CALLS: usize = 60_000;
@@ -16,7 +16,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -25,6 +25,7 @@ const STEPS: [(&str, Step); 11] = [
     ("benchmark", suite::redis_benchmark_against_us),
     ("cli", command_line_tools::run),
     ("clients", clients::run),
+    ("histories", histories::run),
     ("bench", suite::our_bench_against_redis),
     ("tls", tls::run),
     ("tcl", tcl::run),
@@ -165,6 +166,11 @@ fn release_binary() -> Result<PathBuf, Failure> {
 }
 
 impl Setting {
+    /// What random choices follow from.
+    pub fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
     /// Is this unit of the Tcl suite to be run?
     pub fn wants_unit(&self, unit: &str) -> bool {
         let units = &self.options.units;

@@ -161,10 +161,10 @@ pub fn node_clients() -> Result<PathBuf, Failure> {
     Ok(js)
 }
 
-/// The client program in Go, built.
-pub fn go_client(source: &Path) -> Result<PathBuf, Failure> {
+/// A program of ours in Go, built.
+pub fn go_program(source: &Path, name: &str) -> Result<PathBuf, Failure> {
     packages(&["go"], &["golang-go"])?;
-    let binary = folder().join("go-client");
+    let binary = folder().join(name);
     make(&folder())?;
     let mut go = Command::new("go");
     go.args(["build", "-o"])

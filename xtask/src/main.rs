@@ -6,6 +6,7 @@
 mod clients;
 mod command_line_tools;
 mod compat;
+mod histories;
 mod install;
 mod run;
 mod suite;
@@ -18,7 +19,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access config benchmark cli clients bench tls. Installs what it needs (apt, pip, npm, go).
+    Steps: spec compare payloads access config benchmark cli clients histories bench tls. Installs what it needs
+    (apt, pip, npm, go).
     Only when named: tcl, the test suite of Redis 7.0 (half an hour; --units unit/scan,... runs a part).
 cargo xtask tidy
     The rules of the house that a program can check.";

@@ -751,6 +751,18 @@ impl Pack {
         (len / 8).max(8)
     }
 
+    /// The capacity for this many bytes that are to become more: the allocator hands out sizes of which there are four
+    /// to each doubling, so what lies between two of them would be lost.
+    fn room_for(bytes: usize) -> usize {
+        let step = |bytes: usize| (bytes.max(64).next_power_of_two() / 8).max(8);
+        let wanted = bytes + Pack::slack(bytes);
+        let below = wanted / step(wanted) * step(wanted);
+        if below >= bytes {
+            return below;
+        }
+        bytes.next_multiple_of(step(bytes))
+    }
+
     #[inline]
     fn reserve_back(&mut self, added: usize) {
         if self.bytes.capacity() - self.bytes.len() < added {
@@ -766,8 +778,8 @@ impl Pack {
             self.bytes.drain(..self.start as usize);
             self.start = 0;
         } else {
-            let wanted = len + added;
-            self.bytes.reserve_exact(added + Pack::slack(wanted));
+            let capacity = Pack::room_for(self.bytes.len() + added);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
     }
 
@@ -775,7 +787,8 @@ impl Pack {
     #[inline]
     fn open_front(&mut self, added: usize) -> &mut [u8] {
         if (self.start as usize) < added {
-            self.rebuild(added + Pack::slack(self.entries().len() + added), 0);
+            let len = self.entries().len();
+            self.rebuild(Pack::room_for(len + added) - len, 0);
         }
         let end = self.start as usize;
         self.start -= added as u32;

@@ -21,15 +21,12 @@ use crate::value::DataType;
 use log::Verdict;
 use std::collections::BTreeMap;
 
-/// Bytes of the map per group: its name's place, the group, and its share of a map that is half full.
-const MAP_BYTES_PER_GROUP: usize = (size_of::<Box<[u8]>>() + size_of::<Group>()) * 2 + 8;
-
 /// An append-only log of entries under growing ids, and its consumer groups.
 #[derive(Default)]
 pub struct Stream {
     log: Log,
     groups: BTreeMap<Box<[u8]>, Group>,
-    /// Bytes of the groups and their names.
+    /// Bytes of what the groups have on the heap, and of their names.
     group_bytes: usize,
 }
 
@@ -260,7 +257,24 @@ impl Clone for Stream {
 }
 
 fn bytes_of(name: &[u8], group: &Group) -> usize {
-    name.len() + group.heap_bytes() + MAP_BYTES_PER_GROUP
+    name.len() + group.heap_bytes()
+}
+
+/// Bytes that a `BTreeMap` of this many items takes if they came in ascending order: a leaf has room for eleven, and
+/// seven are left in it when it is split.
+fn map_bytes<K, V>(items: usize) -> usize {
+    const LEAF_ITEMS: usize = 11;
+    const SPLIT_ITEMS: usize = 7;
+    let leaf_bytes = LEAF_ITEMS * (size_of::<K>() + size_of::<V>()) + 2 * size_of::<usize>();
+    let inner_bytes = leaf_bytes + (LEAF_ITEMS + 1) * size_of::<usize>();
+    match items {
+        0 => 0,
+        1..=LEAF_ITEMS => leaf_bytes,
+        _ => {
+            let leaves = items.div_ceil(SPLIT_ITEMS);
+            leaves * leaf_bytes + leaves.div_ceil(SPLIT_ITEMS) * inner_bytes
+        }
+    }
 }
 
 impl DataType for Stream {
@@ -275,7 +289,10 @@ impl DataType for Stream {
     }
 
     fn heap_bytes(&self) -> usize {
-        size_of::<Self>() + self.log.heap_bytes() + self.group_bytes
+        size_of::<Self>()
+            + self.log.heap_bytes()
+            + self.group_bytes
+            + map_bytes::<Box<[u8]>, Group>(self.groups.len())
     }
 
     fn free_effort(&self) -> usize {

@@ -5,13 +5,11 @@
 //! fills runs to the brim, so that an item takes hardly more than its own bytes; a `BTreeMap` of single items
 //! would leave its leaves half empty after ascending insertions.
 
-use super::StreamId;
+use super::{StreamId, map_bytes};
 use std::collections::BTreeMap;
 
 /// Items in one run.
 const RUN_ITEMS_MAX: usize = 64;
-/// Bytes of the map per run: its key and vector, and its share of a map that is half full.
-const MAP_BYTES_PER_RUN: usize = (size_of::<StreamId>() + size_of::<Vec<()>>()) * 2 + 8;
 
 type Run<V> = Vec<(StreamId, V)>;
 
@@ -48,7 +46,7 @@ impl<V> IdMap<V> {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.room * size_of::<(StreamId, V)>() + self.runs.len() * MAP_BYTES_PER_RUN
+        self.room * size_of::<(StreamId, V)>() + map_bytes::<StreamId, Run<V>>(self.runs.len())
     }
 
     /// Counts its bytes anew: a clone has no more room than it needs.

@@ -6,15 +6,13 @@
 
 use super::node::{self, Entry, Node};
 use super::radix;
-use super::{NewId, StreamId};
+use super::{NewId, StreamId, map_bytes};
 use crate::limits::Limits;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 
 /// Bytes of one node, and of the fields of one entry, that are never passed.
 const NODE_BYTES_MAX: usize = 1 << 30;
-/// Bytes of the map per node: key, node, and its share of a map that is three quarters full.
-const MAP_BYTES_PER_NODE: usize = (size_of::<StreamId>() + size_of::<Node>()) * 4 / 3 + 8;
 /// Nodes that an approximate trim without a limit of its own looks at, when nodes have a bound.
 const TRIM_NODES_DEFAULT: usize = 100;
 const TRIM_LIMIT_UNBOUNDED: u64 = 10_000;
@@ -127,7 +125,7 @@ impl Log {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.node_bytes + self.nodes.len() * MAP_BYTES_PER_NODE
+        self.node_bytes + map_bytes::<StreamId, Node>(self.nodes.len())
     }
 
     /// Sets the counters as XSETID does; the caller has checked them against the entries.

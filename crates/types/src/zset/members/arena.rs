@@ -19,6 +19,7 @@ const CHUNK_BYTES: usize = 32 << 10;
 const CHUNK_UNITS: usize = CHUNK_BYTES / UNIT_BYTES;
 /// Chunks that 32-bit handles can name; the last unit of the last one stays unused.
 const CHUNKS_MAX: usize = (1 << 32) / CHUNK_UNITS;
+const PAGE_BYTES: usize = 4096;
 /// Bytes by which the first chunk grows at least.
 const FIRST_STEP_BYTES: usize = 512;
 
@@ -141,9 +142,10 @@ impl Arena {
         self.chunks.len() + self.long.len()
     }
 
-    /// Bytes on the heap.
+    /// Bytes on the heap, but for pages at the end of the open chunk that nobody has touched.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.chunk_bytes
+        let open = &self.chunks[self.open].bytes;
+        self.chunk_bytes - (open.capacity() - open.len()) / PAGE_BYTES * PAGE_BYTES
             + self.long_bytes
             + self.chunks.capacity() * size_of::<Chunk>()
             + self.long.capacity() * size_of::<Box<[u8]>>()

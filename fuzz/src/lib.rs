@@ -1,0 +1,157 @@
+//! What several targets share: an input as a stream of choices, and commands that run against a keyspace with just the
+//! stripes that the server would hold.
+
+use std::sync::LazyLock;
+
+use redline_commands::{Ctx, Error, handler};
+use redline_keyspace::{
+    Classes, Held, Keyspace, Local, View, hash,
+    lock::{StripeSet, Wake, WakeToken},
+    stripe_of,
+};
+use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer, Skipper};
+use redline_spec::{self as spec, CommandId, Scope};
+use redline_types::Limits;
+
+/// The input as a stream of choices.
+pub struct Choices<'a>(pub &'a [u8]);
+
+impl<'a> Choices<'a> {
+    /// The next byte, until the end.
+    pub fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// So many of the bytes that are left.
+    pub fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}
+
+struct NobodyWaits;
+
+impl Wake for NobodyWaits {
+    fn wake(&self, _: WakeToken) {}
+}
+
+// One for all inputs, since its tables are never freed; each input leaves it empty.
+static SPACE: LazyLock<Keyspace> = LazyLock::new(|| Keyspace::new(4, Box::new(NobodyWaits)));
+
+/// Runs the commands of one input.
+pub struct Runner {
+    local: Local,
+    out: ReplyBuffer,
+    now_ms: i64,
+}
+
+impl Runner {
+    /// A runner in an empty keyspace.
+    pub fn new(limits: Limits) -> Runner {
+        let mut local = Local::new(fastrand::Rng::with_seed(1), limits);
+        local.notify = Classes(u32::MAX);
+        Runner {
+            local,
+            out: ReplyBuffer::new(),
+            now_ms: 1_700_000_000_000,
+        }
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, ms: i64) {
+        self.now_ms += ms;
+    }
+
+    /// Runs one command, its name included in `args`, and returns its reply: one, and whole. None if it may not have
+    /// that many arguments.
+    pub fn call(
+        &mut self,
+        id: CommandId,
+        args: Args<'_>,
+        db: u32,
+        proto: Proto,
+    ) -> Option<Vec<u8>> {
+        if !spec::gate(id).arity_allows(args.len()) {
+            return None;
+        }
+        let space = &*SPACE;
+        let mut set = StripeSet::EMPTY;
+        let held = held(id, args, &mut set);
+        let keys = View::new(space, held, &mut self.local, db, self.now_ms);
+        let mut ctx = Ctx {
+            keys,
+            bulk_bytes_max: 64 * 1024,
+            in_script: false,
+            reads_every_key: true,
+            waiter: None,
+        };
+        let run = handler(id).expect("a command of the data plane");
+        let result = run(&mut ctx, args, &mut Reply::new(&mut self.out, proto));
+        ctx.keys.finish();
+        match result {
+            // Nobody waits here: the reply for such callers is there.
+            Ok(()) | Err(Error::Block(_)) => {}
+            Err(error) => {
+                self.out.clear();
+                Reply::new(&mut self.out, proto).error(&error.text());
+            }
+        }
+        let reply: Vec<u8> = self.out.chunks().flatten().copied().collect();
+        let skipped = Skipper::new().skip(&reply).expect("a reply");
+        assert_eq!(
+            (skipped.replies, skipped.consumed),
+            (1, reply.len()),
+            "one whole reply"
+        );
+        self.out.clear();
+        self.local.events.drain(..);
+        self.local.garbage.clear();
+        self.free_flushed();
+        Some(reply)
+    }
+
+    /// The same in database 0, by the words of a command.
+    pub fn words(&mut self, words: &[&[u8]]) -> Option<Vec<u8>> {
+        let second = words.get(1).copied();
+        let id = spec::resolve(words[0], second).expect("a command");
+        let mut argv = ArgsBuf::default();
+        words.iter().for_each(|word| argv.push(word));
+        self.call(id, argv.as_args(), 0, Proto::Resp2)
+    }
+
+    /// Everything goes, and nothing is left in the accounts.
+    pub fn finish(mut self) {
+        self.local.heap.tick();
+        let mut view = View::new(&SPACE, Held::All, &mut self.local, 0, self.now_ms);
+        (0..4).for_each(|db| {
+            view.flush(db);
+        });
+        view.finish();
+        self.free_flushed();
+        self.local.flush_account(&SPACE);
+    }
+
+    fn free_flushed(&mut self) {
+        let flushed: Vec<_> = self.local.flushed.drain(..).collect();
+        flushed
+            .into_iter()
+            .for_each(|table| table.free(&SPACE, &mut self.local.heap));
+    }
+}
+
+/// What the server holds for a command that stands alone.
+fn held<'a>(id: CommandId, args: Args<'_>, set: &'a mut StripeSet) -> Held<'a> {
+    match spec::gate(id).scope {
+        Scope::None | Scope::Counters | Scope::OneStripe => Held::None,
+        Scope::All | Scope::KeysPlus => Held::All,
+        Scope::Keys => {
+            spec::reachable_keys(id, args.len(), |at| args.get(at).unwrap_or_default())
+                .filter_map(|key| args.get(key.position))
+                .for_each(|key| set.insert(stripe_of(hash(key))));
+            Held::Set(set)
+        }
+    }
+}
