@@ -1,4 +1,4 @@
-//! Workloads, load engine, measurement, reports: `redline bench`, with redis-benchmark's command line.
+//! Workloads, load engine, measurement, reports: `redline bench`, with redis-benchmark's command line and one of its own.
 //!
 //! Must not know the keyspace or the server: what `--embedded` starts comes in from outside.
 //!
@@ -10,13 +10,19 @@
 //! | `probe` | the first connection, which asks the server about itself |
 //! | `load` | one test: its threads, its start and its end |
 //! | `worker` | one load thread: the hot path |
-//! | `batch` | the bytes that a worker sends |
+//! | `closed`, `batch` | what a worker sends for redis-benchmark's command line: batches |
 //! | `report` | the text of results |
 //! | `idle` | `-I` |
 //! | `control` | the main thread's wait: signals, finished workers, deadlines |
+//! | `target` | whom to load, and as whom |
+//! | `run/` | `redline bench run` |
+//! | `workload/` | what it sends: templates, distributions of keys, values |
+//! | `cause/` | what each party used, and what was the bottleneck |
 #![forbid(unsafe_code)]
 
 mod batch;
+mod cause;
+mod closed;
 mod compat;
 mod control;
 mod failure;
@@ -25,10 +31,13 @@ mod load;
 mod options;
 mod probe;
 mod report;
+mod run;
 mod session;
 mod suite;
+mod target;
 mod usage;
 mod worker;
+mod workload;
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -84,6 +93,10 @@ pub fn run(
     streams: Streams<'_>,
     embedded: Option<StartEmbedded<'_>>,
 ) -> u8 {
+    // Called as redis-benchmark, everything is redis-benchmark's.
+    if program != "redis-benchmark" && args.first().is_some_and(|first| run::is_command(first)) {
+        return run::main(args, streams, embedded);
+    }
     match options::parse(program, args) {
         Ok(options) => session::run(options, streams, embedded),
         Err(stop) => {

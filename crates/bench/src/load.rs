@@ -11,12 +11,11 @@ use hdrhistogram::Histogram;
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Waker, clock};
 
-use crate::batch::Batch;
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::worker::{Gate, Prefix, Progress, Quota, Shared, Tally, Worker};
+use crate::worker::{Ended, Gate, Load, Prefix, Progress, Shared, Worker};
 
-/// How one test is to be run.
+/// Whom a test talks to, over how many connections.
 pub struct Plan {
     /// The server as the user wrote it.
     pub address: Address,
@@ -26,30 +25,18 @@ pub struct Plan {
     pub tls: Option<ClientTls>,
     /// Sent once on each connection.
     pub prefix: Prefix,
-    /// What is sent again and again.
-    pub batch: Batch,
-    /// Requests; the last batch may bring more.
-    pub requests: u64,
     /// Connections over all threads, at least 1.
     pub clients: usize,
-    /// Threads, at least 1.
-    pub threads: usize,
-    /// Reconnect after each batch if false.
+    /// False if each connection is used for little: it is then not worth a call to spare it events.
     pub keep_alive: bool,
-    /// Significant digits of the histogram.
-    pub digits: u8,
 }
 
 /// What a test came to.
-pub struct Outcome {
-    /// Requests answered.
-    pub finished: u64,
-    /// Requests that were to be answered: those asked for, filled up to whole batches.
-    pub wanted: u64,
+pub struct Outcome<L> {
+    /// The load of each thread, with what it measured.
+    pub loads: Vec<L>,
     /// From the first write to the last reply, or to the early end.
     pub elapsed: Duration,
-    /// Latencies in microseconds.
-    pub latency: Histogram<u64>,
     /// Why the test ended early, if it did.
     pub failure: Option<Failure>,
 }
@@ -82,38 +69,29 @@ pub trait Observer {
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure>;
 }
 
-/// Runs one test to its end, or to its failure, which the outcome names.
-pub fn run(
+/// Runs one test, a thread for each load, to its end, or to its failure, which the outcome names. There must be at
+/// least one load, and not more than clients.
+pub fn run<L: Load + Send>(
     control: &mut Control,
     plan: Plan,
-    random: &mut fastrand::Rng,
+    loads: Vec<L>,
     observer: &mut dyn Observer,
-) -> Result<Outcome, Failure> {
-    let threads = plan.threads.min(plan.clients);
-    let batches = plan.requests.div_ceil(plan.batch.requests());
-    let wanted = batches.saturating_mul(plan.batch.requests());
+) -> Result<Outcome<L>, Failure> {
+    let threads = loads.len();
     let shared = Shared {
         address: plan.address,
         endpoint: plan.endpoint,
         tls: plan.tls,
         prefix: plan.prefix,
         keep_alive: plan.keep_alive,
-        quota: Quota::new(batches, threads),
         stop: AtomicBool::new(false),
         gate: Gate::default(),
     };
     let progress: Vec<Progress> = (0..threads).map(|_| Progress::default()).collect();
     let mut workers = Vec::with_capacity(threads);
     let mut wakers = Vec::with_capacity(threads);
-    for progress in &progress {
-        let latency = histogram(plan.digits);
-        let worker = Worker::new(
-            &shared,
-            progress,
-            plan.batch.clone(),
-            random.fork(),
-            latency,
-        );
+    for (progress, load) in progress.iter().zip(loads) {
+        let worker = Worker::new(&shared, progress, load);
         let mut worker = worker.map_err(|error| Failure::local("epoll", &error))?;
         wakers.push(
             worker
@@ -132,7 +110,7 @@ pub fn run(
             messages,
             running: 0,
             connecting: threads,
-            tallies: Vec::with_capacity(threads),
+            ended: Vec::with_capacity(threads),
             failure: None,
         };
         for (index, worker) in workers.into_iter().enumerate() {
@@ -145,8 +123,8 @@ pub fn run(
             let spawned = thread::Builder::new()
                 .name(format!("load-{index}"))
                 .spawn_scoped(scope, move || {
-                    let tally = worker.run(clients, || line.send(Message::Connected));
-                    line.send(Message::Done(Box::new(tally)));
+                    let ended = worker.run(clients, || line.send(Message::Connected));
+                    line.send(Message::Done(Box::new(ended)));
                 });
             match spawned {
                 Ok(_) => overseer.running += 1,
@@ -157,33 +135,33 @@ pub fn run(
             }
         }
         overseer.oversee(control, observer);
-        Ok(overseer.outcome(wanted, plan.digits))
+        Ok(overseer.outcome())
     })
 }
 
 /// What a worker tells the main thread.
-enum Message {
+enum Message<L> {
     Connected,
-    Done(Box<Tally>),
+    Done(Box<Ended<L>>),
     /// The thread panicked: the scope will pass the panic on when all threads have ended.
     Panicked,
 }
 
 /// A worker's line to the main thread.
-struct Line {
-    messages: mpsc::Sender<Message>,
+struct Line<L> {
+    messages: mpsc::Sender<Message<L>>,
     main: Waker,
 }
 
-impl Line {
-    fn send(&self, message: Message) {
+impl<L> Line<L> {
+    fn send(&self, message: Message<L>) {
         // The main thread listens until the last worker has hung up.
         let _ = self.messages.send(message);
         self.main.wake();
     }
 }
 
-impl Drop for Line {
+impl<L> Drop for Line<L> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.send(Message::Panicked);
@@ -192,20 +170,20 @@ impl Drop for Line {
 }
 
 /// The main thread's view of a running test.
-struct Overseer<'a> {
+struct Overseer<'a, L> {
     shared: &'a Shared,
     progress: &'a [Progress],
     wakers: &'a [Waker],
-    messages: mpsc::Receiver<Message>,
+    messages: mpsc::Receiver<Message<L>>,
     /// Threads that have not ended.
     running: usize,
     /// Threads whose connections do not stand yet.
     connecting: usize,
-    tallies: Vec<Tally>,
+    ended: Vec<Ended<L>>,
     failure: Option<Failure>,
 }
 
-impl Overseer<'_> {
+impl<L: Load> Overseer<'_, L> {
     fn oversee(&mut self, control: &mut Control, observer: &mut dyn Observer) {
         loop {
             while let Ok(message) = self.messages.try_recv() {
@@ -241,7 +219,7 @@ impl Overseer<'_> {
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: Message<L>) {
         match message {
             Message::Connected => {
                 self.connecting -= 1;
@@ -249,12 +227,12 @@ impl Overseer<'_> {
                     self.shared.gate.open();
                 }
             }
-            Message::Done(mut tally) => {
+            Message::Done(mut ended) => {
                 self.running -= 1;
-                if let Some(failure) = tally.failure.take() {
+                if let Some(failure) = ended.failure.take() {
                     self.end(failure);
                 }
-                self.tallies.push(*tally);
+                self.ended.push(*ended);
             }
             Message::Panicked => {
                 self.running -= 1;
@@ -290,21 +268,13 @@ impl Overseer<'_> {
         totals
     }
 
-    fn outcome(self, wanted: u64, digits: u8) -> Outcome {
-        let mut latency = histogram(digits);
-        for tally in &self.tallies {
-            latency
-                .add(&tally.latency)
-                .expect("all histograms have the same bounds");
-        }
-        let started = || self.tallies.iter().filter(|tally| tally.started_ns > 0);
-        let from = started().map(|tally| tally.started_ns).min().unwrap_or(0);
-        let to = started().map(|tally| tally.ended_ns).max().unwrap_or(0);
+    fn outcome(self) -> Outcome<L> {
+        let started = || self.ended.iter().filter(|ended| ended.started_ns > 0);
+        let from = started().map(|ended| ended.started_ns).min().unwrap_or(0);
+        let to = started().map(|ended| ended.ended_ns).max().unwrap_or(0);
         Outcome {
-            finished: self.tallies.iter().map(|tally| tally.finished).sum(),
-            wanted,
             elapsed: Duration::from_nanos(to.saturating_sub(from)),
-            latency,
+            loads: self.ended.into_iter().map(|ended| ended.load).collect(),
             failure: self.failure,
         }
     }

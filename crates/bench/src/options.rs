@@ -11,6 +11,7 @@ use redline_net::Address;
 use redline_net::tls::{ClientTlsOptions, Peer};
 
 use crate::compat::Compat;
+use crate::target::Uri;
 use crate::usage;
 
 /// How a report is printed.
@@ -386,7 +387,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// What C's `atoi` reads: blanks, a sign, digits; anything else ends the number. Saturates instead of wrapping.
-fn atoi(bytes: &[u8]) -> i64 {
+pub fn atoi(bytes: &[u8]) -> i64 {
     let rest = bytes.trim_ascii_start();
     let (negative, digits) = match rest.first() {
         Some(b'-') => (true, &rest[1..]),
@@ -400,77 +401,6 @@ fn atoi(bytes: &[u8]) -> i64 {
             n.saturating_mul(10).saturating_add(i64::from(b - b'0'))
         });
     if negative { -magnitude } else { magnitude }
-}
-
-/// `redis://[user:]password@host:port/db`, every part optional; `rediss` is with TLS.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Uri {
-    tls: bool,
-    user: Option<Vec<u8>>,
-    password: Option<Vec<u8>>,
-    host: Option<String>,
-    port: Option<i64>,
-    db: Option<i64>,
-}
-
-impl Uri {
-    fn parse(uri: &str) -> Result<Uri, String> {
-        let Some((scheme, rest)) = uri.split_once("://") else {
-            return Err("Invalid URI scheme".into());
-        };
-        let tls = match scheme.to_ascii_lowercase().as_str() {
-            "redis" => false,
-            "rediss" => true,
-            _ => return Err("Invalid URI scheme".into()),
-        };
-        let mut parsed = Uri {
-            tls,
-            ..Uri::default()
-        };
-        let rest = match rest.split_once('@') {
-            Some((credentials, rest)) => {
-                let password = match credentials.split_once(':') {
-                    Some((user, password)) => {
-                        parsed.user = Some(percent_decode(user)?);
-                        password
-                    }
-                    None => credentials,
-                };
-                parsed.password = Some(percent_decode(password)?);
-                rest
-            }
-            None => rest,
-        };
-        let (server, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, port) = match server.strip_prefix('[').and_then(|s| s.split_once(']')) {
-            Some((v6, after)) => (v6, after.strip_prefix(':')),
-            None => match server.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (server, None),
-            },
-        };
-        parsed.host = (!host.is_empty()).then(|| host.to_owned());
-        parsed.port = port.map(|port| atoi(port.as_bytes()));
-        parsed.db = (!path.is_empty()).then(|| atoi(path.as_bytes()));
-        Ok(parsed)
-    }
-}
-
-fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16));
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => out.push((high * 16 + low) as u8),
-            _ => return Err("Incomplete URI encoding".into()),
-        }
-    }
-    Ok(out)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Must not know what is measured later.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Interest, NetError, Read, Stream, connect_endpoint};
@@ -28,12 +28,7 @@ pub fn probe(
     tls: Option<&ClientTls>,
     auth: &[Vec<u8>],
 ) -> Result<Probed, Failure> {
-    let (endpoint, mut stream) = connect_any(control, address)?;
-    if let Some(tls) = tls {
-        while !secure(&mut stream, tls)? {
-            wait(control, usize::MAX)?;
-        }
-    }
+    let (endpoint, mut stream) = connect(control, address, tls)?;
     match ask(control, &mut stream, auth) {
         Ok(config) => Ok(Probed { endpoint, config }),
         Err(Failure::Reply(text)) => Err(Failure::Refused {
@@ -47,6 +42,21 @@ pub fn probe(
             config: None,
         }),
     }
+}
+
+/// Connects to the first endpoint of the address that accepts, and carries TLS so far that requests can be sent.
+pub fn connect(
+    control: &mut Control,
+    address: &Address,
+    tls: Option<&ClientTls>,
+) -> Result<(Endpoint, Stream), Failure> {
+    let (endpoint, mut stream) = connect_any(control, address)?;
+    if let Some(tls) = tls {
+        while !secure(&mut stream, tls)? {
+            wait(control, usize::MAX, None)?;
+        }
+    }
+    Ok((endpoint, stream))
 }
 
 /// Tries each endpoint of the address; the error is that of the last.
@@ -76,14 +86,14 @@ fn connect_one(
     control
         .watch(&stream, token, Interest::ReadWrite)
         .map_err(|error| Failure::local("epoll", &error))?;
-    wait(control, token)?;
+    wait(control, token, None)?;
     match stream.take_error() {
         Ok(None) => Ok(Ok(stream)),
         Ok(Some(error)) | Err(error) => Ok(Err(NetError::new(endpoint, error))),
     }
 }
 
-/// Sends everything in one write and takes the replies in their order.
+/// Asks for everything at once and takes the replies in their order.
 fn ask(
     control: &mut Control,
     stream: &mut Stream,
@@ -95,11 +105,8 @@ fn ask(
     }
     encode_request(&["CONFIG", "GET", "save"], &mut request);
     encode_request(&["CONFIG", "GET", "appendonly"], &mut request);
-    // A fresh socket takes a few hundred bytes at once, or it is none to measure.
-    if stream.write(&request).map_err(Failure::Io)? != Some(request.len()) {
-        return Err(Failure::Closed);
-    }
-    let mut replies = replies(control, stream, 2 + usize::from(!auth.is_empty()))?.into_iter();
+    let count = 2 + usize::from(!auth.is_empty());
+    let mut replies = exchange(control, stream, &request, count, None)?.into_iter();
     if !auth.is_empty() {
         fail_on_error(replies.next())?;
     }
@@ -109,10 +116,26 @@ fn ask(
         .map(|(save, appendonly)| ServerConfig { save, appendonly }))
 }
 
+/// Sends everything in one write and waits for so many replies, until the deadline if there is one.
+pub fn exchange(
+    control: &mut Control,
+    stream: &mut Stream,
+    request: &[u8],
+    count: usize,
+    deadline: Option<Instant>,
+) -> Result<Vec<Value>, Failure> {
+    // A socket that waits for nothing takes a few hundred bytes at once, or it is none to measure.
+    if stream.write(request).map_err(Failure::Io)? != Some(request.len()) {
+        return Err(Failure::Closed);
+    }
+    replies(control, stream, count, deadline)
+}
+
 fn replies(
     control: &mut Control,
     stream: &mut Stream,
     count: usize,
+    deadline: Option<Instant>,
 ) -> Result<Vec<Value>, Failure> {
     let mut decoder = ReplyDecoder::new();
     let (mut buffer, mut values) = (Vec::new(), Vec::new());
@@ -120,7 +143,7 @@ fn replies(
         match stream.read_into(&mut buffer, 4096).map_err(Failure::Io)? {
             Read::Data { .. } => {}
             Read::WouldBlock => {
-                wait(control, usize::MAX)?;
+                wait(control, usize::MAX, deadline)?;
                 continue;
             }
             Read::Eof => return Err(Failure::Closed),
@@ -138,8 +161,11 @@ fn replies(
 }
 
 /// Waits until something happens to the watched socket, or to any if `token` names none.
-fn wait(control: &mut Control, token: usize) -> Result<(), Failure> {
+fn wait(control: &mut Control, token: usize, deadline: Option<Instant>) -> Result<(), Failure> {
     loop {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(Failure::Local("The server does not answer.".into()));
+        }
         let happened = control
             .wait(Some(PATIENCE))
             .map_err(|error| Failure::local("epoll", &error))?;

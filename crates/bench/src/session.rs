@@ -10,15 +10,15 @@ use redline_net::{Endpoint, limits};
 use redline_resp::encode_request;
 
 use crate::batch::Batch;
+use crate::closed::{Closed, Quota};
 use crate::compat::Form;
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::load::{self, Observer, Outcome, Plan, Totals};
+use crate::load::{self, Observer, Plan, Totals};
 use crate::options::{Options, Output};
 use crate::report::{self, LiveLine, Measured, Sample, Setting};
 use crate::suite::{self, PayloadSource};
-use crate::worker::Prefix;
-use crate::{EmbeddedServer, StartEmbedded, Streams, idle, probe};
+use crate::{EmbeddedServer, StartEmbedded, Streams, idle, probe, target};
 
 /// Runs what `options` ask for; returns the exit code.
 pub fn run(options: Options, streams: Streams<'_>, start: Option<StartEmbedded<'_>>) -> u8 {
@@ -227,14 +227,21 @@ impl<'a> Session<'a> {
             address: options.server.clone(),
             endpoint: self.endpoint.clone(),
             tls: self.tls.clone(),
-            prefix: prefix(options),
-            batch,
-            requests: options.requests,
+            prefix: target::prefix(&auth(options), options.tracking, options.db, options.resp3),
             clients: options.clients,
-            threads: options.threads.max(1),
             keep_alive: options.keep_alive,
-            digits: options.precision.unwrap_or(0).max(DIGITS_MIN),
         };
+        let threads = options.threads.max(1).min(options.clients);
+        let batches = options.requests.div_ceil(batch.requests());
+        let wanted = batches.saturating_mul(batch.requests());
+        let quota = Quota::new(batches, threads);
+        let digits = options.precision.unwrap_or(0).max(DIGITS_MIN);
+        let loads = (0..threads).map(|_| {
+            let random = self.random.fork();
+            let latency = load::histogram(digits);
+            Closed::new(&quota, options.keep_alive, batch.clone(), random, latency)
+        });
+        let loads = loads.collect();
         let mut live = Live {
             form: self.setting.form,
             title,
@@ -243,29 +250,32 @@ impl<'a> Session<'a> {
             next: (options.output != Output::Csv).then_some(self.next_sample),
             last: Totals::default(),
         };
-        let outcome = load::run(&mut self.control, plan, &mut self.random, &mut live)?;
+        let outcome = load::run(&mut self.control, plan, loads, &mut live)?;
         let Live { line, next, .. } = live;
         self.next_sample = next.unwrap_or(self.next_sample);
-        self.report(title, &outcome, &line)?;
+        let mut latency = load::histogram(digits);
+        for load in &outcome.loads {
+            latency
+                .add(load.latency())
+                .expect("all histograms have the same bounds");
+        }
+        let measured = Measured {
+            title,
+            finished: outcome.loads.iter().map(Closed::finished).sum(),
+            wanted,
+            elapsed: outcome.elapsed,
+            latency: &latency,
+        };
+        if outcome.failure.is_some() && measured.finished == 0 {
+            self.print(&line.ended())?;
+        } else {
+            let text = report::report(&self.setting, &measured, &line);
+            self.print(&text)?;
+        }
         match outcome.failure {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
-    }
-
-    fn report(&mut self, title: &str, outcome: &Outcome, line: &LiveLine) -> Result<(), Failure> {
-        if outcome.failure.is_some() && outcome.finished == 0 {
-            return self.print(&line.ended());
-        }
-        let measured = Measured {
-            title,
-            finished: outcome.finished,
-            wanted: outcome.wanted,
-            elapsed: outcome.elapsed,
-            latency: &outcome.latency,
-        };
-        let text = report::report(&self.setting, &measured, line);
-        self.print(&text)
     }
 
     fn print(&mut self, text: &str) -> Result<(), Failure> {
@@ -322,32 +332,5 @@ impl Observer for Live<'_> {
 }
 
 fn auth(options: &Options) -> Vec<Vec<u8>> {
-    match (&options.user, &options.password) {
-        (_, None) => Vec::new(),
-        (None, Some(password)) => vec![b"AUTH".to_vec(), password.clone()],
-        (Some(user), Some(password)) => vec![b"AUTH".to_vec(), user.clone(), password.clone()],
-    }
-}
-
-/// What each connection sends first, in redis-benchmark's order: HELLO comes last, so tracking is asked for in RESP2.
-fn prefix(options: &Options) -> Prefix {
-    let mut prefix = Prefix::default();
-    let mut add = |request: &[Vec<u8>]| {
-        encode_request(request, &mut prefix.bytes);
-        prefix.replies += 1;
-    };
-    let auth = auth(options);
-    if !auth.is_empty() {
-        add(&auth);
-    }
-    if options.tracking {
-        add(&[b"CLIENT".to_vec(), b"TRACKING".to_vec(), b"on".to_vec()]);
-    }
-    if options.db != 0 {
-        add(&[b"SELECT".to_vec(), options.db.to_string().into_bytes()]);
-    }
-    if options.resp3 {
-        add(&[b"HELLO".to_vec(), b"3".to_vec()]);
-    }
-    prefix
+    target::auth(options.user.as_deref(), options.password.as_deref())
 }

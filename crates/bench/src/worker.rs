@@ -1,35 +1,127 @@
-//! One load thread: its connections, its event loop, its histogram. The hot path.
+//! One load thread: its connections and its event loop. The hot path.
 //!
-//! Must not know titles, reports or other threads; what it shares with them is in [`Shared`].
+//! Must not know titles, reports or other threads; what it shares with them is in [`Shared`]. What is sent when, and
+//! what is made of the replies, is the business of its [`Load`]: `closed` for redis-benchmark's command line, `run::drive`
+//! for `redline bench run`.
 //!
 //! # What a batch costs
 //!
 //! One `send`, one `recv`, and a share of one `epoll_wait`. Sockets are registered once, edge-triggered; a read that
 //! fills less than its room has emptied the socket, so it is not repeated; the next batch leaves in the same turn that
 //! saw the last reply of the one before, without asking whether there is room to write. All connections send from one
-//! buffer, in which only random digits are written again. Replies are counted by their headers and jumped over. The
-//! clock is read once per read: the time at which replies arrived is also the time at which the next batch leaves.
-//! Figures are kept in plain memory of the thread; once a turn they are published for the live line.
-//!
-//! # Latency
-//!
-//! A request's latency lasts from the write of its batch to the arrival of its own reply. Replies that arrive
-//! together are recorded together, which is also what makes recording cheap: a batch of 50 mostly comes back in
-//! one piece.
+//! buffer. The clock is read once per read: the time at which replies arrived is also the time at which the next batch
+//! leaves. Figures are kept in plain memory of the thread; once a turn they are published for the live line.
+//! The worker is compiled once for each kind of load: nothing is looked up at run time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use redline_net::tls::ClientTls;
 use redline_net::{
-    Address, Endpoint, Event, Interest, Poller, Read, Stream, Waker, clock, connect_endpoint,
+    Address, Alarm, Endpoint, Event, Interest, Poller, Read, Stream, Waker, clock, connect_endpoint,
 };
 use redline_resp::Skipper;
 
-use crate::batch::Batch;
 use crate::failure::Failure;
+
+/// What a worker sends, when, and what it makes of the replies. One per thread.
+pub trait Load {
+    /// What it remembers of a connection.
+    type Pending: Send;
+
+    /// Whether it sends by the clock: whether [`Load::due`] has to be asked.
+    const PACED: bool = false;
+
+    /// Of a connection that has sent nothing yet.
+    fn pending(&self) -> Self::Pending;
+
+    /// The gate is open: so many connections stand, and this is the moment at which the test began.
+    fn begin(&mut self, connections: usize, now_ns: u64);
+
+    /// Whether a connection that stands and has sent nothing is to send at once.
+    fn start(&mut self, token: usize) -> bool;
+
+    /// The next bytes of a connection that is to send.
+    fn next(&mut self, token: usize, pending: &mut Self::Pending, now_ns: u64) -> &[u8];
+
+    /// Takes in what arrived, and says how much of it may be dropped, and what is next.
+    fn take(&mut self, arrived: Arrived<'_, Self::Pending>) -> Result<Taken, Failure>;
+
+    /// A connection that is to send although nothing arrived on it: its time has come.
+    fn due(&mut self, _now_ns: u64) -> Option<usize> {
+        None
+    }
+
+    /// Until when there is nothing to do, unless something arrives.
+    fn wait(&mut self) -> Wait {
+        Wait::ForEvents
+    }
+
+    /// Whether a connection waits for replies; one that does not may be closed by the server.
+    fn is_waiting(&self, pending: &Self::Pending) -> bool;
+
+    /// Whether anything is under way or still to be sent.
+    fn is_active(&self) -> bool;
+
+    /// The end of a turn of the loop.
+    fn turned(&mut self) {}
+
+    /// The test has ended while the connection waited for replies, or for nothing.
+    fn give_up(&mut self, _pending: &mut Self::Pending, _now_ns: u64) {}
+
+    /// The test has ended, early or not.
+    fn end(&mut self, _now_ns: u64) {}
+
+    /// Requests answered so far, and the sum of their latencies in microseconds.
+    fn progress(&self) -> (u64, u64);
+}
+
+/// What arrived on a connection.
+pub struct Arrived<'a, P> {
+    /// Which connection.
+    pub token: usize,
+    /// What the load remembers of it.
+    pub pending: &'a mut P,
+    /// The state of its reply stream.
+    pub skipper: &'a mut Skipper,
+    /// Replies still awaited that answer the prefix, and are not the load's.
+    pub prefix_awaited: &'a mut u64,
+    /// The bytes, from the start of a line on.
+    pub bytes: &'a [u8],
+    /// When they arrived.
+    pub now_ns: u64,
+}
+
+/// What a load made of what arrived.
+pub struct Taken {
+    /// Bytes that are done with; the rest is the start of a line.
+    pub consumed: usize,
+    /// Whether there was a reply that counts: the last of these ends the test.
+    pub counted: bool,
+    /// What the connection does next.
+    pub then: Then,
+}
+
+/// What a connection does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Waits: for more replies, or for nothing.
+    Wait,
+    /// Sends.
+    Send,
+    /// Makes room for a new connection, which sends.
+    Reconnect,
+}
+
+/// How long a worker may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until something arrives.
+    ForEvents,
+    /// At most until that time, on the monotonic clock.
+    Until(u64),
+}
 
 /// What the threads of one test have in common.
 pub struct Shared {
@@ -43,8 +135,6 @@ pub struct Shared {
     pub prefix: Prefix,
     /// False: each batch gets a connection of its own.
     pub keep_alive: bool,
-    /// Batches that no thread has taken yet.
-    pub quota: Quota,
     /// Set to end the test early.
     pub stop: AtomicBool,
     /// Opened when the connections of all threads stand.
@@ -54,21 +144,32 @@ pub struct Shared {
 /// Holds threads back until it is opened.
 #[derive(Default)]
 pub struct Gate {
-    is_open: Mutex<bool>,
+    /// When it was opened, on the monotonic clock; 0 before.
+    opened_ns: Mutex<u64>,
     opened: Condvar,
 }
 
 impl Gate {
     /// Lets everybody through from now on.
     pub fn open(&self) {
-        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let mut opened_ns = self.lock();
+        if *opened_ns == 0 {
+            *opened_ns = clock::monotonic_ns();
+        }
+        drop(opened_ns);
         self.opened.notify_all();
     }
 
-    fn pass(&self) {
-        let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed = self.opened.wait_while(is_open, |is_open| !*is_open);
-        drop(passed.unwrap_or_else(PoisonError::into_inner));
+    /// Waits until it is open, and says since when it is.
+    fn pass(&self) -> u64 {
+        let passed = self.opened.wait_while(self.lock(), |ns| *ns == 0);
+        *passed.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, u64> {
+        self.opened_ns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,43 +180,6 @@ pub struct Prefix {
     pub bytes: Vec<u8>,
     /// Replies that are not counted.
     pub replies: u64,
-}
-
-/// Batches still to be sent. Threads take some at a time, so that the counter is touched rarely and a fast thread
-/// takes over what a slow one leaves.
-pub struct Quota {
-    left: AtomicU64,
-    threads: u64,
-}
-
-/// What one thread takes of the quota at once.
-const TAKEN_MAX: u64 = 1024;
-
-impl Quota {
-    /// `batches` for so many threads.
-    pub fn new(batches: u64, threads: usize) -> Quota {
-        Quota {
-            left: AtomicU64::new(batches),
-            threads: threads as u64,
-        }
-    }
-
-    /// Some of what is left; 0 if nothing is.
-    fn take(&self) -> u64 {
-        let share = |left: u64| match self.threads {
-            1 => left,
-            threads => (left / (8 * threads)).clamp(1, TAKEN_MAX).min(left),
-        };
-        // Relaxed: the number is all that is shared.
-        match self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                Some(left - share(left))
-            }) {
-            Ok(left) => share(left),
-            Err(_) => 0,
-        }
-    }
 }
 
 /// A thread's figures as others may see them while it runs. Padded: no two threads write to one cache line.
@@ -131,12 +195,10 @@ pub struct Progress {
 }
 
 /// What a thread came to.
-pub struct Tally {
-    /// Requests answered.
-    pub finished: u64,
-    /// Latencies in microseconds.
-    pub latency: Histogram<u64>,
-    /// When the first batch left, on the monotonic clock; 0 if none did.
+pub struct Ended<L> {
+    /// Its load, with what was measured.
+    pub load: L,
+    /// When the first request left, on the monotonic clock; 0 if none did.
     pub started_ns: u64,
     /// When the last reply arrived, or when the test was ended early.
     pub ended_ns: u64,
@@ -145,37 +207,30 @@ pub struct Tally {
 }
 
 /// One load thread.
-pub struct Worker<'a> {
+pub struct Worker<'a, L: Load> {
     shared: &'a Shared,
     progress: &'a Progress,
+    load: L,
     poller: Poller,
-    connections: Vec<Connection>,
-    batch: Batch,
-    random: fastrand::Rng,
+    /// Made when the load first names a time.
+    alarm: Option<Alarm>,
+    connections: Vec<Connection<L::Pending>>,
     /// Every read goes here.
     receive: Vec<u8>,
-    latency: Histogram<u64>,
-    /// Batches taken of the quota and not sent.
-    granted: u64,
-    /// Connections that wait for replies, or for their connection to stand.
-    busy: usize,
-    finished: u64,
-    latency_us: u64,
+    /// Connections that do not stand yet, while they are opened.
+    opening: usize,
     started_ns: u64,
     last_reply_ns: u64,
 }
 
-struct Connection {
+struct Connection<P> {
     stream: Stream,
     skipper: Skipper,
     connecting: bool,
-    /// When the batch under way was written.
-    sent_ns: u64,
-    /// Replies that the batch under way still waits for.
-    awaited: u64,
-    /// Replies before those, that answer the prefix.
+    pending: P,
+    /// Replies before those of the load, that answer the prefix.
     prefix_awaited: u64,
-    /// What the socket did not take of the batch under way.
+    /// What the socket did not take of what was to be sent.
     unsent: Vec<u8>,
     /// The start of a line whose rest has not arrived.
     held: Vec<u8>,
@@ -190,29 +245,24 @@ const CONNECTING_MAX: usize = 64;
 /// How long to wait for room in the backlog of a unix socket, which refuses instead of queueing.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(1);
 const WAKE_TOKEN: usize = usize::MAX;
+const ALARM_TOKEN: usize = usize::MAX - 1;
 
-impl<'a> Worker<'a> {
+impl<'a, L: Load> Worker<'a, L> {
     /// A thread's state without its connections.
     pub fn new(
         shared: &'a Shared,
         progress: &'a Progress,
-        batch: Batch,
-        random: fastrand::Rng,
-        latency: Histogram<u64>,
-    ) -> std::io::Result<Worker<'a>> {
+        load: L,
+    ) -> std::io::Result<Worker<'a, L>> {
         Ok(Worker {
             shared,
             progress,
+            load,
             poller: Poller::new(EVENTS_MAX)?,
+            alarm: None,
             connections: Vec::new(),
-            batch,
-            random,
             receive: vec![0; RECEIVE_BYTES],
-            latency,
-            granted: 0,
-            busy: 0,
-            finished: 0,
-            latency_us: 0,
+            opening: 0,
             started_ns: 0,
             last_reply_ns: 0,
         })
@@ -223,24 +273,24 @@ impl<'a> Worker<'a> {
         self.poller.waker(WAKE_TOKEN)
     }
 
-    /// Opens `clients` connections, calls `connected`, waits at the gate, and sends until the quota is used up.
-    pub fn run(mut self, clients: usize, connected: impl FnOnce()) -> Tally {
+    /// Opens `clients` connections, calls `connected`, waits at the gate, and sends until the load is done.
+    pub fn run(mut self, clients: usize, connected: impl FnOnce()) -> Ended<L> {
         let opened = self.open(clients);
         let result = opened.and_then(|()| {
             connected();
-            self.shared.gate.pass();
-            self.send_all()
+            let opened_ns = self.shared.gate.pass();
+            self.send_all(opened_ns)
         });
         let stopped = result.is_err() || self.stopped();
-        Tally {
-            finished: self.finished,
+        let now_ns = clock::monotonic_ns();
+        for connection in &mut self.connections {
+            self.load.give_up(&mut connection.pending, now_ns);
+        }
+        self.load.end(now_ns);
+        Ended {
+            load: self.load,
             started_ns: self.started_ns,
-            ended_ns: if stopped {
-                clock::monotonic_ns()
-            } else {
-                self.last_reply_ns
-            },
-            latency: self.latency,
+            ended_ns: if stopped { now_ns } else { self.last_reply_ns },
             failure: result.err(),
         }
     }
@@ -250,9 +300,9 @@ impl<'a> Worker<'a> {
     }
 
     fn open(&mut self, clients: usize) -> Result<(), Failure> {
-        while !self.stopped() && (self.connections.len() < clients || self.busy > 0) {
+        while !self.stopped() && (self.connections.len() < clients || self.opening > 0) {
             let mut timeout = None;
-            while self.connections.len() < clients && self.busy < CONNECTING_MAX {
+            while self.connections.len() < clients && self.opening < CONNECTING_MAX {
                 let token = self.connections.len();
                 match self.connect(token)? {
                     Some(connection) => self.connections.push(connection),
@@ -261,7 +311,7 @@ impl<'a> Worker<'a> {
                         break;
                     }
                 }
-                self.busy += 1;
+                self.opening += 1;
             }
             self.poll(timeout)?;
             for index in 0..self.poller.event_count() {
@@ -272,7 +322,7 @@ impl<'a> Worker<'a> {
                     .is_some_and(|connection| connection.connecting)
                     && self.connected(event.token)?
                 {
-                    self.busy -= 1;
+                    self.opening -= 1;
                 }
             }
         }
@@ -280,7 +330,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Starts to connect; `None` if the server's backlog is full now.
-    fn connect(&self, token: usize) -> Result<Option<Connection>, Failure> {
+    fn connect(&self, token: usize) -> Result<Option<Connection<L::Pending>>, Failure> {
         let stream = match connect_endpoint(&self.shared.endpoint) {
             Ok(stream) => stream,
             Err(error) if error.error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
@@ -295,8 +345,7 @@ impl<'a> Worker<'a> {
             stream,
             skipper: Skipper::new(),
             connecting: true,
-            sent_ns: 0,
-            awaited: 0,
+            pending: self.load.pending(),
             prefix_awaited: self.shared.prefix.replies,
             unsent: self.shared.prefix.bytes.clone(),
             held: Vec::new(),
@@ -331,7 +380,7 @@ impl<'a> Worker<'a> {
             .map_err(|error| Failure::local("epoll", &error))
     }
 
-    fn send_all(&mut self) -> Result<(), Failure> {
+    fn send_all(&mut self, opened_ns: u64) -> Result<(), Failure> {
         if self.stopped() {
             return Ok(());
         }
@@ -340,43 +389,67 @@ impl<'a> Worker<'a> {
         self.progress
             .started_ns
             .store(self.started_ns, Ordering::Relaxed);
+        self.load.begin(self.connections.len(), opened_ns);
         for token in 0..self.connections.len() {
-            if self.stopped() || !self.grant() {
+            if self.stopped() || !self.load.start(token) {
                 break;
             }
-            self.busy += 1;
             self.send(token, clock::monotonic_ns())?;
         }
-        while self.busy > 0 && !self.stopped() {
-            self.poll(None)?;
+        while self.load.is_active() && !self.stopped() {
+            self.sleep()?;
             for index in 0..self.poller.event_count() {
                 self.on_event(self.poller.event(index))?;
             }
-            self.progress
-                .finished
-                .store(self.finished, Ordering::Relaxed);
+            if L::PACED {
+                self.send_due()?;
+            }
+            self.load.turned();
+            let (finished, latency_us) = self.load.progress();
+            self.progress.finished.store(finished, Ordering::Relaxed);
             self.progress
                 .latency_us
-                .store(self.latency_us, Ordering::Relaxed);
+                .store(latency_us, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Takes leave to send one batch.
-    fn grant(&mut self) -> bool {
-        if self.granted == 0 {
-            self.granted = self.shared.quota.take();
+    /// Sends whatever is due by the clock.
+    fn send_due(&mut self) -> Result<(), Failure> {
+        loop {
+            let now_ns = clock::monotonic_ns();
+            let Some(token) = self.load.due(now_ns) else {
+                return Ok(());
+            };
+            self.send(token, now_ns)?;
         }
-        if self.granted == 0 {
-            return false;
+    }
+
+    /// Waits for events, or until the load has something to do.
+    fn sleep(&mut self) -> Result<(), Failure> {
+        let Wait::Until(at_ns) = self.load.wait() else {
+            return self.poll(None);
+        };
+        if at_ns <= clock::monotonic_ns() {
+            return self.poll(Some(Duration::ZERO));
         }
-        self.granted -= 1;
-        true
+        let failed = |error| Failure::local("timerfd", &error);
+        if self.alarm.is_none() {
+            let alarm = Alarm::new().map_err(failed)?;
+            self.poller
+                .register(&alarm, ALARM_TOKEN, Interest::Read)
+                .map_err(failed)?;
+            self.alarm = Some(alarm);
+        }
+        if let Some(alarm) = &mut self.alarm {
+            alarm.set(at_ns).map_err(failed)?;
+        }
+        self.poll(None)
     }
 
     fn on_event(&mut self, event: Event) -> Result<(), Failure> {
         let Some(connection) = self.connections.get(event.token) else {
-            return Ok(()); // the waker
+            return Ok(()); // the waker, or the alarm
         };
         if connection.connecting {
             if !self.connected(event.token)? {
@@ -393,14 +466,15 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Sends the next batch on a connection that waits for nothing.
+    /// Sends what is next on a connection.
     fn send(&mut self, token: usize, now_ns: u64) -> Result<(), Failure> {
         let connection = &mut self.connections[token];
-        connection.sent_ns = now_ns;
-        connection.awaited = self.batch.requests();
-        let bytes = self.batch.next(&mut self.random);
+        let bytes = self.load.next(token, &mut connection.pending, now_ns);
+        if bytes.is_empty() {
+            return Ok(());
+        }
         if !connection.unsent.is_empty() {
-            // The first batch follows the prefix in one write.
+            // The first requests follow the prefix in one write, and none may overtake another.
             connection.unsent.extend_from_slice(bytes);
             return self.send_rest(token);
         }
@@ -451,7 +525,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Takes in replies, and sends the next batch after the last one. `to_the_end` reads until nothing is left.
+    /// Takes in replies, and sends what comes after them. `to_the_end` reads until nothing is left.
     fn receive(&mut self, token: usize, to_the_end: bool) -> Result<(), Failure> {
         loop {
             let connection = &mut self.connections[token];
@@ -469,24 +543,30 @@ impl<'a> Worker<'a> {
                     return Ok(());
                 }
                 // A connection that waits for nothing may go.
-                Ok(Read::Eof) if connection.awaited == 0 => return Ok(()),
+                Ok(Read::Eof) if !self.load.is_waiting(&connection.pending) => return Ok(()),
                 Ok(Read::Eof) => return Err(Failure::Closed),
                 Err(error) => return Err(Failure::Io(error)),
             };
             let now_ns = clock::monotonic_ns();
             let arrived = &self.receive[..held + bytes];
-            let skipped = connection.skipper.skip(arrived)?;
-            if skipped.errors > 0 {
-                return Err(Failure::Reply(first_error(&connection.skipper)));
-            }
+            let taken = self.load.take(Arrived {
+                token,
+                pending: &mut connection.pending,
+                skipper: &mut connection.skipper,
+                prefix_awaited: &mut connection.prefix_awaited,
+                bytes: arrived,
+                now_ns,
+            })?;
             connection
                 .held
-                .extend_from_slice(&arrived[skipped.consumed..]);
-            if self.count(token, skipped.replies, now_ns) {
-                let same_connection = self.batch_done(token, now_ns)?;
-                if !same_connection {
-                    return Ok(());
-                }
+                .extend_from_slice(&arrived[taken.consumed..]);
+            if taken.counted {
+                self.last_reply_ns = now_ns;
+            }
+            match taken.then {
+                Then::Wait => {}
+                Then::Send => self.send(token, now_ns)?,
+                Then::Reconnect => return self.reconnect(token),
             }
             if drained && !to_the_end {
                 return Ok(());
@@ -494,42 +574,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Records replies that arrived together; true if the batch is answered.
-    fn count(&mut self, token: usize, mut replies: u64, now_ns: u64) -> bool {
-        let connection = &mut self.connections[token];
-        if connection.prefix_awaited > 0 {
-            let prefix = replies.min(connection.prefix_awaited);
-            connection.prefix_awaited -= prefix;
-            replies -= prefix;
-        }
-        // A server that says more than it was asked for (messages of a subscription) is not counted for it.
-        let replies = replies.min(connection.awaited);
-        if replies == 0 {
-            return false;
-        }
-        connection.awaited -= replies;
-        let latency_us = (now_ns.saturating_sub(connection.sent_ns) + 500) / 1000;
-        self.latency.saturating_record_n(latency_us, replies);
-        self.finished += replies;
-        self.latency_us += latency_us * replies;
-        self.last_reply_ns = now_ns;
-        connection.awaited == 0
-    }
-
-    /// Goes on with the next batch, if there is one. False if the connection is not the same any more.
-    fn batch_done(&mut self, token: usize, now_ns: u64) -> Result<bool, Failure> {
-        if !self.grant() {
-            self.busy -= 1;
-            return Ok(true);
-        }
-        if self.shared.keep_alive {
-            self.send(token, now_ns)?;
-            return Ok(true);
-        }
+    /// Puts a new connection into the place of one that has done its part.
+    fn reconnect(&mut self, token: usize) -> Result<(), Failure> {
         loop {
             if let Some(connection) = self.connect(token)? {
                 self.connections[token] = connection;
-                return Ok(false);
+                return Ok(());
             }
             std::thread::sleep(BACKLOG_PAUSE);
         }
@@ -548,6 +598,7 @@ pub fn secure(stream: &mut Stream, tls: &ClientTls) -> Result<bool, Failure> {
         .map_err(|error| Failure::handshake(&error))
 }
 
-fn first_error(skipper: &Skipper) -> String {
+/// The text of the first error reply of a connection.
+pub fn first_error(skipper: &Skipper) -> String {
     String::from_utf8_lossy(skipper.first_error().unwrap_or_default()).into_owned()
 }

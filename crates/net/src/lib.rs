@@ -15,6 +15,7 @@
 //! 4. drain the mailbox, and let the timers fire.
 
 mod address;
+mod alarm;
 mod buffer_pool;
 pub mod clock;
 pub mod cpu;
@@ -32,6 +33,7 @@ mod timers;
 pub mod tls;
 
 pub use address::{Address, Endpoint, NetError, error_text};
+pub use alarm::Alarm;
 pub use buffer_pool::{BufferPool, BufferPoolLimits};
 pub use listener::{Listener, is_out_of_descriptors};
 pub use mailbox::{Mailbox, Sender};

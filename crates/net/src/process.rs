@@ -5,7 +5,10 @@
 use std::fs;
 use std::io;
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::Endpoint;
 
 /// CPU time, split as the kernel accounts for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +43,9 @@ pub struct Thread {
     pub name: String,
     /// What it has used, in steps of a clock tick (usually 10 ms).
     pub cpu: CpuTime,
-    /// How long it was ready to run, but waited for a CPU; precise. `None` where the kernel does not say.
+    /// How long it has run, user and system time together; precise. `None` where the kernel does not say.
+    pub ran: Option<Duration>,
+    /// How long it was ready to run, but waited for a CPU; likewise.
     pub waited: Option<Duration>,
 }
 
@@ -52,6 +57,12 @@ pub fn cpu_self() -> CpuTime {
 /// CPU time of the calling thread, to the microsecond.
 pub fn cpu_thread() -> CpuTime {
     usage(libc::RUSAGE_THREAD)
+}
+
+/// How long the calling thread was ready to run, but waited for a CPU; `None` where the kernel does not say.
+pub fn waited_thread() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    parse_schedstat(&text).map(|(_, waited)| waited)
 }
 
 /// CPU time of children that have ended and were waited for.
@@ -82,6 +93,81 @@ pub fn threads_self() -> io::Result<Vec<Thread>> {
 /// The threads of the process `pid`.
 pub fn threads_of(pid: u32) -> io::Result<Vec<Thread>> {
     threads_in(&format!("/proc/{pid}/task"))
+}
+
+/// The process that listens at `endpoint`, if that is on this machine and can be seen from here: not one in another
+/// network namespace, nor one of another user unless we may look at its files. The first found, if several share it.
+pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
+    let sockets: Vec<(u64, Option<PathBuf>)> = match endpoint {
+        Endpoint::Unix(path) => unix_listeners(&fs::read_to_string("/proc/net/unix")?, path),
+        Endpoint::Tcp(address) => {
+            // Only an address of ours can be bound.
+            if std::net::UdpSocket::bind((address.ip(), 0)).is_err() {
+                return Ok(None);
+            }
+            let mut found = tcp_listeners(&fs::read_to_string("/proc/net/tcp")?, address.port());
+            // A machine without IPv6 has no such file.
+            if let Ok(text) = fs::read_to_string("/proc/net/tcp6") {
+                found.extend(tcp_listeners(&text, address.port()));
+            }
+            found.into_iter().map(|inode| (inode, None)).collect()
+        }
+    };
+    if sockets.is_empty() {
+        return Ok(None);
+    }
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = pid else { continue };
+        // What may not be looked at, or has just ended, is not found.
+        let Ok(files) = fs::read_dir(entry.path().join("fd")) else {
+            continue;
+        };
+        let inodes = files.flatten().filter_map(|file| {
+            let target = fs::read_link(file.path()).ok()?;
+            let inode = target.to_str()?.strip_prefix("socket:[")?;
+            inode.strip_suffix(']')?.parse::<u64>().ok()
+        });
+        let holds = inodes.into_iter().any(|inode| {
+            let found = sockets.iter().find(|(known, _)| *known == inode);
+            found.is_some_and(|(_, relative)| match (relative, endpoint) {
+                // Bound by a name that starts at the folder of whoever bound it.
+                (Some(relative), Endpoint::Unix(path)) => fs::read_link(entry.path().join("cwd"))
+                    .is_ok_and(|folder| same_file(&folder.join(relative), path)),
+                _ => true,
+            })
+        });
+        if holds {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}
+
+/// The name of the process `pid`, at most 15 bytes.
+pub fn name_of(pid: u32) -> io::Result<String> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat"))?).map(|stat| stat.name)
+}
+
+/// How the time of all CPUs together was spent since the machine was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MachineTime {
+    /// With nothing to do, or waiting for a disk.
+    pub idle: Duration,
+    /// Taken by the host of a virtual machine for others.
+    pub stolen: Duration,
+    /// All of it.
+    pub total: Duration,
+}
+
+/// How this machine spent its time, in steps of a clock tick.
+pub fn machine_time() -> io::Result<MachineTime> {
+    parse_machine_time(&fs::read_to_string("/proc/stat")?)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// The machine's memory, in bytes.
@@ -126,14 +212,15 @@ fn threads_in(folder: &str) -> io::Result<Vec<Thread>> {
             continue;
         };
         let stat = parse_stat(&stat)?;
-        let waited = fs::read_to_string(path.join("schedstat"))
+        let scheduled = fs::read_to_string(path.join("schedstat"))
             .ok()
-            .and_then(|text| parse_waited(&text));
+            .and_then(|text| parse_schedstat(&text));
         threads.push(Thread {
             id: stat.id,
             name: stat.name,
             cpu: stat.cpu,
-            waited,
+            ran: scheduled.map(|(ran, _)| ran),
+            waited: scheduled.map(|(_, waited)| waited),
         });
     }
     Ok(threads)
@@ -177,12 +264,63 @@ fn parse_stat(text: &str) -> io::Result<Stat> {
 }
 
 /// Reads `/proc/*/schedstat`: time on a CPU, time waited for one, both in nanoseconds, and a count.
-fn parse_waited(text: &str) -> Option<Duration> {
-    text.split(' ')
-        .nth(1)?
-        .parse()
-        .ok()
-        .map(Duration::from_nanos)
+fn parse_schedstat(text: &str) -> Option<(Duration, Duration)> {
+    let mut fields = text.split(' ').map(|field| field.parse().ok());
+    let ran = Duration::from_nanos(fields.next()??);
+    Some((ran, Duration::from_nanos(fields.next()??)))
+}
+
+/// Inodes of the listening sockets with this port in a file like `/proc/net/tcp`.
+fn tcp_listeners(text: &str, port: u16) -> Vec<u64> {
+    const LISTENING: &str = "0A";
+    text.lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (_, local) = fields.nth(1)?.rsplit_once(':')?;
+            let state = fields.nth(1)?;
+            let inode = fields.nth(5)?;
+            let found = u16::from_str_radix(local, 16) == Ok(port) && state == LISTENING;
+            found.then(|| inode.parse().ok()).flatten()
+        })
+        .collect()
+}
+
+/// Inodes of the sockets that may be bound to `path`, in a file like `/proc/net/unix`; with the name that they were
+/// bound to if that is a relative one.
+fn unix_listeners(text: &str, path: &Path) -> Vec<(u64, Option<PathBuf>)> {
+    text.lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let inode = fields.nth(6)?.parse().ok()?;
+            let bound = Path::new(fields.next()?);
+            if bound.is_absolute() {
+                return same_file(bound, path).then_some((inode, None));
+            }
+            let same_name = bound.file_name() == path.file_name();
+            same_name.then(|| (inode, Some(bound.to_owned())))
+        })
+        .collect()
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    a == b || fs::canonicalize(a).is_ok_and(|a| fs::canonicalize(b).is_ok_and(|b| a == b))
+}
+
+/// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and guests' time, which
+/// is part of the first two.
+fn parse_machine_time(text: &str) -> Option<MachineTime> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields = line
+        .split_ascii_whitespace()
+        .map(|field| field.parse().ok().map(ticks))
+        .collect::<Option<Vec<Duration>>>()?;
+    Some(MachineTime {
+        idle: *fields.get(3)? + *fields.get(4)?,
+        stolen: *fields.get(7)?,
+        total: fields.iter().take(8).sum(),
+    })
 }
 
 fn ticks(count: u64) -> Duration {
@@ -229,6 +367,34 @@ mod tests {
                 .any(|thread| thread.cpu.total() >= Duration::from_millis(30)),
             "{threads:?}"
         );
+    }
+
+    #[test]
+    fn the_process_that_listens_is_found() {
+        let me = std::process::id();
+        let tcp = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = tcp.local_addr().unwrap();
+        assert_eq!(listening_at(&Endpoint::Tcp(address)).unwrap(), Some(me));
+        drop(tcp);
+        assert_ne!(listening_at(&Endpoint::Tcp(address)).unwrap(), Some(me));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(listening_at(&Endpoint::Unix(path)).unwrap(), Some(me));
+        // An address that is documented to be nobody's.
+        let remote = Endpoint::Tcp(([192, 0, 2, 1], address.port()).into());
+        assert_eq!(listening_at(&remote).unwrap(), None);
+        assert!(!name_of(me).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_machines_time_adds_up() {
+        let text = "cpu  100 0 50 300 10 0 5 35 7 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        let time = parse_machine_time(text).unwrap();
+        assert_eq!(time.idle, ticks(310));
+        assert_eq!((time.stolen, time.total), (ticks(35), ticks(500)));
+        assert!(parse_machine_time("cpu  1 2\n").is_none());
+        assert!(machine_time().unwrap().total > Duration::ZERO);
     }
 
     #[test]

@@ -33,4 +33,4 @@ pub use request::{
     BIG_BULK_BYTES_MIN, BigBulk, Decoded, RequestDecoder, RequestKind, RequestLimits,
     encode_request,
 };
-pub use skipper::{Skipped, Skipper};
+pub use skipper::{Outcome, Skipped, Skipper};

@@ -19,6 +19,17 @@ pub struct Skipped {
     pub errors: u64,
 }
 
+/// What kind of reply one was, as far as a load generator cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Something, an empty array included.
+    Value,
+    /// Null, in any of its forms: of a read, a miss.
+    Null,
+    /// An error.
+    Error,
+}
+
 /// Counts the replies of one connection, and remembers the text of the first error.
 ///
 /// It keeps no tree: how many elements are missing until the reply is whole is one number, however they are nested.
@@ -52,47 +63,70 @@ impl Skipper {
 
     /// Goes over everything in `buf` that can be gone over. The caller drops the consumed bytes and keeps the rest.
     pub fn skip(&mut self, buf: &[u8]) -> Result<Skipped, ReplyError> {
+        self.skip_each(buf, |_| {})
+    }
+
+    /// As [`Skipper::skip`]; tells each reply that became whole, in their order.
+    #[inline]
+    pub fn skip_each(
+        &mut self,
+        buf: &[u8],
+        mut on_reply: impl FnMut(Outcome),
+    ) -> Result<Skipped, ReplyError> {
         let mut skipped = Skipped::default();
         loop {
             if self.jump > 0 {
-                self.skip_bulk(buf, &mut skipped);
+                self.skip_bulk(buf, &mut skipped, &mut on_reply);
                 if self.jump > 0 {
                     return Ok(skipped);
                 }
             }
             if !self.in_push {
-                self.skip_common(buf, &mut skipped);
+                self.skip_common(buf, &mut skipped, &mut on_reply);
             }
             let line = line(buf, skipped.consumed, &mut self.scanned)?;
             let Some(line) = line else { return Ok(skipped) };
             skipped.consumed = line.end;
-            self.element(line.kind, line.text, &mut skipped)?;
+            self.element(line.kind, line.text, &mut skipped, &mut on_reply)?;
         }
     }
 
     /// Goes over whole elements of the commonest forms: statuses, integers, null, and bulks and arrays with a number of
     /// up to four digits. Stops at anything else, where nothing has been consumed yet.
     #[inline]
-    fn skip_common(&mut self, buf: &[u8], skipped: &mut Skipped) {
+    fn skip_common(
+        &mut self,
+        buf: &[u8],
+        skipped: &mut Skipped,
+        on_reply: &mut impl FnMut(Outcome),
+    ) {
         let (mut at, mut missing, mut replies) = (skipped.consumed, self.missing, 0);
         loop {
-            let (end, elements) = match small_number(buf, at) {
-                Some((b'$', len, body)) if body + len + 2 <= buf.len() => (body + len + 2, 0),
-                Some((b':', _, end)) => (end, 0),
-                Some((b'*', n, end)) => (end, n as u64),
-                _ if buf[at..].starts_with(b"+OK\r\n") => (at + 5, 0),
-                _ if buf[at..].starts_with(b"$-1\r\n") => (at + 5, 0),
+            use Outcome::{Null, Value};
+            let (end, elements, kind) = match small_number(buf, at) {
+                Some((b'$', len, body)) if body + len + 2 <= buf.len() => {
+                    (body + len + 2, 0, Value)
+                }
+                Some((b':', _, end)) => (end, 0, Value),
+                Some((b'*', n, end)) => (end, n as u64, Value),
+                _ if buf[at..].starts_with(b"+OK\r\n") => (at + 5, 0, Value),
+                _ if buf[at..].starts_with(b"$-1\r\n") => (at + 5, 0, Null),
                 _ => match short_line_end(buf, at) {
-                    Some(end) => (end, 0),
+                    Some(end) => (end, 0, Value),
                     None => break,
                 },
             };
+            // Within an array, a null is an element like any other.
+            let kind = if missing == 0 { kind } else { Value };
             let Some(after) = missing.max(1).checked_add(elements) else {
                 break;
             };
             at = end;
             missing = after - 1;
-            replies += u64::from(missing == 0);
+            if missing == 0 {
+                replies += 1;
+                on_reply(kind);
+            }
         }
         if at > skipped.consumed {
             self.scanned = 0;
@@ -102,7 +136,7 @@ impl Skipper {
     }
 
     /// Jumps over what is there of a bulk and its line end.
-    fn skip_bulk(&mut self, buf: &[u8], skipped: &mut Skipped) {
+    fn skip_bulk(&mut self, buf: &[u8], skipped: &mut Skipped, on_reply: &mut impl FnMut(Outcome)) {
         let rest = &buf[skipped.consumed..];
         let step = self.jump.min(rest.len());
         if self.keep_text
@@ -115,11 +149,17 @@ impl Skipper {
         self.jump -= step;
         if self.jump == 0 {
             self.keep_text = false;
-            self.element_done(skipped);
+            self.element_done(Outcome::Value, skipped, on_reply);
         }
     }
 
-    fn element(&mut self, kind: u8, text: &[u8], skipped: &mut Skipped) -> Result<(), ReplyError> {
+    fn element(
+        &mut self,
+        kind: u8,
+        text: &[u8],
+        skipped: &mut Skipped,
+        on_reply: &mut impl FnMut(Outcome),
+    ) -> Result<(), ReplyError> {
         let top = self.missing == 0;
         self.missing += u64::from(top);
         let n = match kind {
@@ -157,14 +197,34 @@ impl Skipper {
             other => return Err(ReplyError::UnknownType(other)),
         };
         self.missing = self.missing.checked_add(n).ok_or(ReplyError::TooDeep)?;
-        self.element_done(skipped);
+        // Only a null that is the whole reply is one; behind an attribute (not `top`) it is taken for a value.
+        let is_null = top && (kind == b'_' || (matches!(kind, b'$' | b'*') && text == b"-1"));
+        let outcome = if is_null {
+            Outcome::Null
+        } else {
+            Outcome::Value
+        };
+        self.element_done(outcome, skipped, on_reply);
         Ok(())
     }
 
-    fn element_done(&mut self, skipped: &mut Skipped) {
+    #[inline]
+    fn element_done(
+        &mut self,
+        outcome: Outcome,
+        skipped: &mut Skipped,
+        on_reply: &mut impl FnMut(Outcome),
+    ) {
         self.missing -= 1;
         if self.missing == 0 {
-            skipped.replies += u64::from(!self.in_push);
+            if !self.in_push {
+                skipped.replies += 1;
+                on_reply(if self.in_error {
+                    Outcome::Error
+                } else {
+                    outcome
+                });
+            }
             skipped.errors += u64::from(self.in_error);
             (self.in_push, self.in_error) = (false, false);
         }
@@ -241,6 +301,25 @@ mod tests {
             (skipped.consumed, skipped.replies),
             (replies.concat().len(), replies.len() as u64)
         );
+    }
+
+    #[test]
+    fn each_reply_is_told_with_its_kind_in_order() {
+        use Outcome::{Error, Null, Value};
+        let input = "+OK\r\n$-1\r\n:5\r\n-ERR x\r\n*2\r\n$-1\r\n$1\r\na\r\n*-1\r\n_\r\n\
+                     >2\r\n+a\r\n_\r\n!5\r\nERR x\r\n%1\r\n+a\r\n_\r\n$3\r\nabc\r\n*0\r\n";
+        let expected = [
+            Value, Null, Value, Error, Value, Null, Null, Error, Value, Value, Value,
+        ];
+        for piece in [1, 2, 3, 7, input.len()] {
+            let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());
+            for chunk in input.as_bytes().chunks(piece) {
+                held.extend_from_slice(chunk);
+                let skipped = skipper.skip_each(&held, |outcome| seen.push(outcome));
+                held.drain(..skipped.unwrap().consumed);
+            }
+            assert_eq!(seen, expected, "in pieces of {piece}");
+        }
     }
 
     #[test]

@@ -1,0 +1,6 @@
+//! Why a number is what it is: what each party used while it was measured, and what follows from that.
+//!
+//! Knows no workload. `parties` measures, `verdict` judges: the one does not judge, the other does not measure.
+
+pub mod parties;
+pub mod verdict;

@@ -1,0 +1,214 @@
+//! What the parties of a run used: the generator's threads, the server, a proxy, the machine.
+//!
+//! It measures and does not judge. The generator's threads account for themselves (`run::drive::Usage`); processes are
+//! looked at in `/proc`, twice or once a slice; a server that is elsewhere is asked (INFO).
+
+use std::time::{Duration, Instant};
+
+use redline_net::process::{self, CpuTime, MachineTime, Thread};
+
+use super::verdict::Load;
+
+/// A process that takes part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Threads of ours are not its: the embedded server lives in this process.
+    pub embedded: bool,
+}
+
+impl Process {
+    /// The process with this number.
+    pub fn new(pid: u32) -> std::io::Result<Process> {
+        Ok(Process {
+            pid,
+            name: process::name_of(pid)?,
+            embedded: pid == std::process::id(),
+        })
+    }
+
+    /// Its threads and what they have used so far.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let mut threads = process::threads_of(self.pid).ok()?;
+        if self.embedded {
+            // The main thread of this process, and the load threads, are the generator's.
+            threads.retain(|thread| thread.id != self.pid && !thread.name.starts_with("load-"));
+        }
+        Some(Snapshot {
+            at: Instant::now(),
+            threads,
+        })
+    }
+}
+
+/// What a process has used until a moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    at: Instant,
+    threads: Vec<Thread>,
+}
+
+/// What a party used in a span of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Used {
+    /// The span.
+    pub wall: Duration,
+    /// CPU time of all threads.
+    pub cpu: CpuTime,
+    /// Time that threads waited for a CPU, all together.
+    pub waited: Duration,
+    /// Threads that ran at all.
+    pub threads: usize,
+    /// The busiest thread: running or waiting for a CPU.
+    pub busiest: Duration,
+    /// Of that, waiting.
+    pub busiest_waited: Duration,
+}
+
+impl Used {
+    /// The same in shares of the span.
+    pub fn load(&self) -> Load {
+        let wall = self.wall.as_secs_f64().max(1e-9);
+        let share = |span: Duration| span.as_secs_f64() / wall;
+        Load {
+            busiest: share(self.busiest).min(1.0),
+            waiting: share(self.busiest_waited).min(1.0),
+            user: share(self.cpu.user),
+            system: share(self.cpu.system),
+        }
+    }
+
+    /// Counts a thread in.
+    pub fn add_thread(&mut self, cpu: CpuTime, waited: Duration) {
+        let busy = cpu.total() + waited;
+        if busy.is_zero() {
+            return;
+        }
+        self.threads += 1;
+        self.cpu.user += cpu.user;
+        self.cpu.system += cpu.system;
+        self.waited += waited;
+        if busy > self.busiest {
+            (self.busiest, self.busiest_waited) = (busy, waited);
+        }
+    }
+}
+
+impl Snapshot {
+    /// What was used since `earlier`.
+    ///
+    /// The kernel counts user and system time in ticks of 10 ms, but running time exactly. So the sum is the exact
+    /// one, and is split as the ticks are.
+    pub fn since(&self, earlier: &Snapshot) -> Used {
+        let mut used = Used {
+            wall: self.at.duration_since(earlier.at),
+            ..Used::default()
+        };
+        for thread in &self.threads {
+            let before = earlier.threads.iter().find(|before| before.id == thread.id);
+            let ticks = before.map_or(thread.cpu, |before| thread.cpu.since(&before.cpu));
+            let difference = |now: Option<Duration>, before: Option<Option<Duration>>| {
+                now.map(|now| now.saturating_sub(before.flatten().unwrap_or_default()))
+            };
+            let ran = difference(thread.ran, before.map(|before| before.ran));
+            let waited = difference(thread.waited, before.map(|before| before.waited));
+            let cpu = ran.map_or(ticks, |ran| split(ran, &ticks));
+            used.add_thread(cpu, waited.unwrap_or_default());
+        }
+        used
+    }
+}
+
+/// Splits `total` as `ticks` are split; without ticks, as half and half, which is then a matter of milliseconds.
+fn split(total: Duration, ticks: &CpuTime) -> CpuTime {
+    let counted = ticks.total().as_secs_f64();
+    let share = if counted > 0.0 {
+        ticks.user.as_secs_f64() / counted
+    } else {
+        0.5
+    };
+    let user = total.mul_f64(share);
+    CpuTime {
+        user,
+        system: total.saturating_sub(user),
+    }
+}
+
+/// What the host took from this virtual machine between two moments, as a share of all CPUs' time.
+pub fn stolen_share(before: &MachineTime, after: &MachineTime) -> f64 {
+    let total = after.total.saturating_sub(before.total).as_secs_f64();
+    let stolen = after.stolen.saturating_sub(before.stolen).as_secs_f64();
+    if total > 0.0 { stolen / total } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(id: u32, user_ms: u64, system_ms: u64, ran_ms: u64, waited_ms: u64) -> Thread {
+        Thread {
+            id,
+            name: "t".into(),
+            cpu: CpuTime {
+                user: Duration::from_millis(user_ms),
+                system: Duration::from_millis(system_ms),
+            },
+            ran: Some(Duration::from_millis(ran_ms)),
+            waited: Some(Duration::from_millis(waited_ms)),
+        }
+    }
+
+    #[test]
+    fn the_exact_time_is_split_as_the_ticks_are() {
+        let at = Instant::now();
+        let before = Snapshot {
+            at,
+            threads: vec![thread(1, 100, 100, 205, 0), thread(2, 0, 0, 0, 0)],
+        };
+        let after = Snapshot {
+            at: at + Duration::from_secs(1),
+            // Thread 3 is new.
+            threads: vec![
+                thread(1, 400, 200, 613, 7),
+                thread(2, 0, 0, 0, 0),
+                thread(3, 10, 0, 12, 900),
+            ],
+        };
+        let used = after.since(&before);
+        assert_eq!(used.threads, 2);
+        assert_eq!(used.cpu.total(), Duration::from_millis(408 + 12));
+        assert_eq!(used.cpu.system, Duration::from_millis(102));
+        assert_eq!(used.busiest, Duration::from_millis(912));
+        let load = used.load();
+        assert!((load.busiest - 0.912).abs() < 1e-6 && (load.waiting - 0.9).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_working_process_is_seen() {
+        let me = Process::new(std::process::id()).unwrap();
+        assert!(me.embedded);
+        let before = me.snapshot().unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::black_box((0..1000u64).sum::<u64>());
+        }
+        let used = me.snapshot().unwrap().since(&before);
+        // This thread is not the main one.
+        assert!(used.busiest >= Duration::from_millis(40), "{used:?}");
+        assert!(Process::new(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn stolen_time_is_a_share() {
+        let at = |stolen, total| MachineTime {
+            idle: Duration::ZERO,
+            stolen: Duration::from_secs(stolen),
+            total: Duration::from_secs(total),
+        };
+        assert_eq!(stolen_share(&at(1, 100), &at(6, 200)), 0.05);
+        assert_eq!(stolen_share(&at(1, 100), &at(1, 100)), 0.0);
+    }
+}

@@ -1,0 +1,415 @@
+//! The verdict: what was the bottleneck, how sure that is, and on what grounds.
+//!
+//! A pure function of measurements: no clock, no file, no socket.
+//!
+//! # How it is found
+//!
+//! The party that cannot do more is the one whose threads never sleep. A thread is *busy* while it runs and while it
+//! waits for a CPU; what counts is each party's busiest thread, since a server with one thread is full when that one
+//! is, whatever the machine has left. The rules, in their order:
+//!
+//! 1. A rate was asked for and reached: the rate is the limit, nobody else.
+//! 2. One party is full and the others are not: it is that one. A server's time is then split: with at least half of
+//!    it in the kernel, system calls are the limit, and fewer of them (pipelining, or a proxy that merges the requests
+//!    of many clients into one write) would help; otherwise the commands themselves are.
+//! 3. Several are full: the one that is clearly fuller, with low certainty, or nobody. If they had to wait for CPUs,
+//!    the machine is too small for all of them, and none of them can be blamed.
+//! 4. Nobody is full, and what was transferred is nearly what the link can carry: the bandwidth.
+//! 5. Otherwise it is undecided. In a closed loop that is the usual case with few connections: everybody waits for
+//!    everybody.
+
+use serde::{Deserialize, Serialize};
+
+/// What was the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bottleneck {
+    /// The load generator: the number is not the server's.
+    Client,
+    /// The server, mostly in its own code.
+    ServerUser,
+    /// The server, mostly in the kernel.
+    ServerKernel,
+    /// The proxy in front of it.
+    Proxy,
+    /// The network's bandwidth.
+    Bandwidth,
+    /// The rate that was asked for.
+    Rate,
+    /// Not known.
+    Undecided,
+}
+
+/// How sure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// Nothing speaks against it.
+    High,
+    /// Another is not far behind.
+    Medium,
+    /// Another may be as true.
+    Low,
+}
+
+/// The verdict on a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What was the bottleneck.
+    pub bottleneck: Bottleneck,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// One sentence for people.
+    pub text: String,
+    /// The measurements that it rests on.
+    pub evidence: Vec<String>,
+    /// What could be tried.
+    pub advice: Option<String>,
+}
+
+/// What one party used, as shares of the time that was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Its busiest thread: running or waiting for a CPU, 0 to 1.
+    pub busiest: f64,
+    /// Of that, waiting for a CPU, 0 to 1.
+    pub waiting: f64,
+    /// CPUs used by all of its threads, in user mode: 1.0 is one CPU.
+    pub user: f64,
+    /// The same, in the kernel.
+    pub system: f64,
+}
+
+/// Everything that the verdict is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measurements {
+    /// Requests a second that were asked for, in an open loop.
+    pub offered: Option<f64>,
+    /// Requests a second that were answered.
+    pub achieved: f64,
+    /// The generator.
+    pub client: Load,
+    /// The server, or the busiest of several; `None` if nothing is known of it.
+    pub server: Option<Load>,
+    /// The proxy, if one was named.
+    pub proxy: Option<Load>,
+    /// Bytes a second, the fuller direction.
+    pub bytes_per_second: f64,
+    /// What the link carries, in bytes a second, if known.
+    pub link_bytes_per_second: Option<f64>,
+    /// Share of all CPUs' time that the host of a virtual machine took away, 0 to 1.
+    pub stolen: f64,
+}
+
+/// A party whose busiest thread is busy for this share is full.
+const FULL: f64 = 0.9;
+/// Parties this far apart are told apart.
+const APART: f64 = 0.05;
+/// A party below this is far from full.
+const FAR_FROM_FULL: f64 = 0.75;
+/// A rate reached to this share is reached.
+const REACHED: f64 = 0.98;
+/// A server with this share of its time in the kernel is bound there.
+const KERNEL: f64 = 0.5;
+/// A link used to this share is full: the rest is headers.
+const LINK_FULL: f64 = 0.85;
+/// Waiting for a CPU for this share of the time says that there are too few.
+const CROWDED: f64 = 0.2;
+/// Stolen time above this is worth a word.
+const STOLEN: f64 = 0.02;
+
+impl Measurements {
+    /// The verdict.
+    pub fn verdict(&self) -> Verdict {
+        let evidence = self.evidence();
+        let (bottleneck, certainty) = self.judge();
+        let (text, advice) = self.words(bottleneck);
+        Verdict {
+            bottleneck,
+            certainty,
+            text,
+            evidence,
+            advice,
+        }
+    }
+
+    fn judge(&self) -> (Bottleneck, Certainty) {
+        if let Some(offered) = self.offered
+            && self.achieved >= offered * REACHED
+        {
+            return (Bottleneck::Rate, Certainty::High);
+        }
+        let mut parties = vec![(self.client.busiest, Bottleneck::Client)];
+        parties.extend(
+            self.server
+                .iter()
+                .map(|server| (server.busiest, server_side(server))),
+        );
+        parties.extend(
+            self.proxy
+                .iter()
+                .map(|proxy| (proxy.busiest, Bottleneck::Proxy)),
+        );
+        parties.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let (fullest, who) = parties[0];
+        let next = parties.get(1).map_or(0.0, |&(busiest, _)| busiest);
+        if fullest < FULL {
+            return match self.link_bytes_per_second {
+                Some(link) if self.bytes_per_second >= link * LINK_FULL => {
+                    (Bottleneck::Bandwidth, Certainty::High)
+                }
+                _ => (Bottleneck::Undecided, Certainty::Low),
+            };
+        }
+        let certainty = if self.server.is_none() && who != Bottleneck::Client {
+            Certainty::Low
+        } else if next < FAR_FROM_FULL {
+            Certainty::High
+        } else if next < FULL {
+            Certainty::Medium
+        } else if fullest - next >= APART && !self.is_crowded() {
+            Certainty::Low
+        } else {
+            return (Bottleneck::Undecided, Certainty::Low);
+        };
+        (who, certainty)
+    }
+
+    /// Whether the parties stood in each other's way.
+    fn is_crowded(&self) -> bool {
+        let parties = [
+            Some(&self.client),
+            self.server.as_ref(),
+            self.proxy.as_ref(),
+        ];
+        parties
+            .into_iter()
+            .flatten()
+            .any(|party| party.busiest >= FULL && party.waiting >= CROWDED)
+    }
+
+    fn words(&self, bottleneck: Bottleneck) -> (String, Option<String>) {
+        let (text, advice) = match bottleneck {
+            Bottleneck::Client => (
+                "The load generator was the limit: this number is not the server's.",
+                Some("Give it more threads (--threads), or load from several machines."),
+            ),
+            Bottleneck::ServerUser => (
+                "The server was the limit, in its own code: the commands cost what they cost.",
+                None,
+            ),
+            Bottleneck::ServerKernel => (
+                "The server was the limit, and most of its time went into the kernel: system calls, not commands.",
+                Some(
+                    "Fewer system calls would help: pipelining, or a proxy that merges the requests of many clients.",
+                ),
+            ),
+            Bottleneck::Proxy => ("The proxy was the limit, not the server behind it.", None),
+            Bottleneck::Bandwidth => (
+                "The network's bandwidth was the limit: neither side was busy.",
+                None,
+            ),
+            Bottleneck::Rate => (
+                "The rate that was asked for was the limit: everybody could have done more.",
+                None,
+            ),
+            Bottleneck::Undecided if self.is_crowded() => (
+                "Undecided: there are fewer CPUs than busy threads, so each stood in the other's way.",
+                Some("Run the generator on another machine, or bind both to CPUs of their own."),
+            ),
+            Bottleneck::Undecided if self.server.is_none() => (
+                "Undecided: the load generator had time to spare, and nothing is known of the server.",
+                Some("Name the server's process with --server-pid if it runs on this machine."),
+            ),
+            Bottleneck::Undecided if self.offered.is_some() => (
+                "Undecided: the rate was not reached, although nobody was busy all the time.",
+                Some("More connections, or a deeper pipeline, may reach it."),
+            ),
+            Bottleneck::Undecided => (
+                "Undecided: nobody was busy all the time; each waited for the other.",
+                Some("More connections, or pipelining, would show who is the limit."),
+            ),
+        };
+        (text.to_owned(), advice.map(str::to_owned))
+    }
+
+    fn evidence(&self) -> Vec<String> {
+        let mut evidence = Vec::new();
+        if let Some(offered) = self.offered {
+            evidence.push(format!(
+                "{:.1} % of the offered rate was achieved ({:.0} of {offered:.0} requests/s)",
+                100.0 * self.achieved / offered,
+                self.achieved
+            ));
+        }
+        let parties = [
+            ("generator", Some(&self.client)),
+            ("server", self.server.as_ref()),
+            ("proxy", self.proxy.as_ref()),
+        ];
+        for (name, party) in parties {
+            let Some(party) = party else { continue };
+            let mut line = format!(
+                "{name}: busiest thread {:.0} % busy; user {:.2}, kernel {:.2} CPUs",
+                100.0 * party.busiest,
+                party.user,
+                party.system
+            );
+            if party.waiting >= CROWDED / 4.0 {
+                line += &format!(
+                    "; {:.0} % of the time it waited for a CPU",
+                    100.0 * party.waiting
+                );
+            }
+            evidence.push(line);
+        }
+        if self.server.is_none() {
+            evidence.push("server: nothing known".into());
+        }
+        if let Some(link) = self.link_bytes_per_second {
+            evidence.push(format!(
+                "link: {:.0} % of {:.0} Mbit/s used",
+                100.0 * self.bytes_per_second / link,
+                link * 8.0 / 1e6
+            ));
+        }
+        if self.stolen >= STOLEN {
+            evidence.push(format!(
+                "{:.0} % of the CPUs' time was taken by the virtual machine's host",
+                100.0 * self.stolen
+            ));
+        }
+        evidence
+    }
+}
+
+fn server_side(server: &Load) -> Bottleneck {
+    let total = server.user + server.system;
+    if total > 0.0 && server.system / total >= KERNEL {
+        Bottleneck::ServerKernel
+    } else {
+        Bottleneck::ServerUser
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(busiest: f64, user: f64, system: f64) -> Load {
+        Load {
+            busiest,
+            waiting: 0.0,
+            user,
+            system,
+        }
+    }
+
+    fn closed(client: Load, server: Load) -> Measurements {
+        Measurements {
+            achieved: 1000.0,
+            client,
+            server: Some(server),
+            ..Measurements::default()
+        }
+    }
+
+    fn judged(measurements: &Measurements) -> (Bottleneck, Certainty) {
+        let verdict = measurements.verdict();
+        assert!(!verdict.text.is_empty() && !verdict.evidence.is_empty());
+        (verdict.bottleneck, verdict.certainty)
+    }
+
+    #[test]
+    fn the_party_that_never_sleeps_is_the_limit() {
+        use Bottleneck::{Client, Proxy, ServerKernel, ServerUser, Undecided};
+        use Certainty::{High, Low, Medium};
+        for (client, server, expected) in [
+            (load(0.99, 0.8, 0.19), load(0.5, 0.3, 0.2), (Client, High)),
+            (load(0.99, 0.8, 0.19), load(0.8, 0.3, 0.5), (Client, Medium)),
+            (load(0.4, 0.2, 0.2), load(1.0, 0.8, 0.2), (ServerUser, High)),
+            (
+                load(0.4, 0.2, 0.2),
+                load(1.0, 0.3, 0.7),
+                (ServerKernel, High),
+            ),
+            (
+                load(0.85, 0.2, 0.6),
+                load(1.0, 0.3, 0.7),
+                (ServerKernel, Medium),
+            ),
+            (
+                load(0.92, 0.2, 0.7),
+                load(0.99, 0.3, 0.7),
+                (ServerKernel, Low),
+            ),
+            (load(0.97, 0.2, 0.7), load(0.99, 0.3, 0.7), (Undecided, Low)),
+            (load(0.3, 0.1, 0.2), load(0.4, 0.3, 0.1), (Undecided, Low)),
+        ] {
+            let measurements = closed(client, server);
+            assert_eq!(judged(&measurements), expected, "{measurements:?}");
+        }
+        let mut proxied = closed(load(0.3, 0.1, 0.2), load(0.5, 0.2, 0.3));
+        proxied.proxy = Some(load(0.98, 0.5, 0.48));
+        assert_eq!(judged(&proxied), (Proxy, High));
+    }
+
+    #[test]
+    fn a_rate_that_was_reached_is_the_limit_however_busy_the_others_are() {
+        let mut measurements = closed(load(0.95, 0.5, 0.4), load(0.5, 0.3, 0.2));
+        measurements.offered = Some(1000.0);
+        assert_eq!(judged(&measurements).0, Bottleneck::Rate);
+        measurements.offered = Some(1100.0);
+        assert_eq!(judged(&measurements).0, Bottleneck::Client);
+        measurements.client.busiest = 0.2;
+        let verdict = measurements.verdict();
+        assert_eq!(verdict.bottleneck, Bottleneck::Undecided);
+        assert!(verdict.text.contains("rate was not reached"));
+    }
+
+    #[test]
+    fn parties_that_wait_for_the_same_cpus_are_not_blamed() {
+        let crowded = |busiest| Load {
+            busiest,
+            waiting: 0.5,
+            user: 0.3,
+            system: 0.2,
+        };
+        let verdict = closed(crowded(1.0), crowded(0.93)).verdict();
+        assert_eq!(verdict.bottleneck, Bottleneck::Undecided);
+        assert!(verdict.text.contains("fewer CPUs"), "{}", verdict.text);
+    }
+
+    #[test]
+    fn a_full_link_is_the_limit_only_when_nobody_is_busy() {
+        let mut measurements = closed(load(0.2, 0.1, 0.1), load(0.3, 0.1, 0.2));
+        measurements.link_bytes_per_second = Some(1e6);
+        measurements.bytes_per_second = 0.9e6;
+        assert_eq!(
+            judged(&measurements),
+            (Bottleneck::Bandwidth, Certainty::High)
+        );
+        measurements.bytes_per_second = 0.5e6;
+        assert_eq!(judged(&measurements).0, Bottleneck::Undecided);
+        measurements.bytes_per_second = 0.9e6;
+        measurements.server = Some(load(0.99, 0.5, 0.4));
+        assert_eq!(judged(&measurements).0, Bottleneck::ServerUser);
+    }
+
+    #[test]
+    fn of_a_server_nothing_is_known_and_nothing_is_claimed() {
+        let mut measurements = closed(load(0.2, 0.1, 0.1), Load::default());
+        measurements.server = None;
+        let verdict = measurements.verdict();
+        assert_eq!(verdict.bottleneck, Bottleneck::Undecided);
+        assert!(verdict.text.contains("nothing is known"));
+        measurements.client.busiest = 0.99;
+        assert_eq!(judged(&measurements), (Bottleneck::Client, Certainty::High));
+    }
+
+    #[test]
+    fn a_busy_kernel_comes_with_the_advice_to_make_fewer_calls() {
+        let verdict = closed(load(0.2, 0.1, 0.1), load(1.0, 0.24, 0.74)).verdict();
+        assert!(verdict.advice.unwrap().contains("pipelining, or a proxy"));
+    }
+}

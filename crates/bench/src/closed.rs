@@ -1,0 +1,204 @@
+//! The load of redis-benchmark's command line: the same batch again and again, the next when the last is answered.
+//!
+//! Knows no socket: it says what to send, and counts what came back.
+//!
+//! # Latency
+//!
+//! A request's latency lasts from the write of its batch to the arrival of its own reply. Replies that arrive
+//! together are recorded together, which is also what makes recording cheap: a batch of 50 mostly comes back in
+//! one piece.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdrhistogram::Histogram;
+
+use crate::batch::Batch;
+use crate::failure::Failure;
+use crate::worker::{Arrived, Load, Taken, Then, first_error};
+
+/// Batches still to be sent. Threads take some at a time, so that the counter is touched rarely and a fast thread
+/// takes over what a slow one leaves.
+pub struct Quota {
+    left: AtomicU64,
+    threads: u64,
+}
+
+/// What one thread takes of the quota at once.
+const TAKEN_MAX: u64 = 1024;
+
+impl Quota {
+    /// `batches` for so many threads.
+    pub fn new(batches: u64, threads: usize) -> Quota {
+        Quota {
+            left: AtomicU64::new(batches),
+            threads: threads as u64,
+        }
+    }
+
+    /// Some of what is left; 0 if nothing is.
+    fn take(&self) -> u64 {
+        let share = |left: u64| match self.threads {
+            1 => left,
+            threads => (left / (8 * threads)).clamp(1, TAKEN_MAX).min(left),
+        };
+        // Relaxed: the number is all that is shared.
+        match self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left - share(left))
+            }) {
+            Ok(left) => share(left),
+            Err(_) => 0,
+        }
+    }
+}
+
+/// One thread's part of a closed loop with batches.
+pub struct Closed<'a> {
+    quota: &'a Quota,
+    /// False: each batch gets a connection of its own.
+    keep_alive: bool,
+    batch: Batch,
+    random: fastrand::Rng,
+    latency: Histogram<u64>,
+    /// Batches taken of the quota and not sent.
+    granted: u64,
+    /// Connections that wait for replies, or for their connection to stand.
+    busy: usize,
+    finished: u64,
+    latency_us: u64,
+}
+
+/// A batch under way.
+#[derive(Default)]
+pub struct UnderWay {
+    /// When it was written.
+    sent_ns: u64,
+    /// Replies that it still waits for.
+    awaited: u64,
+}
+
+impl<'a> Closed<'a> {
+    /// A part that takes batches from `quota` and records into `latency`.
+    pub fn new(
+        quota: &'a Quota,
+        keep_alive: bool,
+        batch: Batch,
+        random: fastrand::Rng,
+        latency: Histogram<u64>,
+    ) -> Closed<'a> {
+        Closed {
+            quota,
+            keep_alive,
+            batch,
+            random,
+            latency,
+            granted: 0,
+            busy: 0,
+            finished: 0,
+            latency_us: 0,
+        }
+    }
+
+    /// Requests answered.
+    pub fn finished(&self) -> u64 {
+        self.finished
+    }
+
+    /// Latencies in microseconds.
+    pub fn latency(&self) -> &Histogram<u64> {
+        &self.latency
+    }
+
+    /// Takes leave to send one batch.
+    fn grant(&mut self) -> bool {
+        if self.granted == 0 {
+            self.granted = self.quota.take();
+        }
+        if self.granted == 0 {
+            return false;
+        }
+        self.granted -= 1;
+        true
+    }
+
+    /// Records replies that arrived together; how many there were for the batch under way.
+    fn count(&mut self, arrived: &mut Arrived<'_, UnderWay>, mut replies: u64) -> u64 {
+        if *arrived.prefix_awaited > 0 {
+            let prefix = replies.min(*arrived.prefix_awaited);
+            *arrived.prefix_awaited -= prefix;
+            replies -= prefix;
+        }
+        let under_way = &mut *arrived.pending;
+        // A server that says more than it was asked for (messages of a subscription) is not counted for it.
+        let replies = replies.min(under_way.awaited);
+        if replies == 0 {
+            return 0;
+        }
+        under_way.awaited -= replies;
+        let latency_us = (arrived.now_ns.saturating_sub(under_way.sent_ns) + 500) / 1000;
+        self.latency.saturating_record_n(latency_us, replies);
+        self.finished += replies;
+        self.latency_us += latency_us * replies;
+        replies
+    }
+}
+
+impl Load for Closed<'_> {
+    type Pending = UnderWay;
+
+    fn pending(&self) -> UnderWay {
+        UnderWay::default()
+    }
+
+    fn begin(&mut self, _connections: usize, _now_ns: u64) {}
+
+    fn start(&mut self, _token: usize) -> bool {
+        let granted = self.grant();
+        self.busy += usize::from(granted);
+        granted
+    }
+
+    #[inline]
+    fn next(&mut self, _token: usize, under_way: &mut UnderWay, now_ns: u64) -> &[u8] {
+        under_way.sent_ns = now_ns;
+        under_way.awaited = self.batch.requests();
+        self.batch.next(&mut self.random)
+    }
+
+    #[inline]
+    fn take(&mut self, mut arrived: Arrived<'_, UnderWay>) -> Result<Taken, Failure> {
+        let skipped = arrived.skipper.skip(arrived.bytes)?;
+        if skipped.errors > 0 {
+            return Err(Failure::Reply(first_error(arrived.skipper)));
+        }
+        let replies = self.count(&mut arrived, skipped.replies);
+        let then = if replies == 0 || arrived.pending.awaited > 0 {
+            Then::Wait
+        } else if !self.grant() {
+            self.busy -= 1;
+            Then::Wait
+        } else if self.keep_alive {
+            Then::Send
+        } else {
+            Then::Reconnect
+        };
+        Ok(Taken {
+            consumed: skipped.consumed,
+            counted: replies > 0,
+            then,
+        })
+    }
+
+    fn is_waiting(&self, under_way: &UnderWay) -> bool {
+        under_way.awaited > 0
+    }
+
+    fn is_active(&self) -> bool {
+        self.busy > 0
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.finished, self.latency_us)
+    }
+}

@@ -1,0 +1,435 @@
+//! The load of `redline bench run`: a mix of commands, in a closed or an open loop.
+//!
+//! Knows no socket: it says what to send and when, and records what came back.
+//!
+//! # The closed loop
+//!
+//! A connection has at most `depth` requests under way. In batches, the next ones leave when all of the last have been
+//! answered; with a sliding window, each reply makes room for one. Each request's latency lasts from its own write to
+//! its own reply. A server that stands still makes every connection wait, and so hides from the figures how many
+//! requests would have come meanwhile.
+//!
+//! # The open loop
+//!
+//! Requests have a schedule that does not care about replies: each thread has an even share of the rate, and is shifted
+//! against the others by an even share of the interval. A request that is due leaves on the connection that has been
+//! free for the longest time. If none is free it waits, and so do those behind it, which costs nothing but the number
+//! of the next: they are all sent, late, and their response times count from when they were due. Two more times are
+//! recorded: the service time, from the write, and how late a request was written although a connection was free
+//! (schedule lag), which is the generator's own fault.
+//! When the time is over, what is due is still sent for a moment; requests that are then still unsent or unanswered are
+//! counted, and enter the response times with what they have waited so far, as the least that they would have taken.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redline_net::process::{self, CpuTime};
+use redline_resp::Outcome;
+
+use super::record::{Answered, Recorder};
+use crate::failure::Failure;
+use crate::worker::{Arrived, Load, Taken, Then, Wait, first_error};
+use crate::workload::template::Renderer;
+
+/// How one thread of a run sends.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Requests per second of this thread; `None` for a closed loop.
+    pub rate: Option<f64>,
+    /// Where in the interval between two requests this thread begins, 0 to 1.
+    pub shift: f64,
+    /// Requests under way on a connection, at least 1.
+    pub depth: usize,
+    /// Each reply makes room for one request; else all of a batch together.
+    pub window: bool,
+    /// Not measured, at the start.
+    pub warmup: Duration,
+    /// Measured.
+    pub duration: Option<Duration>,
+    /// Error replies are counted, and do not end the run.
+    pub count_errors: bool,
+}
+
+/// A template with its weight among others.
+pub struct Choice {
+    /// Writes its requests.
+    pub renderer: Renderer,
+    /// The rows of its commands' figures, in the order of its commands.
+    pub rows: std::ops::Range<u32>,
+    /// How often it comes, beside the others' weights.
+    pub weight: u64,
+}
+
+/// What the thread used while it was measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// CPU time.
+    pub cpu: CpuTime,
+    /// Time in which it could run and had no CPU; `None` where the kernel does not say.
+    pub waited: Option<Duration>,
+    /// How long it was measured.
+    pub wall: Duration,
+}
+
+/// One thread's part of a run.
+pub struct Drive<'a> {
+    manner: Manner,
+    choices: Vec<Choice>,
+    total_weight: u64,
+    random: fastrand::Rng,
+    /// Requests that no thread has taken yet, if they are limited.
+    quota: Option<&'a AtomicU64>,
+    out: Vec<u8>,
+    /// What was measured.
+    pub recorder: Recorder,
+    /// What it cost this thread.
+    pub usage: Usage,
+    usage_at_start: Option<(CpuTime, Option<Duration>, u64)>,
+    under_way: u64,
+    /// The latest time seen.
+    now_ns: u64,
+    started_ns: u64,
+    until_ns: u64,
+    /// No request is sent any more: the quota is used up.
+    exhausted: bool,
+    /// Requests that have been due, in the open loop.
+    due: u64,
+    next_due_ns: u64,
+    /// Connections with room, in the open loop; the front one has been free for the longest time.
+    free: VecDeque<usize>,
+    /// Since when there is one.
+    freed_ns: u64,
+}
+
+/// What is remembered of a connection.
+#[derive(Default)]
+pub struct Pending {
+    /// In the order of their replies.
+    under_way: VecDeque<Request>,
+    /// Whether it is in the list of free ones.
+    queued: bool,
+}
+
+struct Request {
+    row: u32,
+    due_ns: u64,
+    sent_ns: u64,
+}
+
+/// What is due or under way when the time is over gets so long.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl<'a> Drive<'a> {
+    /// A part that chooses among `choices`, of which there is at least one.
+    pub fn new(
+        manner: Manner,
+        choices: Vec<Choice>,
+        quota: Option<&'a AtomicU64>,
+        random: fastrand::Rng,
+        recorder: Recorder,
+    ) -> Drive<'a> {
+        Drive {
+            total_weight: choices.iter().map(|choice| choice.weight).sum(),
+            manner,
+            choices,
+            random,
+            quota,
+            out: Vec::new(),
+            recorder,
+            usage: Usage::default(),
+            usage_at_start: None,
+            under_way: 0,
+            now_ns: 0,
+            started_ns: 0,
+            until_ns: u64::MAX,
+            exhausted: false,
+            due: 0,
+            next_due_ns: u64::MAX,
+            free: VecDeque::new(),
+            freed_ns: 0,
+        }
+    }
+
+    /// Whether more may be sent at all.
+    fn may_send(&self) -> bool {
+        let open = if self.manner.rate.is_some() {
+            self.next_due_ns < self.until_ns && self.now_ns < self.deadline_ns()
+        } else {
+            self.now_ns < self.until_ns
+        };
+        open && !self.exhausted
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        self.until_ns.saturating_add(GRACE.as_nanos() as u64)
+    }
+
+    /// Takes leave to send the requests of one rendering.
+    fn grant(&mut self, requests: u64) -> bool {
+        let Some(quota) = self.quota else { return true };
+        // Relaxed: the number is all that is shared.
+        let taken = quota.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            (left > 0).then(|| left.saturating_sub(requests))
+        });
+        self.exhausted = taken.is_err();
+        !self.exhausted
+    }
+
+    fn choose(&mut self) -> usize {
+        if self.choices.len() == 1 {
+            return 0;
+        }
+        let mut left = self.random.u64(..self.total_weight);
+        for (index, choice) in self.choices.iter().enumerate() {
+            if left < choice.weight {
+                return index;
+            }
+            left -= choice.weight;
+        }
+        unreachable!("the weights add up to the total")
+    }
+
+    /// Adds one template's requests to what is sent on a connection. False if there is no leave for it.
+    fn add(&mut self, pending: &mut Pending, due_ns: u64, now_ns: u64) -> bool {
+        let index = self.choose();
+        let choice = &self.choices[index];
+        let (rows, requests) = (choice.rows.clone(), choice.rows.len() as u64);
+        if !self.grant(requests) {
+            return false;
+        }
+        self.choices[index]
+            .renderer
+            .render(&mut self.out, &mut self.random);
+        for row in rows {
+            pending.under_way.push_back(Request {
+                row,
+                due_ns,
+                sent_ns: now_ns,
+            });
+        }
+        self.under_way += requests;
+        if self.recorder.is_measuring(now_ns) {
+            self.recorder.sent += requests;
+        }
+        if self.manner.rate.is_some() {
+            self.due += requests;
+            self.next_due_ns = self.due_ns(self.due);
+        }
+        true
+    }
+
+    /// When the request with this number is due.
+    fn due_ns(&self, number: u64) -> u64 {
+        let Some(rate) = self.manner.rate else {
+            return u64::MAX;
+        };
+        let offset = (number as f64 + self.manner.shift) * (1e9 / rate);
+        self.started_ns.saturating_add(offset as u64)
+    }
+
+    fn has_room(&self, pending: &Pending) -> bool {
+        pending.under_way.len() < self.manner.depth
+    }
+
+    fn free(&mut self, token: usize, pending: &mut Pending, now_ns: u64) {
+        if !pending.queued && self.has_room(pending) {
+            if self.free.is_empty() {
+                self.freed_ns = now_ns;
+            }
+            pending.queued = true;
+            self.free.push_back(token);
+        }
+    }
+}
+
+impl Load for Drive<'_> {
+    type Pending = Pending;
+    const PACED: bool = true;
+
+    fn pending(&self) -> Pending {
+        Pending {
+            under_way: VecDeque::new(),
+            // In the open loop every connection begins as a free one.
+            queued: self.manner.rate.is_some(),
+        }
+    }
+
+    fn begin(&mut self, connections: usize, now_ns: u64) {
+        (self.started_ns, self.now_ns) = (now_ns, now_ns);
+        let from_ns = now_ns + self.manner.warmup.as_nanos() as u64;
+        self.recorder.measure_from(from_ns);
+        if let Some(duration) = self.manner.duration {
+            self.until_ns = from_ns.saturating_add(duration.as_nanos() as u64);
+        }
+        if self.manner.rate.is_some() {
+            self.free.extend(0..connections);
+            self.next_due_ns = self.due_ns(0);
+        }
+    }
+
+    fn start(&mut self, _token: usize) -> bool {
+        self.manner.rate.is_none() && self.may_send()
+    }
+
+    fn next(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> &[u8] {
+        self.out.clear();
+        if self.manner.rate.is_some() {
+            // `due` has taken it from the list.
+            pending.queued = false;
+            let due_ns = self.next_due_ns;
+            if self.add(pending, due_ns, now_ns) {
+                self.recorder.lagged(due_ns.max(self.freed_ns), now_ns);
+            }
+            self.free(token, pending, now_ns);
+        } else {
+            while self.has_room(pending) && self.add(pending, now_ns, now_ns) {}
+        }
+        if self.recorder.is_measuring(now_ns) {
+            self.recorder.sent_bytes += self.out.len() as u64;
+        }
+        &self.out
+    }
+
+    fn take(&mut self, arrived: Arrived<'_, Pending>) -> Result<Taken, Failure> {
+        let now_ns = arrived.now_ns;
+        self.now_ns = now_ns;
+        let (pending, prefix_awaited) = (arrived.pending, arrived.prefix_awaited);
+        let (mut prefix_failed, mut errors, mut answered) = (false, 0u64, 0u64);
+        let mut run: Option<(Answered, u64)> = None;
+        let recorder = &mut self.recorder;
+        let skipped = arrived.skipper.skip_each(arrived.bytes, |outcome| {
+            if *prefix_awaited > 0 {
+                *prefix_awaited -= 1;
+                prefix_failed |= outcome == Outcome::Error;
+                return;
+            }
+            // A server that says more than it was asked for is not counted for it.
+            let Some(request) = pending.under_way.pop_front() else {
+                return;
+            };
+            answered += 1;
+            errors += u64::from(outcome == Outcome::Error);
+            let this = Answered {
+                row: request.row,
+                due_ns: request.due_ns,
+                sent_ns: request.sent_ns,
+                outcome,
+            };
+            match &mut run {
+                Some((same, count)) if *same == this => *count += 1,
+                _ => {
+                    if let Some((answered, count)) = run.replace((this, 1)) {
+                        recorder.answered(answered, count, now_ns);
+                    }
+                }
+            }
+        })?;
+        if let Some((answered, count)) = run {
+            recorder.answered(answered, count, now_ns);
+        }
+        if prefix_failed || (errors > 0 && !self.manner.count_errors) {
+            return Err(Failure::Reply(first_error(arrived.skipper)));
+        }
+        if errors > 0 {
+            recorder.error_text(first_error(arrived.skipper));
+        }
+        if recorder.is_measuring(now_ns) {
+            recorder.received_bytes += skipped.consumed as u64;
+        }
+        self.under_way -= answered;
+        let mut then = Then::Wait;
+        if self.manner.rate.is_some() {
+            self.free(arrived.token, pending, now_ns);
+        } else if answered > 0 && self.may_send() {
+            let refill = if self.manner.window {
+                self.has_room(pending)
+            } else {
+                pending.under_way.is_empty()
+            };
+            if refill {
+                then = Then::Send;
+            }
+        }
+        Ok(Taken {
+            consumed: skipped.consumed,
+            counted: answered > 0,
+            then,
+        })
+    }
+
+    fn due(&mut self, now_ns: u64) -> Option<usize> {
+        self.now_ns = now_ns;
+        if self.usage_at_start.is_none() && self.recorder.is_measuring(now_ns) {
+            self.usage_at_start = Some((process::cpu_thread(), process::waited_thread(), now_ns));
+        }
+        if self.next_due_ns > now_ns || !self.may_send() {
+            return None;
+        }
+        self.free.pop_front()
+    }
+
+    fn wait(&mut self) -> Wait {
+        let until = if self.may_send() && !self.free.is_empty() {
+            self.next_due_ns
+        } else if self.now_ns < self.until_ns {
+            self.until_ns
+        } else {
+            self.deadline_ns()
+        };
+        match until {
+            u64::MAX => Wait::ForEvents,
+            until => Wait::Until(until),
+        }
+    }
+
+    fn is_waiting(&self, pending: &Pending) -> bool {
+        !pending.under_way.is_empty()
+    }
+
+    fn is_active(&self) -> bool {
+        if self.now_ns >= self.deadline_ns() {
+            return false;
+        }
+        self.under_way > 0 || self.may_send()
+    }
+
+    fn turned(&mut self) {
+        self.recorder.turn_slice(self.now_ns);
+    }
+
+    fn give_up(&mut self, pending: &mut Pending, now_ns: u64) {
+        for request in pending.under_way.drain(..) {
+            self.recorder
+                .given_up(request.row, request.due_ns, true, now_ns);
+        }
+    }
+
+    fn end(&mut self, now_ns: u64) {
+        if self.manner.rate.is_some() && !self.exhausted {
+            // Who was due and never sent; of which command is chosen as for any other.
+            while self.next_due_ns < self.until_ns.min(now_ns) {
+                let index = self.choose();
+                for row in self.choices[index].rows.clone() {
+                    self.recorder.given_up(row, self.next_due_ns, false, now_ns);
+                    self.due += 1;
+                }
+                self.next_due_ns = self.due_ns(self.due);
+            }
+        }
+        self.recorder.finish();
+        if let Some((cpu, waited, at_ns)) = self.usage_at_start {
+            self.usage = Usage {
+                cpu: process::cpu_thread().since(&cpu),
+                waited: process::waited_thread()
+                    .zip(waited)
+                    .map(|(now, before)| now.saturating_sub(before)),
+                wall: Duration::from_nanos(now_ns.saturating_sub(at_ns)),
+            };
+        }
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.recorder.finished, self.recorder.response_us)
+    }
+}

@@ -1,0 +1,319 @@
+//! What one load thread measured: latencies by command, counts, and slices of the time series.
+//!
+//! Knows no socket. Memory is bounded whatever the number of requests: histograms, and one slice at a time, which
+//! goes to the main thread when its time is over.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+
+use hdrhistogram::Histogram;
+use redline_resp::Outcome;
+
+use crate::load::histogram;
+
+/// Significant digits of latencies.
+pub const DIGITS: u8 = 3;
+
+/// Figures of one command.
+pub struct Row {
+    /// From the moment a request was due until its reply arrived, in microseconds.
+    pub response: Histogram<u64>,
+    /// From its write until its reply arrived; only where requests have a schedule.
+    pub service: Option<Histogram<u64>>,
+    /// Replies that are neither null nor an error.
+    pub values: u64,
+    /// Null replies.
+    pub nulls: u64,
+    /// Error replies; their latencies are not recorded.
+    pub errors: u64,
+}
+
+impl Row {
+    /// A row without figures.
+    pub fn new(paced: bool) -> Row {
+        Row {
+            response: histogram(DIGITS),
+            service: paced.then(|| histogram(DIGITS)),
+            values: 0,
+            nulls: 0,
+            errors: 0,
+        }
+    }
+
+    /// Adds another's figures.
+    pub fn add(&mut self, other: &Row) {
+        add(&mut self.response, &other.response);
+        if let (Some(service), Some(other)) = (&mut self.service, &other.service) {
+            add(service, other);
+        }
+        self.values += other.values;
+        self.nulls += other.nulls;
+        self.errors += other.errors;
+    }
+}
+
+/// Adds one histogram to another; all have the same bounds.
+pub fn add(to: &mut Histogram<u64>, from: &Histogram<u64>) {
+    to.add(from)
+        .expect("all histograms have the same bounds and digits");
+}
+
+/// A piece of the time series, by the time at which replies arrived.
+pub struct Slice {
+    /// Which piece, from the start of the measured time.
+    pub index: u64,
+    /// Response times in microseconds.
+    pub response: Histogram<u64>,
+    /// Error replies.
+    pub errors: u64,
+}
+
+impl Slice {
+    /// A piece without figures.
+    pub fn new(index: u64) -> Slice {
+        Slice {
+            index,
+            response: histogram(DIGITS),
+            errors: 0,
+        }
+    }
+}
+
+/// Replies that arrived together and have everything in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// Which command.
+    pub row: u32,
+    /// When the request was due, on the monotonic clock.
+    pub due_ns: u64,
+    /// When it was written.
+    pub sent_ns: u64,
+    /// What came back.
+    pub outcome: Outcome,
+}
+
+/// The records of one thread.
+pub struct Recorder {
+    /// By command.
+    pub rows: Vec<Row>,
+    /// How long after its time a request was written although a connection was free, in microseconds.
+    pub lag: Histogram<u64>,
+    /// Bytes of requests.
+    pub sent_bytes: u64,
+    /// Bytes of replies.
+    pub received_bytes: u64,
+    /// Requests written.
+    pub sent: u64,
+    /// Requests that were due and never written; with what they had waited they are in the response times.
+    pub unsent: u64,
+    /// Requests that were written and not answered when the run ended; likewise.
+    pub unanswered: u64,
+    /// Texts of error replies, and how often each was the first of its connection.
+    pub error_texts: BTreeMap<String, u64>,
+    /// Replies recorded.
+    pub finished: u64,
+    /// Sum of their response times.
+    pub response_us: u64,
+    /// The measured time begins here, on the monotonic clock.
+    from_ns: u64,
+    slice_ns: u64,
+    slice: Slice,
+    slices: mpsc::Sender<Slice>,
+}
+
+/// Different error texts that are kept.
+const ERROR_TEXTS_MAX: usize = 16;
+
+impl Recorder {
+    /// Records of so many commands; the pieces of the time series, each of `slice_ns`, go to `slices`.
+    pub fn new(rows: usize, paced: bool, slice_ns: u64, slices: mpsc::Sender<Slice>) -> Recorder {
+        Recorder {
+            rows: (0..rows).map(|_| Row::new(paced)).collect(),
+            lag: histogram(DIGITS),
+            sent_bytes: 0,
+            received_bytes: 0,
+            sent: 0,
+            unsent: 0,
+            unanswered: 0,
+            error_texts: BTreeMap::new(),
+            finished: 0,
+            response_us: 0,
+            from_ns: 0,
+            slice_ns,
+            slice: Slice::new(0),
+            slices,
+        }
+    }
+
+    /// The measured time begins then; what arrives before is not recorded.
+    pub fn measure_from(&mut self, from_ns: u64) {
+        self.from_ns = from_ns;
+    }
+
+    /// Whether the measured time has begun.
+    pub fn is_measuring(&self, now_ns: u64) -> bool {
+        now_ns >= self.from_ns
+    }
+
+    /// Records `count` replies.
+    #[inline]
+    pub fn answered(&mut self, answered: Answered, count: u64, now_ns: u64) {
+        if !self.is_measuring(now_ns) {
+            return;
+        }
+        self.turn_slice(now_ns);
+        let row = &mut self.rows[answered.row as usize];
+        match answered.outcome {
+            Outcome::Value => row.values += count,
+            Outcome::Null => row.nulls += count,
+            Outcome::Error => {
+                row.errors += count;
+                self.slice.errors += count;
+                return;
+            }
+        }
+        let response_us = microseconds(answered.due_ns, now_ns);
+        row.response.saturating_record_n(response_us, count);
+        if let Some(service) = &mut row.service {
+            service.saturating_record_n(microseconds(answered.sent_ns, now_ns), count);
+        }
+        self.slice.response.saturating_record_n(response_us, count);
+        self.finished += count;
+        self.response_us += response_us * count;
+    }
+
+    /// Records a request that nobody answers any more: its response takes at least until now.
+    pub fn given_up(&mut self, row: u32, due_ns: u64, sent: bool, now_ns: u64) {
+        if !self.is_measuring(now_ns) {
+            return;
+        }
+        if sent {
+            self.unanswered += 1;
+        } else {
+            self.unsent += 1;
+        }
+        let us = microseconds(due_ns, now_ns);
+        let row = &mut self.rows[row as usize];
+        row.response.saturating_record(us);
+        self.slice.response.saturating_record(us);
+    }
+
+    /// Records how late a request was written.
+    #[inline]
+    pub fn lagged(&mut self, should_ns: u64, now_ns: u64) {
+        if self.is_measuring(now_ns) {
+            self.lag.saturating_record(microseconds(should_ns, now_ns));
+        }
+    }
+
+    /// Keeps the text of an error.
+    pub fn error_text(&mut self, text: String) {
+        if self.error_texts.len() < ERROR_TEXTS_MAX || self.error_texts.contains_key(&text) {
+            *self.error_texts.entry(text).or_default() += 1;
+        }
+    }
+
+    /// Hands over the slice whose time is over.
+    pub fn turn_slice(&mut self, now_ns: u64) {
+        let index = now_ns.saturating_sub(self.from_ns) / self.slice_ns;
+        if index > self.slice.index {
+            self.hand_over(index);
+        }
+    }
+
+    /// Hands over the last slice.
+    pub fn finish(&mut self) {
+        self.hand_over(self.slice.index + 1);
+    }
+
+    fn hand_over(&mut self, next: u64) {
+        let done = std::mem::replace(&mut self.slice, Slice::new(next));
+        if !done.response.is_empty() || done.errors > 0 {
+            // Nobody listens any more when the run was given up.
+            let _ = self.slices.send(done);
+        }
+    }
+}
+
+/// The span between two moments, rounded.
+pub fn microseconds(from_ns: u64, to_ns: u64) -> u64 {
+    (to_ns.saturating_sub(from_ns) + 500) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorder() -> (Recorder, mpsc::Receiver<Slice>) {
+        let (sender, slices) = mpsc::channel();
+        let mut recorder = Recorder::new(1, true, 1_000_000, sender);
+        recorder.measure_from(10_000_000);
+        (recorder, slices)
+    }
+
+    fn value(due_ns: u64, sent_ns: u64) -> Answered {
+        Answered {
+            row: 0,
+            due_ns,
+            sent_ns,
+            outcome: Outcome::Value,
+        }
+    }
+
+    #[test]
+    fn response_time_begins_when_due_and_service_time_when_written() {
+        let (mut recorder, _slices) = recorder();
+        recorder.answered(value(10_000_000, 10_300_000), 1, 10_500_000);
+        let row = &recorder.rows[0];
+        assert_eq!(row.response.max(), 500);
+        assert_eq!(row.service.as_ref().unwrap().max(), 200);
+    }
+
+    #[test]
+    fn warm_up_is_not_recorded() {
+        let (mut recorder, slices) = recorder();
+        recorder.answered(value(1, 2), 5, 9_999_999);
+        recorder.given_up(0, 1, true, 9_999_999);
+        recorder.finish();
+        assert_eq!(recorder.rows[0].values + recorder.unanswered, 0);
+        assert!(slices.try_recv().is_err());
+    }
+
+    #[test]
+    fn slices_are_handed_over_when_their_time_is_over_and_empty_ones_are_left_out() {
+        let (mut recorder, slices) = recorder();
+        recorder.answered(value(10_000_000, 10_000_000), 2, 10_900_000);
+        recorder.answered(value(10_000_000, 10_000_000), 3, 13_100_000);
+        recorder.finish();
+        let slices: Vec<_> = slices.try_iter().collect();
+        let figures: Vec<_> = slices
+            .iter()
+            .map(|slice| (slice.index, slice.response.len(), slice.response.max()))
+            .collect();
+        assert_eq!(figures, [(0, 2, 900), (3, 3, 3_101)]); // three digits
+    }
+
+    #[test]
+    fn errors_have_no_latency() {
+        let (mut recorder, _slices) = recorder();
+        let error = Answered {
+            outcome: Outcome::Error,
+            ..value(10_000_000, 10_000_000)
+        };
+        recorder.answered(error, 4, 10_100_000);
+        assert_eq!(
+            (recorder.rows[0].errors, recorder.rows[0].response.len()),
+            (4, 0)
+        );
+    }
+
+    #[test]
+    fn who_was_not_answered_has_waited_until_the_end() {
+        let (mut recorder, _slices) = recorder();
+        recorder.given_up(0, 10_000_000, true, 12_000_000);
+        recorder.given_up(0, 11_000_000, false, 12_000_000);
+        assert_eq!((recorder.unanswered, recorder.unsent), (1, 1));
+        assert_eq!(recorder.rows[0].response.len(), 2);
+        assert!(recorder.rows[0].response.max() >= 2_000);
+    }
+}

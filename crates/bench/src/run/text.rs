@@ -1,0 +1,183 @@
+//! The result of a run as text for a terminal.
+//!
+//! Opens nothing and measures nothing.
+
+use std::fmt::Write;
+
+use super::result::{CommandResult, Latency, Party, RunResult};
+
+/// Everything a person wants to see at the end.
+pub fn text(result: &RunResult) -> String {
+    let mut out = String::new();
+    head(&mut out, result);
+    figures(&mut out, result);
+    if result.commands.len() > 1 {
+        commands(&mut out, &result.commands);
+    }
+    parties(&mut out, &result.parties);
+    let _ = writeln!(out, "\n{}", result.verdict.text);
+    for line in &result.verdict.evidence {
+        let _ = writeln!(out, "  - {line}");
+    }
+    if let Some(advice) = &result.verdict.advice {
+        let _ = writeln!(out, "  {advice}");
+    }
+    for warning in &result.warnings {
+        let _ = writeln!(out, "WARNING: {warning}");
+    }
+    out
+}
+
+fn head(out: &mut String, result: &RunResult) {
+    let settings = &result.settings;
+    let server = result.target.server.as_deref().unwrap_or("unknown server");
+    let _ = writeln!(out, "{} ({server})", result.target.address);
+    for command in &settings.commands {
+        if settings.commands.len() > 1 {
+            let _ = writeln!(out, "  {} x {}", command.weight, command.template);
+        } else {
+            let _ = writeln!(out, "  {}", command.template);
+        }
+    }
+    let manner = match settings.offered_rps {
+        Some(rate) => format!("open loop, {rate} requests/s"),
+        None => "closed loop".to_owned(),
+    };
+    let pipeline = match (
+        settings.pipeline,
+        settings.window || settings.offered_rps.is_some(),
+    ) {
+        (1, _) => "no pipeline".to_owned(),
+        (depth, true) => format!("up to {depth} under way on each"),
+        (depth, false) => format!("batches of {depth}"),
+    };
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    let _ = writeln!(
+        out,
+        "  {manner}, {} connection{}, {pipeline}, {} thread{}; {:.2} s measured{}",
+        settings.connections,
+        plural(settings.connections),
+        settings.threads,
+        plural(settings.threads),
+        result.elapsed_s,
+        match &result.ended_early {
+            Some(reason) => format!(" (partial: {reason})"),
+            None => String::new(),
+        }
+    );
+}
+
+fn figures(out: &mut String, result: &RunResult) {
+    let requests = &result.requests;
+    let _ = write!(out, "\n{:.0} requests/s", result.achieved_rps);
+    if let Some(offered) = result.settings.offered_rps {
+        let _ = write!(out, " of {offered:.0} offered");
+    }
+    let _ = write!(
+        out,
+        "; {} sent, {} answered",
+        requests.sent,
+        requests.values + requests.nulls + requests.errors
+    );
+    for (count, what) in [
+        (requests.errors, "errors"),
+        (requests.unsent, "due and never sent"),
+        (requests.unanswered, "not answered"),
+    ] {
+        if count > 0 {
+            let _ = write!(out, ", {count} {what}");
+        }
+    }
+    if let Some(rate) = result.hit_rate {
+        let _ = write!(out, "; hit rate {:.1} %", 100.0 * rate);
+    }
+    let _ = writeln!(
+        out,
+        "; {:.1} Mbit/s out, {:.1} in",
+        megabits(result.sent_bytes, result.elapsed_s),
+        megabits(result.received_bytes, result.elapsed_s)
+    );
+    let _ = writeln!(
+        out,
+        "\n{:<16}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "latency, ms", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"
+    );
+    let rows = [
+        (
+            if result.service_us.is_some() {
+                "response time"
+            } else {
+                "closed loop"
+            },
+            Some(&result.response_us),
+        ),
+        ("service time", result.service_us.as_ref()),
+        ("schedule lag", result.schedule_lag_us.as_ref()),
+    ];
+    for (name, latency) in rows {
+        if let Some(latency) = latency {
+            latency_row(out, name, latency);
+        }
+    }
+}
+
+fn commands(out: &mut String, commands: &[CommandResult]) {
+    for command in commands {
+        latency_row(out, &command.name, &command.response_us);
+    }
+    out.push('\n');
+    for command in commands {
+        let _ = write!(out, "{:<16}{:>10.0} requests/s", command.name, command.rps);
+        if let Some(rate) = command.hit_rate {
+            let _ = write!(out, ", hit rate {:.1} %", 100.0 * rate);
+        }
+        if command.errors > 0 {
+            let _ = write!(out, ", {} errors", command.errors);
+        }
+        out.push('\n');
+    }
+}
+
+fn parties(out: &mut String, parties: &[Party]) {
+    let _ = writeln!(
+        out,
+        "\n{:<16}{:>10}{:>10}{:>10}{:>12}{:>10}  process",
+        "CPU, us/request", "user", "kernel", "both", "CPUs used", "busiest"
+    );
+    for party in parties {
+        let wall = party.wall_s.max(1e-9);
+        let _ = writeln!(
+            out,
+            "{:<16}{:>10.2}{:>10.2}{:>10.2}{:>12.2}{:>8.0} %  {}",
+            party.role,
+            party.user_us_per_request,
+            party.system_us_per_request,
+            party.user_us_per_request + party.system_us_per_request,
+            (party.user_s + party.system_s) / wall,
+            100.0 * party.busiest_share,
+            match (&party.name, party.pid) {
+                (Some(name), Some(pid)) => format!("{name} ({pid})"),
+                _ => party.measured_by.clone(),
+            }
+        );
+    }
+}
+
+fn latency_row(out: &mut String, name: &str, latency: &Latency) {
+    let ms = |us: u64| us as f64 / 1000.0;
+    let _ = writeln!(
+        out,
+        "{name:<16}{:>10.3}{:>10.3}{:>10.3}{:>10.3}{:>10.3}{:>10.3}{:>10.3}",
+        latency.mean / 1000.0,
+        ms(latency.p50),
+        ms(latency.p90),
+        ms(latency.p99),
+        ms(latency.p99_9),
+        ms(latency.p99_99),
+        ms(latency.max)
+    );
+}
+
+fn megabits(bytes: u64, seconds: f64) -> f64 {
+    bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9)
+}

@@ -1,0 +1,645 @@
+//! What a command looks like: words with placeholders, read once, rendered for every request.
+//!
+//! Knows no socket and no reply.
+//!
+//! ```text
+//! GET key:{zipf:1.1,1000000}
+//! SET user:{id=uniform:1000} {value:16-64} ; EXPIRE user:{id} {uniform:60-3600}
+//! ```
+//!
+//! Words are split as redis-cli splits them (quotes, escapes). A lone `;` ends a command and begins the next: the
+//! commands of one template are sent one after the other on one connection. In braces stands a number (`keys.rs` has
+//! the distributions), a value (`values.rs`), or the name of one that was drawn before in the same template. Two
+//! opening braces are one that means nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::keys::{Distribution, Shape, Source};
+use super::values::{Content, Sizes, ValueSource};
+
+/// A command, or several that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    /// As the user wrote it.
+    pub text: String,
+    /// The commands' words.
+    commands: Vec<Vec<Word>>,
+    /// What is drawn for one rendering, in this order.
+    numbers: Vec<Distribution>,
+    /// The kinds of values that occur.
+    sizes: Vec<Sizes>,
+}
+
+/// A word is a sequence of these.
+type Word = Vec<Part>;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    Text(Vec<u8>),
+    /// The number drawn at this place of `numbers`, with leading zeroes up to a width.
+    Number {
+        drawn: usize,
+        width: usize,
+    },
+    /// A value of this kind.
+    Value(usize),
+}
+
+impl Template {
+    /// Reads `text`; `sizes` are those of a `{value}` that does not say its own.
+    pub fn parse(text: &str, sizes: &Sizes) -> Result<Template, String> {
+        let mut parser = Parser {
+            sizes: vec![sizes.clone()],
+            numbers: Vec::new(),
+            names: HashMap::new(),
+        };
+        let mut commands = vec![Vec::new()];
+        for word in split(text)? {
+            if word.quoted || word.text != b";" {
+                let word = parser.word(&word.text)?;
+                commands.last_mut().expect("there is always one").push(word);
+            } else {
+                commands.push(Vec::new());
+            }
+        }
+        if commands.iter().any(Vec::is_empty) {
+            return Err("there is a command without words".into());
+        }
+        Ok(Template {
+            text: text.to_owned(),
+            commands,
+            numbers: parser.numbers,
+            sizes: parser.sizes,
+        })
+    }
+
+    /// How many requests one rendering is.
+    pub fn requests(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The names of its commands, in upper case.
+    pub fn names(&self) -> Vec<String> {
+        let name = |words: &Vec<Word>| match words[0].first() {
+            Some(Part::Text(text)) => String::from_utf8_lossy(text).to_ascii_uppercase(),
+            _ => "?".to_owned(),
+        };
+        self.commands.iter().map(name).collect()
+    }
+
+    /// The numbers drawn for one rendering.
+    pub fn numbers(&self) -> &[Distribution] {
+        &self.numbers
+    }
+
+    /// The one number that counts through its range, if there is one.
+    pub fn sequence(&self) -> Option<&Distribution> {
+        self.numbers
+            .iter()
+            .find(|number| number.shape == Shape::Sequential)
+    }
+
+    /// What renders it on one of `threads` threads.
+    pub fn renderer(
+        &self,
+        thread: usize,
+        threads: usize,
+        content: Content,
+        inserted: &Arc<AtomicU64>,
+        random: &mut fastrand::Rng,
+    ) -> Renderer {
+        let mut steps = Vec::new();
+        for words in &self.commands {
+            push_text(&mut steps, format!("*{}\r\n", words.len()).as_bytes());
+            for word in words {
+                compile(word, &self.numbers, &self.sizes, &mut steps);
+            }
+        }
+        Renderer {
+            steps,
+            sources: self
+                .numbers
+                .iter()
+                .map(|number| number.source(thread, threads, inserted))
+                .collect(),
+            drawn: vec![0; self.numbers.len()],
+            values: self
+                .sizes
+                .iter()
+                .map(|sizes| ValueSource::new(sizes.clone(), content, random))
+                .collect(),
+        }
+    }
+}
+
+/// Writes one template's requests, on one thread.
+#[derive(Clone, Debug)]
+pub struct Renderer {
+    steps: Vec<Step>,
+    sources: Vec<Source>,
+    /// The numbers of the rendering under way.
+    drawn: Vec<u64>,
+    values: Vec<ValueSource>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Bytes of the wire, headers included.
+    Text(Vec<u8>),
+    /// Digits whose header has been written: always as many.
+    Padded { drawn: usize, width: usize },
+    /// A word whose length is not known before: `fixed` bytes of it are text.
+    Word { fixed: usize, parts: Vec<Part> },
+}
+
+impl Renderer {
+    /// Appends the requests of one rendering.
+    #[inline]
+    pub fn render(&mut self, out: &mut Vec<u8>, random: &mut fastrand::Rng) {
+        for (drawn, source) in self.drawn.iter_mut().zip(&mut self.sources) {
+            *drawn = source.next(random);
+        }
+        for step in &self.steps {
+            match step {
+                Step::Text(bytes) => out.extend_from_slice(bytes),
+                Step::Padded { drawn, width } => push_number(out, self.drawn[*drawn], *width),
+                Step::Word { fixed, parts } => self.word(*fixed, parts, out, random),
+            }
+        }
+    }
+
+    fn word(&self, fixed: usize, parts: &[Part], out: &mut Vec<u8>, random: &mut fastrand::Rng) {
+        let mut value_bytes = 0;
+        let mut bytes = fixed;
+        for part in parts {
+            match part {
+                Part::Text(_) => {}
+                Part::Number { drawn, width } => bytes += digits(self.drawn[*drawn]).max(*width),
+                // A word has one value at most, so its size need not be kept apart.
+                Part::Value(kind) => {
+                    value_bytes = self.values[*kind].size(random);
+                    bytes += value_bytes;
+                }
+            }
+        }
+        out.push(b'$');
+        push_number(out, bytes as u64, 0);
+        out.extend_from_slice(b"\r\n");
+        for part in parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Number { drawn, width } => push_number(out, self.drawn[*drawn], *width),
+                Part::Value(kind) => self.values[*kind].append(value_bytes, out, random),
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Words of a fixed length become text of the wire; the others are measured when they are rendered.
+fn compile(word: &Word, numbers: &[Distribution], sizes: &[Sizes], steps: &mut Vec<Step>) {
+    let mut fixed = 0;
+    let mut is_fixed = true;
+    for part in word {
+        match part {
+            Part::Text(text) => fixed += text.len(),
+            Part::Number { drawn, width } => {
+                let distribution = &numbers[*drawn];
+                let grows = matches!(distribution.shape, Shape::Insert | Shape::Latest(_));
+                is_fixed &= !grows && digits(distribution.last()) <= *width;
+                fixed += width;
+            }
+            Part::Value(kind) => is_fixed &= sizes[*kind].fixed() == Some(0),
+        }
+    }
+    if !is_fixed {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            _ => 0,
+        };
+        steps.push(Step::Word {
+            fixed: word.iter().map(text).sum(),
+            parts: word.clone(),
+        });
+        return;
+    }
+    push_text(steps, format!("${fixed}\r\n").as_bytes());
+    for part in word {
+        match part {
+            Part::Text(text) => push_text(steps, text),
+            Part::Number { drawn, width } => steps.push(Step::Padded {
+                drawn: *drawn,
+                width: *width,
+            }),
+            Part::Value(_) => {}
+        }
+    }
+    push_text(steps, b"\r\n");
+}
+
+fn push_text(steps: &mut Vec<Step>, bytes: &[u8]) {
+    match steps.last_mut() {
+        Some(Step::Text(text)) => text.extend_from_slice(bytes),
+        _ => steps.push(Step::Text(bytes.to_vec())),
+    }
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}
+
+/// Appends the decimal digits, with zeroes in front up to `width`.
+#[inline]
+fn push_number(out: &mut Vec<u8>, mut number: u64, width: usize) {
+    let digits = digits(number).max(width);
+    let start = out.len();
+    out.resize(start + digits, b'0');
+    for place in out[start..].iter_mut().rev() {
+        *place = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+}
+
+struct Parser {
+    sizes: Vec<Sizes>,
+    numbers: Vec<Distribution>,
+    /// What was drawn under a name, and the width it was first written with.
+    names: HashMap<String, (usize, usize)>,
+}
+
+impl Parser {
+    fn word(&mut self, word: &[u8]) -> Result<Word, String> {
+        let mut parts: Word = Vec::new();
+        let mut text = Vec::new();
+        let mut rest = word;
+        while let Some((&byte, after)) = rest.split_first() {
+            if byte != b'{' {
+                text.push(byte);
+                rest = after;
+            } else if after.starts_with(b"{") {
+                text.push(b'{');
+                rest = &after[1..];
+            } else {
+                let end = after.iter().position(|&byte| byte == b'}');
+                let end = end.ok_or_else(|| {
+                    format!("\"{}\" opens a brace that nothing closes", lossy(word))
+                })?;
+                if !text.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut text)));
+                }
+                let inside = lossy(&after[..end]);
+                parts.push(
+                    self.placeholder(&inside)
+                        .map_err(|reason| format!("{{{inside}}}: {reason}"))?,
+                );
+                rest = &after[end + 1..];
+            }
+        }
+        if !text.is_empty() || parts.is_empty() {
+            parts.push(Part::Text(text));
+        }
+        let values = parts.iter().filter(|part| matches!(part, Part::Value(_)));
+        if values.count() > 1 {
+            return Err(format!("\"{}\" has two values in one word", lossy(word)));
+        }
+        Ok(parts)
+    }
+
+    fn placeholder(&mut self, inside: &str) -> Result<Part, String> {
+        if inside == "value" {
+            return Ok(Part::Value(0));
+        }
+        if let Some(sizes) = inside.strip_prefix("value:") {
+            let sizes = Sizes::parse(sizes)?;
+            let known = self.sizes.iter().position(|known| *known == sizes);
+            return Ok(Part::Value(known.unwrap_or_else(|| {
+                self.sizes.push(sizes);
+                self.sizes.len() - 1
+            })));
+        }
+        let (inside, width) = match inside.split_once('|') {
+            None => (inside, 0),
+            Some((inside, width)) => match width.parse::<usize>() {
+                Ok(width) if (1..=WIDTH_MAX).contains(&width) => (inside, width),
+                _ => return Err(format!("a width is 1 to {WIDTH_MAX}")),
+            },
+        };
+        if let Some(&(drawn, first_width)) = self.names.get(inside) {
+            let width = if width == 0 { first_width } else { width };
+            return Ok(Part::Number { drawn, width });
+        }
+        let (name, distribution) = match inside.split_once('=') {
+            Some((name, distribution)) => (Some(name), distribution),
+            None => (None, inside),
+        };
+        let distribution = distribution_of(distribution)?;
+        self.numbers.push(distribution);
+        let drawn = self.numbers.len() - 1;
+        if let Some(name) = name {
+            let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            if name.is_empty() || name == "value" || !fits {
+                return Err("a name is letters, digits and underscores, and not \"value\"".into());
+            }
+            if self.names.insert(name.to_owned(), (drawn, width)).is_some() {
+                return Err("this name has been given already".into());
+            }
+        }
+        Ok(Part::Number { drawn, width })
+    }
+}
+
+/// Digits of the largest number.
+const WIDTH_MAX: usize = 20;
+const EXPONENT_MAX: f64 = 20.0;
+
+fn distribution_of(text: &str) -> Result<Distribution, String> {
+    let unknown = "not known: uniform, seq, zipf, gauss, hotspot, latest, insert, value, or a name given before; \
+                   {{ is a brace";
+    let (shape, arguments) = text.split_once(':').ok_or(unknown)?;
+    let arguments: Vec<&str> = arguments.split(',').collect();
+    let (range, parameters) = arguments.split_last().ok_or(unknown)?;
+    let (first, count) = range_of(range)?;
+    let parameters: Vec<f64> = parameters
+        .iter()
+        .map(|text| {
+            text.trim()
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite())
+        })
+        .collect::<Option<_>>()
+        .ok_or("a parameter is no number")?;
+    let exponent = |exponent: f64| {
+        let fits = exponent > 0.0 && exponent <= EXPONENT_MAX;
+        fits.then_some(exponent)
+            .ok_or(format!("an exponent is above 0 and at most {EXPONENT_MAX}"))
+    };
+    let share = |share: f64| {
+        let fits = (0.0..=1.0).contains(&share);
+        fits.then_some(share).ok_or("a share is 0 to 1")
+    };
+    let shape = match (shape, parameters.as_slice()) {
+        ("uniform", []) => Shape::Uniform,
+        ("seq", []) => Shape::Sequential,
+        ("insert", []) => Shape::Insert,
+        ("zipf", [number]) => Shape::Zipf(exponent(*number)?),
+        ("latest", [number]) => Shape::Latest(exponent(*number)?),
+        ("gauss", []) => Shape::Gauss {
+            mean: first as f64 + (count - 1) as f64 / 2.0,
+            deviation: count as f64 / 6.0,
+        },
+        ("gauss", [mean, deviation]) if *deviation > 0.0 => Shape::Gauss {
+            mean: *mean,
+            deviation: *deviation,
+        },
+        ("hotspot", [keys, draws]) => Shape::Hotspot {
+            share_of_keys: share(*keys)?,
+            share_of_draws: share(*draws)?,
+        },
+        ("uniform" | "seq" | "insert", _) => return Err("it takes a range and nothing else".into()),
+        ("zipf" | "latest", _) => return Err("it takes an exponent and a range".into()),
+        ("gauss", _) => {
+            return Err(
+                "it takes a mean, a deviation above 0 and a range, or a range alone".into(),
+            );
+        }
+        ("hotspot", _) => {
+            return Err("it takes a share of keys, a share of draws and a range".into());
+        }
+        _ => return Err(unknown.into()),
+    };
+    Ok(Distribution {
+        first,
+        count,
+        shape,
+    })
+}
+
+/// `COUNT`, for 0 to COUNT-1, or `FIRST-LAST`. Returns the first and how many there are.
+fn range_of(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || "a range is COUNT, at least 1, or FIRST-LAST".to_owned();
+    let number = |text: &str| {
+        let number = text.trim().parse::<u64>().ok();
+        number.filter(|&n| n <= NUMBER_MAX).ok_or_else(wrong)
+    };
+    match text.split_once('-') {
+        None => match number(text)? {
+            0 => Err(wrong()),
+            count => Ok((0, count)),
+        },
+        Some((first, last)) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return Err(wrong());
+            }
+            Ok((first, last - first + 1))
+        }
+    }
+}
+
+/// Larger numbers cannot be told apart as floats.
+const NUMBER_MAX: u64 = 1 << 53;
+
+struct SplitWord {
+    text: Vec<u8>,
+    /// Whether any of it stood in quotes, where `;` is no separator.
+    quoted: bool,
+}
+
+/// Splits as redis-cli splits a line: words between blanks, double quotes with escapes, single quotes.
+fn split(text: &str) -> Result<Vec<SplitWord>, String> {
+    let mut words = Vec::new();
+    let mut rest = text.as_bytes();
+    loop {
+        while rest.first().is_some_and(u8::is_ascii_whitespace) {
+            rest = &rest[1..];
+        }
+        if rest.is_empty() {
+            return Ok(words);
+        }
+        let mut word = SplitWord {
+            text: Vec::new(),
+            quoted: false,
+        };
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            match byte {
+                _ if byte.is_ascii_whitespace() => break,
+                b'"' | b'\'' => {
+                    word.quoted = true;
+                    rest = quoted(byte, rest, &mut word.text)
+                        .ok_or_else(|| format!("a quote in \"{text}\" is not closed"))?;
+                }
+                _ => word.text.push(byte),
+            }
+        }
+        words.push(word);
+    }
+}
+
+/// Takes a quoted part up to its closing quote, and returns what is behind; `None` if it does not close.
+fn quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let (&byte, after) = rest.split_first()?;
+        rest = after;
+        match byte {
+            _ if byte == quote => return Some(rest),
+            b'\\' if quote == b'"' => {
+                let (&escaped, after) = rest.split_first()?;
+                rest = after;
+                let hex = rest.get(..2).and_then(|digits| {
+                    let digits = std::str::from_utf8(digits).ok()?;
+                    u8::from_str_radix(digits, 16).ok()
+                });
+                match (escaped, hex) {
+                    (b'x', Some(byte)) => {
+                        word.push(byte);
+                        rest = &rest[2..];
+                    }
+                    (b'n', _) => word.push(b'\n'),
+                    (b'r', _) => word.push(b'\r'),
+                    (b't', _) => word.push(b'\t'),
+                    (b'b', _) => word.push(0x08),
+                    (b'a', _) => word.push(0x07),
+                    (other, _) => word.push(other),
+                }
+            }
+            b'\\' if rest.first() == Some(&b'\'') => {
+                word.push(b'\'');
+                rest = &rest[1..];
+            }
+            _ => word.push(byte),
+        }
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Template, String> {
+        Template::parse(text, &Sizes::parse("3").unwrap())
+    }
+
+    /// The requests of some renderings, as words.
+    fn rendered(text: &str, renderings: usize) -> Vec<Vec<String>> {
+        let mut random = fastrand::Rng::with_seed(2);
+        let template = parse(text).unwrap();
+        let mut renderer = template.renderer(0, 1, Content::Fixed, &Arc::default(), &mut random);
+        let mut out = Vec::new();
+        for _ in 0..renderings {
+            renderer.render(&mut out, &mut random);
+        }
+        let mut decoder = redline_resp::ReplyDecoder::new();
+        let (mut at, mut requests) = (0, Vec::new());
+        while at < out.len() {
+            // A request looks like a reply that is an array of bulks.
+            let decoded = decoder.decode(&out[at..]).unwrap();
+            at += decoded.consumed;
+            let Some(redline_resp::Value::Array(words)) = decoded.value else {
+                panic!("no request at {at}: {decoded:?}");
+            };
+            let words = words.iter().map(|word| lossy(word.as_bytes().unwrap()));
+            requests.push(words.collect());
+        }
+        assert_eq!(requests.len(), renderings * template.requests());
+        requests
+    }
+
+    #[test]
+    fn words_are_split_as_redis_cli_splits_them() {
+        assert_eq!(
+            rendered(r#"set  "a b\n\x41" 'c\'d;' ";" e"f"g"#, 1),
+            [["set", "a b\nA", "c'd;", ";", "efg"]]
+        );
+        assert!(parse("set \"a").unwrap_err().contains("not closed"));
+    }
+
+    #[test]
+    fn numbers_have_the_length_that_they_have_or_a_width() {
+        let words = rendered("GET k:{seq:8-11} {seq:8-11|2} {seq:8-11|5}x", 4);
+        assert_eq!(words[0], ["GET", "k:8", "08", "00008x"]);
+        assert_eq!(words[3], ["GET", "k:11", "11", "00011x"]);
+        // Wider than the width: no digit is lost.
+        assert_eq!(rendered("GET {seq:99-100|2}", 2)[1], ["GET", "100"]);
+    }
+
+    #[test]
+    fn a_name_means_the_number_that_was_drawn() {
+        let words = rendered(
+            "SET u:{id=uniform:1000000|7} {value} ; EXPIRE u:{id} 9 ; GET {id|1}",
+            50,
+        );
+        for group in words.chunks(3) {
+            assert_eq!(group[0][1], group[1][1]);
+            assert_eq!(
+                group[0][1].trim_start_matches("u:").trim_start_matches('0'),
+                group[2][1]
+            );
+            assert_eq!(group[0][2], "xxx");
+        }
+        assert_ne!(words[0][1], words[3][1]);
+    }
+
+    #[test]
+    fn values_have_their_own_sizes() {
+        let words = rendered(
+            "SET k p{value:5}s ; SET k {value} ; SET k {value:0} ; SET k {value:1-9}",
+            20,
+        );
+        for group in words.chunks(4) {
+            assert_eq!(group[0][2], "pxxxxxs");
+            assert_eq!(group[1][2], "xxx");
+            assert_eq!(group[2][2], "");
+            assert!((1..=9).contains(&group[3][2].len()));
+        }
+    }
+
+    #[test]
+    fn double_braces_are_braces() {
+        assert_eq!(rendered("GET {{tag}:{seq:5-5}", 1), [["GET", "{tag}:5"]]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_a_reason() {
+        for (text, reason) in [
+            ("", "without words"),
+            ("PING ;", "without words"),
+            ("GET {", "nothing closes"),
+            ("GET {tag}", "not known"),
+            ("GET {zip:1,2}", "not known"),
+            ("GET {zipf:1000}", "an exponent and a range"),
+            ("GET {zipf:0,1000}", "above 0"),
+            ("GET {zipf:x,1000}", "no number"),
+            ("GET {uniform:0}", "at least 1"),
+            ("GET {uniform:5-4}", "FIRST-LAST"),
+            ("GET {uniform:1,5}", "nothing else"),
+            ("GET {hotspot:2,0.5,10}", "0 to 1"),
+            ("GET {gauss:1,0,10}", "above 0"),
+            ("GET {a=uniform:5} {a=uniform:5}", "already"),
+            ("GET {value=uniform:5}", "a name is"),
+            ("GET {uniform:5|0}", "a width"),
+            ("SET k {value}{value}", "two values"),
+            ("SET k {value:x}", "is no size"),
+            ("GET {uniform:99999999999999999999}", "a range is"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_of_commands_are_known() {
+        assert_eq!(parse("get a ; Set b c").unwrap().names(), ["GET", "SET"]);
+        assert_eq!(parse("{seq:5}").unwrap().names(), ["?"]);
+    }
+}

@@ -1,0 +1,227 @@
+//! Values: how large, and what is in them.
+//!
+//! Knows no keys. Values are pieces of a block of random bytes that each thread makes once: a value costs a copy, not
+//! a random number for every eighth of it. The first eight bytes are new each time, so that no two values are the same.
+
+/// What is in a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Content {
+    /// Random bytes.
+    Random,
+    /// Random letters and digits, of which this share, 0 to 1, is one repeated letter.
+    Compressible(f64),
+    /// The same bytes in every value, as redis-benchmark has it.
+    Fixed,
+}
+
+/// One size, or a range of sizes, with its weight among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeClass {
+    /// The smallest, in bytes.
+    pub bytes_min: usize,
+    /// The largest.
+    pub bytes_max: usize,
+    /// How often it comes, beside the others' weights.
+    pub weight: u64,
+}
+
+/// How large values are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    classes: Vec<SizeClass>,
+    total_weight: u64,
+}
+
+/// The largest value, as redis-benchmark has it.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+
+impl Sizes {
+    /// Reads `SIZE[:WEIGHT],...`, where a size is a number of bytes or a range `FROM-TO`.
+    pub fn parse(text: &str) -> Result<Sizes, String> {
+        let wrong = |item: &str| {
+            format!("\"{item}\" is no size: SIZE or FROM-TO in bytes, and :WEIGHT if wanted")
+        };
+        let mut classes = Vec::new();
+        for item in text.split(',') {
+            let (size, weight) = item.split_once(':').unwrap_or((item, "1"));
+            let (from, to) = size.split_once('-').unwrap_or((size, size));
+            let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong(item));
+            let (bytes_min, bytes_max) = (number(from)?, number(to)?);
+            let weight = weight
+                .trim()
+                .parse::<u32>()
+                .map_err(|_| wrong(item))?
+                .into();
+            if bytes_min > bytes_max || weight == 0 {
+                return Err(wrong(item));
+            }
+            if bytes_max > VALUE_BYTES_MAX {
+                return Err(format!("\"{item}\" is more than 1 GiB"));
+            }
+            classes.push(SizeClass {
+                bytes_min,
+                bytes_max,
+                weight,
+            });
+        }
+        Ok(Sizes {
+            total_weight: classes.iter().map(|class| class.weight).sum(),
+            classes,
+        })
+    }
+
+    /// The one size, if there is only one.
+    pub fn fixed(&self) -> Option<usize> {
+        match self.classes.as_slice() {
+            [only] if only.bytes_min == only.bytes_max => Some(only.bytes_min),
+            _ => None,
+        }
+    }
+
+    /// The largest size.
+    pub fn largest(&self) -> usize {
+        self.classes
+            .iter()
+            .map(|class| class.bytes_max)
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn draw(&self, random: &mut fastrand::Rng) -> usize {
+        let mut left = random.u64(..self.total_weight);
+        for class in &self.classes {
+            if left < class.weight {
+                return random.usize(class.bytes_min..=class.bytes_max);
+            }
+            left -= class.weight;
+        }
+        unreachable!("the weights add up to the total")
+    }
+}
+
+/// Makes values of one kind, on one thread.
+#[derive(Clone, Debug)]
+pub struct ValueSource {
+    sizes: Sizes,
+    fixed: Option<usize>,
+    content: Content,
+    /// Longer than the largest value.
+    block: Vec<u8>,
+}
+
+/// The block is this much longer than the largest value: so many different places a value can be cut from.
+const BLOCK_SPARE_BYTES: usize = 64 * 1024;
+/// Compressible bytes come in pieces of this size.
+const PIECE_BYTES: usize = 64;
+/// Bytes at the front of a value that are new each time.
+const NEW_BYTES: usize = 8;
+
+impl ValueSource {
+    /// Values of these sizes.
+    pub fn new(sizes: Sizes, content: Content, random: &mut fastrand::Rng) -> ValueSource {
+        let mut block = vec![0; sizes.largest() + BLOCK_SPARE_BYTES];
+        match content {
+            Content::Random => random.fill(&mut block),
+            Content::Fixed => block.fill(b'x'),
+            Content::Compressible(share) => {
+                let same = (share * PIECE_BYTES as f64).round() as usize;
+                for piece in block.chunks_mut(PIECE_BYTES) {
+                    let split = same.min(piece.len());
+                    piece[..split].fill(b'x');
+                    piece[split..].fill_with(|| random.alphanumeric() as u8);
+                }
+            }
+        }
+        ValueSource {
+            fixed: sizes.fixed(),
+            sizes,
+            content,
+            block,
+        }
+    }
+
+    /// The size of the next value.
+    #[inline]
+    pub fn size(&self, random: &mut fastrand::Rng) -> usize {
+        self.fixed.unwrap_or_else(|| self.sizes.draw(random))
+    }
+
+    /// Appends a value of `bytes` bytes.
+    #[inline]
+    pub fn append(&self, bytes: usize, out: &mut Vec<u8>, random: &mut fastrand::Rng) {
+        let at = match self.content {
+            Content::Fixed => 0,
+            _ => random.usize(..BLOCK_SPARE_BYTES / PIECE_BYTES) * PIECE_BYTES,
+        };
+        let start = out.len();
+        out.extend_from_slice(&self.block[at..at + bytes]);
+        if self.content == Content::Random {
+            let new = random.u64(..).to_le_bytes();
+            let bytes = bytes.min(NEW_BYTES);
+            out[start..start + bytes].copy_from_slice(&new[..bytes]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(sizes: &str, content: Content, count: usize) -> Vec<Vec<u8>> {
+        let mut random = fastrand::Rng::with_seed(5);
+        let source = ValueSource::new(Sizes::parse(sizes).unwrap(), content, &mut random);
+        (0..count)
+            .map(|_| {
+                let mut out = b"before".to_vec();
+                let bytes = source.size(&mut random);
+                source.append(bytes, &mut out, &mut random);
+                assert_eq!(out.len(), 6 + bytes);
+                out.split_off(6)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sizes_come_by_their_weights_and_within_their_ranges() {
+        let values = values("16:8,100-200:2", Content::Random, 10_000);
+        let small = values.iter().filter(|value| value.len() == 16).count();
+        assert!((7_700..8_300).contains(&small), "{small}");
+        let ranged = values.iter().map(Vec::len).filter(|&bytes| bytes != 16);
+        let (min, max) = ranged.fold((usize::MAX, 0), |(min, max), bytes| {
+            (min.min(bytes), max.max(bytes))
+        });
+        assert_eq!((min, max), (100, 200));
+    }
+
+    #[test]
+    fn sizes_that_are_none_are_named() {
+        for wrong in ["", "x", "1-", "2-1", "1:0", "1:x", "1,,2", "-5", "1:-1"] {
+            assert!(
+                Sizes::parse(wrong).unwrap_err().contains("is no size"),
+                "{wrong}"
+            );
+        }
+        assert!(Sizes::parse("2000000000").unwrap_err().contains("1 GiB"));
+        assert_eq!(Sizes::parse("0").unwrap().fixed(), Some(0));
+        assert_eq!(Sizes::parse("1,2").unwrap().fixed(), None);
+    }
+
+    #[test]
+    fn random_values_differ_and_fixed_ones_do_not() {
+        let random = values("8", Content::Random, 1000);
+        let different: std::collections::HashSet<_> = random.iter().collect();
+        assert_eq!(different.len(), 1000);
+        let fixed = values("8", Content::Fixed, 3);
+        assert_eq!(fixed[0], fixed[2]);
+    }
+
+    #[test]
+    fn compressible_values_have_their_share_of_sameness() {
+        for share in [0.0, 0.25, 0.5, 1.0] {
+            let value = &values("65536", Content::Compressible(share), 1)[0];
+            let same = value.iter().filter(|&&byte| byte == b'x').count() as f64 / 65536.0;
+            // One in 62 of the random characters is the same letter.
+            assert!((same - share).abs() < 0.03, "{same} of {share}");
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! `redline bench run` against a server that does what each test needs.
+
+mod fake_server;
+mod invocation;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fake_server::{Answer, FakeServer, reply};
+use invocation::{Ran, bench};
+use serde_json::Value;
+
+fn run(server: &FakeServer, args: &[&str]) -> Ran {
+    let port = server.port();
+    bench(&[&["run", "-p", &port][..], args].concat())
+}
+
+/// The result as JSON, of a run that must succeed.
+fn result(server: &FakeServer, args: &[&str]) -> Value {
+    let ran = run(server, &[args, &["--json", "-"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{args:?}");
+    serde_json::from_str(&ran.stdout).expect("standard output is the JSON and nothing else")
+}
+
+/// What was sent by the load, without the questions before it.
+fn sent(server: &FakeServer) -> Vec<String> {
+    let lines = server.lines().into_iter();
+    lines
+        .filter(|line| !line.starts_with("CONFIG") && line != "INFO")
+        .collect()
+}
+
+#[test]
+fn commands_come_by_their_weights_and_are_counted_apart() {
+    let server = FakeServer::ok();
+    let result = result(
+        &server,
+        &[
+            "--command",
+            "GET k:{uniform:10}",
+            "--ratio",
+            "9",
+            "--command",
+            "SET k:{uniform:10} {value:5}",
+            "--ratio",
+            "1",
+            "-n",
+            "10000",
+            "-c",
+            "5",
+            "--threads",
+            "2",
+        ],
+    );
+    let lines = sent(&server);
+    assert_eq!(lines.len(), 10_000);
+    let sets = lines.iter().filter(|line| line.starts_with("SET k:"));
+    let sets = sets.count() as u64;
+    assert!((850..1150).contains(&sets), "{sets}");
+    let commands = &result["commands"];
+    assert_eq!(commands[0]["name"], "GET");
+    assert_eq!(commands[0]["values"], 10_000 - sets);
+    assert_eq!(commands[1]["values"], sets);
+    assert_eq!(commands[1]["response_us"]["count"], sets);
+    assert_eq!(result["requests"]["sent"], 10_000);
+    assert_eq!(result["response_us"]["count"], 10_000);
+    assert_eq!(result["ended_early"], Value::Null);
+    let points = result["series"].as_array().unwrap();
+    let answered: u64 = points
+        .iter()
+        .map(|point| point["answered"].as_u64().unwrap())
+        .sum();
+    assert_eq!(answered, 10_000, "the series holds every reply");
+}
+
+#[test]
+fn commands_of_one_template_follow_each_other_on_one_connection() {
+    let server = FakeServer::ok();
+    result(
+        &server,
+        &[
+            "--command",
+            "SET u:{id=uniform:100000} 1 ; EXPIRE u:{id} {uniform:60-99}",
+            "-n",
+            "200",
+            "-c",
+            "1",
+        ],
+    );
+    let lines = sent(&server);
+    assert_eq!(lines.len(), 200);
+    for pair in lines.chunks(2) {
+        let id = pair[0]
+            .strip_prefix("SET u:")
+            .unwrap()
+            .strip_suffix(" 1")
+            .unwrap();
+        let ttl = pair[1].strip_prefix(&format!("EXPIRE u:{id} ")).unwrap();
+        assert!((60..=99).contains(&ttl.parse::<u32>().unwrap()));
+    }
+}
+
+#[test]
+fn a_fill_sends_every_number_once_whatever_the_threads() {
+    let server = FakeServer::ok();
+    result(
+        &server,
+        &[
+            "--load",
+            "SET k:{seq:1001} {value}",
+            "--command",
+            "PING",
+            "-n",
+            "1",
+            "-c",
+            "7",
+            "-t",
+            "3",
+        ],
+    );
+    let lines = sent(&server);
+    let keys: HashSet<&str> = lines
+        .iter()
+        .filter_map(|line| line.split(' ').nth(1))
+        .collect();
+    assert_eq!((lines.len(), keys.len()), (1002, 1001));
+    assert!(keys.contains("k:0") && keys.contains("k:1000"));
+    assert_eq!(lines[1001], "PING");
+}
+
+#[test]
+fn reads_that_find_nothing_are_counted_and_warned_about() {
+    let n = AtomicU64::new(0);
+    let server = FakeServer::start(move |request| match request[0].as_slice() {
+        b"GET" if n.fetch_add(1, Ordering::Relaxed) % 4 == 0 => reply("$2\r\nhi\r\n"),
+        b"GET" => reply("$-1\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let args = [
+        "--command",
+        "GET a",
+        "--command",
+        "SET a b",
+        "-n",
+        "400",
+        "-c",
+        "1",
+        "-P",
+        "8",
+        "--seed",
+        "1",
+    ];
+    let result = result(&server, &args);
+    let rate = result["hit_rate"].as_f64().unwrap();
+    assert!((rate - 0.25).abs() < 0.01, "{rate}");
+    assert_eq!(result["commands"][1]["hit_rate"], Value::Null);
+    let warnings = result["warnings"].to_string();
+    assert!(
+        warnings.contains("of the reads found something"),
+        "{warnings}"
+    );
+    let quiet = run(&server, &[&args[..], &["--hit-rate-min", "0.1"]].concat());
+    assert!(
+        !quiet.stdout.contains("found something"),
+        "{}",
+        quiet.stdout
+    );
+}
+
+#[test]
+fn an_error_ends_the_run_unless_it_is_to_be_counted() {
+    let server = FakeServer::start(|request| match request[0].as_slice() {
+        b"INCR" => reply("-ERR no number\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let args = ["--command", "INCR a", "--command", "PING", "-n", "500"];
+    let ran = run(&server, &args);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.stderr, "Error from server: ERR no number\n");
+    let result = result(&server, &[&args[..], &["--on-error", "count"]].concat());
+    let errors = result["requests"]["errors"].as_u64().unwrap();
+    assert!(errors > 100, "{errors}");
+    assert_eq!(result["commands"][0]["response_us"]["count"], 0);
+    assert!(result["warnings"].to_string().contains("ERR no number"));
+}
+
+#[test]
+fn a_batch_waits_for_all_of_its_replies() {
+    // The third request is never answered.
+    let n = AtomicU64::new(0);
+    let server = FakeServer::start(move |_| match n.fetch_add(1, Ordering::Relaxed) {
+        2 => Answer::Silence,
+        _ => reply("+OK\r\n"),
+    });
+    let args = [
+        "--command",
+        "PING",
+        "-c",
+        "1",
+        "-P",
+        "3",
+        "--duration",
+        "0.2",
+    ];
+    let result = result(&server, &args);
+    assert_eq!(sent(&server).len(), 3);
+    let requests = &result["requests"];
+    assert_eq!(
+        (&requests["values"], &requests["unanswered"]),
+        (&2.into(), &1.into())
+    );
+    // It has waited from the start, and its least response time says so.
+    assert!(result["response_us"]["max"].as_u64().unwrap() >= 200_000);
+}
+
+#[test]
+fn a_window_goes_on_although_one_reply_is_missing() {
+    // The server answers all but every tenth request of a connection, and that one only with the next.
+    let held = AtomicU64::new(0);
+    let server = FakeServer::start(move |_| {
+        let n = held.fetch_add(1, Ordering::Relaxed);
+        match n % 10 {
+            8 => Answer::Silence,
+            9 => reply("+OK\r\n+OK\r\n"),
+            _ => reply("+OK\r\n"),
+        }
+    });
+    // In batches of 3 the silent request would be the last of its batch once, and nothing would follow it.
+    let result = result(
+        &server,
+        &[
+            "--command",
+            "PING",
+            "-c",
+            "1",
+            "-P",
+            "3",
+            "--window",
+            "-n",
+            "100",
+        ],
+    );
+    assert_eq!(result["requests"]["values"], 100);
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_and_reports_three_latencies() {
+    let server = FakeServer::ok();
+    let result = result(
+        &server,
+        &[
+            "--command",
+            "PING",
+            "--rps",
+            "1000",
+            "--duration",
+            "1",
+            "-c",
+            "4",
+            "-t",
+            "2",
+        ],
+    );
+    // 1,000 were due; the machine may be busy, but none is lost.
+    let requests = &result["requests"];
+    let done = requests["values"].as_u64().unwrap() + requests["unanswered"].as_u64().unwrap();
+    assert_eq!(done + requests["unsent"].as_u64().unwrap(), 1000);
+    assert_eq!(
+        sent(&server).len() as u64,
+        requests["sent"].as_u64().unwrap()
+    );
+    for latency in ["response_us", "service_us", "schedule_lag_us"] {
+        assert!(
+            result[latency]["count"].as_u64().unwrap() >= 900,
+            "{latency}"
+        );
+    }
+    assert_eq!(result["settings"]["offered_rps"], 1000.0);
+}
+
+#[test]
+fn an_overloaded_open_loop_says_what_it_owes() {
+    // One connection, and a server that takes its time: a hundredth of the rate is possible.
+    let server = FakeServer::start(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        reply("+OK\r\n")
+    });
+    let result = result(
+        &server,
+        &[
+            "--command",
+            "PING",
+            "--rps",
+            "10000",
+            "--duration",
+            "0.5",
+            "-c",
+            "1",
+        ],
+    );
+    let count = |name: &str| result["requests"][name].as_u64().unwrap();
+    assert_eq!(
+        count("values") + count("unanswered") + count("unsent"),
+        5000
+    );
+    assert!(count("unsent") > 4000);
+    // Half of them were due before half of the time, and have waited ever since.
+    assert!(result["response_us"]["p50"].as_u64().unwrap() > 500_000);
+    let service = result["service_us"]["p50"].as_u64().unwrap();
+    assert!(service < 200_000, "{service}");
+    assert!(
+        result["warnings"]
+            .to_string()
+            .contains("not answered when the run ended")
+    );
+    assert_ne!(result["verdict"]["bottleneck"], "rate");
+}
+
+#[test]
+fn warm_up_is_left_out() {
+    let server = FakeServer::ok();
+    let result = result(
+        &server,
+        &[
+            "--command",
+            "PING",
+            "--rps",
+            "500",
+            "--warmup",
+            "0.5",
+            "--duration",
+            "0.5",
+        ],
+    );
+    let values = result["requests"]["values"].as_u64().unwrap();
+    assert!((200..=260).contains(&values), "{values}");
+    assert!(sent(&server).len() >= 480);
+}
+
+#[test]
+fn a_server_that_closes_leaves_a_partial_result() {
+    let n = AtomicU64::new(0);
+    let server = FakeServer::start(move |_| match n.fetch_add(1, Ordering::Relaxed) {
+        0..101 => reply("+OK\r\n"),
+        _ => Answer::Close(Vec::new()),
+    });
+    let ran = run(&server, &["--command", "PING", "-n", "1000", "-c", "1"]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.stderr, "Error: Server closed the connection\n");
+    assert!(
+        ran.stdout.contains("(partial: Error: Server closed"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("100 answered"), "{}", ran.stdout);
+}
+
+#[test]
+fn the_text_has_every_part_of_the_result() {
+    let server = FakeServer::ok();
+    let ran = run(
+        &server,
+        &["--command", "GET a", "--rps", "500", "--duration", "0.5"],
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for part in [
+        "GET a",
+        "open loop, 500 requests/s, 50 connections",
+        "of 500 offered",
+        "hit rate 100.0 %",
+        "response time",
+        "service time",
+        "schedule lag",
+        "generator",
+        "busiest thread",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_told_and_ends_with_1() {
+    let ran = bench(&["run"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("--command"), "{}", ran.stderr);
+    let ran = bench(&["run", "--command", "GET {x}"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr
+            .starts_with("--command \"GET {x}\": {x}: not known"),
+        "{}",
+        ran.stderr
+    );
+    let help = bench(&["run", "--help"]);
+    assert_eq!((help.code, help.stderr.as_str()), (0, ""));
+    assert!(help.stdout.contains("--rps") && help.stdout.contains("{zipf:EXPONENT,N}"));
+}
+
+#[test]
+fn a_file_takes_the_json_and_the_terminal_the_text() {
+    let server = FakeServer::ok();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.json");
+    let ran = run(
+        &server,
+        &[
+            "--command",
+            "PING",
+            "-n",
+            "10",
+            "--json",
+            path.to_str().unwrap(),
+        ],
+    );
+    assert_eq!(ran.code, 0);
+    assert!(ran.stdout.contains("requests/s"));
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(
+        (json["format"].as_u64(), &json["requests"]["values"]),
+        (Some(1), &10.into())
+    );
+}

@@ -1,0 +1,246 @@
+//! `redline bench run` against `redline server`, both as processes.
+
+mod running;
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use running::{REDLINE, Running, until};
+use serde_json::Value;
+
+fn server() -> Running {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let args = ["--port", "0", "--unixsocket", "s", "--threads", "1"];
+    Running::start(folder, &args, None)
+}
+
+fn start(server: &Running, args: &[&str]) -> Child {
+    Command::new(REDLINE)
+        .args(["bench", "run", "--json", "-", "-S"])
+        .arg(server.path("s"))
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts")
+}
+
+fn result(child: Child) -> Value {
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(output.status.code(), Some(0));
+    serde_json::from_slice(&output.stdout).expect("standard output is JSON")
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn commands_processed(server: &Running) -> u64 {
+    let info = server.call("INFO stats");
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("total_commands_processed:"));
+    line.and_then(|count| count.parse().ok())
+        .expect("INFO counts commands")
+}
+
+/// Stops the server for a second once it has served so many requests.
+fn stall(server: &Running, after: u64) {
+    until("the load runs", || {
+        (commands_processed(server) > after).then_some(())
+    });
+    server.signal("-STOP");
+    thread::sleep(Duration::from_secs(1));
+    server.signal("-CONT");
+}
+
+/// Pieces of the series, of 250 ms each, in which the server was stopped: none of a piece's replies came before its end.
+fn empty_points(result: &Value) -> usize {
+    let points = result["series"].as_array().expect("there is a series");
+    points.iter().filter(|point| point["answered"] == 0).count()
+}
+
+#[test]
+fn a_stalled_server_shows_in_the_open_loop_and_hides_from_the_closed_one() {
+    let server = server();
+    let common = [
+        "--command",
+        "GET key:{uniform:1000}",
+        "--duration",
+        "10",
+        "--interval",
+        "0.25",
+        "-c",
+        "10",
+    ];
+    let open = start(&server, &[&common[..], &["--rps", "2000"]].concat());
+    stall(&server, 8_000);
+    let open = result(open);
+    // 2,000 of 20,000 requests were due during the stall, the first of them a second before its end.
+    assert!(
+        number(&open["response_us"]["p99"]) > 500_000.0,
+        "{}",
+        open["response_us"]
+    );
+    assert!(number(&open["response_us"]["max"]) > 950_000.0);
+    assert_eq!(
+        open["requests"]["values"].as_u64().unwrap() + open["requests"]["nulls"].as_u64().unwrap(),
+        20_000
+    );
+    // Of these, only as many as there are connections were under way when it stopped.
+    assert!(
+        number(&open["service_us"]["p99"]) < 500_000.0,
+        "{}",
+        open["service_us"]
+    );
+    assert!((2..=5).contains(&empty_points(&open)), "{}", open["series"]);
+    let worst = open["series"].as_array().unwrap().iter();
+    let worst = worst
+        .map(|point| number(&point["max_us"]))
+        .fold(0.0, f64::max);
+    assert!(worst > 950_000.0, "the stall is in the series: {worst}");
+    // The schedule was kept: what was late was the server.
+    assert!(number(&open["schedule_lag_us"]["p50"]) < 100_000.0);
+
+    // The same stall, the same connections, no schedule: ten requests waited, and thousands that would have come meanwhile
+    // did not, so that the 99th percentile knows nothing of it.
+    let before = commands_processed(&server);
+    let closed = start(&server, &common);
+    stall(&server, before + 8_000);
+    let closed = result(closed);
+    assert!(number(&closed["response_us"]["max"]) > 950_000.0);
+    assert!(
+        number(&closed["response_us"]["p99"]) < 100_000.0,
+        "{}",
+        closed["response_us"]
+    );
+    assert!(empty_points(&closed) >= 2);
+}
+
+#[test]
+fn a_fill_is_exact_and_a_run_on_it_hits() {
+    let server = server();
+    let args = [
+        "--load",
+        "SET key:{seq:5000} {value:10}",
+        "--command",
+        "GET key:{zipf:1.1,5000}",
+        "-n",
+        "20000",
+        "-t",
+        "2",
+        "-P",
+        "4",
+    ];
+    let result = result(start(&server, &args));
+    assert_eq!(server.call("DBSIZE"), ":5000");
+    assert_eq!(server.call("STRLEN key:4999"), ":10");
+    assert_eq!(number(&result["hit_rate"]), 1.0);
+    assert_eq!(result["warnings"], Value::Array(Vec::new()));
+    assert!(
+        result["target"]["server"]
+            .as_str()
+            .unwrap()
+            .starts_with("redline ")
+    );
+}
+
+#[test]
+fn the_server_is_found_and_what_it_uses_is_counted() {
+    let server = server();
+    let args = ["--command", "GET key", "--duration", "1", "-P", "16"];
+    let result = result(start(&server, &args));
+    let parties = result["parties"].as_array().unwrap();
+    let server_party = parties
+        .iter()
+        .find(|party| party["role"] == "server")
+        .unwrap();
+    assert_eq!(server_party["pid"], server.child.id());
+    assert_eq!(server_party["measured_by"], "proc");
+    for party in parties {
+        let cpu = number(&party["user_s"]) + number(&party["system_s"]);
+        assert!(cpu > 0.02 && cpu < 2.5, "{party}");
+        let per_request =
+            number(&party["user_us_per_request"]) + number(&party["system_us_per_request"]);
+        let replies = number(&result["requests"]["values"]) + number(&result["requests"]["nulls"]);
+        assert!(
+            (per_request * replies / 1e6 - cpu).abs() < 0.01 * cpu,
+            "{party}"
+        );
+    }
+    let used = result["series"][0]["server_cpus"].as_f64();
+    assert!(used.is_some_and(|cpus| cpus > 0.02), "{used:?}");
+}
+
+#[test]
+fn the_embedded_server_is_told_apart_from_the_generator() {
+    let output = Command::new(REDLINE)
+        .args([
+            "bench",
+            "run",
+            "--embedded",
+            "--command",
+            "PING",
+            "--duration",
+            "0.5",
+            "--json",
+            "-",
+        ])
+        .output()
+        .expect("the binary starts");
+    assert_eq!(output.status.code(), Some(0));
+    let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let roles: Vec<_> = result["parties"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|party| &party["role"])
+        .collect();
+    assert_eq!(roles, ["generator", "server"]);
+    assert_eq!(result["target"]["embedded"], true);
+}
+
+#[test]
+fn ctrl_c_leaves_a_partial_result_and_130() {
+    let server = server();
+    let child = start(&server, &["--command", "SET a b", "--duration", "1000"]);
+    until("the load runs", || {
+        (commands_processed(&server) > 1000).then_some(())
+    });
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .expect("kill runs")
+            .success()
+    );
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(output.status.code(), Some(130));
+    let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(result["ended_early"], "Interrupted.");
+    assert!(number(&result["requests"]["values"]) > 900.0);
+}
+
+#[test]
+fn called_as_redis_benchmark_run_is_a_command_for_the_server() {
+    let server = server();
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let link = folder.path().join("redis-benchmark");
+    std::os::unix::fs::symlink(REDLINE, &link).expect("a link");
+    let output = Command::new(&link)
+        .arg("-s")
+        .arg(server.path("s"))
+        .args(["-n", "1", "run"])
+        .output()
+        .expect("the link runs");
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.starts_with("Error from server: ERR unknown command 'run'"),
+        "{stderr}"
+    );
+}
