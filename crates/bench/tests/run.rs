@@ -26,8 +26,18 @@ fn result(server: &FakeServer, args: &[&str]) -> Value {
 fn sent(server: &FakeServer) -> Vec<String> {
     let lines = server.lines().into_iter();
     lines
-        .filter(|line| !line.starts_with("CONFIG") && line != "INFO")
+        .filter(|line| {
+            !["CONFIG", "INFO", "CLIENT", "PING"].contains(&line.split(' ').next().unwrap())
+        })
         .collect()
+}
+
+/// A server that does this on each GET, and answers everything else with +OK.
+fn on_get(answer: impl Fn() -> Answer + Send + Sync + 'static) -> FakeServer {
+    FakeServer::start(move |request| match request[0].as_slice() {
+        b"GET" => answer(),
+        _ => reply("+OK\r\n"),
+    })
 }
 
 #[test]
@@ -109,7 +119,7 @@ fn a_fill_sends_every_number_once_whatever_the_threads() {
             "--load",
             "SET k:{seq:1001} {value}",
             "--command",
-            "PING",
+            "GET a",
             "-n",
             "1",
             "-c",
@@ -119,20 +129,20 @@ fn a_fill_sends_every_number_once_whatever_the_threads() {
         ],
     );
     let lines = sent(&server);
-    let keys: HashSet<&str> = lines
+    let keys: HashSet<&str> = lines[..1001]
         .iter()
         .filter_map(|line| line.split(' ').nth(1))
         .collect();
     assert_eq!((lines.len(), keys.len()), (1002, 1001));
     assert!(keys.contains("k:0") && keys.contains("k:1000"));
-    assert_eq!(lines[1001], "PING");
+    assert_eq!(lines[1001], "GET a");
 }
 
 #[test]
 fn reads_that_find_nothing_are_counted_and_warned_about() {
     let n = AtomicU64::new(0);
     let server = FakeServer::start(move |request| match request[0].as_slice() {
-        b"GET" if n.fetch_add(1, Ordering::Relaxed) % 4 == 0 => reply("$2\r\nhi\r\n"),
+        b"GET" if n.fetch_add(1, Ordering::Relaxed).is_multiple_of(4) => reply("$2\r\nhi\r\n"),
         b"GET" => reply("$-1\r\n"),
         _ => reply("+OK\r\n"),
     });
@@ -173,7 +183,7 @@ fn an_error_ends_the_run_unless_it_is_to_be_counted() {
         b"INCR" => reply("-ERR no number\r\n"),
         _ => reply("+OK\r\n"),
     });
-    let args = ["--command", "INCR a", "--command", "PING", "-n", "500"];
+    let args = ["--command", "INCR a", "--command", "GET a", "-n", "500"];
     let ran = run(&server, &args);
     assert_eq!(ran.code, 1);
     assert_eq!(ran.stderr, "Error from server: ERR no number\n");
@@ -188,13 +198,13 @@ fn an_error_ends_the_run_unless_it_is_to_be_counted() {
 fn a_batch_waits_for_all_of_its_replies() {
     // The third request is never answered.
     let n = AtomicU64::new(0);
-    let server = FakeServer::start(move |_| match n.fetch_add(1, Ordering::Relaxed) {
+    let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) {
         2 => Answer::Silence,
         _ => reply("+OK\r\n"),
     });
     let args = [
         "--command",
-        "PING",
+        "GET a",
         "-c",
         "1",
         "-P",
@@ -217,7 +227,7 @@ fn a_batch_waits_for_all_of_its_replies() {
 fn a_window_goes_on_although_one_reply_is_missing() {
     // The server answers all but every tenth request of a connection, and that one only with the next.
     let held = AtomicU64::new(0);
-    let server = FakeServer::start(move |_| {
+    let server = on_get(move || {
         let n = held.fetch_add(1, Ordering::Relaxed);
         match n % 10 {
             8 => Answer::Silence,
@@ -230,7 +240,7 @@ fn a_window_goes_on_although_one_reply_is_missing() {
         &server,
         &[
             "--command",
-            "PING",
+            "GET a",
             "-c",
             "1",
             "-P",
@@ -250,7 +260,7 @@ fn an_open_loop_keeps_its_rate_and_reports_three_latencies() {
         &server,
         &[
             "--command",
-            "PING",
+            "GET a",
             "--rps",
             "1000",
             "--duration",
@@ -281,7 +291,7 @@ fn an_open_loop_keeps_its_rate_and_reports_three_latencies() {
 #[test]
 fn an_overloaded_open_loop_says_what_it_owes() {
     // One connection, and a server that takes its time: a hundredth of the rate is possible.
-    let server = FakeServer::start(|_| {
+    let server = on_get(|| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         reply("+OK\r\n")
     });
@@ -289,7 +299,7 @@ fn an_overloaded_open_loop_says_what_it_owes() {
         &server,
         &[
             "--command",
-            "PING",
+            "GET a",
             "--rps",
             "10000",
             "--duration",
@@ -323,7 +333,7 @@ fn warm_up_is_left_out() {
         &server,
         &[
             "--command",
-            "PING",
+            "GET a",
             "--rps",
             "500",
             "--warmup",
@@ -340,11 +350,11 @@ fn warm_up_is_left_out() {
 #[test]
 fn a_server_that_closes_leaves_a_partial_result() {
     let n = AtomicU64::new(0);
-    let server = FakeServer::start(move |_| match n.fetch_add(1, Ordering::Relaxed) {
-        0..101 => reply("+OK\r\n"),
+    let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) {
+        0..100 => reply("+OK\r\n"),
         _ => Answer::Close(Vec::new()),
     });
-    let ran = run(&server, &["--command", "PING", "-n", "1000", "-c", "1"]);
+    let ran = run(&server, &["--command", "GET a", "-n", "1000", "-c", "1"]);
     assert_eq!(ran.code, 1);
     assert_eq!(ran.stderr, "Error: Server closed the connection\n");
     assert!(
@@ -405,7 +415,7 @@ fn a_file_takes_the_json_and_the_terminal_the_text() {
         &server,
         &[
             "--command",
-            "PING",
+            "GET a",
             "-n",
             "10",
             "--json",

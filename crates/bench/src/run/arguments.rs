@@ -273,6 +273,19 @@ const RATE_MAX: f64 = 1e9;
 /// A fill has at most so many numbers.
 const LOAD_MAX: u64 = 100_000_000_000;
 
+impl RunPlan {
+    /// Bytes of a request on average, without what frames its words.
+    pub fn mean_bytes(&self) -> f64 {
+        let weighted = self.templates.iter().zip(&self.weights);
+        let (mut bytes, mut requests) = (0.0, 0.0);
+        for (template, &weight) in weighted {
+            bytes += weight as f64 * template.mean_bytes();
+            requests += weight as f64 * template.requests() as f64;
+        }
+        bytes / requests
+    }
+}
+
 impl RunArguments {
     /// Checks what the parser cannot; an error is one line.
     pub fn plan(mut self) -> Result<RunPlan, String> {

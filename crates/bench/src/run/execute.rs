@@ -20,6 +20,7 @@ use super::result::{
     CommandResult, FORMAT, Latency, Party, Point, Requests, RunResult, Settings, Target, Weighted,
 };
 use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
+use crate::cause::preflight::Facts;
 use crate::cause::verdict::Measurements;
 use crate::control::Control;
 use crate::failure::Failure;
@@ -50,6 +51,8 @@ const OTHER_FILES: u64 = 1100;
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// When to look again whether connections stand.
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
+/// How often the server is pinged before a run.
+const PINGS: usize = 21;
 /// What a fill has under way on each connection, at least.
 const LOAD_DEPTH: usize = 64;
 
@@ -105,27 +108,82 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// The lines of INFO; none if the server (or a proxy before it) does not say.
-    fn ask_info(&mut self) -> Info {
+    /// Asks the server, on a connection of its own; no replies if it (or a proxy before it) does not answer in time.
+    fn ask(&mut self, requests: &[&[&str]]) -> Vec<Value> {
         let mut ask = || -> Result<Vec<Value>, Failure> {
             let (control, tls) = (&mut self.control, self.tls.as_ref());
             let (_, mut stream) = probe::connect(control, &self.address, tls)?;
-            let (mut request, mut count) = (Vec::new(), 1);
-            if !self.plan.auth.is_empty() {
-                encode_request(&self.plan.auth, &mut request);
-                count += 1;
+            let (mut bytes, before) = (Vec::new(), usize::from(!self.plan.auth.is_empty()));
+            if before > 0 {
+                encode_request(&self.plan.auth, &mut bytes);
             }
-            encode_request(&["INFO"], &mut request);
+            for request in requests {
+                encode_request(*request, &mut bytes);
+            }
             let deadline = Some(Instant::now() + ANSWER_WITHIN);
-            probe::exchange(control, &mut stream, &request, count, deadline)
+            let count = before + requests.len();
+            let mut replies = probe::exchange(control, &mut stream, &bytes, count, deadline)?;
+            Ok(replies.split_off(before))
         };
-        let replies = ask().unwrap_or_default();
-        let text = replies.last().and_then(Value::as_bytes).unwrap_or_default();
-        String::from_utf8_lossy(text)
+        ask().unwrap_or_default()
+    }
+
+    /// The lines of INFO.
+    fn ask_info(&mut self) -> Info {
+        let replies = self.ask(&[&["INFO"]]);
+        text_of(replies.first())
             .lines()
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
             .collect()
+    }
+
+    /// What may spoil the figures.
+    fn preflight(&mut self, plan: &RunPlan) -> Facts {
+        let mut facts = Facts::of_machine();
+        facts.is_local = Facts::is_local(&self.endpoint);
+        facts.threads = plan.manner.threads.min(plan.manner.connections);
+        facts.info = self.info.clone();
+        let replies = self.ask(&[&["CONFIG", "GET", "loglevel"], &["CLIENT", "LIST"]]);
+        if let Some(Value::Array(pair)) = replies.first()
+            && let [_, level] = pair.as_slice()
+        {
+            facts.log_level = Some(text_of(Some(level)));
+        }
+        let flags = text_of(replies.get(1));
+        let flags = flags
+            .split([' ', '\n'])
+            .filter_map(|word| word.strip_prefix("flags="));
+        facts.monitors = flags.filter(|flags| flags.contains('O')).count();
+        facts.ping_us = self.ping();
+        facts.link_bytes_per_second = plan.output.link_mbit.map(|mbit| mbit * 1e6 / 8.0);
+        facts.needed_bytes_per_second = plan.manner.rps.map(|rate| rate * plan.mean_bytes());
+        facts
+    }
+
+    /// What half of some pings take at most, one after the other on one connection.
+    fn ping(&mut self) -> Option<u64> {
+        let mut ping = || -> Result<u64, Failure> {
+            let (control, tls) = (&mut self.control, self.tls.as_ref());
+            let (_, mut stream) = probe::connect(control, &self.address, tls)?;
+            let mut times = Vec::new();
+            let mut request = Vec::new();
+            if !self.plan.auth.is_empty() {
+                encode_request(&self.plan.auth, &mut request);
+            }
+            for _ in 0..PINGS {
+                let count = 1 + usize::from(!request.is_empty());
+                encode_request(&["PING"], &mut request);
+                let begin = Instant::now();
+                let deadline = Some(begin + ANSWER_WITHIN);
+                probe::exchange(control, &mut stream, &request, count, deadline)?;
+                times.push(begin.elapsed().as_micros() as u64);
+                request.clear();
+            }
+            times.sort_unstable();
+            Ok(times[times.len() / 2])
+        };
+        ping().ok()
     }
 
     fn server_name(&self) -> Option<String> {
@@ -251,6 +309,7 @@ impl Prepared {
         });
         let drives = drives.collect();
         drop(sender);
+        let facts = self.preflight(plan);
         let started_unix_ms = clock::wall_ms();
         let info_before = self.watches_by_info().then(|| self.ask_info());
         let connection_plan = self.connection_plan(manner.connections);
@@ -271,6 +330,7 @@ impl Prepared {
             elapsed,
             watched,
             info: info.as_ref(),
+            facts,
             prepared: self,
         };
         let failure = outcome.failure;
@@ -283,6 +343,11 @@ impl Prepared {
     fn watches_by_info(&self) -> bool {
         self.server.is_none() && self.proxy.is_none() && self.info.contains_key("used_cpu_user")
     }
+}
+
+fn text_of(reply: Option<&Value>) -> String {
+    let bytes = reply.and_then(Value::as_bytes).unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// What a run came to.
@@ -398,6 +463,7 @@ struct Measured<'a> {
     elapsed: Duration,
     watched: Watched,
     info: Option<&'a (Info, Info)>,
+    facts: Facts,
     prepared: &'a Prepared,
 }
 
@@ -450,6 +516,7 @@ impl Measured<'_> {
             series: self.series(),
             sent_bytes: sum(|recorder| recorder.sent_bytes),
             received_bytes: sum(|recorder| recorder.received_bytes),
+            ping_us: self.facts.ping_us,
             parties: Vec::new(),
             verdict: Measurements::default().verdict(),
             warnings: Vec::new(),
@@ -621,7 +688,7 @@ impl Measured<'_> {
     }
 
     fn warn(&self, result: &mut RunResult) {
-        let mut warnings = Vec::new();
+        let mut warnings = self.facts.findings();
         if let Some(rate) = result.hit_rate
             && rate < self.plan.manner.hit_rate_min
         {

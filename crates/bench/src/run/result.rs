@@ -49,6 +49,8 @@ pub struct RunResult {
     pub sent_bytes: u64,
     /// Bytes of replies.
     pub received_bytes: u64,
+    /// Half of some pings before the run took at most so long, one after the other; `None` without replies.
+    pub ping_us: Option<u64>,
     /// What it cost whom.
     pub parties: Vec<Party>,
     /// What was the limit.

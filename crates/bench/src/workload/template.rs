@@ -101,6 +101,16 @@ impl Template {
             .find(|number| number.shape == Shape::Sequential)
     }
 
+    /// Bytes of its words in one rendering, on average; numbers are taken for as long as the largest.
+    pub fn mean_bytes(&self) -> f64 {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.len() as f64,
+            Part::Number { drawn, width } => digits(self.numbers[*drawn].last()).max(*width) as f64,
+            Part::Value(kind) => self.sizes[*kind].mean(),
+        };
+        self.commands.iter().flatten().flatten().map(part).sum()
+    }
+
     /// What renders it on one of `threads` threads.
     pub fn renderer(
         &self,
@@ -602,6 +612,12 @@ mod tests {
             assert_eq!(group[2][2], "");
             assert!((1..=9).contains(&group[3][2].len()));
         }
+    }
+
+    #[test]
+    fn the_mean_size_counts_words() {
+        let template = parse("SET k{seq:100} {value:10-30} ; GET {seq:5|4}").unwrap();
+        assert_eq!(template.mean_bytes(), (3 + 3 + 20 + 3 + 4) as f64);
     }
 
     #[test]

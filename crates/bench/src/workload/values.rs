@@ -87,6 +87,14 @@ impl Sizes {
             .unwrap_or(0)
     }
 
+    /// The mean size.
+    pub fn mean(&self) -> f64 {
+        let sum = self.classes.iter().map(|class| {
+            class.weight as f64 * (class.bytes_min as f64 + class.bytes_max as f64) / 2.0
+        });
+        sum.sum::<f64>() / self.total_weight as f64
+    }
+
     fn draw(&self, random: &mut fastrand::Rng) -> usize {
         let mut left = random.u64(..self.total_weight);
         for class in &self.classes {
