@@ -260,7 +260,7 @@ impl<'a> Worker<'a> {
             if at.is_multiple_of(keys_each) {
                 // The first key of each request; the view looks ahead at the others.
                 let hash = hash(&key);
-                self.ahead.extend(self.space.ahead(0, hash));
+                self.ahead.push(self.space.ahead(0, hash));
                 self.hashes.push(hash);
             }
         }
@@ -291,13 +291,13 @@ impl<'a> Worker<'a> {
     }
 
     fn get_or_set(&mut self, at: usize, write: bool) -> bool {
-        let (key, hash) = (&self.keys[at], self.hashes[at]);
-        let stripe = stripe_of(hash);
+        let (key, ahead) = (&self.keys[at], self.ahead[at]);
+        let stripe = stripe_of(ahead.hash());
         if !self.space.locks().try_one(stripe) {
             return false;
         }
         let mut view = View::new(self.space, Held::One(stripe), &mut self.local, 0, NOW_MS);
-        view.hint(key, hash);
+        view.hint(key, &ahead);
         if write {
             view.set_string(key, VALUE, Expiry::Clear);
             view.changed(Classes::STRING, "set", key);

@@ -226,7 +226,7 @@ impl Keyspace {
                     .collect();
                 let mut ahead: Vec<Ahead> = due
                     .iter()
-                    .filter_map(|(hash, _)| self.ahead(cursor.db, *hash))
+                    .map(|(hash, _)| self.ahead(cursor.db, *hash))
                     .collect();
                 Ahead::fetch(&mut ahead);
                 for (hash, entry) in &due {

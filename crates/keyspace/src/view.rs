@@ -26,6 +26,7 @@ use std::{
 use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, VectorSet, Zset};
 
 use crate::{
+    ahead::Ahead,
     entry::{Blob, INLINE_BYTES_MAX, Owned, Stored, StringRef, ValueRef, blob_bytes, blob_to_edit},
     journal::{Reader, WakeReader, Word},
     lock::StripeSet,
@@ -170,6 +171,8 @@ pub struct View<'a> {
     now_ms: i64,
     /// The key that was looked for last, if it is one of the hinted.
     hint: Cell<Hint>,
+    /// What was seen of the unit's one key.
+    ahead: Option<&'a Ahead>,
     /// The keys that the unit will look for, mostly in this order.
     hints: &'a [Hint],
     next_hint: Cell<usize>,
@@ -197,6 +200,7 @@ impl<'a> View<'a> {
             db,
             now_ms,
             hint: Cell::new(Hint::NONE),
+            ahead: None,
             hints: &[],
             next_hint: Cell::new(0),
             changes: 0,
@@ -205,10 +209,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Tells the hash of the key that the unit will ask for: saves computing it again.
+    /// Tells what is known of the key that the unit will ask for: saves computing its hash again, and mostly the search.
     #[inline]
-    pub fn hint(&mut self, key: &[u8], hash: u64) {
-        self.hint.set(Hint::new(key, hash));
+    pub fn hint(&mut self, key: &[u8], ahead: &'a Ahead) {
+        self.hint.set(Hint::new(key, ahead.hash()));
+        self.ahead = Some(ahead);
     }
 
     /// The same for many keys, in the order in which the unit will ask for them. Their entries are asked for

@@ -117,12 +117,19 @@ impl ReplyBuffer {
     }
 
     /// Forgets the first `written` bytes: they have been sent.
+    #[inline]
     pub fn advance(&mut self, written: usize) {
         debug_assert!(written <= self.len_bytes(), "more was sent than was there");
-        self.count_sent(written);
-        if self.is_empty() {
+        if written == self.len_bytes() {
             self.clear();
-        } else if self.sent > self.bytes.len() / 2 {
+        } else {
+            self.advance_within(written);
+        }
+    }
+
+    fn advance_within(&mut self, written: usize) {
+        self.count_sent(written);
+        if self.sent > self.bytes.len() / 2 {
             // A client that never catches up must not hold what it has read; a byte is moved at most once for every
             // byte that was sent.
             self.drop_sent();
@@ -147,11 +154,39 @@ impl ReplyBuffer {
     }
 
     /// Empties the buffer and keeps its allocation.
+    #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
-        self.blobs.clear();
         self.blob_bytes = 0;
+        if !self.blobs.is_empty() {
+            self.blobs.clear();
+        }
+    }
+
+    /// Whether it holds memory, be it empty or not.
+    #[inline]
+    pub fn has_memory(&self) -> bool {
+        self.bytes.capacity() + self.blobs.capacity() > 0
+    }
+
+    /// Gives a buffer without memory some, so that the next reply need not allocate: a few of these serve all sessions
+    /// of a worker in turn.
+    #[inline]
+    pub fn lend(&mut self, memory: Vec<u8>) {
+        debug_assert!(!self.has_memory() && memory.is_empty());
+        self.bytes = memory;
+    }
+
+    /// Takes all memory out of an empty buffer, and returns what can be lent again.
+    #[inline]
+    pub fn give_back(&mut self) -> Vec<u8> {
+        debug_assert!(self.is_empty());
+        self.clear();
+        if self.blobs.capacity() > 0 {
+            self.blobs = VecDeque::new();
+        }
+        std::mem::take(&mut self.bytes)
     }
 
     /// Gives back memory beyond `bytes_max` (and beyond what is waiting).

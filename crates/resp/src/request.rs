@@ -316,6 +316,12 @@ impl RequestDecoder {
         self.blobs.clear();
     }
 
+    /// Whether it holds nothing beside the query buffer.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.partial.is_none() && self.blobs.is_empty()
+    }
+
     /// Bytes held for a request that is not whole yet, beside the query buffer.
     pub fn heap_bytes(&self) -> usize {
         let partial = self.partial.as_ref().map_or(0, |partial| {

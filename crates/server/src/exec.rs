@@ -51,17 +51,17 @@ pub struct Batch {
     pub(crate) requests: Vec<Request>,
     /// Their arguments, relative to the first byte of each.
     pub(crate) spans: Vec<Span>,
-    /// Their first keys, where these are at fixed places.
+    /// Their first keys, where these are at fixed places: of each such request one, in their order.
     ahead: Vec<Ahead>,
     /// What the last requests began with, and which commands that named.
     pub(crate) heads: Heads,
     named: [Option<CommandId>; HEADS],
 }
 
-/// One of them; four in three cache lines, since every pass walks over all.
+/// One of them.
 pub(crate) struct Request {
-    /// The hash of its first key, where that is at a fixed place.
-    hash: u64,
+    /// What is known of its first key, in the batch; [`NO_KEY`]: that is not at a fixed place, or there is none.
+    ahead: u32,
     /// Where its bytes begin in the member's query buffer.
     at: u32,
     first_span: u32,
@@ -71,8 +71,10 @@ pub(crate) struct Request {
     /// Whose: the place in the group.
     member: u16,
     what: What,
-    has_hash: bool,
 }
+
+/// See [`Request::ahead`].
+const NO_KEY: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 enum What {
@@ -105,10 +107,10 @@ impl Request {
 
 /// What the first pass found out about a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct Known<'a> {
     id: CommandId,
-    /// The hash of its first key.
-    hash: u64,
+    /// Its first key.
+    ahead: &'a Ahead,
     /// See [`Request::bytes`].
     bytes: u32,
 }
@@ -179,7 +181,7 @@ impl Batch {
     ) {
         let first_span = self.spans.len() - args;
         let argv = Args::with_big(bytes, &self.spans[first_span..], blobs);
-        let (mut hash, mut has_hash) = (0, false);
+        let mut ahead = NO_KEY;
         let id = match self.heads.name() {
             Name::Known(number) => self.named[usize::from(number)],
             Name::New(number) => {
@@ -195,15 +197,15 @@ impl Batch {
                 let first = spec::data_key(id);
                 let key = if first == 0 { None } else { argv.get(first) };
                 if let Some(key) = key {
-                    hash = redline_keyspace::hash(key);
-                    has_hash = true;
-                    self.ahead.extend(space.ahead(db, hash));
+                    ahead = self.ahead.len() as u32;
+                    self.ahead
+                        .push(space.ahead(db, redline_keyspace::hash(key)));
                 }
                 What::Command(id)
             }
         };
         self.requests.push(Request {
-            hash,
+            ahead,
             at: at as u32,
             first_span: first_span as u32,
             span_count: args as u32,
@@ -214,21 +216,19 @@ impl Batch {
             },
             member: member as u16,
             what,
-            has_hash,
         });
     }
 
     /// Takes in that the peer broke the protocol: answered in its turn.
     pub(crate) fn add_error(&mut self, member: usize, error: ProtocolError) {
         self.requests.push(Request {
-            hash: 0,
+            ahead: NO_KEY,
             at: 0,
             first_span: 0,
             span_count: 0,
             bytes: 0,
             member: member as u16,
             what: What::Broken(error),
-            has_hash: false,
         });
     }
 }
@@ -239,12 +239,15 @@ impl Worker {
         if batch.requests.is_empty() {
             return;
         }
-        Ahead::fetch(&mut batch.ahead);
+        // One key alone has nothing that its misses could overlap with.
+        if batch.requests.len() > 1 {
+            Ahead::fetch(&mut batch.ahead);
+        }
         if self.shared.workers().len() > 1 {
             // Alone we find the locks in our own cache.
             let locks = self.shared.keyspace.locks();
-            for request in batch.requests.iter().filter(|request| request.has_hash) {
-                locks.prefetch(stripe_of(request.hash));
+            for key in &batch.ahead {
+                locks.prefetch(stripe_of(key.hash()));
             }
         }
         let charge = self.timing.begin_batch(batch.requests.len());
@@ -269,10 +272,10 @@ impl Worker {
                         &batch.spans[request.spans()],
                         &member.blobs,
                     );
-                    let known = match request.what {
-                        What::Command(id) if request.has_hash => Some(Known {
+                    let known = match (request.what, batch.ahead.get(request.ahead as usize)) {
+                        (What::Command(id), Some(ahead)) => Some(Known {
                             id,
-                            hash: request.hash,
+                            ahead,
                             bytes: request.bytes,
                         }),
                         _ => None,
@@ -346,7 +349,7 @@ impl Worker {
         &mut self,
         session: &mut Session,
         args: Args<'_>,
-        known: Option<Known>,
+        known: Option<Known<'_>>,
     ) {
         self.refresh_if_changed();
         if session.card.killed.load(Ordering::Acquire) {
@@ -375,8 +378,9 @@ impl Worker {
 
     /// The straight path: one key, nothing out of the ordinary. `false`: not that simple, nothing has happened.
     #[inline]
-    fn run_plain(&mut self, session: &mut Session, args: Args<'_>, known: Known) -> bool {
-        let Known { id, hash, bytes } = known;
+    fn run_plain(&mut self, session: &mut Session, args: Args<'_>, known: Known<'_>) -> bool {
+        let Known { id, ahead, bytes } = known;
+        let hash = ahead.hash();
         let plain = spec::plain(id);
         if !plain.allows(args.len())
             || self.timing.closely
@@ -417,7 +421,7 @@ impl Worker {
             reads_every_key: true,
             waiter: None,
         };
-        ctx.keys.hint(key, hash);
+        ctx.keys.hint(key, ahead);
         let result = handler(
             &mut ctx,
             args,

@@ -327,6 +327,8 @@ pub struct Session {
     pub undecoded: bool,
     /// The peer has sent its last byte, and all are read.
     pub eof_seen: bool,
+    /// Its card says that it holds no buffers.
+    pub shown_empty: bool,
     /// Was told to wait for the ticket or the script mutex: stands in line, or has been handed it.
     pub in_line: bool,
     /// Failed rounds of the command that was put aside; see the ticket.
@@ -400,6 +402,15 @@ impl Session {
     #[inline]
     pub fn is_put_aside(&self) -> bool {
         self.aside.is_some() || self.gate.is_some()
+    }
+
+    /// Has it no buffers, nor anything in them?
+    #[inline]
+    pub fn holds_nothing(&self) -> bool {
+        self.query.capacity() == 0
+            && !self.out.has_memory()
+            && self.decoder.is_idle()
+            && self.multi.bytes == 0
     }
 
     /// Sets or clears bits of `state`.

@@ -22,7 +22,7 @@ use redline_net::clock;
 use crate::{commandlog::Kind, settings::Settings};
 
 /// Batches of fewer requests are timed by sampling.
-const SMALL_BATCH: usize = 16;
+const SMALL_BATCH: usize = 128;
 /// Of so many small batches one is timed.
 const SMALL_BATCHES_PER_TIMED: u32 = 16;
 /// Of so many brief calls inside EXEC and scripts one is timed.
@@ -202,7 +202,7 @@ mod tests {
         let mut timing = timing(10_000);
         let timed = (0..160).filter(|_| timing.begin_batch(1).is_some()).count();
         assert_eq!(timed, 10);
-        assert!(timing.begin_batch(16).is_some());
+        assert!(timing.begin_batch(SMALL_BATCH).is_some());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //!
 //! Must not know: what any command does.
 
-use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{collections::VecDeque, io, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use redline_acl::User;
 use redline_keyspace::{
@@ -158,8 +158,10 @@ pub struct Worker {
     free: Vec<usize>,
     ready: VecDeque<usize>,
     buffers: BufferPool,
-    replies: Vec<ReplyBuffer>,
-    batch: Batch,
+    /// Memory for replies; see [`ReplyBuffer::lend`].
+    replies: Vec<Vec<u8>>,
+    /// Out while a group is served.
+    batch: Option<Box<Batch>>,
     /// The keys of a request of many keys.
     pub(crate) hints: Vec<Hint>,
     group: Vec<Member>,
@@ -255,7 +257,7 @@ impl Worker {
             ready: VecDeque::new(),
             buffers: BufferPool::default(),
             replies: Vec::new(),
-            batch: Batch::default(),
+            batch: None,
             hints: Vec::new(),
             group: Vec::new(),
             accept: Accept::OnEvents,
@@ -664,7 +666,7 @@ impl Worker {
             let deadline_ms = clock::monotonic_coarse_ms() + HANDSHAKE_MS_MAX;
             self.handshakes.push_back((token, deadline_ms));
         }
-        self.update_card(&session);
+        self.update_card(&mut session);
         let card = session.card.clone();
         self.shared
             .clients
@@ -744,7 +746,7 @@ impl Worker {
                 return;
             }
             let mut group = mem::take(&mut self.group);
-            let mut batch = mem::take(&mut self.batch);
+            let mut batch = self.batch.take().unwrap_or_default();
             let mut bytes = 0;
             while bytes < GROUP_BYTES_ENOUGH && group.len() < GROUP_SESSIONS_MAX {
                 let Some(&index) = self.ready.front() else {
@@ -779,17 +781,17 @@ impl Worker {
                 self.leave(member);
             }
             self.group = group;
-            self.batch = batch;
+            self.batch = Some(batch);
         }
     }
 
     /// Reads what a ready session has sent.
     fn join(&mut self, mut session: Box<Session>) -> Member {
         let index = session.card.token.index();
-        if session.out.heap_bytes() == 0
-            && let Some(buffer) = self.replies.pop()
+        if !session.out.has_memory()
+            && let Some(memory) = self.replies.pop()
         {
-            session.out = buffer;
+            session.out.lend(memory);
         }
         let mut member = Member {
             query: mem::take(&mut session.query),
@@ -964,24 +966,27 @@ impl Worker {
         if done || session.card.killed.load(Ordering::Relaxed) {
             return self.close(session);
         }
-        if session.out.is_empty() && session.out.heap_bytes() > 0 {
-            session.out.shrink(REPLY_BYTES_KEPT_MAX);
-            if self.replies.len() < REPLY_BUFFERS_MAX {
-                self.replies.push(mem::take(&mut session.out));
-            } else {
-                session.out = ReplyBuffer::new();
+        if session.out.is_empty() {
+            let mut memory = session.out.give_back();
+            if memory.capacity() > REPLY_BYTES_KEPT_MAX {
+                memory.shrink_to(REPLY_BYTES_KEPT_MAX);
+            }
+            if memory.capacity() > 0 && self.replies.len() < REPLY_BUFFERS_MAX {
+                self.replies.push(memory);
             }
         }
-        self.update_card(&session);
-        self.places[index].session = Some(session);
-        self.evict_clients();
+        self.update_card(&mut session);
+        let place = &mut self.places[index];
+        place.session = Some(session);
+        let mail = mem::take(&mut place.mail);
+        if self.settings.client_memory_max != 0 {
+            self.evict_clients();
+        }
         if more {
             self.enqueue(index);
         }
-        if !self.places[index].mail.is_empty() {
-            for message in mem::take(&mut self.places[index].mail) {
-                self.on_message(message);
-            }
+        for message in mail {
+            self.on_message(message);
         }
     }
 
@@ -1008,6 +1013,7 @@ impl Worker {
     }
 
     /// Writes what is there, and lets others hear what they may hear once the replies are written.
+    #[inline]
     fn write_replies(&mut self, session: &mut Session) {
         self.write_out(session);
         if session.is(state::TRACKING) {
@@ -1016,7 +1022,17 @@ impl Worker {
         }
     }
 
-    fn update_card(&self, session: &Session) {
+    /// Lets others see what the session holds; mostly that is nothing, as before.
+    #[inline]
+    fn update_card(&self, session: &mut Session) {
+        let holds_nothing = session.holds_nothing();
+        if !(holds_nothing && session.shown_empty) {
+            session.shown_empty = holds_nothing;
+            self.fill_card(session);
+        }
+    }
+
+    fn fill_card(&self, session: &Session) {
         let card = &session.card;
         card.query_bytes
             .store(session.query.len() as u64, Ordering::Relaxed);
@@ -1055,78 +1071,88 @@ impl Worker {
 
     /// Writes as much of the replies as the peer takes.
     fn write_out(&mut self, session: &mut Session) {
-        if session.out.is_empty() && !session.stream.has_unsent() {
+        let waiting = session.out.len_bytes();
+        if waiting == 0 && !session.stream.has_unsent() {
             return;
         }
-        let token = FIRST_SESSION + session.card.token.index();
-        let before = session.out.len_bytes();
         let peak = &session.card.output_peak;
-        if before as u64 > peak.load(Ordering::Relaxed) {
-            peak.store(before as u64, Ordering::Relaxed);
+        if waiting as u64 > peak.load(Ordering::Relaxed) {
+            peak.store(waiting as u64, Ordering::Relaxed);
         }
-        loop {
-            let outcome = if session.out.has_blobs() {
-                let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
-                let count = session.out.io_slices(&mut slices);
-                self.stats.writes.add(1);
-                flush(&mut session.stream, &mut slices[..count])
-            } else {
-                self.stats.writes.add(1);
-                let bytes = session.out.bytes();
-                match session.stream.write(bytes) {
-                    Ok(Some(written)) if written == bytes.len() && !session.stream.has_unsent() => {
-                        Flush::Done
-                    }
-                    Ok(Some(written)) => Flush::Partial(written),
-                    Ok(None) => Flush::Partial(0),
-                    Err(error) => Flush::Closed(error),
-                }
-            };
-            match outcome {
-                Flush::Done if session.out.has_blobs() => {
-                    let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
-                    let count = session.out.io_slices(&mut slices);
-                    let written = slices[..count].iter().map(|slice| slice.len()).sum();
-                    session.out.advance(written);
-                    if !session.out.is_empty() {
-                        continue;
-                    }
-                }
-                Flush::Done => session.out.clear(),
-                Flush::Partial(written) => {
-                    session.out.advance(written);
-                    if !session.writable_wanted {
-                        session.writable_wanted = true;
-                        // It worked for reading; should it fail now, the next read or write will tell.
-                        let _ = self
-                            .poller
-                            .reregister(&session.stream, token, Interest::ReadWrite);
-                    }
-                }
-                Flush::Closed(_) => session.end_at_once(),
+        let written = if session.out.has_blobs() {
+            self.write_pieces(session)
+        } else {
+            self.stats.writes.add(1);
+            let taken = session.stream.write(session.out.bytes());
+            taken.map(|taken| {
+                session.out.advance(taken.unwrap_or(0));
+                taken.unwrap_or(0)
+            })
+        };
+        match written {
+            Ok(bytes) => {
+                self.stats.net_out.add(bytes as u64);
+                let sent = &session.card.net_out;
+                sent.store(
+                    sent.load(Ordering::Relaxed) + bytes as u64,
+                    Ordering::Relaxed,
+                );
             }
-            break;
+            Err(_) => session.end_at_once(),
         }
-        let written = (before - session.out.len_bytes()) as u64;
-        self.stats.net_out.add(written);
-        let sent = &session.card.net_out;
-        sent.store(sent.load(Ordering::Relaxed) + written, Ordering::Relaxed);
-        if session.out.is_empty() && !session.stream.has_unsent() && session.writable_wanted {
-            session.writable_wanted = false;
-            let _ = self
-                .poller
-                .reregister(&session.stream, token, Interest::Read);
+        let wanted = !session.out.is_empty() || session.stream.has_unsent();
+        if wanted != session.writable_wanted {
+            self.want_writable(session, wanted);
         }
         self.enforce_output_limit(session);
     }
 
-    /// Closes whoever leaves too much unread, or a good deal for too long.
-    pub fn enforce_output_limit(&mut self, session: &mut Session) {
-        let bytes = session.out.len_bytes() as u64;
-        if bytes == 0 {
-            session.soft_limit_since_s = None;
-            return;
+    /// The same for replies with large values in between, which are sent from where they lie. Says how many bytes.
+    #[inline(never)]
+    fn write_pieces(&mut self, session: &mut Session) -> io::Result<usize> {
+        let mut written = 0;
+        loop {
+            let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
+            let count = session.out.io_slices(&mut slices);
+            let offered = slices[..count].iter().map(|slice| slice.len()).sum();
+            self.stats.writes.add(1);
+            let taken = match flush(&mut session.stream, &mut slices[..count]) {
+                Flush::Done => offered,
+                Flush::Partial(taken) => taken,
+                Flush::Closed(error) => return Err(error),
+            };
+            session.out.advance(taken);
+            written += taken;
+            if taken < offered || session.out.is_empty() || session.stream.has_unsent() {
+                return Ok(written);
+            }
         }
+    }
+
+    /// Asks for an event when the peer takes more, or no longer.
+    #[cold]
+    fn want_writable(&self, session: &mut Session, wanted: bool) {
+        session.writable_wanted = wanted;
+        let token = FIRST_SESSION + session.card.token.index();
+        let interest = if wanted {
+            Interest::ReadWrite
+        } else {
+            Interest::Read
+        };
+        // It worked for reading; should it fail now, the next read or write will tell.
+        let _ = self.poller.reregister(&session.stream, token, interest);
+    }
+
+    /// Closes whoever leaves too much unread, or a good deal for too long.
+    #[inline]
+    pub fn enforce_output_limit(&mut self, session: &mut Session) {
+        match session.out.len_bytes() as u64 {
+            0 => session.soft_limit_since_s = None,
+            bytes => self.enforce_limit_of(session, bytes),
+        }
+    }
+
+    fn enforce_limit_of(&mut self, session: &mut Session, bytes: u64) {
         let class = usize::from(session.is(state::LISTENS)) * 2;
         let limit = self.settings.output_limits[class];
         let now_s = (self.now_ms / 1000) as u64;
@@ -1516,6 +1542,7 @@ impl Session {
             writable_wanted: false,
             undecoded: false,
             eof_seen: false,
+            shown_empty: false,
             sent_before: 0,
             soft_limit_since_s: None,
         }

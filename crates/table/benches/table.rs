@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use redline_table::heap::{self, Compaction};
-use redline_table::{BucketPlace, BytesDict, Dict, Heap, Index};
+use redline_table::{BytesDict, Dict, Heap, Index, Sight};
 
 const SLOTS: usize = redline_table::hash::SLOTS;
 /// Header, key, value: what a keyspace allocates for 16-byte keys and values.
@@ -221,28 +221,32 @@ fn memory() {
 /// then each is looked up.
 fn lookup(slots: &[Index], keys: &[[u8; 16]], batch: usize, passes: u32) {
     let mut hashes = [0_u64; 64];
-    let mut places = [BucketPlace::default(); 64];
+    let mut sights = [Sight::default(); 64];
     for keys in keys.chunks(batch) {
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = redline_table::hash(key);
         }
         let hashes = &hashes[..keys.len()];
         if passes > 0 {
-            for (place, &hash) in places.iter_mut().zip(hashes) {
-                *place = slot(slots, hash).prefetch_bucket(hash);
+            for (sight, &hash) in sights.iter_mut().zip(hashes) {
+                *sight = slot(slots, hash).prefetch_bucket(hash);
             }
         }
         if passes > 1 {
-            for (&place, &hash) in places.iter().zip(hashes) {
-                slot(slots, hash).prefetch_entry(place, hash);
+            let mut spilled = [false; 64];
+            for (i, &hash) in hashes.iter().enumerate() {
+                spilled[i] = slot(slots, hash).prefetch_entry(&mut sights[i], hash);
             }
-            for &hash in hashes {
-                slot(slots, hash).prefetch_entry_beyond(hash, 1);
+            for (i, &hash) in hashes.iter().enumerate().filter(|(i, _)| spilled[*i]) {
+                slot(slots, hash).prefetch_entry_beyond(&mut sights[i], hash, 1);
             }
         }
-        for (key, &hash) in keys.iter().zip(hashes) {
-            let found = slot(slots, hash)
-                .find(hash, |entry| key_of(entry) == key)
+        for ((key, &hash), sight) in keys.iter().zip(hashes).zip(&sights) {
+            let slot = slot(slots, hash);
+            let found = slot
+                .recall(sight)
+                .filter(|entry| key_of(*entry) == key)
+                .or_else(|| slot.find(hash, |entry| key_of(entry) == key))
                 .expect("present");
             // SAFETY: the value of an entry of the table.
             black_box(unsafe { found.add(KEY_AT + 16).cast::<[u8; 16]>().read() });

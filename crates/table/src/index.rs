@@ -32,12 +32,22 @@
 //! - What comes of such values is checked (a chunk number has to lie inside the range) before it is read through, and
 //!   an entry's pointer is only ever given to the prefetch instruction, which cannot fault.
 //!
-//! A wrong value costs a useless prefetch, and the search under the lock finds the truth. Orderings stronger than
-//! relaxed would buy nothing.
+//! A wrong value costs a useless prefetch, and the search under the lock finds the truth.
+//!
+//! # Searching once
+//!
+//! Mostly the truth is what was seen: then the search need not be made again. Each change of what lies where ends with
+//! a new number in the index. Who looks without the lock reads that number before anything else, and who holds the lock
+//! compares it ([`Index::recall`]). If it is the same, no change has ended in between, and none is under way; and since the
+//! number is stored with release and loaded with acquire, all changes before it were visible. So what was seen is what is
+//! there. All other reads are relaxed: stronger ones would buy nothing.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use crate::hash::{h16, tag};
 use crate::os::prefetch;
@@ -58,8 +68,30 @@ pub struct Index {
     /// See [`Layout`]: one word, so that directory and length always fit each other.
     place: AtomicU64,
     len: AtomicU32,
-    /// Room; keeps the size and the zero state what they are documented to be.
-    _spare: AtomicU32,
+    /// Counts changes of the table (not those inside entries, nor of epochs); wraps around.
+    changes: AtomicU32,
+}
+
+/// What somebody saw in an index without holding its lock: where an entry with a hash would be, and then which entry
+/// it may be. The default has seen nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sight {
+    /// Of the bucket; once an entry was `found`, of that.
+    address: usize,
+    /// What the count of changes was before.
+    changes: u32,
+    found: bool,
+}
+
+impl Sight {
+    #[inline]
+    fn note(&mut self, found: Option<usize>) -> bool {
+        if let Some(entry) = found {
+            self.address = entry;
+            self.found = true;
+        }
+        self.found
+    }
 }
 
 impl Index {
@@ -73,7 +105,7 @@ impl Index {
         Index {
             place: AtomicU64::new(0),
             len: AtomicU32::new(0),
-            _spare: AtomicU32::new(0),
+            changes: AtomicU32::new(0),
         }
     }
 
@@ -134,6 +166,7 @@ impl Index {
         }
         place(layout, Word::new(h16(hash), entry), tag(hash));
         self.len.store(len as u32 + 1, Relaxed);
+        self.note_change();
     }
 
     /// Puts `new` in the place of `old`, an entry with the same hash. False, and nothing done, if `old`
@@ -146,6 +179,7 @@ impl Index {
             return false;
         };
         layout.bucket(at).set_word(i, Word::new(h16(hash), new));
+        self.note_change();
         true
     }
 
@@ -168,6 +202,7 @@ impl Index {
         if let Some(buckets) = shrunk(layout.buckets(), len) {
             self.rebuild(layout, buckets);
         }
+        self.note_change();
         true
     }
 
@@ -233,6 +268,7 @@ impl Index {
         self.len.store(0, Relaxed);
         entries(layout).for_each(visit);
         layout.free();
+        self.note_change();
     }
 
     /// Bytes that the table takes, without `Index` itself.
@@ -243,14 +279,19 @@ impl Index {
 
     /// Starts to load the bucket in which an entry with this hash would be, and says where that is. **Needs no lock.**
     #[inline]
-    pub fn prefetch_bucket(&self, hash: u64) -> BucketPlace {
+    pub fn prefetch_bucket(&self, hash: u64) -> Sight {
+        let changes = self.changes.load(Acquire);
         let layout = self.layout();
         if !layout.is_readable() {
-            return BucketPlace::default();
+            return Sight::default();
         }
         let address = layout.bucket_address(home(h16(hash), layout.buckets()));
         prefetch(address);
-        BucketPlace(address)
+        Sight {
+            address,
+            changes,
+            found: false,
+        }
     }
 
     /// Starts to load the place word itself. **Needs no lock.**
@@ -269,18 +310,18 @@ impl Index {
         }
     }
 
-    /// Starts to load the entry that may have this hash, from its home bucket; wants [`Index::prefetch_bucket`] some time
-    /// before it, which told the place. **Needs no lock.**
+    /// Starts to load the entry that may have this hash, from its home bucket, and notes it in the sight, which
+    /// [`Index::prefetch_bucket`] gave some time before. **Needs no lock.**
     ///
     /// `true`: it is not in that bucket, but may have spilled. The next bucket is on its way then; the caller goes on
     /// with the other keys of its batch and comes back with [`Index::prefetch_entry_beyond`]. (Looking there at once
     /// would wait for it: with buckets as full as these two in five have spilled.)
     #[inline]
-    pub fn prefetch_entry(&self, place: BucketPlace, hash: u64) -> bool {
-        let Some(bucket) = layout::bucket_checked(place.0) else {
+    pub fn prefetch_entry(&self, sight: &mut Sight, hash: u64) -> bool {
+        let Some(bucket) = layout::bucket_checked(sight.address) else {
             return false;
         };
-        if prefetch_match(bucket, hash) || !bucket.is_spilled() {
+        if sight.note(prefetch_match(bucket, hash)) || !bucket.is_spilled() {
             return false;
         }
         let layout = self.layout();
@@ -292,7 +333,7 @@ impl Index {
     }
 
     /// The same, from the bucket `step` places after the home.
-    pub fn prefetch_entry_beyond(&self, hash: u64, step: u32) -> bool {
+    pub fn prefetch_entry_beyond(&self, sight: &mut Sight, hash: u64, step: u32) -> bool {
         let layout = self.layout();
         if !layout.is_readable() {
             return false;
@@ -304,11 +345,21 @@ impl Index {
         let Some(bucket) = layout::bucket_checked(layout.bucket_address(at)) else {
             return false;
         };
-        if prefetch_match(bucket, hash) || !bucket.is_spilled() {
+        if sight.note(prefetch_match(bucket, hash)) || !bucket.is_spilled() {
             return false;
         }
         prefetch(layout.bucket_address(layout.after(at)));
         true
+    }
+
+    /// The entry that was seen in this index, if it is certainly still in it. It may have another key with the same tag
+    /// and order bits; then, and where nothing is recalled, [`Index::find`] tells.
+    #[inline]
+    pub fn recall(&self, sight: &Sight) -> Option<NonNull<u8>> {
+        if !sight.found || sight.changes != self.changes.load(Relaxed) {
+            return None;
+        }
+        NonNull::new(std::ptr::with_exposed_provenance_mut(sight.address))
     }
 
     /// The snapshot epoch (7 bits) of the bucket that is home to this hash.
@@ -337,6 +388,7 @@ impl Index {
     /// background step that walks the entries calls it for every slot.
     pub fn compact(&self) {
         self.place.store(self.layout().compacted().place(), Relaxed);
+        self.note_change();
     }
 
     /// Gives every entry with its tag.
@@ -355,6 +407,7 @@ impl Index {
         if len > entries_max(layout.buckets()) {
             // As full as a table that just grew.
             self.rebuild(layout, (len * 8).div_ceil(ENTRIES * 7) as u32);
+            self.note_change();
         }
     }
 
@@ -366,6 +419,13 @@ impl Index {
     #[inline]
     fn layout(&self) -> Layout {
         Layout::of(self.place.load(Relaxed))
+    }
+
+    /// Ends a change, for those who look without the lock.
+    #[inline]
+    fn note_change(&self) {
+        let changes = self.changes.load(Relaxed).wrapping_add(1);
+        self.changes.store(changes, Release);
     }
 
     fn home_bucket(&self, hash: u64) -> Option<Bucket> {
@@ -394,24 +454,21 @@ impl Drop for Index {
     }
 }
 
-/// Where a bucket was a moment ago: see [`Index::prefetch_bucket`]. The default is nowhere.
-#[derive(Clone, Copy, Default)]
-pub struct BucketPlace(usize);
-
-/// Starts to load the entry of the bucket that may have this hash; `false`: there is none.
+/// Starts to load the entry of the bucket that may have this hash, and says where it is.
 #[inline]
-fn prefetch_match(bucket: Bucket, hash: u64) -> bool {
+fn prefetch_match(bucket: Bucket, hash: u64) -> Option<usize> {
     for i in bucket.matches(tag(hash)) {
         let word = bucket.word(i);
-        if word.order() == h16(hash) {
-            prefetch(word.address());
+        let address = word.address();
+        if word.order() == h16(hash) && address != 0 {
+            prefetch(address);
             // The end of an entry of 40 bytes, which half of the time lies in the next line.
-            prefetch(word.address() + 32);
+            prefetch(address + 32);
             // Tag and order agree by chance once in a few thousand times.
-            return true;
+            return Some(address);
         }
     }
-    false
+    None
 }
 
 fn entries(layout: Layout) -> impl Iterator<Item = NonNull<u8>> {

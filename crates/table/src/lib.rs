@@ -16,5 +16,5 @@ mod os;
 pub use dict::{BytesDict, Dict};
 pub use hash::hash;
 pub use heap::Heap;
-pub use index::{BucketPlace, Index};
+pub use index::{Index, Sight};
 pub use os::prefetch;

@@ -3,7 +3,7 @@
 //!
 //! Must not know: commands.
 
-use std::sync::atomic::Ordering;
+use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::Index;
 
@@ -101,7 +101,7 @@ impl View<'_> {
         let hints = &hints[..hints.len().min(HINTS_AHEAD)];
         let mut keys = hints
             .iter()
-            .map_while(|hint| self.space.ahead(self.db, hint.hash));
+            .map(|hint| self.space.ahead(self.db, hint.hash));
         let Some(first) = keys.next() else {
             return;
         };
@@ -151,11 +151,16 @@ impl View<'_> {
             self.held.covers(stripe),
             "a unit touched a key whose stripe it does not hold"
         );
-        let db = self.space.db(self.db);
-        (
-            hash,
-            db.and_then(|db| lookup(&db.slots[slot_of(hash)], hash, key)),
-        )
+        let Some(db) = self.space.db(self.db) else {
+            return (hash, None);
+        };
+        let index = &db.slots[slot_of(hash)];
+        let seen = self.ahead.and_then(|ahead| ahead.recall(index));
+        // SAFETY: the stripe is held, so what the index recalls is a live entry.
+        if let Some(pointer) = seen.filter(|seen| unsafe { has_key(*seen, key) }) {
+            return (hash, Some(Entry::from_table(pointer)));
+        }
+        (hash, lookup(index, hash, key))
     }
 
     /// The entry of a key that has not expired.
@@ -442,10 +447,16 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
 fn lookup(index: &Index, hash: u64, key: &[u8]) -> Option<Entry> {
     // SAFETY: the caller holds the stripe, so the pointers of the index are live entries.
     index
-        .find(hash, |pointer| unsafe {
-            is_same(Entry::from_table(pointer).key(), key)
-        })
+        .find(hash, |pointer| unsafe { has_key(pointer, key) })
         .map(Entry::from_table)
+}
+
+/// # Safety
+/// The pointer is that of a live entry, whose stripe is held.
+#[inline]
+unsafe fn has_key(pointer: NonNull<u8>, key: &[u8]) -> bool {
+    // SAFETY: handed on from the caller.
+    is_same(unsafe { Entry::from_table(pointer).key() }, key)
 }
 
 /// # Safety

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, atomic::AtomicBool};
 
 /// Fewer steps where every one is interpreted.
 const fn steps(n: usize) -> usize {
@@ -68,8 +68,9 @@ fn is_small_and_empty_when_zeroed() {
                 && slot.scan(0, |_| ()).is_none()
         );
         assert!(!slot.remove(7, entry(1)) && !slot.replace(7, entry(1), entry(2)));
-        let place = slot.prefetch_bucket(7);
-        assert!(!slot.prefetch_entry(place, 7) && !slot.prefetch_entry_beyond(7, 1));
+        let mut sight = slot.prefetch_bucket(7);
+        assert!(!slot.prefetch_entry(&mut sight, 7));
+        assert!(!slot.prefetch_entry_beyond(&mut sight, 7, 1) && slot.recall(&sight).is_none());
     }
 }
 
@@ -303,40 +304,106 @@ fn fills_at_least_three_quarters_of_its_places_while_growing() {
     }
 }
 
+/// Looks for a hash without the lock.
+fn seen(slot: &Index, hash: u64) -> Sight {
+    let mut sight = slot.prefetch_bucket(hash);
+    if slot.prefetch_entry(&mut sight, hash) {
+        (1..3)
+            .take_while(|&step| slot.prefetch_entry_beyond(&mut sight, hash, step))
+            .for_each(drop);
+    }
+    sight
+}
+
+/// What was seen before a change is recalled after it only if nothing has changed, and what is recalled is there.
 #[test]
-fn prefetches_run_beside_growth_and_shrinking() {
+fn what_was_seen_is_recalled_until_something_changes() {
+    let (slot, mut rng) = (index(), fastrand::Rng::with_seed(21));
+    let mut model: Vec<(u64, u64)> = Vec::new();
+    let mut recalled = 0;
+    for id in 0..steps(20_000) as u64 {
+        let wanted = match model.len() {
+            0 => (rng.u64(..), id),
+            len => model[rng.usize(..len)],
+        };
+        let sight = seen(&slot, wanted.0);
+        let there = slot.find(wanted.0, |found| found == entry(wanted.1));
+        if let Some(found) = slot.recall(&sight) {
+            assert_eq!(Some(found), there);
+            recalled += 1;
+        }
+        let change = rng.u8(..8);
+        match change {
+            0..3 => {
+                let hash = rng.u64(..);
+                slot.insert(hash, entry(id + 1));
+                model.push((hash, id + 1));
+            }
+            3..5 if !model.is_empty() => {
+                let (hash, old) = model.swap_remove(rng.usize(..model.len()));
+                assert!(slot.remove(hash, entry(old)));
+            }
+            5 if !model.is_empty() => {
+                let at = rng.usize(..model.len());
+                let (hash, old) = model[at];
+                assert!(slot.replace(hash, entry(old), entry(id + 1)));
+                model[at].1 = id + 1;
+            }
+            6 if id % 512 == 0 => {
+                slot.clear(|_| ());
+                model.clear();
+            }
+            _ => {
+                slot.set_epoch(wanted.0, change);
+                assert_eq!(slot.recall(&sight), slot.recall(&seen(&slot, wanted.0)));
+                continue;
+            }
+        }
+        assert_eq!(slot.recall(&sight), None, "after change {change}");
+    }
+    assert!(recalled > steps(20_000) / 2, "{recalled}");
+}
+
+#[test]
+fn others_look_beside_growth_and_shrinking_and_recall_nothing_stale() {
     let stop = AtomicBool::new(false);
-    // SAFETY: this thread alone changes them; the others only prefetch.
+    // SAFETY: whoever changes or recalls has the slot's mutex; looking needs none.
     let slots = unsafe { Index::slots(8) };
+    let locks: [Mutex<()>; 8] = Default::default();
+    let lock = |hash: u64| locks[(hash % 8) as usize].lock().unwrap();
+    // Few hashes, so that what is looked for is often there.
+    let hash_of = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let ids = steps(5_000) as u64;
     std::thread::scope(|scope| {
         for seed in 0..2 {
-            let (slots, stop) = (&slots, &stop);
+            let (slots, stop, lock) = (&slots, &stop, &lock);
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(seed);
                 while !stop.load(Relaxed) {
-                    let hash = rng.u64(..);
+                    let id = rng.u64(..ids);
+                    let hash = hash_of(id);
                     let slot = &slots[(hash % 8) as usize];
-                    let place = slot.prefetch_bucket(hash);
-                    if slot.prefetch_entry(place, hash) {
-                        (1..3)
-                            .take_while(|&step| slot.prefetch_entry_beyond(hash, step))
-                            .for_each(drop);
+                    let sight = seen(slot, hash);
+                    let _held = lock(hash);
+                    if let Some(found) = slot.recall(&sight) {
+                        assert_eq!(slot.find(hash, |one| one == entry(id)), Some(found));
                     }
                 }
             });
         }
-        let mut rng = fastrand::Rng::with_seed(99);
-        for round in 0..steps(50) {
-            let hashes: Vec<u64> = (0..steps(5_000)).map(|_| rng.u64(..)).collect();
-            for (id, &hash) in hashes.iter().enumerate() {
-                slots[(hash % 8) as usize].insert(hash, entry(id as u64));
+        for round in 0..steps(50) as u64 {
+            for id in 0..ids {
+                let _held = lock(hash_of(id));
+                slots[(hash_of(id) % 8) as usize].insert(hash_of(id), entry(id));
             }
-            for (id, &hash) in hashes.iter().enumerate() {
-                if round % 3 != 0 {
-                    assert!(slots[(hash % 8) as usize].remove(hash, entry(id as u64)));
-                }
+            for id in (0..ids).filter(|id| (id + round) % 3 != 0) {
+                let _held = lock(hash_of(id));
+                assert!(slots[(hash_of(id) % 8) as usize].remove(hash_of(id), entry(id)));
             }
-            slots.iter().for_each(|slot| slot.clear(|_| ()));
+            for (number, slot) in slots.iter().enumerate() {
+                let _held = lock(number as u64);
+                slot.clear(|_| ());
+            }
         }
         stop.store(true, Relaxed);
     });
