@@ -106,7 +106,7 @@ fn clients(sources: &std::path::Path) -> Result<Vec<Client>, Failure> {
 }
 
 /// The lines that are not the same, as a failure.
-fn differing(label: &str, ours: &str, theirs: &str) -> Option<Failure> {
+pub fn differing(label: &str, ours: &str, theirs: &str) -> Option<Failure> {
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.lines().collect(), theirs.lines().collect());
     let mut shown = Vec::new();
     for at in 0..ours.len().max(theirs.len()) {

@@ -8,7 +8,7 @@ use redline_testkit::process::ServerProcess;
 use redline_testkit::{access, compare, configuration, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
-use crate::{clients, command_line_tools, histories, install, suite, tcl, tls};
+use crate::{clients, command_line_tools, histories, install, jobs, suite, tcl, tls};
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
 const CALLS: usize = 60_000;
@@ -16,7 +16,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 12] = [
+const STEPS: [(&str, Step); 13] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -26,6 +26,7 @@ const STEPS: [(&str, Step); 12] = [
     ("cli", command_line_tools::run),
     ("clients", clients::run),
     ("histories", histories::run),
+    ("jobs", jobs::run),
     ("bench", suite::our_bench_against_redis),
     ("tls", tls::run),
     ("tcl", tcl::run),

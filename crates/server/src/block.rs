@@ -87,8 +87,17 @@ impl Again {
     }
 }
 
-/// A wait that is over, and what its client reads.
-type Served = (Arc<Waiter>, ReplyBuffer);
+/// What a wait that is over leaves for its session.
+#[derive(Default)]
+pub struct Outcome {
+    /// What the client reads, if it was served.
+    reply: ReplyBuffer,
+    /// How long the call took that served it: nanoseconds.
+    took_ns: u64,
+}
+
+/// A wait that is over.
+type Served = (Arc<Waiter>, Outcome);
 
 impl Worker {
     /// Registers a call that has found nothing, under the stripes that its unit holds, and puts its session aside.
@@ -222,8 +231,8 @@ impl Worker {
         }
         // Before anybody hears of it: what a reply may depend on has its number.
         shared.keyspace.commit(&mut self.local);
-        for (waiter, reply) in served {
-            tell(&shared, &waiter, reply);
+        for (waiter, outcome) in served {
+            tell(&shared, &waiter, outcome);
         }
     }
 
@@ -275,6 +284,7 @@ impl Worker {
             redline_commands::handler(call.id).expect("a row of the data plane has a handler");
         let mut out = ReplyBuffer::new();
         let bulk_bytes_max = self.settings.bulk_bytes_max;
+        let began_ns = clock::monotonic_ns();
         let mut ctx = Ctx {
             keys: self.view(shared, held, waiter.db),
             bulk_bytes_max,
@@ -305,7 +315,11 @@ impl Worker {
         }
         // What takes nothing has claimed nothing yet. All its stripes are held, so nobody else can have served it.
         if waiter.ended() == Some(End::Served) || waiter.end(End::Served) {
-            served.push((waiter.clone(), out));
+            let outcome = Outcome {
+                reply: out,
+                took_ns: clock::monotonic_ns().saturating_sub(began_ns),
+            };
+            served.push((waiter.clone(), outcome));
         }
         true
     }
@@ -331,7 +345,7 @@ impl Worker {
         &mut self,
         session: &mut Session,
         waiter: &Arc<Waiter>,
-        mut reply: ReplyBuffer,
+        mut outcome: Outcome,
     ) {
         if !session
             .wait
@@ -347,8 +361,10 @@ impl Worker {
         session.gate = None;
         self.look_again(session);
         let mark = session.out.mark();
-        match waiter.ended() {
-            Some(End::Served) => session.out.append(&mut reply),
+        let ended = waiter.ended();
+        let reply_bytes = outcome.reply.len_bytes() as u64;
+        match ended {
+            Some(End::Served) => session.out.append(&mut outcome.reply),
             Some(End::TimedOut) => match Call::of(waiter).id {
                 id @ (CommandId::Wait | CommandId::Waitaof) => {
                     planes::replication::write_acknowledged(session, id);
@@ -374,9 +390,14 @@ impl Worker {
                 return;
             }
         }
-        self.stats.commands[Call::of(waiter).id as usize]
-            .calls
-            .add(1);
+        let call = Call::of(waiter);
+        let stats = &self.stats.commands[call.id as usize];
+        stats.calls.add(1);
+        if ended == Some(End::Served) {
+            stats.note_time(outcome.took_ns, 1, self.timing.distributions);
+            let took_ns = Some(outcome.took_ns);
+            self.log_command(session, call.id, call.args.as_args(), took_ns, reply_bytes);
+        }
         count_command(session);
         if let Some(deferred) = &mut session.deferred {
             deferred.requests.pop_front();
@@ -430,7 +451,7 @@ impl Worker {
         let now_ms = clock::monotonic_ms();
         while let Some(waiter) = self.waits.pop_expired(now_ms) {
             if waiter.end(End::TimedOut) {
-                self.on_message(Message::WaitEnded(waiter, ReplyBuffer::new()));
+                self.on_message(Message::WaitEnded(waiter, Outcome::default()));
             }
         }
     }
@@ -461,13 +482,13 @@ pub fn after_upkeep(shared: &Shared, local: &mut Local, now_ms: i64) {
 
 fn run_again(shared: &Shared, waiter: &Arc<Waiter>) {
     if waiter.end(End::Again) {
-        tell(shared, waiter, ReplyBuffer::new());
+        tell(shared, waiter, Outcome::default());
     }
 }
 
 /// Tells the worker of a waiter that its wait has ended.
-pub fn tell(shared: &Shared, waiter: &Arc<Waiter>, reply: ReplyBuffer) {
+pub fn tell(shared: &Shared, waiter: &Arc<Waiter>, outcome: Outcome) {
     shared.workers()[Token(waiter.token).worker()]
         .mailbox
-        .send(Message::WaitEnded(waiter.clone(), reply));
+        .send(Message::WaitEnded(waiter.clone(), outcome));
 }

@@ -16,10 +16,10 @@ use redline_keyspace::{
     lock::{Wake, WakeToken},
 };
 use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
-use redline_resp::ReplyBuffer;
 use redline_scripting::{Host, Libraries, Scripts};
 
 use crate::{
+    block::Outcome,
     commandlog::CommandLogs,
     errors,
     histogram::Distribution,
@@ -51,7 +51,7 @@ pub enum Message {
     /// A command has run that these sessions are shown.
     Monitored(Line),
     /// Somebody has ended this client's wait for keys; the reply, if it was served.
-    WaitEnded(Arc<Waiter>, ReplyBuffer),
+    WaitEnded(Arc<Waiter>, Outcome),
     /// CLIENT KILL and the like: close this session.
     Kill(Token),
     /// A script has passed the busy threshold: sessions put aside for it are answered.
@@ -308,6 +308,8 @@ pub struct Shared {
     pub connections_received: AtomicU64,
     /// See `connections_received`.
     pub connections_rejected: AtomicU64,
+    /// How often CONFIG RESETSTAT was called. Published with an epoch of the settings.
+    pub stats_epoch: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what only looks, though its row denies it.
@@ -370,6 +372,7 @@ impl Shared {
             peak_at_s: AtomicU64::new(started_us / 1_000_000),
             connections_received: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
+            stats_epoch: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             scripts_may_look: AtomicBool::new(false),
             pause: Mutex::new(None),
@@ -510,6 +513,9 @@ impl Shared {
 
     /// CONFIG RESETSTAT. Counters have one writer each, so they go on, and what they were is remembered.
     pub fn reset_stats(&self) {
+        self.stats_epoch.fetch_add(1, Ordering::Release);
+        let published = self.settings.update(|_| Ok::<(), Error>(()));
+        published.expect("a change of nothing is not refused");
         for worker in self.workers() {
             let codes = worker.stats.errors_by_code.lock();
             codes.expect("no panic under the error counts").clear();

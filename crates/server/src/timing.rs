@@ -13,7 +13,8 @@
 //! clock, which costs next to nothing, a whole turn of the loop. If that took as long as a logged command, the worker times
 //! every call for [`CLOSE_LOOK_MS`], but [`CLOSE_LOOK_CALLS`] at most: what is slow again gets logged, with its own time. A threshold too small for the
 //! coarse clock ([`COARSE_NS_MIN`]) has every batch timed, and one below [`CLOSE_NS_MIN`] every call: whoever asks for
-//! that pays for it. So a brief call that is slow once, in a batch of several, is missed; one that is slow again is not.
+//! that pays for it. The first [`FIRST_CALLS`] calls after the start and after CONFIG RESETSTAT are timed one by one as well:
+//! whoever tries something out finds each call counted. So a brief call that is slow once, in a batch of several, is missed; one that is slow again is not.
 //!
 //! Must not know: which commands there are, what is done with the times.
 
@@ -31,6 +32,8 @@ pub const INSIDE_PER_TIMED: u32 = 16;
 /// about a tenth of the least delay for which this is done, however often the machine makes us wait.
 const CLOSE_LOOK_MS: u64 = 1000;
 const CLOSE_LOOK_CALLS: usize = 10_000;
+/// See the head of this file.
+const FIRST_CALLS: usize = 1000;
 /// With a threshold below this every call is timed: nanoseconds.
 const CLOSE_NS_MIN: u64 = 1_000_000;
 /// With a threshold below this every batch is timed: the coarse clock moves in steps of up to 4 ms.
@@ -160,6 +163,13 @@ impl Timing {
         self.timed_apart = true;
     }
 
+    /// What was counted is forgotten, or nothing has been counted yet.
+    pub fn begin_anew(&mut self) {
+        self.close_until_ms = u64::MAX;
+        self.close_calls_left = FIRST_CALLS;
+        self.closely = true;
+    }
+
     /// Whether this brief call inside EXEC or a script is one of those that are timed.
     pub fn sample_inside(&mut self) -> bool {
         self.inside = self.inside.wrapping_add(1);
@@ -226,6 +236,17 @@ mod tests {
             assert!(timing.begin_batch(800).is_none() && timing.closely);
         }
         assert!(timing.begin_batch(800).is_some() && !timing.closely);
+    }
+
+    #[test]
+    fn the_first_calls_are_timed_one_by_one() {
+        let mut timing = timing(10_000);
+        timing.begin_anew();
+        for _ in 0..FIRST_CALLS {
+            assert!(timing.begin_batch(1).is_none() && timing.closely);
+        }
+        timing.begin_batch(1);
+        assert!(!timing.closely);
     }
 
     #[test]

@@ -143,6 +143,8 @@ pub struct Worker {
     pub(crate) compaction_due_us: Option<u64>,
     /// How it takes the time of calls.
     pub(crate) timing: Timing,
+    /// As of which CONFIG RESETSTAT it takes times; see `Shared::stats_epoch`.
+    pub(crate) stats_epoch: u64,
     /// Ticks so far.
     pub ticks: u64,
     /// Set by SHUTDOWN and the signals.
@@ -248,6 +250,7 @@ impl Worker {
             expiry_due_us: None,
             compaction_due_us: None,
             timing: Timing::default(),
+            stats_epoch: u64::MAX,
             ticks: 0,
             stop: false,
             messages: Vec::new(),
@@ -425,6 +428,11 @@ impl Worker {
         self.detour = self.monitored || self.pause.is_some();
         let settings = &self.settings;
         self.timing.adopt(settings, false);
+        let stats_epoch = self.shared.stats_epoch.load(Ordering::Acquire);
+        if self.stats_epoch != stats_epoch {
+            self.stats_epoch = stats_epoch;
+            self.timing.begin_anew();
+        }
         self.local.limits = settings.limits.clone();
         self.local.notify = settings.notify;
         self.local.clock.lfu = settings.maxmemory_policy.is_lfu();
@@ -496,23 +504,23 @@ impl Worker {
                     },
                 );
             }
-            Message::WaitEnded(waiter, reply) => {
+            Message::WaitEnded(waiter, outcome) => {
                 // A message that has to wait for its session comes again, with its reply.
                 let token = Token(waiter.token);
-                let mut reply = Some(reply);
+                let mut outcome = Some(outcome);
                 let held_back = self.is_out(token);
                 if held_back {
-                    let reply = reply.take().unwrap_or_default();
+                    let outcome = outcome.take().unwrap_or_default();
                     self.places[token.index()]
                         .mail
-                        .push(Message::WaitEnded(waiter, reply));
+                        .push(Message::WaitEnded(waiter, outcome));
                     return;
                 }
                 self.with_session(
                     token,
                     || unreachable!("its session is in its place"),
                     |worker, session| {
-                        worker.finish_wait(session, &waiter, reply.take().unwrap_or_default());
+                        worker.finish_wait(session, &waiter, outcome.take().unwrap_or_default());
                     },
                 );
             }

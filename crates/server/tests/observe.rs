@@ -32,6 +32,47 @@ fn logged(client: &mut Client, call: &str) -> Vec<String> {
         .collect()
 }
 
+/// A call that had to wait was in no log and had taken no time.
+#[test]
+fn a_call_that_was_served_later_is_logged_and_timed() {
+    let server = server();
+    let (mut client, mut waits) = (Client::connect(&server), Client::connect(&server));
+    client.call("CONFIG SET slowlog-log-slower-than 0").ok();
+    waits.send("BLPOP l 0");
+    until("it waits", || {
+        text(&client.call("INFO clients")).contains("\nblocked_clients:1\r")
+    });
+    client.call("SLOWLOG RESET").ok();
+    client.call("RPUSH l e");
+    waits.read();
+    let logged = logged(&mut client, "SLOWLOG GET -1");
+    assert!(logged.iter().any(|call| call == "BLPOP l 0"), "{logged:?}");
+    let histogram = client.call("LATENCY HISTOGRAM blpop");
+    assert_eq!(histogram.array().len(), 2, "{histogram:?}");
+}
+
+#[test]
+fn the_first_calls_after_a_reset_are_counted_one_by_one() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    for _ in 0..2 {
+        for call in ["SET a b", "SET c d", "GET a", "PING"] {
+            client.call(call);
+        }
+        let reply = client.call("LATENCY HISTOGRAM set get ping hget");
+        let calls: Vec<String> = reply
+            .array()
+            .chunks(2)
+            .map(|pair| format!("{}:{}", text(&pair[0]), pair[1].array()[1].integer()))
+            .collect();
+        assert_eq!(calls, ["set:2", "get:1", "ping:1"]);
+        for _ in 0..2000 {
+            client.call("GET a");
+        }
+        client.call("CONFIG RESETSTAT").ok();
+    }
+}
+
 #[test]
 fn a_threshold_of_zero_logs_every_call_without_secrets() {
     let server = server();

@@ -9,7 +9,7 @@ use redline_acl::Users;
 use redline_commands::Error;
 use redline_keyspace::End;
 use redline_net::clock;
-use redline_resp::{Args, ReplyBuffer};
+use redline_resp::Args;
 use redline_spec as spec;
 use redline_types::number;
 
@@ -272,7 +272,7 @@ pub(crate) fn client_unblock(
     };
     let ended = card.and_then(|card| card.wait.end(how));
     if let Some(waiter) = &ended {
-        block::tell(&worker.shared, waiter, ReplyBuffer::new());
+        block::tell(&worker.shared, waiter, block::Outcome::default());
     }
     session.reply().integer(i64::from(ended.is_some()));
     Ok(())
