@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What happens at limits: many connections, a full memory, many keys due at one moment.
 
-    docs/measure_limits.py connections REDLINE [--idle 60000] [--active 10000] [--threads 2]
+    docs/measure_limits.py connections REDLINE [--idle 60000] [--active 10000] [--threads 1]
     docs/measure_limits.py evict       REDLINE REDIS [--requests 1500000]
     docs/measure_limits.py usage       REDLINE
     docs/measure_limits.py expire      REDLINE [--keys 1000000] [--threads 2]
 
 `connections`: resident memory of the server for each idle connection (over a unix socket), before and after each has sent
-a PING; then the rate of `redline bench` with many active clients, of its rate with 100, the idle ones still there. As many
-as the limit of open files allows: it is raised if possible, and what was possible is printed.
+a PING; then the rate of `redline bench` with many active clients, of its rate with 100, idle ones still there; the server
+is pinned to CPU 0, the load to CPU 1. As many connections as the limit of open files allows: it is raised if possible,
+and what was possible is printed.
 `evict`: the hit rate of a cache that holds a tenth of the keys, whose use follows Zipf's law (exponent 0.99), with
 allkeys-lru and allkeys-lfu. Both servers may hold the same number of keys: `maxmemory` is what each uses for so many.
 `usage`: the sum of MEMORY USAGE over all keys, of what the resident memory has grown by, for each type.
@@ -157,10 +158,11 @@ def connections(options):
         del held[max(0, files - options.active - reserve):]
         active = min(options.active, files - reserve)
         rates = {100: [], active: []}
+        subprocess.run(["taskset", "-apc", "0", str(server.process.pid)], check=True, capture_output=True)
         for _ in range(options.rounds):
             for count in rates:
                 out = subprocess.run(
-                    [redline, "bench", "-p", str(server.port), "-q", "-t", "get", "-r", "100000", "-c", str(count),
+                    ["taskset", "-c", "1", redline, "bench", "-p", str(server.port), "-q", "-t", "get", "-r", "100000", "-c", str(count),
                      "-n", str(options.requests)], check=True, capture_output=True, text=True).stdout
                 line = [l for l in out.replace("\r", "\n").split("\n") if "requests per second" in l and "rps=" not in l][-1]
                 rates[count].append(float(line.split(":")[1].split()[0]))
@@ -304,7 +306,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
     numbers = {
-        "connections": {"idle": 60_000, "active": 10_000, "threads": 2, "rounds": 3, "requests": 500_000},
+        "connections": {"idle": 60_000, "active": 10_000, "threads": 1, "rounds": 3, "requests": 500_000},
         "evict": {"requests": 1_500_000, "keys": 200_000, "rounds": 1},
         "usage": {},
         "expire": {"keys": 1_000_000, "threads": 2},

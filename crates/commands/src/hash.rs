@@ -6,7 +6,7 @@ use redline_types::{DataType, Element, Hash, IntBuf, Live, number};
 
 use crate::{
     Ctx, Error,
-    element::bulk,
+    element::{bulk, draw},
     parse::{integer, is, random_count},
     scan::{self, ScanOptions, Scanned},
 };
@@ -229,6 +229,7 @@ pub(crate) fn hrandfield(
     if count < -most || count > most {
         return Err(Error::OutOfRange);
     }
+    let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();
     let Some(hash) = live(ctx, &args[1])? else {
         reply.array(0);
@@ -247,7 +248,7 @@ pub(crate) fn hrandfield(
         given
     });
     let random = &mut || rng.u64(..);
-    let write = |field: Element<'_>, value: Element<'_>| {
+    let write = |reply: &mut Reply<'_>, field: Element<'_>, value: Element<'_>| {
         if nested {
             reply.array(2);
         }
@@ -257,9 +258,11 @@ pub(crate) fn hrandfield(
         }
     };
     if count < 0 {
-        hash.random_entries(given, random, write);
+        draw(reply, given, bytes_max, |reply, portion| {
+            hash.random_entries(portion, random, |field, value| write(reply, field, value));
+        })?;
     } else {
-        hash.random_distinct_entries(given, random, write);
+        hash.random_distinct_entries(given, random, |field, value| write(reply, field, value));
     }
     ctx.keys.local.rng = rng;
     Ok(())

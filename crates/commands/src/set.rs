@@ -8,7 +8,7 @@ use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 
 use crate::{
     Ctx, Error,
-    element::bulk,
+    element::{bulk, draw},
     parse::{integer, is, random_count},
     scan::{self, ScanOptions, Scanned},
 };
@@ -170,6 +170,7 @@ pub(crate) fn srandmember(
         3 => Some(random_count(&args[2])?),
         _ => return Err(Error::Syntax),
     };
+    let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();
     let set = ctx.keys.collection::<Set>(&args[1])?;
     let random = &mut || rng.u64(..);
@@ -184,7 +185,9 @@ pub(crate) fn srandmember(
             let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
             if count < 0 {
                 reply.array(wanted);
-                set.random_members(wanted, random, |member| bulk(reply, member));
+                draw(reply, wanted, bytes_max, |reply, portion| {
+                    set.random_members(portion, random, |member| bulk(reply, member));
+                })?;
             } else {
                 let given = wanted.min(set.len());
                 reply.array(given);

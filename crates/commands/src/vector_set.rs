@@ -15,7 +15,7 @@ use redline_types::{
     },
 };
 
-use crate::{Ctx, Error, parse::is};
+use crate::{Ctx, Error, element::draw, parse::is};
 
 /// Elements that are kept while the neighbours of a new one are looked for, unless VADD says how many.
 const EF_TO_ADD: usize = 200;
@@ -596,6 +596,7 @@ pub(crate) fn vrandmember(
         // Redis counts down from there until it ends.
         return Err(Error::OutOfRange);
     }
+    let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();
     let random = &mut || rng.u64(..);
     let set = ctx.keys.collection::<VectorSet>(&args[1])?;
@@ -609,10 +610,12 @@ pub(crate) fn vrandmember(
             let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
             if count < 0 {
                 reply.array(wanted);
-                for _ in 0..wanted {
-                    let element = set.random_element(random);
-                    reply.bulk(element.expect("no set that a key holds is empty"));
-                }
+                draw(reply, wanted, bytes_max, |reply, portion| {
+                    for _ in 0..portion {
+                        let element = set.random_element(random);
+                        reply.bulk(element.expect("no set that a key holds is empty"));
+                    }
+                })?;
             } else {
                 let given = wanted.min(set.len());
                 reply.array(given);

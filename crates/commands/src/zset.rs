@@ -17,7 +17,7 @@ use redline_types::{
 use crate::{
     Ctx, Error,
     block::{self, Block},
-    element::bulk,
+    element::{bulk, draw},
     parse::{float, integer, is, random_count},
     scan::{self, ScanOptions, Scanned},
 };
@@ -751,6 +751,16 @@ impl<'r, 'b> Pairs<'r, 'b> {
         }
     }
 
+    /// Further members of a reply that has begun.
+    fn go_on(reply: &'r mut Reply<'b>, with_scores: bool) -> Pairs<'r, 'b> {
+        let nested = with_scores && reply.proto() == Proto::Resp3;
+        Pairs {
+            reply,
+            with_scores,
+            nested,
+        }
+    }
+
     #[inline]
     fn write(&mut self, member: Element<'_>, score: f64) {
         if self.nested {
@@ -946,19 +956,23 @@ pub(crate) fn zrandmember(
     if count < -most || count > most {
         return Err(Error::OutOfRange);
     }
+    let bytes_max = ctx.bulk_bytes_max;
     let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
         reply.array(0);
         return Ok(());
     };
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     if count < 0 {
-        let mut pairs = Pairs::begin(reply, wanted, with_scores);
-        for _ in 0..wanted {
-            let (member, score) = zset
-                .random_member(random)
-                .expect("a stored set is not empty");
-            pairs.write(member, score);
-        }
+        Pairs::begin(reply, wanted, with_scores);
+        draw(reply, wanted, bytes_max, |reply, portion| {
+            let mut pairs = Pairs::go_on(reply, with_scores);
+            for _ in 0..portion {
+                let (member, score) = zset
+                    .random_member(random)
+                    .expect("a stored set is not empty");
+                pairs.write(member, score);
+            }
+        })?;
     } else {
         let given = wanted.min(zset.len());
         let mut pairs = Pairs::begin(reply, given, with_scores);

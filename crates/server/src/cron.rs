@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Active expiry works in slices of this length: microseconds. No command waits longer for it.
-const EXPIRY_SLICE_US: u64 = 500;
+const EXPIRY_SLICE_US: u64 = 700;
 /// A compaction works in slices of this length, and rests so long in between: microseconds.
 const COMPACTION_SLICE_US: u64 = 1_000;
 const COMPACTION_REST_US: u64 = 4_000;

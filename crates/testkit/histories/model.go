@@ -2,8 +2,9 @@
 //
 // A unit is one command, one EXEC, one script. A blocking call is two units: it *begins* (it takes what is there, or
 // queues up behind those who wait already), and it *ends* with what it got meanwhile, or with nothing when its time is
-// over and it still waits. So who comes first is served first, an element goes to whoever waits in the same unit that
-// pushed it, and a wake-up that is lost contradicts the history.
+// over and it still waits. So an element goes to whoever waits in the same unit that pushed it, and a wake-up that is
+// lost contradicts the history. That who comes first is served first shows only where somebody has *seen* it wait before
+// the next one came: by CLIENT LIST.
 
 package main
 
@@ -32,16 +33,18 @@ const (
 	ends
 	// CLIENT UNBLOCK of another client.
 	unblocks
+	// CLIENT LIST of another client: does it wait?
+	sees
 )
 
-var kindNames = []string{"", "unit", "watch", "watched unit", "begin", "end", "unblock"}
+var kindNames = []string{"", "unit", "watch", "watched unit", "begin", "end", "unblock", "see"}
 
 type input struct {
 	kind   kind
 	client int
 	db     int
 	calls  [][]string
-	// Of CLIENT UNBLOCK: whom.
+	// Whom it is about, if it is about another client.
 	target int
 	// In nanoseconds since the run began.
 	called, answered int64
@@ -165,6 +168,12 @@ func step(s *state, in *input, out string) []*state {
 		}
 		next.served[in.client] = ""
 		if got != out && out != unseen {
+			return nil
+		}
+	case sees:
+		// It may still be listed as waiting when it has been served already.
+		waits := slices.ContainsFunc(next.waiters, func(w waiter) bool { return w.client == in.target })
+		if out == ":1" && !waits && next.served[in.target] == "" {
 			return nil
 		}
 	case unblocks:

@@ -9,6 +9,7 @@ import (
 	"math/rand"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -169,6 +170,8 @@ func (c *client) unit() error {
 		return c.block()
 	case c.blocking > 0 && c.chance(8):
 		return c.unblock()
+	case c.blocking > 0 && c.chance(20):
+		return c.see()
 	case c.chance(c.swaps):
 		return c.plain(single, c.swapCall())
 	case c.chance(c.watches):
@@ -291,6 +294,16 @@ func (c *client) unblock() error {
 	out, err := c.conns[c.index].call([]string{"CLIENT", "UNBLOCK", c.ids[target]})
 	in.answered = c.now()
 	c.record(in, out)
+	return err
+}
+
+func (c *client) see() error {
+	target := c.rng.Intn(clients - 1)
+	in := &input{kind: sees, target: target, calls: [][]string{{"CLIENT", "LIST", strconv.Itoa(target)}}}
+	in.called = c.now()
+	out, err := c.conns[c.index].call([]string{"CLIENT", "LIST", "ID", c.ids[target]})
+	in.answered = c.now()
+	c.record(in, flag(strings.Contains(out, " flags=b ")))
 	return err
 }
 

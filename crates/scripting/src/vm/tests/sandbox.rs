@@ -175,6 +175,59 @@ fn cve_2025_49844_the_parser_survives_collections() {
     assert!(reply.ends_with(":1\r\n"), "{reply}");
 }
 
+/// CVE-2024-46981: whatever is collected in the middle of a script, it uses nothing that has gone.
+#[test]
+fn cve_2024_46981_collections_in_the_middle_harm_nothing() {
+    let mut bench = Bench::new();
+    let source = "local kept = {} \
+        for i = 1, 200 do \
+          local t = setmetatable({}, {__index = function(t, k) collectgarbage() return k .. i end, \
+            __tostring = function() collectgarbage() return string.rep('t', i) end, __mode = 'kv', __gc = function() end}) \
+          local co = coroutine.wrap(function(a) collectgarbage() local b = coroutine.yield(a .. i) collectgarbage() return b end) \
+          kept[i % 5 + 1] = {t.x, tostring(t), co('a'), co('b'), loadstring('return ...')(i)} \
+          string.gsub(string.rep('a', 20), 'a', function() collectgarbage('step') return {} and 'b' end) \
+          table.sort({3, 1, 2, i}, function(a, b) collectgarbage('step') return a < b end) \
+          cjson.decode(cjson.encode(kept[1] or {})) cmsgpack.unpack(cmsgpack.pack(kept[1] or {})) \
+          if i % 50 == 0 then kept = {} collectgarbage() end \
+        end \
+        for i = 1, 5 do kept[i] = {redis.call('get', 'nothing'), collectgarbage(), {string.rep('x', 100)}} end \
+        return kept";
+    for _ in 0..3 {
+        let reply = bench.eval(source);
+        assert!(reply.starts_with("*5\r\n*"), "{reply}");
+    }
+}
+
+/// CVE-2025-46818: what one user's script does to values of the basic types, another's must not meet.
+#[test]
+fn cve_2025_46818_strings_of_others_have_no_methods_of_mine() {
+    let mut bench = Bench::new();
+    for mine in [
+        "getmetatable('').__index = function() return 'mine' end",
+        "getmetatable('').__index.mine = function() return 'mine' end",
+        "getmetatable('').__call = function() return 'mine' end",
+        "getmetatable('').__concat = function() return 'mine' end",
+        "string.mine = function() return 'mine' end",
+        "rawset(getmetatable(''), '__unm', function() return 'mine' end)",
+        "setmetatable(0, {__index = function() return 'mine' end})",
+        "getmetatable(true).__index = function() return 'mine' end",
+        "local m = getmetatable('') for k in pairs(m) do m[k] = nil end",
+    ] {
+        assert!(bench.eval(mine).starts_with("-ERR"), "{mine}");
+        for other in [
+            "return ('x').mine",
+            "return pcall(function() return ('x')() end)",
+        ] {
+            assert!(!bench.eval(other).contains("mine\r\n"), "{mine}: {other}");
+        }
+        assert_eq!(
+            bench.eval("return 'a' .. ('b'):upper()"),
+            "$2\r\naB\r\n",
+            "{mine}"
+        );
+    }
+}
+
 /// CVE-2025-46817: the ends of ranges must not overflow.
 #[test]
 fn cve_2025_46817_ranges_do_not_overflow() {
