@@ -18,14 +18,18 @@
 //! | `run/` | `redline bench run` |
 //! | `workload/` | what it sends: templates, distributions of keys, values |
 //! | `cause/` | what each party used, and what was the bottleneck |
+//! | `compare/` | `redline bench compare`: runs in pairs, and how sure a difference is |
+//! | `html/` | results as a page with charts |
 #![forbid(unsafe_code)]
 
 mod batch;
 mod cause;
 mod closed;
+mod compare;
 mod compat;
 mod control;
 mod failure;
+mod html;
 mod idle;
 mod load;
 mod options;

@@ -430,3 +430,85 @@ fn a_file_takes_the_json_and_the_terminal_the_text() {
         (Some(1), &10.into())
     );
 }
+
+#[test]
+fn series_leave_as_csv_and_as_an_hdr_log_and_a_page_can_be_had_at_once() {
+    let server = FakeServer::ok();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (csv, hdr, html) = (file("a.csv"), file("a.hlog"), file("a.html"));
+    let result = result(
+        &server,
+        &[
+            "--command",
+            "GET a",
+            "--rps",
+            "500",
+            "--duration",
+            "0.5",
+            "--interval",
+            "0.1",
+            "--csv",
+            &csv,
+            "--hdr",
+            &hdr,
+            "--html",
+            &html,
+        ],
+    );
+    let points = result["series"].as_array().unwrap().len();
+    assert!((5..=16).contains(&points), "{points}");
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), points + 1);
+    assert!(
+        lines.iter().all(|line| line.split(',').count() == 10),
+        "{csv}"
+    );
+    let answered = lines[1..]
+        .iter()
+        .map(|line| line.split(',').nth(1).unwrap());
+    let answered: u64 = answered.map(|count| count.parse::<u64>().unwrap()).sum();
+    assert_eq!(answered, result["response_us"]["count"]);
+    let hdr = std::fs::read_to_string(hdr).unwrap();
+    let intervals = hdr.lines().filter(|line| line.contains("HIST"));
+    assert!(intervals.count() >= 4, "{hdr}");
+    assert!(std::fs::read_to_string(html).unwrap().contains("<svg"));
+}
+
+#[test]
+fn a_staircase_finds_where_the_objective_breaks() {
+    // One connection, and 2 ms for each request: 500 requests a second, and not one more.
+    let server = on_get(|| {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        reply("+OK\r\n")
+    });
+    let args = [
+        "--command",
+        "GET a",
+        "-c",
+        "1",
+        "--stairs",
+        "50:2",
+        "--objective",
+        "p50=20ms",
+        "--duration",
+        "0.5",
+    ];
+    let ran = run(&server, &[&args[..], &["--json", "-"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let stairs: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+    let knee = stairs["knee_rps"].as_f64().unwrap();
+    // A sleep takes a little longer than it says, and on a busy machine a good deal.
+    assert!((50.0..500.0).contains(&knee), "{stairs:#}");
+    let steps = stairs["steps"].as_array().unwrap();
+    assert_eq!(ran.stderr.lines().count(), steps.len());
+    assert!(steps.iter().any(|step| step["passed"] == false));
+    assert_eq!(steps[0]["passed"], true);
+    assert!(
+        stairs["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("The knee is at")
+    );
+}

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use redline_net::Address;
 use redline_net::tls::{ClientTlsOptions, Peer, TlsOptions};
 
+use super::stairs::{Climb, Objective};
 use crate::target::{self, Uri};
 use crate::workload::keys::Shape;
 use crate::workload::template::Template;
@@ -32,6 +33,26 @@ pub struct Arguments {
 pub enum Command {
     /// Loads a server with a mix of commands, in a closed or an open loop
     Run(Box<RunArguments>),
+    /// Says whether one server, or one set of options, is faster than another, and how sure that is
+    #[command(disable_help_flag = true)]
+    Compare {
+        /// What `compare` takes apart itself.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<String>,
+    },
+    /// Makes a page with charts of results that --json has left, several side by side if wanted
+    Report(ReportArguments),
+}
+
+/// The options of `report`.
+#[derive(Clone, Debug, Args)]
+pub struct ReportArguments {
+    /// Results of `redline bench run --json`
+    #[arg(required = true, value_name = "FILE")]
+    pub results: Vec<PathBuf>,
+    /// The page, one HTML file that needs no other (- for standard output)
+    #[arg(short, long, default_value = "report.html", value_name = "FILE")]
+    pub output: PathBuf,
 }
 
 /// The options of `run`.
@@ -180,6 +201,13 @@ pub struct MannerArguments {
     /// Open loop: so many requests a second, due at their times whether or not earlier ones are answered
     #[arg(long, value_name = "RATE")]
     pub rps: Option<f64>,
+    /// Open loop at one rate after the other, each FACTOR (1.5) times the last, until --objective breaks
+    #[arg(long, value_name = "RATE[:FACTOR]", value_parser = Climb::parse, requires = "objective",
+          conflicts_with_all = ["rps", "csv", "hdr", "requests"])]
+    pub stairs: Option<Climb>,
+    /// What --stairs looks for the limit of: p99=2ms, p99.9=500us, mean, p50, p90, max
+    #[arg(long, value_name = "FIGURE=TIME", value_parser = Objective::parse, requires = "stairs")]
+    pub objective: Option<Objective>,
     /// Seconds that are measured [default: 10, unless --requests is given]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub duration: Option<Duration>,
@@ -213,6 +241,15 @@ pub struct OutputArguments {
     /// Writes the result as JSON (- for standard output, which then holds nothing else)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Writes the time series as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Writes the response times by interval as an HDR log
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
+    /// Writes a page with charts: one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Seconds in a piece of the time series
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
     pub interval: Duration,
@@ -225,6 +262,16 @@ pub struct OutputArguments {
     /// What the network carries in one direction, in Mbit/s
     #[arg(long, value_name = "MBIT")]
     pub link_mbit: Option<f64>,
+}
+
+impl OutputArguments {
+    /// Whether something else than the text goes to standard output.
+    pub fn takes_stdout(&self) -> bool {
+        [&self.json, &self.csv, &self.html]
+            .into_iter()
+            .flatten()
+            .any(|path| path.as_os_str() == "-")
+    }
 }
 
 /// A run that has been checked.
@@ -454,6 +501,7 @@ mod tests {
             Ok(Arguments {
                 command: Command::Run(run),
             }) => run.plan(),
+            Ok(_) => panic!("another sub-command"),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -532,6 +580,16 @@ mod tests {
             let error = plan(line).unwrap_err();
             assert!(error.contains(words), "{line:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_staircase_needs_an_objective() {
+        let line = ["--command", "GET a", "--stairs", "100:2"];
+        assert!(plan(&line).unwrap_err().contains("--objective"));
+        let both = [&line[..], &["--objective", "p99=1ms"]].concat();
+        assert!(plan(&both).is_ok());
+        let rate = [&both[..], &["--rps", "5"]].concat();
+        assert!(plan(&rate).unwrap_err().contains("--rps"));
     }
 
     #[test]

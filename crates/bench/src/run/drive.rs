@@ -377,7 +377,7 @@ impl Load for Drive<'_> {
         } else {
             self.deadline_ns()
         };
-        match until {
+        match until.min(self.recorder.slice_ends_ns()) {
             u64::MAX => Wait::ForEvents,
             until => Wait::Until(until),
         }

@@ -3,11 +3,14 @@
 //! Must not know how the result is printed or kept.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::serialization::V2DeflateSerializer;
 use redline_net::process::{self, MachineTime};
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, clock, limits};
@@ -15,10 +18,11 @@ use redline_resp::{Value, encode_request};
 
 use super::arguments::{OnError, RunPlan, TargetPlan};
 use super::drive::{Choice, Drive, Manner};
-use super::record::{self, Recorder, Row, Slice};
+use super::record::{self, Recorder, Row};
 use super::result::{
     CommandResult, FORMAT, Latency, Party, Point, Requests, RunResult, Settings, Target, Weighted,
 };
+use super::series::{self, HdrLog, Series};
 use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
 use crate::cause::preflight::Facts;
 use crate::cause::verdict::Measurements;
@@ -58,12 +62,8 @@ const LOAD_DEPTH: usize = 64;
 
 impl Prepared {
     /// Starts the embedded server if asked for, connects, and finds out who answers.
-    pub fn new(
-        plan: &TargetPlan,
-        server_pid: Option<u32>,
-        proxy_pid: Option<u32>,
-        start: Option<StartEmbedded<'_>>,
-    ) -> Result<Prepared, Failure> {
+    pub fn new(run: &RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Prepared, Failure> {
+        let plan = &run.target;
         let embedded = match (plan.embedded, start) {
             (false, _) => None,
             (true, Some(start)) => Some(start().map_err(Failure::Local)?),
@@ -83,8 +83,8 @@ impl Prepared {
         let process = |pid: u32| {
             Process::new(pid).map_err(|error| Failure::local(&format!("process {pid}"), &error))
         };
-        let proxy = proxy_pid.map(process).transpose()?;
-        let server = match server_pid {
+        let proxy = run.output.proxy_pid.map(process).transpose()?;
+        let server = match run.output.server_pid {
             Some(pid) => Some(process(pid)?),
             // Whoever listens there is the proxy, if there is one.
             None if proxy.is_some() => None,
@@ -217,7 +217,16 @@ impl Prepared {
         if let Some(load) = &plan.load {
             self.fill(plan, load, &mut random)?;
         }
-        self.measure(plan, &mut random)
+        let Some(path) = &plan.output.hdr else {
+            return self.measure(plan, &mut random, None);
+        };
+        let failed = |error| Failure::local(&path.display().to_string(), &error);
+        let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+        let mut serializer = V2DeflateSerializer::new();
+        let log = series::begin_log(&mut out, &mut serializer).map_err(failed)?;
+        let finished = self.measure(plan, &mut random, Some(log))?;
+        out.flush().map_err(failed)?;
+        Ok(finished)
     }
 
     /// Sends `load` once for each number of its sequence.
@@ -262,7 +271,12 @@ impl Prepared {
         outcome.failure.map_or(Ok(()), Err)
     }
 
-    fn measure(&mut self, plan: &RunPlan, random: &mut fastrand::Rng) -> Result<Finished, Failure> {
+    fn measure(
+        &mut self,
+        plan: &RunPlan,
+        random: &mut fastrand::Rng,
+        log: Option<HdrLog<'_>>,
+    ) -> Result<Finished, Failure> {
         let manner = &plan.manner;
         let threads = manner.threads.min(manner.connections);
         let quota = manner.requests.map(AtomicU64::new);
@@ -313,20 +327,24 @@ impl Prepared {
         let started_unix_ms = clock::wall_ms();
         let info_before = self.watches_by_info().then(|| self.ask_info());
         let connection_plan = self.connection_plan(manner.connections);
-        let mut watch = Watch::new(self, plan);
+        let series = Series::new(slices, plan.output.interval, log);
+        let mut watch = Watch::new(self, plan, series);
         let outcome = load::run(&mut self.control, connection_plan, drives, &mut watch)?;
         watch.finish();
-        let watched = watch.watched;
+        let (watched, series) = (watch.watched, watch.series);
         let info_after = self.watches_by_info().then(|| self.ask_info());
         let info = info_before.zip(info_after);
         let mut elapsed = outcome.elapsed.saturating_sub(manner.warmup);
         if let (Some(duration), None, None) = (manner.duration, &outcome.failure, manner.requests) {
             elapsed = elapsed.max(duration);
         }
+        let points = series
+            .finish(elapsed)
+            .map_err(|error| Failure::local("--hdr", &error))?;
         let measured = Measured {
             plan,
             drives: outcome.loads,
-            slices: slices.try_iter().collect(),
+            points,
             elapsed,
             watched,
             info: info.as_ref(),
@@ -372,7 +390,8 @@ impl Observer for Unwatched {
 }
 
 /// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.
-struct Watch {
+struct Watch<'a> {
+    series: Series<'a>,
     server: Option<Process>,
     proxy: Option<Process>,
     warmup: Duration,
@@ -393,9 +412,10 @@ struct Watched {
     at: Vec<Duration>,
 }
 
-impl Watch {
-    fn new(prepared: &Prepared, plan: &RunPlan) -> Watch {
+impl<'a> Watch<'a> {
+    fn new(prepared: &Prepared, plan: &RunPlan, series: Series<'a>) -> Watch<'a> {
         Watch {
+            series,
             server: prepared.server.clone(),
             proxy: prepared.proxy.clone(),
             warmup: plan.manner.warmup,
@@ -429,13 +449,14 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
+impl Observer for Watch<'_> {
     fn next(&self) -> Option<Instant> {
         Some(self.next)
     }
 
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
         let now = Instant::now();
+        self.series.absorb();
         if let Some(from) = self.from {
             self.look(from);
             while self.next <= now {
@@ -459,7 +480,7 @@ impl Observer for Watch {
 struct Measured<'a> {
     plan: &'a RunPlan,
     drives: Vec<Drive<'a>>,
-    slices: Vec<Slice>,
+    points: Vec<Point>,
     elapsed: Duration,
     watched: Watched,
     info: Option<&'a (Info, Info)>,
@@ -468,7 +489,8 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    fn result(&self, threads: usize, started_unix_ms: u64) -> RunResult {
+    fn result(mut self, threads: usize, started_unix_ms: u64) -> RunResult {
+        let series = self.series();
         let (manner, plan) = (&self.plan.manner, self.plan);
         let total = self.total();
         let recorders = || self.drives.iter().map(|drive| &drive.recorder);
@@ -513,7 +535,7 @@ impl Measured<'_> {
             service_us: total.service.as_ref().map(Latency::with_curve),
             schedule_lag_us: manner.rps.map(|_| Latency::of(&lag)),
             commands,
-            series: self.series(),
+            series,
             sent_bytes: sum(|recorder| recorder.sent_bytes),
             received_bytes: sum(|recorder| recorder.received_bytes),
             ping_us: self.facts.ping_us,
@@ -563,53 +585,29 @@ impl Measured<'_> {
         results
     }
 
-    fn series(&self) -> Vec<Point> {
+    /// The points, with what the processes used meanwhile.
+    fn series(&mut self) -> Vec<Point> {
         let interval_s = self.plan.output.interval.as_secs_f64();
-        let mut by_index: BTreeMap<u64, Slice> = BTreeMap::new();
-        for slice in &self.slices {
-            let merged = by_index
-                .entry(slice.index)
-                .or_insert_with(|| Slice::new(slice.index));
-            record::add(&mut merged.response, &slice.response);
-            merged.errors += slice.errors;
-        }
-        let planned = (self.elapsed.as_secs_f64() / interval_s).ceil() as u64;
-        let count = planned.max(by_index.keys().next_back().map_or(0, |last| last + 1));
         let cpus = |snapshots: &[Snapshot]| -> Vec<f64> {
             let used = snapshots.windows(2).map(|pair| pair[1].since(&pair[0]));
             used.map(|used| used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
                 .collect()
         };
         let (server, proxy) = (cpus(&self.watched.server), cpus(&self.watched.proxy));
-        // The look whose span covers the middle of a piece.
-        let covering = |at_s: f64| {
-            let looks = self.watched.at.iter().skip(1);
-            let mut looks = looks.map(Duration::as_secs_f64);
-            looks.position(|look| look >= at_s + interval_s / 2.0)
-        };
-        (0..count.min(POINTS_MAX))
-            .map(|index| {
-                let at_s = index as f64 * interval_s;
-                let look = covering(at_s);
-                let of = |cpus: &[f64]| look.and_then(|look| cpus.get(look).copied());
-                let mut point = Point {
-                    at_s,
-                    server_cpus: of(&server),
-                    proxy_cpus: of(&proxy),
-                    ..Point::default()
-                };
-                if let Some(slice) = by_index.get(&index) {
-                    point.answered = slice.response.len();
-                    point.errors = slice.errors;
-                    point.mean_us = slice.response.mean();
-                    point.p50_us = slice.response.value_at_percentile(50.0);
-                    point.p99_us = slice.response.value_at_percentile(99.0);
-                    point.p99_9_us = slice.response.value_at_percentile(99.9);
-                    point.max_us = slice.response.max();
-                }
-                point
-            })
-            .collect()
+        let mut points = std::mem::take(&mut self.points);
+        let mut looks = self.watched.at.iter().skip(1).enumerate().peekable();
+        for point in &mut points {
+            // The look whose span covers the middle of the piece.
+            let middle_s = point.at_s + interval_s / 2.0;
+            while looks
+                .next_if(|(_, at)| at.as_secs_f64() < middle_s)
+                .is_some()
+            {}
+            let look = looks.peek().map(|&(index, _)| index);
+            point.server_cpus = look.and_then(|look| server.get(look).copied());
+            point.proxy_cpus = look.and_then(|look| proxy.get(look).copied());
+        }
+        points
     }
 
     /// Fills in the parties and the verdict.
@@ -715,9 +713,6 @@ impl Measured<'_> {
         result.warnings = warnings;
     }
 }
-
-/// Pieces of the series that are kept.
-const POINTS_MAX: u64 = 1_000_000;
 
 fn settings(plan: &RunPlan, threads: usize) -> Settings {
     let manner = &plan.manner;

@@ -8,14 +8,20 @@
 //! | `arguments` | the command line of the sub-commands |
 //! | `execute` | one run from its first connection to its result |
 //! | `drive`, `record` | one thread's part: what it sends when, what it measures |
+//! | `stairs` | runs at ever higher rates, until a latency objective breaks |
+//! | `series` | what all threads measured, over time |
 //! | `result` | the result as it is kept |
+//! | `csv` | its series as a table |
 //! | `text` | the result for a terminal |
 
-mod arguments;
+pub mod arguments;
+mod csv;
 mod drive;
-mod execute;
+pub mod execute;
 mod record;
-mod result;
+pub mod result;
+mod series;
+mod stairs;
 mod text;
 
 use clap::Parser;
@@ -23,15 +29,18 @@ use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::{StartEmbedded, Streams};
-use arguments::{Arguments, Command, RunArguments};
+use crate::{compare, html};
+use arguments::{Arguments, Command, ReportArguments, RunArguments, RunPlan};
 use execute::{Finished, Prepared};
+use result::{FORMAT, RunResult};
+use stairs::{Climb, Objective};
 
 /// The sub-commands: a first argument that is one of them is none of redis-benchmark's.
-const COMMANDS: &[&str] = &["run"];
+const COMMANDS: &[&str] = &["run", "compare", "report"];
 /// A usage, configuration or run error.
 const FAILED: u8 = 1;
 
@@ -42,24 +51,19 @@ pub fn is_command(argument: &[u8]) -> bool {
 
 /// Runs a sub-command; returns the exit code.
 pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<'_>>) -> u8 {
+    if args.first().is_some_and(|first| first == b"compare") {
+        return compare::main(&args[1..], streams, start);
+    }
     let words = args.iter().map(|arg| OsString::from_vec(arg.clone()));
     let words = std::iter::once(OsString::from("redline bench")).chain(words);
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let text = error.render().to_string();
-            // A closed stream cannot be told about itself.
-            return if matches!(error.kind(), ErrorKind::DisplayHelp) {
-                let _ = streams.stdout.write_all(text.as_bytes());
-                0
-            } else {
-                let _ = streams.stderr.write_all(text.as_bytes());
-                FAILED
-            };
-        }
+        Err(error) => return say(&error, streams),
     };
     let result = match arguments.command {
-        Command::Run(arguments) => run(*arguments, streams.stdout, start),
+        Command::Run(arguments) => run(*arguments, streams.stdout, streams.stderr, start),
+        Command::Report(arguments) => report(&arguments, streams.stdout),
+        Command::Compare { .. } => unreachable!("its arguments are taken apart before"),
     };
     match result {
         Ok(()) => 0,
@@ -70,30 +74,120 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     }
 }
 
+/// Says what the parser found: help, or a mistake. Returns the exit code.
+pub fn say(error: &clap::Error, streams: Streams<'_>) -> u8 {
+    let text = error.render().to_string();
+    // A closed stream cannot be told about itself.
+    if error.kind() == ErrorKind::DisplayHelp {
+        let _ = streams.stdout.write_all(text.as_bytes());
+        0
+    } else {
+        let _ = streams.stderr.write_all(text.as_bytes());
+        FAILED
+    }
+}
+
 fn run(
     arguments: RunArguments,
     stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
     start: Option<StartEmbedded<'_>>,
 ) -> Result<(), Failure> {
     let plan = arguments.plan().map_err(Failure::Local)?;
-    let pids = (plan.output.server_pid, plan.output.proxy_pid);
-    let mut prepared = Prepared::new(&plan.target, pids.0, pids.1, start)?;
+    let mut prepared = Prepared::new(&plan, start)?;
+    if let Some((climb, objective)) = plan.manner.stairs.zip(plan.manner.objective) {
+        return climb_stairs(&mut prepared, &plan, climb, objective, stdout, stderr);
+    }
     let Finished { result, failure } = prepared.run(&plan)?;
     let json = plan.output.json.as_deref();
     if let Some(path) = json {
-        let mut text = serde_json::to_string_pretty(&result)
-            .map_err(|error| Failure::Local(format!("JSON: {error}")))?;
-        text.push('\n');
-        write(path, &text, stdout)?;
+        write_json(path, &result, stdout)?;
     }
-    if json != Some(Path::new("-")) {
+    if let Some(path) = &plan.output.csv {
+        write(path, &csv::series(&result), stdout)?;
+    }
+    if let Some(path) = &plan.output.html {
+        let named = [(result.target.address.clone(), result.clone())];
+        write(path, &page(&named)?, stdout)?;
+    }
+    if !plan.output.takes_stdout() {
         write(Path::new("-"), &text::text(&result), stdout)?;
     }
     failure.map_or(Ok(()), Err)
 }
 
+fn climb_stairs(
+    prepared: &mut Prepared,
+    plan: &RunPlan,
+    climb: Climb,
+    objective: Objective,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (stairs, failure) = stairs::climb(prepared, plan, climb, objective, |step| {
+        // Progress is for who looks; a closed stream is nobody.
+        let _ = writeln!(stderr, "{}", stairs::line(step, objective));
+    })?;
+    if let Some(path) = &plan.output.json {
+        write_json(path, &stairs, stdout)?;
+    }
+    if let Some(path) = &plan.output.html {
+        let named = stairs.steps.iter().map(|step| {
+            let rate = step.result.settings.offered_rps.unwrap_or(0.0);
+            (format!("{rate:.0} requests/s"), step.result.clone())
+        });
+        write(path, &page(&named.collect::<Vec<_>>())?, stdout)?;
+    }
+    if !plan.output.takes_stdout() {
+        write(Path::new("-"), &stairs::text(&stairs), stdout)?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+fn report(arguments: &ReportArguments, stdout: &mut dyn Write) -> Result<(), Failure> {
+    let named = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        Ok((name.to_string_lossy().into_owned(), read_result(path)?))
+    };
+    let results: Vec<(String, RunResult)> = arguments
+        .results
+        .iter()
+        .map(named)
+        .collect::<Result<_, Failure>>()?;
+    write(&arguments.output, &page(&results)?, stdout)
+}
+
+fn page(results: &[(String, RunResult)]) -> Result<String, Failure> {
+    html::page(results).map_err(|error| Failure::Local(format!("charts: {error}")))
+}
+
+/// Writes something that can be kept, to a file or to standard output.
+pub fn write_json(
+    path: &Path,
+    what: &impl serde::Serialize,
+    stdout: &mut dyn Write,
+) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(what);
+    let text = text.map_err(|error| Failure::Local(format!("JSON: {error}")))?;
+    write(path, &(text + "\n"), stdout)
+}
+
+/// Reads a result that `--json` has left.
+pub fn read_result(path: &Path) -> Result<RunResult, Failure> {
+    let named = |reason: String| Failure::Local(format!("{}: {reason}", path.display()));
+    let text =
+        std::fs::read(path).map_err(|error| Failure::local(&path.display().to_string(), &error))?;
+    let result: RunResult =
+        serde_json::from_slice(&text).map_err(|error| named(error.to_string()))?;
+    if result.format == FORMAT {
+        Ok(result)
+    } else {
+        Err(named(format!("format {} is not known here", result.format)))
+    }
+}
+
 /// Writes to a file, or to standard output for `-`.
-fn write(path: &Path, text: &str, stdout: &mut dyn Write) -> Result<(), Failure> {
+pub fn write(path: &Path, text: &str, stdout: &mut dyn Write) -> Result<(), Failure> {
     let written = if path == Path::new("-") {
         stdout
             .write_all(text.as_bytes())

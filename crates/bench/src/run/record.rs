@@ -221,14 +221,22 @@ impl Recorder {
         }
     }
 
+    /// When the slice under way is over, on the monotonic clock.
+    pub fn slice_ends_ns(&self) -> u64 {
+        let length = self.slice_ns.saturating_mul(self.slice.index + 1);
+        self.from_ns.saturating_add(length)
+    }
+
     /// Hands over the last slice.
     pub fn finish(&mut self) {
         self.hand_over(self.slice.index + 1);
     }
 
     fn hand_over(&mut self, next: u64) {
-        let done = std::mem::replace(&mut self.slice, Slice::new(next));
-        if !done.response.is_empty() || done.errors > 0 {
+        if self.slice.response.is_empty() && self.slice.errors == 0 {
+            self.slice.index = next;
+        } else {
+            let done = std::mem::replace(&mut self.slice, Slice::new(next));
             // Nobody listens any more when the run was given up.
             let _ = self.slices.send(done);
         }

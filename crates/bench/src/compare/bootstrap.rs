@@ -1,0 +1,155 @@
+//! How sure a ratio is: the bootstrap on pairs of runs.
+//!
+//! Pure arithmetic: knows no run.
+//!
+//! # The method
+//!
+//! Runs are done in pairs, so that what changes slowly on a machine (its clock rate, its neighbours) is the same for
+//! both of a pair, and what is judged is the ratio within pairs. Ratios are made into logarithms, whose mean is the
+//! logarithm of their geometric mean: then "twice" and "half" are equally far from "the same". The interval is the
+//! studentised bootstrap's (Efron and Tibshirani 1993, chapter 12): pairs are drawn again and again with replacement,
+//! and of each such sample it is noted how many of *its own* standard errors its mean is away from the true sample's.
+//! Those distances, applied to the true sample, are the interval. Percentiles of the means alone would be too narrow for
+//! the dozen pairs that anybody has patience for. With few pairs, some samples are one pair over and over, and have no
+//! spread to be measured by; so each draw is blurred by as much as the mean is uncertain (a smoothed bootstrap). In
+//! trials with 3 to 20 pairs, intervals of 99 % held the truth in 97 to 100 %.
+
+/// What pairs say about B in relation to A.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The geometric mean of B / A.
+    pub estimate: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// Whether the interval excludes that both are the same.
+    pub fn is_shown(&self) -> bool {
+        self.low > 1.0 || self.high < 1.0
+    }
+}
+
+/// Samples that are drawn.
+const SAMPLES: usize = 20_000;
+/// Pairs below which nothing can be said.
+pub const PAIRS_MIN: usize = 3;
+
+/// The ratio B / A of pairs `(a, b)` of positive figures, with an interval that holds the truth with `confidence` (0 to
+/// 1). `None` for too few pairs, or with a figure that is not positive.
+pub fn ratio(pairs: &[(f64, f64)], confidence: f64, seed: u64) -> Option<Ratio> {
+    sampled(pairs, confidence, seed, SAMPLES)
+}
+
+fn sampled(pairs: &[(f64, f64)], confidence: f64, seed: u64, samples: usize) -> Option<Ratio> {
+    if pairs.len() < PAIRS_MIN || pairs.iter().any(|&(a, b)| a <= 0.0 || b <= 0.0) {
+        return None;
+    }
+    let logs: Vec<f64> = pairs.iter().map(|(a, b)| (b / a).ln()).collect();
+    let (mean, error) = mean_and_error(logs.iter().copied());
+    if error <= 0.0 {
+        let only = mean.exp();
+        return Some(Ratio {
+            estimate: only,
+            low: only,
+            high: only,
+        });
+    }
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut sample = logs.clone();
+    let mut distances: Vec<f64> = (0..samples)
+        .map(|_| {
+            for drawn in &mut sample {
+                *drawn = logs[random.usize(..logs.len())] + error * normal(&mut random);
+            }
+            let (sample_mean, sample_error) = mean_and_error(sample.iter().copied());
+            (sample_mean - mean) / sample_error.max(f64::MIN_POSITIVE)
+        })
+        .collect();
+    distances.sort_unstable_by(f64::total_cmp);
+    let tail = (1.0 - confidence) / 2.0;
+    let at = |share: f64| distances[(share * (samples - 1) as f64).round() as usize];
+    Some(Ratio {
+        estimate: mean.exp(),
+        low: (mean - at(1.0 - tail) * error).exp(),
+        high: (mean - at(tail) * error).exp(),
+    })
+}
+
+/// A draw from the normal distribution (Box and Muller; 1 - x, since the logarithm of 0 is none).
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.f64()).cos()
+}
+
+/// The mean and its standard error.
+fn mean_and_error(values: impl ExactSizeIterator<Item = f64> + Clone) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.clone().sum::<f64>() / count;
+    let squares = values.map(|value| (value - mean).powi(2)).sum::<f64>();
+    (mean, (squares / (count - 1.0) / count).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pairs whose figures scatter by `spread`, and whose ratio is `truth`; both drift together.
+    fn pairs(count: usize, truth: f64, spread: f64, random: &mut fastrand::Rng) -> Vec<(f64, f64)> {
+        (0..count)
+            .map(|index| {
+                let drift = 1000.0 * (1.0 + index as f64 / 10.0);
+                let a = drift * (spread * normal(random)).exp();
+                (a, drift * truth * (spread * normal(random)).exp())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_interval_holds_the_truth_as_often_as_it_says() {
+        let mut random = fastrand::Rng::with_seed(4);
+        for count in [4, 10, 20] {
+            let held = (0..200).filter(|&seed| {
+                let ratio =
+                    sampled(&pairs(count, 0.9, 0.03, &mut random), 0.99, seed, 2000).unwrap();
+                ratio.low <= 0.9 && 0.9 <= ratio.high
+            });
+            let held = held.count();
+            assert!(held >= 194, "{held} of 200 with {count} pairs");
+        }
+    }
+
+    #[test]
+    fn a_difference_of_a_tenth_is_found_in_noise_of_a_fiftieth() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let found = (0..100).filter(|&seed| {
+            let ratio = sampled(&pairs(10, 0.9, 0.02, &mut random), 0.99, seed, 2000).unwrap();
+            ratio.is_shown() && ratio.high < 1.0
+        });
+        let found = found.count();
+        assert!(found >= 95, "{found} of 100");
+    }
+
+    #[test]
+    fn drift_that_both_share_does_not_matter() {
+        let drifting: Vec<(f64, f64)> = (0..8)
+            .map(|n| 2f64.powi(n))
+            .map(|a| (a, a * if a > 10.0 { 0.905 } else { 0.895 }))
+            .collect();
+        let ratio = ratio(&drifting, 0.99, 1).unwrap();
+        assert!(
+            (ratio.estimate - 0.9).abs() < 0.005 && ratio.is_shown(),
+            "{ratio:?}"
+        );
+    }
+
+    #[test]
+    fn too_little_says_nothing_and_the_same_is_the_same() {
+        assert_eq!(ratio(&[(1.0, 1.0); 2], 0.99, 1), None);
+        assert_eq!(ratio(&[(1.0, 1.0), (0.0, 1.0), (1.0, 1.0)], 0.99, 1), None);
+        let same = ratio(&[(2.0, 2.0); 3], 0.99, 1).unwrap();
+        assert_eq!((same.low, same.high, same.is_shown()), (1.0, 1.0, false));
+    }
+}

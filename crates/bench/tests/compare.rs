@@ -1,0 +1,246 @@
+//! `redline bench compare` and `redline bench report`.
+
+mod fake_server;
+mod invocation;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fake_server::{FakeServer, reply};
+use invocation::bench;
+use serde_json::Value;
+
+/// A server that takes so long for each GET.
+fn server(delay_us: u64) -> FakeServer {
+    FakeServer::start(move |request| {
+        if request[0] == b"GET" {
+            std::thread::sleep(Duration::from_micros(delay_us));
+        }
+        reply("+OK\r\n")
+    })
+}
+
+const BOTH: [&str; 5] = ["--", "--command", "GET a", "-c", "1"];
+
+#[test]
+fn a_server_that_takes_twice_as_long_is_found_and_fails_the_comparison() {
+    let (a, b) = (server(500), server(1500));
+    let (port_a, port_b) = (a.port(), b.port());
+    let sides = ["--", "-p", &port_a, "--", "-p", &port_b];
+    let args = [
+        &["compare", "--pairs", "6", "--fail-if", "slower=5%"][..],
+        &sides,
+        &BOTH,
+        &["--duration", "0.2"],
+    ]
+    .concat();
+    let ran = bench(&args);
+    assert_eq!(ran.code, 3, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.contains("fewer requests/s (99 % interval"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout.contains("B is worse by 5 % or more."),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(
+        ran.stderr.lines().count(),
+        6,
+        "a line for each pair: {}",
+        ran.stderr
+    );
+    // A and B took turns in who came first.
+    let swapped = [
+        &[
+            "compare",
+            "--pairs",
+            "6",
+            "--fail-if",
+            "slower=5%",
+            "--json",
+            "-",
+        ][..],
+        &["--", "-p", &port_b, "--", "-p", &port_a],
+        &BOTH,
+        &["--duration", "0.2"],
+    ]
+    .concat();
+    let ran = bench(&swapped);
+    assert_eq!(ran.code, 0, "faster is no failure: {}", ran.stderr);
+    let comparison: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+    assert_eq!(comparison["difference_shown"], true);
+    assert_eq!(comparison["metric"], "rps");
+    let figure = &comparison["figures"][0];
+    assert_eq!(figure["a"].as_array().unwrap().len(), 6);
+    assert!(figure["low"].as_f64().unwrap() > 1.0);
+}
+
+/// Saves a result, and copies of it whose rate is multiplied.
+fn saved(folder: &Path, name: &str, result: &Value, factors: &[f64]) -> Vec<String> {
+    let save = |(index, factor): (usize, &f64)| {
+        let mut result = result.clone();
+        let rate = result["achieved_rps"].as_f64().unwrap();
+        result["achieved_rps"] = (rate * factor).into();
+        let path = folder.join(format!("{name}{index}.json"));
+        fs::write(&path, result.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    factors.iter().enumerate().map(save).collect()
+}
+
+fn measured() -> Value {
+    let server = FakeServer::ok();
+    let port = server.port();
+    let ran = bench(&[
+        "run",
+        "-p",
+        &port,
+        "--command",
+        "GET <a>",
+        "--rps",
+        "400",
+        "--duration",
+        "0.5",
+        "--interval",
+        "0.1",
+        "--json",
+        "-",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).expect("nothing but JSON")
+}
+
+#[test]
+fn saved_results_are_compared_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = measured();
+    let a = saved(folder.path(), "a", &result, &[1.0, 1.1, 0.9, 1.0]);
+    let same = saved(folder.path(), "same", &result, &[1.01, 1.09, 0.91, 0.99]);
+    let slower = saved(folder.path(), "slower", &result, &[0.9, 1.0, 0.81, 0.9]);
+    let compare = |b: &[String], more: &[&str]| {
+        let files = |files: &[String]| {
+            files
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        let (a, b) = (files(&a), files(b));
+        let line = [&["compare", "--metric", "rps"], more].concat();
+        let line = line
+            .into_iter()
+            .chain(["--"])
+            .chain(a.lines())
+            .chain(["--"])
+            .chain(b.lines());
+        bench(&line.collect::<Vec<_>>())
+    };
+    let ran = compare(&same, &["--fail-if", "slower=0%"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("requests/s: no difference shown"),
+        "{}",
+        ran.stdout
+    );
+    let ran = compare(&slower, &["--fail-if", "slower=5%"]);
+    assert_eq!(ran.code, 3, "{}{}", ran.stdout, ran.stderr);
+    // A tenth is less than a fifth.
+    assert_eq!(compare(&slower, &["--fail-if", "slower=20%"]).code, 0);
+    let ran = compare(&slower[..3], &[]);
+    assert_eq!(
+        (ran.code, ran.stderr.contains("4 and 3 saved results")),
+        (1, true),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    for (args, words) in [
+        (&["compare"][..], "two sets of options"),
+        (&["compare", "--", "-p", "1"], "two sets of options"),
+        (
+            &["compare", "--pairs", "2", "--", "--"],
+            "--pairs is at least 3",
+        ),
+        (
+            &["compare", "--fail-if", "faster", "--", "--"],
+            "slower=PERCENT%",
+        ),
+        (
+            &["compare", "--", "--", "--", "--command", "GET {"],
+            "nothing closes",
+        ),
+        (&["compare", "--", "--nope", "--", "--"], "--nope"),
+    ] {
+        let ran = bench(args);
+        assert_eq!(ran.code, 1, "{args:?}");
+        assert!(ran.stderr.contains(words), "{args:?}: {}", ran.stderr);
+    }
+    let help = bench(&["compare", "--help"]);
+    assert_eq!(help.code, 0);
+    assert!(help.stdout.contains("--fail-if"), "{}", help.stdout);
+}
+
+/// The charts of a page, each with how many lines and bars it has.
+fn charts(page: &str) -> Vec<usize> {
+    page.split("<svg")
+        .skip(1)
+        .map(|chart| chart.matches("#0072B2").count() + chart.matches("#D55E00").count())
+        .collect()
+}
+
+#[test]
+fn a_report_needs_nothing_but_itself_and_each_of_its_charts_has_marks() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = measured();
+    let files = saved(folder.path(), "run", &result, &[1.0, 0.9]);
+    let page: PathBuf = folder.path().join("page.html");
+    let one = bench(&["report", &files[0], "-o", page.to_str().unwrap()]);
+    assert_eq!((one.code, one.stderr.as_str()), (0, ""));
+    let page = fs::read_to_string(page).unwrap();
+    let two = bench(&["report", &files[0], &files[1], "-o", "-"]);
+    assert_eq!(two.code, 0, "{}", two.stderr);
+    for page in [&page, &two.stdout] {
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+        for outside in [
+            "http:", "https:", "src=", "href=", "<script", "@import", "url(",
+        ] {
+            let page = page.replace("http://www.w3.org/2000/svg", "");
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(
+            page.contains("GET &lt;a&gt;"),
+            "what was sent is text, not markup"
+        );
+        let charts = charts(page);
+        assert!(charts.len() >= 4, "{charts:?}");
+        assert!(charts.iter().all(|&marks| marks > 0), "{charts:?}");
+    }
+    assert!(two.stdout.contains("<th>run0</th><th>run1</th>"));
+}
+
+#[test]
+fn files_that_are_no_results_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.json");
+    let name = path.to_str().unwrap();
+    let missing = bench(&["report", name]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.stderr.starts_with(name), "{}", missing.stderr);
+    fs::write(&path, "{}").unwrap();
+    assert!(bench(&["report", name]).stderr.contains("missing field"));
+    let mut result = measured();
+    result["format"] = 99.into();
+    fs::write(&path, result.to_string()).unwrap();
+    assert!(
+        bench(&["report", name])
+            .stderr
+            .contains("format 99 is not known")
+    );
+}
