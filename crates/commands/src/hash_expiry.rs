@@ -617,6 +617,20 @@ mod tests {
     const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
     #[test]
+    fn a_value_that_changes_counts_the_fields_anew() {
+        let mut db = TestDb::new();
+        db.script(&[("HSET h a 1 b 2 c 3", ":3"), ("HSET g a 1 b 2 c 3", ":3")]);
+        db.local.limits.hash_max_listpack_entries = 2;
+        db.script(&[
+            ("OBJECT ENCODING h", "$8|listpack"),
+            ("HSET h a 4", ":0"),
+            ("OBJECT ENCODING h", "$9|hashtable"),
+            ("HINCRBY g a 4", ":5"),
+            ("OBJECT ENCODING g", "$9|hashtable"),
+        ]);
+    }
+
+    #[test]
     fn fields_get_and_lose_an_expiry() {
         let mut db = TestDb::new();
         db.script(&[

@@ -5,7 +5,7 @@
 
 use redline_types::{
     DataType, Element, Hash, IntBuf, Limits, List, Pack, Set, Value, Zset,
-    list::NodeRef,
+    list::{NewNode, NodeRef},
     number,
     zset::{AddFlags, Added},
 };
@@ -203,9 +203,7 @@ fn write_pack(out: &mut Vec<u8>, pack: &Pack) {
 }
 
 fn write_elements_packed<'a>(out: &mut Vec<u8>, elements: impl Iterator<Item = Element<'a>>) {
-    let mut pack = Pack::new();
-    elements.for_each(|element| pack.push_back(element.canonical()));
-    write_pack(out, &pack);
+    write_pack(out, &pack_of(elements.map(Element::canonical)));
 }
 
 /// Reads a value of a form.
@@ -217,7 +215,7 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
         }
         form::LIST_ZIPLIST => {
             let blob = reader.string()?;
-            list_of(packed::ziplist(&blob)?.into_iter(), limits).into()
+            List::from_pack(pack_of(packed::ziplist(&blob)?.into_iter()), limits).into()
         }
         form::SET => read_set(reader, limits)?.into(),
         form::SET_INTSET => {
@@ -238,18 +236,17 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
         }
         form::HASH_ZIPLIST => {
             let blob = reader.string()?;
-            hash_of(packed::ziplist(&blob)?.into_iter(), limits)?.into()
+            hash_of(packed::ziplist(&blob)?.into_iter(), &by_count(limits))?.into()
         }
-        form::HASH_LISTPACK => hash_of(read_pack(reader)?.iter(), limits)?.into(),
-        form::HASH_TIMED | form::HASH_LISTPACK_TIMED => {
-            read_timed_hash(reader, kind, limits)?.into()
-        }
+        form::HASH_LISTPACK => hash_of(read_pack(reader)?.iter(), &by_count(limits))?.into(),
+        form::HASH_TIMED => read_timed_hash(reader, kind, limits)?.into(),
+        form::HASH_LISTPACK_TIMED => read_timed_hash(reader, kind, &by_count(limits))?.into(),
         form::ZSET | form::ZSET_TEXT => read_zset(reader, kind, limits)?.into(),
         form::ZSET_ZIPLIST => {
             let blob = reader.string()?;
-            zset_of(packed::ziplist(&blob)?.into_iter(), limits)?.into()
+            zset_of(packed::ziplist(&blob)?.into_iter(), &by_count(limits))?.into()
         }
-        form::ZSET_LISTPACK => zset_of(read_pack(reader)?.iter(), limits)?.into(),
+        form::ZSET_LISTPACK => zset_of(read_pack(reader)?.iter(), &by_count(limits))?.into(),
         form::STREAM_FIRST => stream::read(reader, stream::Form::First, limits)?.into(),
         form::STREAM_SECOND => stream::read(reader, stream::Form::Second, limits)?.into(),
         form::STREAM => stream::read(reader, stream::Form::Third, limits)?.into(),
@@ -263,28 +260,38 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
     Ok(Object::Value(value))
 }
 
+/// What was packed where it was written stays so, however long its texts are, if there are not too many.
+fn by_count(limits: &Limits) -> Limits {
+    Limits {
+        hash_max_listpack_value: usize::MAX,
+        zset_max_listpack_value: usize::MAX,
+        ..limits.clone()
+    }
+}
+
 fn read_pack(reader: &mut Reader<'_>) -> Result<Pack, Corrupt> {
     Pack::from_listpack(&reader.string()?).ok_or(Corrupt("a listpack"))
 }
 
 fn read_list(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<List, Corrupt> {
-    let mut list = List::new();
+    let mut list = List::of_nodes(limits);
     for _ in 0..reader.count()? {
         let what = match kind {
-            form::LIST => node::ELEMENT,
             form::LIST_OF_NODES => reader.number()?,
             _ => 0,
         };
         let blob = reader.string()?;
         let before = list.len();
         match what {
-            node::ELEMENT => list.push_back(&blob, limits),
+            node::ELEMENT => list.append_node(NewNode::Plain(&blob)),
             node::LISTPACK => {
                 let pack = Pack::from_listpack(&blob).ok_or(Corrupt("a listpack"))?;
-                push_all(&mut list, pack.iter(), limits);
+                list.append_node(NewNode::Packed(pack));
             }
+            0 if kind == form::LIST => list.push_back(&blob, limits),
             0 if kind == form::LIST_OF_ZIPLISTS => {
-                push_all(&mut list, packed::ziplist(&blob)?.into_iter(), limits);
+                let pack = pack_of(packed::ziplist(&blob)?.into_iter());
+                list.append_node(NewNode::Packed(pack));
             }
             _ => return Err(Corrupt("an unknown kind of node")),
         }
@@ -294,16 +301,10 @@ fn read_list(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<List,
     Ok(list)
 }
 
-fn list_of<'a>(elements: impl Iterator<Item = Element<'a>>, limits: &Limits) -> List {
-    let mut list = List::new();
-    push_all(&mut list, elements, limits);
-    list.convert_by_size(limits);
-    list
-}
-
-fn push_all<'a>(list: &mut List, elements: impl Iterator<Item = Element<'a>>, limits: &Limits) {
-    let mut buf = IntBuf::new();
-    elements.for_each(|element| list.push_back(element.bytes(&mut buf), limits));
+fn pack_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Pack {
+    let mut pack = Pack::new();
+    elements.for_each(|element| pack.push_back(element));
+    pack
 }
 
 fn read_set(reader: &mut Reader<'_>, limits: &Limits) -> Result<Set, Corrupt> {
@@ -350,6 +351,10 @@ fn read_timed_hash(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result
     const WRONG: Corrupt = Corrupt("the expiry of a field");
     let soonest_ms = i64::from_le_bytes(reader.array()?);
     let mut hash = Hash::new();
+    if kind == form::HASH_LISTPACK_TIMED {
+        // Also where no field expires any more.
+        hash.prepare_expiry();
+    }
     let mut add = |field: &[u8], value: &[u8], at_ms: i64| {
         ensure(hash.set(field, value, limits), "a field twice")?;
         ensure((0..=EXPIRY_MS_MAX).contains(&at_ms), WRONG.0)?;

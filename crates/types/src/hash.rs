@@ -247,18 +247,21 @@ impl Hash {
                 return is_new;
             }
         };
-        if let Some(at) = find(pack, field) {
-            if let Some(at) = pack.next(at) {
-                pack.replace(at, Element::of(value));
+        let found = find(pack, field);
+        match found.map(|at| pack.next(at)) {
+            Some(Some(at)) => pack.replace(at, Element::of(value)),
+            Some(None) => {}
+            None => {
+                pack.push_back(Element::of(field));
+                pack.push_back(Element::of(value));
             }
-            return false;
         }
-        pack.push_back(Element::of(field));
-        pack.push_back(Element::of(value));
+        let is_new = found.is_none();
+        // Also where nothing is new: the limit may be lower than when the others came.
         if pack.len() / 2 > limits.hash_max_listpack_entries {
             self.convert();
         }
-        true
+        is_new
     }
 
     /// Takes a field out, and says whether it was there.

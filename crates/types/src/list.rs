@@ -23,6 +23,14 @@ pub enum Place {
     After,
 }
 
+/// A node to be added to a list as it is.
+pub enum NewNode<'a> {
+    /// Several elements.
+    Packed(Pack),
+    /// One.
+    Plain(&'a [u8]),
+}
+
 /// A stretch of a list, as it is stored.
 #[derive(Clone, Copy)]
 pub enum NodeRef<'a> {
@@ -100,6 +108,28 @@ impl List {
         list
     }
 
+    /// An empty list in the form of nodes, to be filled with [`List::append_node`]; [`List::convert_by_size`] comes last.
+    pub fn of_nodes(limits: &Limits) -> List {
+        List {
+            repr: Repr::Nodes(Quicklist::from_pack(Pack::new(), limits)),
+        }
+    }
+
+    /// Adds a node at the back as it is, however few elements it has: how a list is cut up shows in its encoding.
+    ///
+    /// # Panics
+    ///
+    /// If the list is not in the form of nodes.
+    pub fn append_node(&mut self, node: NewNode<'_>) {
+        let Repr::Nodes(nodes) = &mut self.repr else {
+            panic!("the list was not made for nodes");
+        };
+        match node {
+            NewNode::Packed(pack) => nodes.push_pack(pack),
+            NewNode::Plain(element) => nodes.push_plain(element),
+        }
+    }
+
     /// Adds elements at one end, one after the other: the last one given ends up outermost.
     pub fn push<'a>(
         &mut self,
@@ -111,7 +141,7 @@ impl List {
         match &mut self.repr {
             Repr::Packed(pack) => elements.for_each(|element| pack.push(end, Element::of(element))),
             Repr::Nodes(nodes) => {
-                let limits = NodeLimits::of(limits);
+                let limits = nodes.node_limits(limits);
                 elements.for_each(|element| nodes.push(end, element, limits));
             }
         }
@@ -199,7 +229,7 @@ impl List {
                 };
                 pack.replace(at, Element::of(element));
             }
-            Repr::Nodes(nodes) => nodes.replace(index, element, NodeLimits::of(limits)),
+            Repr::Nodes(nodes) => nodes.replace(index, element, nodes.node_limits(limits)),
         }
         self.convert_if_shrunk(limits);
         true
@@ -222,7 +252,7 @@ impl List {
                 true
             }
             Repr::Nodes(nodes) => {
-                nodes.insert_beside(place, pivot, element, NodeLimits::of(limits))
+                nodes.insert_beside(place, pivot, element, nodes.node_limits(limits))
             }
         }
     }
@@ -360,15 +390,15 @@ impl List {
     /// elements' own bytes are counted, as Redis does, not what they will take.
     fn make_room<'a>(&mut self, added: impl Iterator<Item = &'a [u8]>, limits: &Limits) {
         if let Repr::Packed(pack) = &mut self.repr {
-            let limits = NodeLimits::of(limits);
+            let allowed = NodeLimits::of(limits);
             let (mut bytes, mut count) = (pack.listpack_bytes(), pack.len());
             for element in added {
                 bytes = bytes.saturating_add(element.len());
                 count += 1;
             }
             let room = bytes.saturating_add(count.saturating_mul(Pack::ENTRY_OVERHEAD_MAX));
-            if !limits.allow(bytes, count) || room > Pack::SAFE_BYTES_MAX {
-                self.repr = Repr::Nodes(Quicklist::from_pack(std::mem::take(pack)));
+            if !allowed.allow(bytes, count) || room > Pack::SAFE_BYTES_MAX {
+                self.repr = Repr::Nodes(Quicklist::from_pack(std::mem::take(pack), limits));
             }
         }
     }

@@ -83,6 +83,48 @@ fn object_ref(object: &Object) -> ObjectRef<'_> {
     }
 }
 
+#[test]
+fn a_list_keeps_its_nodes_and_a_hash_the_form_for_expiring_fields() {
+    let limits = Limits {
+        list_max_listpack_size: 3,
+        hash_max_listpack_value: 4,
+        zset_max_listpack_value: 4,
+        ..limits()
+    };
+    let there_and_back = |value: Value| {
+        let payload = dump(ObjectRef::Value(&value));
+        match restore(&payload, &limits) {
+            Ok(Object::Value(value)) => value,
+            _ => panic!("a value of ours is restored"),
+        }
+    };
+    // Two elements in two nodes: Redis leaves them so.
+    let mut list = List::of_nodes(&limits);
+    for text in [&b"a"[..], b"b"] {
+        let mut pack = Pack::new();
+        pack.push_back(Element::of(text));
+        list.append_node(NewNode::Packed(pack));
+    }
+    let Value::List(list) = there_and_back(list.into()) else {
+        panic!("a list");
+    };
+    assert_eq!((list.nodes().count(), list.encoding()), (2, "quicklist"));
+    // One that shrank to a node becomes a listpack on the way.
+    let mut list = List::of_nodes(&limits);
+    list.push_back(b"a", &limits);
+    assert_eq!(list.encoding(), "quicklist");
+    assert_eq!(there_and_back(list.into()).encoding(), "listpack");
+    // No field expires any more, and the value is longer than a new one may be.
+    let mut hash = Hash::new();
+    hash.prepare_expiry();
+    hash.set(b"f", b"longer than four", &Limits::default());
+    assert_eq!(there_and_back(hash.into()).encoding(), "listpackex");
+    let mut zset = Zset::new();
+    let (member, usual) = (b"longer than four", Limits::default());
+    assert!(zset.add(member, 1.0, AddFlags::default(), &usual).is_ok());
+    assert_eq!(there_and_back(zset.into()).encoding(), "listpack");
+}
+
 fn text(random: &mut fastrand::Rng) -> Vec<u8> {
     match random.u8(..6) {
         0 => random.i64(..).to_string().into_bytes(),

@@ -31,7 +31,12 @@ pub(super) struct NodeLimits {
 impl NodeLimits {
     #[inline]
     pub(super) fn of(limits: &Limits) -> NodeLimits {
-        let (bytes, count) = match limits.list_max_listpack_size {
+        NodeLimits::with_fill(limits.list_max_listpack_size, limits)
+    }
+
+    #[inline]
+    fn with_fill(fill: i32, limits: &Limits) -> NodeLimits {
+        let (bytes, count) = match fill {
             count @ 0.. => (SAFE_NODE_BYTES, count.max(1) as usize),
             level => {
                 let level = (level.unsigned_abs() as usize).min(NODE_BYTES.len());
@@ -133,6 +138,8 @@ impl Node {
 pub(super) struct Quicklist {
     nodes: VecDeque<Node>,
     len: usize,
+    /// The `list-max-listpack-size` that it was made under: by that its nodes grow, as Redis's do.
+    fill: i32,
     /// What the nodes have allocated.
     node_bytes: usize,
 }
@@ -144,6 +151,7 @@ impl Clone for Quicklist {
         Quicklist {
             nodes,
             len: self.len,
+            fill: self.fill,
             node_bytes,
         }
     }
@@ -157,16 +165,36 @@ impl Quicklist {
         })
     }
 
-    pub(super) fn from_pack(pack: Pack) -> Quicklist {
+    /// A quicklist of one node, or of none if the pack is empty.
+    pub(super) fn from_pack(pack: Pack, limits: &Limits) -> Quicklist {
         let mut list = Quicklist {
             nodes: VecDeque::new(),
-            len: pack.len(),
+            len: 0,
+            fill: limits.list_max_listpack_size,
             node_bytes: 0,
         };
-        if !pack.is_empty() {
-            list.put_node(0, Node::Packed(pack));
-        }
+        list.push_pack(pack);
         list
+    }
+
+    /// How large its nodes may be.
+    #[inline]
+    pub(super) fn node_limits(&self, limits: &Limits) -> NodeLimits {
+        NodeLimits::with_fill(self.fill, limits)
+    }
+
+    /// Adds a pack as it is at the back, be it within the limits or not; an empty one is left out.
+    pub(super) fn push_pack(&mut self, pack: Pack) {
+        if !pack.is_empty() {
+            self.len += pack.len();
+            self.put_node(self.nodes.len(), Node::Packed(pack));
+        }
+    }
+
+    /// Adds an element at the back as a node of its own.
+    pub(super) fn push_plain(&mut self, element: &[u8]) {
+        self.len += 1;
+        self.put_node(self.nodes.len(), Node::Plain(element.into()));
     }
 
     pub(super) fn len(&self) -> usize {

@@ -260,6 +260,22 @@ fn a_list_converts_at_the_size_of_one_node_and_back_at_half() {
 }
 
 #[test]
+fn nodes_grow_by_the_limit_of_their_beginning_and_shrink_by_the_one_of_now() {
+    let (few, many) = (limits(1), limits(8));
+    let mut list = List::new();
+    list.push(End::Back, [&b"a"[..], b"b", b"c"].into_iter(), &few);
+    assert_eq!(list.encoding(), "quicklist");
+    list.push_back(b"d", &many);
+    assert_eq!(list.nodes().count(), 4);
+    list.pop(End::Back, 3, &few, |_| {});
+    assert_eq!((list.nodes().count(), list.encoding()), (1, "quicklist"));
+    list.push_back(b"b", &many);
+    assert_eq!(list.nodes().count(), 2);
+    list.pop(End::Back, 1, &many, |_| {});
+    assert_eq!(list.encoding(), "listpack");
+}
+
+#[test]
 fn moving_within_a_list_converts_by_its_size_afterwards() {
     let limits = limits(2);
     let mut list = List::new();
