@@ -22,6 +22,13 @@ pub struct Listener {
     is_tls: bool,
 }
 
+/// Whether a port may be bound that others have, who say the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    Alone,
+    Port,
+}
+
 impl Listener {
     /// Marks it as one whose peers speak TLS. What it accepts is plain still: its owner has the certificates.
     pub fn for_tls(mut self) -> Listener {
@@ -42,6 +49,37 @@ impl Listener {
         port: u16,
         backlog: u32,
     ) -> Result<Vec<Listener>, NetError> {
+        Listener::bind_all(binds, port, backlog, Sharing::Alone)
+    }
+
+    /// The same, beside `old`, which may be on the same port, and on the same addresses: so nobody finds the port closed
+    /// between one set of listeners and the next. Who is on a port that others hold is refused as ever.
+    pub fn bind_tcp_beside(
+        old: &[&Listener],
+        binds: &[impl AsRef<str>],
+        port: u16,
+        backlog: u32,
+    ) -> Result<Vec<Listener>, NetError> {
+        let share = |listeners: &mut dyn Iterator<Item = &Listener>, on| {
+            // Where it fails, binding does too, and says so.
+            listeners.for_each(|listener| drop(listener.socket.set_reuse_port(on)));
+        };
+        share(&mut old.iter().copied(), true);
+        let bound = Listener::bind_all(binds, port, backlog, Sharing::Port);
+        // Only the moment of binding looks at it.
+        share(&mut old.iter().copied(), false);
+        if let Ok(fresh) = &bound {
+            share(&mut fresh.iter(), false);
+        }
+        bound
+    }
+
+    fn bind_all(
+        binds: &[impl AsRef<str>],
+        port: u16,
+        backlog: u32,
+        sharing: Sharing,
+    ) -> Result<Vec<Listener>, NetError> {
         let mut listeners = Vec::with_capacity(binds.len());
         let mut port = port;
         for bind in binds {
@@ -50,7 +88,7 @@ impl Listener {
                 Some(host) => (host, true),
                 None => (bind, false),
             };
-            match bind_host(host, port, backlog) {
+            match bind_host(host, port, backlog, sharing) {
                 Ok(listener) => {
                     port = listener.port().unwrap_or(port);
                     listeners.push(listener);
@@ -65,7 +103,7 @@ impl Listener {
 
     /// Listens on one endpoint.
     pub fn bind_address(address: SocketAddr, backlog: u32) -> Result<Listener, NetError> {
-        listen_tcp(address, backlog).map_err(|error| NetError::new(&address, error))
+        listen_tcp(address, backlog, Sharing::Alone).map_err(|error| NetError::new(&address, error))
     }
 
     /// Listens on a unix socket at `path`, with the permission bits `mode` if given. A file that a dead server left
@@ -164,10 +202,10 @@ fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-fn bind_host(host: &str, port: u16, backlog: u32) -> io::Result<Listener> {
+fn bind_host(host: &str, port: u16, backlog: u32, sharing: Sharing) -> io::Result<Listener> {
     let mut last = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
     for address in bind_addresses(host, port)? {
-        match listen_tcp(address, backlog) {
+        match listen_tcp(address, backlog, sharing) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }
@@ -191,7 +229,7 @@ fn bind_addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(vec![SocketAddr::new(ip, port)])
 }
 
-fn listen_tcp(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
+fn listen_tcp(address: SocketAddr, backlog: u32, sharing: Sharing) -> io::Result<Listener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.nonblocking(),
@@ -202,6 +240,9 @@ fn listen_tcp(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
+    if sharing == Sharing::Port {
+        socket.set_reuse_port(true)?;
+    }
     socket.bind(&address.into())?;
     socket.listen(backlog_of(backlog))?;
     Ok(Listener {

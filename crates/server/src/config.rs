@@ -49,6 +49,8 @@ pub struct Parameter {
     pub secret: bool,
     /// Several lines of a file add up.
     pub adds_up: bool,
+    /// A smaller number means this one.
+    raised_to: Option<i64>,
     /// Where its value is kept, if it has an effect.
     field: Option<Field>,
     /// The part that it would configure, if that part does not exist yet.
@@ -116,7 +118,10 @@ impl Parameter {
 
     /// Reads `words` and stores what they say.
     pub fn set(&self, settings: &mut Settings, words: &Words<'_>) -> Result<(), Refusal> {
-        let value = self.syntax.parse(words)?;
+        let mut value = self.syntax.parse(words)?;
+        if let (Some(least), Value::Integer(number)) = (self.raised_to, &mut value) {
+            *number = least.max(*number);
+        }
         match self.field {
             Some(field) => (field.write)(settings, &value),
             None => {

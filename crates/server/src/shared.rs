@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -276,6 +276,8 @@ pub struct Shared {
     pub listening: OnceLock<Vec<String>>,
     /// The TCP port that was bound (the configured one, or the one that the system chose for 0).
     pub port: AtomicUsize,
+    /// The listeners, of which the first worker has those that are open.
+    listeners: Mutex<Vec<Weak<Listener>>>,
     /// The same of the port with TLS; 0: none.
     pub tls_port: AtomicUsize,
     /// How connections to that port are made; read by whoever accepts.
@@ -356,6 +358,7 @@ impl Shared {
             origin,
             listening: OnceLock::new(),
             port: AtomicUsize::new(0),
+            listeners: Mutex::default(),
             tls_port: AtomicUsize::new(0),
             tls: Mutex::new(None),
             command_logs: CommandLogs::default(),
@@ -382,11 +385,38 @@ impl Shared {
     }
 
     /// The port of this kind is the one that these listen on.
-    pub fn set_port(&self, tls: bool, listeners: &[Listener]) {
+    pub fn set_port(&self, tls: bool, listeners: &[Arc<Listener>]) {
         let place = if tls { &self.tls_port } else { &self.port };
         let mut of_kind = listeners.iter().filter(|listener| listener.is_tls() == tls);
-        let port = of_kind.find_map(Listener::port).unwrap_or(0);
-        place.store(usize::from(port), Ordering::Release);
+        let port = of_kind.find_map(|listener| listener.port());
+        let settings = self.settings.current();
+        let wanted = if tls {
+            settings.tls.port
+        } else {
+            settings.port
+        };
+        // With no address to listen on the port stays the one of the next address.
+        if port.is_some() || wanted.is_none() {
+            place.store(usize::from(port.unwrap_or(0)), Ordering::Release);
+        }
+        let mut known = self.listeners.lock().expect("no panic under the listeners");
+        known.retain(|listener| listener.strong_count() > 0);
+        let new = listeners.iter().filter(|listener| listener.is_tls() == tls);
+        known.extend(new.map(Arc::downgrade));
+    }
+
+    /// The port of this kind that was bound; 0: none so far.
+    pub fn bound_port(&self, tls: bool) -> u16 {
+        let place = if tls { &self.tls_port } else { &self.port };
+        place.load(Ordering::Acquire) as u16
+    }
+
+    /// The TCP listeners of this kind that are open.
+    pub fn tcp_listeners(&self, tls: bool) -> Vec<Arc<Listener>> {
+        let known = self.listeners.lock().expect("no panic under the listeners");
+        let open = known.iter().filter_map(Weak::upgrade);
+        open.filter(|listener| listener.is_tls() == tls && listener.port().is_some())
+            .collect()
     }
 
     /// Shows in the list of processes what is served, if the process is the server's own.

@@ -131,7 +131,7 @@ impl Server {
             .port
             .map(|_| ServerTls::new(&settings.tls.options()));
         let tls = tls.transpose().map_err(StartError::Tls)?;
-        let listeners = listen(&settings)?;
+        let listeners: Vec<Arc<Listener>> = listen(&settings)?.into_iter().map(Arc::new).collect();
         let responder = metrics_responder(&settings)?;
         let bell = Bell::default();
         let (chores, todo) = mpsc::channel();

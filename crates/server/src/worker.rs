@@ -86,7 +86,7 @@ pub struct Start {
     /// Its mailbox.
     pub mailbox: Mailbox<Message>,
     /// Listeners; the first worker has them all.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<Arc<Listener>>,
     /// Signals; the first worker has them, and not inside another program.
     pub signals: Option<Signals>,
 }
@@ -154,7 +154,7 @@ pub struct Worker {
     messages: Vec<Message>,
     /// Messages that were fetched before their time, see `read_own_mail`.
     early: Vec<Message>,
-    listeners: Vec<Listener>,
+    listeners: Vec<Arc<Listener>>,
     signals: Option<Signals>,
     places: Vec<Place>,
     free: Vec<usize>,
@@ -397,15 +397,17 @@ impl Worker {
     }
 
     /// Listens on these instead of the TCP listeners of before, either those with TLS or those without.
-    pub fn replace_tcp_listeners(&mut self, fresh: Vec<Listener>, tls: bool) {
+    pub fn replace_tcp_listeners(&mut self, fresh: Vec<Arc<Listener>>, tls: bool) {
+        // Who has been let in by the kernel is not turned away for it.
+        (0..self.listeners.len()).for_each(|index| self.accept(index));
         let (old, kept) = mem::take(&mut self.listeners)
             .into_iter()
-            .partition::<Vec<_>, _>(|listener| {
+            .partition::<Vec<_>, _>(|listener: &Arc<Listener>| {
                 listener.port().is_some() && listener.is_tls() == tls
             });
         for listener in old.iter().chain(&kept) {
             // What cannot be taken off goes when its descriptor closes.
-            let _ = self.poller.deregister(listener);
+            let _ = self.poller.deregister(&**listener);
         }
         self.listeners = kept.into_iter().chain(fresh).collect();
         self.watch_listeners();
@@ -414,7 +416,7 @@ impl Worker {
     fn watch_listeners(&self) {
         for (index, listener) in self.listeners.iter().enumerate() {
             self.poller
-                .register(listener, FIRST_LISTENER + index, Interest::Read)
+                .register(&**listener, FIRST_LISTENER + index, Interest::Read)
                 .expect("a fresh listener can be watched");
         }
     }

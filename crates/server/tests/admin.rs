@@ -108,6 +108,40 @@ fn fewer_clients_and_another_port() {
 }
 
 #[test]
+fn other_addresses_are_listened_on_and_who_is_connected_stays() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let port = server.port();
+    let connects = |address: &str| std::net::TcpStream::connect((address, port)).is_ok();
+    let bind = |client: &mut Client, to: &str| {
+        client.call_args(&[b"CONFIG", b"SET", b"bind", to.as_bytes()])
+    };
+    assert!(connects("127.0.0.1") && !connects("127.0.0.2"));
+    bind(&mut client, "127.0.0.2").ok();
+    until("the old address is closed", || {
+        connects("127.0.0.2") && !connects("127.0.0.1")
+    });
+    // Of the addresses one stays.
+    bind(&mut client, "127.0.0.1 127.0.0.2").ok();
+    assert!(connects("127.0.0.1") && connects("127.0.0.2"));
+    let refused = bind(&mut client, "127.0.0.1 192.0.2.1");
+    assert_eq!(
+        refused.error(),
+        "ERR CONFIG SET failed (possibly related to argument 'bind') - Failed to bind to specified addresses."
+    );
+    bind(&mut client, "*").ok();
+    assert!(connects("127.0.0.1") && connects("127.0.0.3"));
+    // Nobody else gets the port meanwhile.
+    assert!(std::net::TcpListener::bind(("127.0.0.1", port)).is_err());
+    bind(&mut client, "").ok();
+    until("no address is left", || !connects("127.0.0.1"));
+    bind(&mut client, "127.0.0.1").ok();
+    assert_eq!(server.port(), port);
+    assert!(connects("127.0.0.1") && !connects("127.0.0.3"));
+    client.call("SET k v").ok();
+}
+
+#[test]
 fn less_memory_evicts_and_no_policy_refuses() {
     let server = server();
     let mut client = Client::connect(&server);

@@ -33,6 +33,7 @@ const fn row(
         protected: false,
         secret: false,
         adds_up: false,
+        raised_to: None,
         field: None,
         unbuilt: None,
     }
@@ -56,6 +57,11 @@ impl Parameter {
 
     const fn adds_up(mut self) -> Parameter {
         self.adds_up = true;
+        self
+    }
+
+    const fn raised_to(mut self, least: i64) -> Parameter {
+        self.raised_to = Some(least);
         self
     }
 
@@ -231,8 +237,7 @@ fn empty(text: &[u8]) -> bool {
 /// Every parameter.
 pub static ROWS: &[Parameter] = &[
     // ---- network ----
-    // Redis can rebind a running server; here the addresses stay, and the port may change.
-    row("bind", Start, Syntax::Words(any_words), "* -::*", "Addresses to listen on; * is every IPv4 address, ::* every IPv6 address, and a - before one lets it be missing.")
+    row("bind", Live, Syntax::Words(any_words), "* -::*", "Addresses to listen on; * is every IPv4 address, ::* every IPv6 address, and a - before one lets it be missing.")
         .kept_in(
             |s| Value::Words(s.bind.iter().map(|a| a.clone().into_bytes()).collect()),
             |s, v| {
@@ -540,7 +545,7 @@ pub static ROWS: &[Parameter] = &[
     row("repl-ping-replica-period", Inert, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period"),
     row("repl-timeout", Inert, int(1, INT_MAX), "60", "Seconds after which the other side is given up."),
     row("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas."),
-    row("repl-backlog-size", Inert, memory(1), "1048576", "Bytes kept for replicas that come back."),
+    row("repl-backlog-size", Inert, memory(1), "1048576", "Bytes kept for replicas that come back; less than 16kb means 16kb.").raised_to(16 << 10),
     row("repl-backlog-ttl", Inert, int(0, i64::MAX), "3600", "Seconds that they are kept without a replica."),
     row("min-replicas-to-write", Inert, SECONDS, "0", "Refuse writes with fewer replicas.").alias("min-slaves-to-write").unbuilt("replication", zero),
     row("min-replicas-max-lag", Inert, SECONDS, "10", "Seconds after which a replica does not count.").alias("min-slaves-max-lag"),

@@ -3,7 +3,7 @@
 //! CONFIG SET changes a copy of the settings and publishes it whole, so several parameters change together or not at
 //! all. Must not know: what any parameter means, but for those whose change must do something at once.
 
-use std::{io::Write, path::Path};
+use std::{io::Write, path::Path, sync::Arc};
 
 use redline_commands::Error;
 use redline_net::{Listener, limits, tls::ServerTls};
@@ -18,7 +18,7 @@ use crate::{
     service::apply_oom_score,
     session::Session,
     settings::{Permission, Settings},
-    shared::Message,
+    shared::{Message, Shared},
     start::{apply_to_keyspace, reserved_descriptors},
     worker::Worker,
 };
@@ -83,7 +83,7 @@ pub(crate) fn config_set(
                 .map_err(|why| failed(name, &why))?;
         }
         effects
-            .prepare(&before, settings, shared.workers().len())
+            .prepare(&before, settings, &shared)
             .map_err(|(name, why)| failed(name.as_bytes(), &why))?;
         apply_to_keyspace(&shared.keyspace, settings);
         Ok::<(), Error>(())
@@ -216,7 +216,7 @@ struct Effects {
     tls_parameter: Option<&'static str>,
     tls: Option<ServerTls>,
     /// Of each kind, without TLS and with it, those that take the place of what was there.
-    listeners: [Option<Vec<Listener>>; 2],
+    listeners: [Option<Vec<Arc<Listener>>>; 2],
 }
 
 impl Effects {
@@ -225,7 +225,7 @@ impl Effects {
         &mut self,
         before: &Settings,
         settings: &mut Settings,
-        workers: usize,
+        shared: &Shared,
     ) -> Result<(), (&'static str, Refusal)> {
         if let Some(name) = self.tls_parameter
             && settings.tls.port.is_some()
@@ -237,15 +237,18 @@ impl Effects {
             });
             self.tls = Some(made?);
         }
-        if settings.port != before.port {
-            self.listeners[0] = Some(listeners("port", settings.port, settings)?);
-        }
-        if settings.tls.port != before.tls.port {
-            let bound = listeners("tls-port", settings.tls.port, settings)?;
-            self.listeners[1] = Some(bound.into_iter().map(Listener::for_tls).collect());
+        let ports = [
+            (settings.port, before.port),
+            (settings.tls.port, before.tls.port),
+        ];
+        for (kind, (port, before_port)) in ports.into_iter().enumerate() {
+            if port != before_port || settings.bind != before.bind {
+                let made = listeners(kind == 1, port, port != before_port, settings, shared)?;
+                self.listeners[kind] = Some(made);
+            }
         }
         if settings.maxclients > before.maxclients {
-            let reserved = reserved_descriptors(settings, workers);
+            let reserved = reserved_descriptors(settings, shared.workers().len());
             let wanted = settings.maxclients as u64 + reserved;
             let granted = limits::raise_open_files(wanted).map_or(0, |raised| raised.granted);
             if granted < wanted {
@@ -299,20 +302,42 @@ impl Effects {
     }
 }
 
-/// Listens on a port; on none if there is none.
+/// Listens on the configured port, with TLS or without; on none if there is none. `moved`: it is not the port of before.
 fn listeners(
-    name: &'static str,
+    tls: bool,
     port: Option<u16>,
+    moved: bool,
     settings: &Settings,
-) -> Result<Vec<Listener>, (&'static str, Refusal)> {
+    shared: &Shared,
+) -> Result<Vec<Arc<Listener>>, (&'static str, Refusal)> {
     let Some(port) = port else {
         return Ok(Vec::new());
     };
-    Listener::bind_tcp(&settings.bind, port, settings.tcp_backlog).map_err(|error| {
+    let port = match moved {
+        true => port,
+        // The one that the system chose, if it was to choose.
+        false => Some(shared.bound_port(tls))
+            .filter(|port| *port != 0)
+            .unwrap_or(port),
+    };
+    let old = shared.tcp_listeners(tls);
+    let old: Vec<&Listener> = old.iter().map(|listener| &**listener).collect();
+    let backlog = settings.tcp_backlog;
+    let bound = Listener::bind_tcp_beside(&old, &settings.bind, port, backlog);
+    let bound = bound.map_err(|error| {
         log::warning(&format!("Could not listen on {error}"));
         let why = "Unable to listen on this port. Check server logs.";
-        (name, why.into())
-    })
+        match (moved, tls) {
+            (false, _) => ("bind", "Failed to bind to specified addresses.".into()),
+            (true, false) => ("port", why.into()),
+            (true, true) => ("tls-port", why.into()),
+        }
+    })?;
+    let made = bound.into_iter().map(|listener| match tls {
+        true => Arc::new(listener.for_tls()),
+        false => Arc::new(listener),
+    });
+    Ok(made.collect())
 }
 
 fn errno_text(error: &std::io::Error) -> String {
