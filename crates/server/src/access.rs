@@ -18,7 +18,7 @@ use redline_spec::{self as spec, CommandId};
 use crate::{
     config::file,
     planes::client,
-    session::{Session, flag, state},
+    session::{Card, Session, flag, state},
     settings::Settings,
     shared::{Message, Shared},
     worker::Worker,
@@ -145,13 +145,9 @@ impl Worker {
 
     /// Gives a session the rules of now. `false`: it ends, since its user is gone or may not have its subscriptions.
     pub(crate) fn adopt_rules(&self, session: &mut Session) -> bool {
-        let users = &self.settings.acl;
         let before = session.user.clone();
         session.rules = self.rules;
-        let user = users
-            .get(before.name())
-            .filter(|user| user.id() == before.id());
-        let stays = match user {
+        let stays = match self.user_of_now(&before) {
             Some(user) if Arc::ptr_eq(user, &before) => true,
             Some(user) => {
                 session.become_user(user, self.rules);
@@ -166,6 +162,34 @@ impl Worker {
         stays
     }
 
+    /// The user with the rules of now, unless it is gone.
+    fn user_of_now(&self, user: &User) -> Option<&Arc<User>> {
+        let found = self.settings.acl.get(user.name());
+        found.filter(|found| found.id() == user.id())
+    }
+
+    /// May a call that has waited run now? Its client's rules may be others since. `Ok(false)`: its user is gone, and
+    /// so is the client in a moment.
+    pub(crate) fn permit_after_wait(
+        &self,
+        card: &Card,
+        user: &User,
+        id: CommandId,
+        args: Args<'_>,
+    ) -> Result<bool, Error> {
+        let Some(user) = self.user_of_now(user) else {
+            return Ok(false);
+        };
+        if user.is_unrestricted() {
+            return Ok(true);
+        }
+        let checked = self.check_user(card, user, id, args, Context::TopLevel);
+        checked.map(|()| true).map_err(|denied| {
+            let text = refusal_text(user, id, args, denied);
+            Error::Line(format!("NOPERM {text}").into())
+        })
+    }
+
     /// May the session's user make this call? A refusal is counted and kept.
     pub(crate) fn check_access(
         &mut self,
@@ -177,7 +201,18 @@ impl Worker {
         if !session.is(state::RESTRICTED) {
             return Ok(());
         }
-        let denied = match call_allowed(&session.user, id, args) {
+        self.check_user(&session.card, &session.user, id, args, context)
+    }
+
+    fn check_user(
+        &self,
+        card: &Card,
+        user: &User,
+        id: CommandId,
+        args: Args<'_>,
+        context: Context,
+    ) -> Result<(), Denied> {
+        let denied = match call_allowed(user, id, args) {
             Ok(()) => return Ok(()),
             Err(denied) => denied,
         };
@@ -185,7 +220,7 @@ impl Worker {
             Reason::Key | Reason::Channel => &args[denied.position],
             Reason::Command | Reason::Auth => spec::row(id).full_name.as_bytes(),
         };
-        self.note_denied(session, denied.reason, context, object, session.user.name());
+        self.note_denied(card, denied.reason, context, object, user.name());
         Err(denied)
     }
 
@@ -215,7 +250,7 @@ impl Worker {
     /// Counts a refusal, and puts it into the log.
     fn note_denied(
         &self,
-        session: &Session,
+        card: &Card,
         reason: Reason,
         context: Context,
         object: &[u8],
@@ -233,7 +268,7 @@ impl Worker {
             context,
             object: object.to_vec(),
             user: user.to_vec(),
-            client: client::described(&session.card, self.now_ms),
+            client: client::described(card, self.now_ms),
             at_ms: self.now_ms as u64,
         };
         self.shared
@@ -266,7 +301,7 @@ impl Worker {
             true => Context::Multi,
             false => Context::TopLevel,
         };
-        self.note_denied(session, Reason::Auth, context, command, user);
+        self.note_denied(&session.card, Reason::Auth, context, command, user);
         Err(WRONG_PASSWORD)
     }
 

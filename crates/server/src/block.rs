@@ -14,7 +14,8 @@
 //! A unit that makes a key appear which somebody waits for finds the key in its list of ready ones when it has run.
 //! Before it lets go of its stripes it runs the waiting calls, first come first served ([`Worker::end_effects`]). The
 //! reply goes to the client's worker, by message. What is run is the whole call: it sees all its keys, so it does what it
-//! would do had it come now, errors included; and what it writes may in turn serve others (BLMOVE into a list that
+//! would do had it come now, errors included (also that its user may not make it any more, or that there is no memory for
+//! it); and what it writes may in turn serve others (BLMOVE into a list that
 //! somebody waits for).
 //!
 //! So a writer needs the stripes of everybody whom it may serve: it looks at the queues of its keys when it has its own
@@ -30,19 +31,24 @@
 //!
 //! Must not know: what any command waits for, or does when it is served.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
+use redline_acl::User;
 use redline_commands::{Block, Ctx, Error};
-use redline_keyspace::{End, Held, Local, Ready, View, Waiter, Wanted, stripe_of};
+use redline_keyspace::{End, Held, Local, Policy, Ready, View, Waiter, Wanted, stripe_of};
 use redline_net::{TimerId, clock};
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
-use redline_spec::CommandId;
+use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::Kind;
 
 use crate::{
+    errors,
     exec::{Halt, count_command},
     planes::{self, publish_events},
-    session::{Aside, Session, Token, Unit, flag},
+    session::{Aside, Card, Session, Token, Unit, flag},
     shared::{Message, Shared},
     tracking,
     worker::Worker,
@@ -58,9 +64,26 @@ struct Call {
     proto: Proto,
     /// Its client tracks the keys that it reads.
     tracked: bool,
+    /// Who has called, with the rules that held then.
+    card: Arc<Card>,
+    user: Arc<User>,
+    /// Set when it was not run, since by now it may not.
+    refused: AtomicBool,
 }
 
 impl Call {
+    fn new(session: &Session, id: CommandId, args: ArgsBuf, tracked: bool) -> Call {
+        Call {
+            id,
+            args,
+            proto: session.proto,
+            tracked,
+            card: session.card.clone(),
+            user: session.user.clone(),
+            refused: AtomicBool::new(false),
+        }
+    }
+
     fn of(waiter: &Waiter) -> &Call {
         waiter.call.downcast_ref().expect("waiters are made here")
     }
@@ -113,17 +136,14 @@ impl Worker {
             let args = positions.clone().filter_map(|at| args.get(at));
             args.map(Box::from).collect()
         };
-        let call = Call {
-            id,
-            args: block.call.clone().unwrap_or_else(|| ArgsBuf::from(args)),
-            proto: session.proto,
-            tracked: tracking::remembers(session, id),
-        };
+        let (keys, targets) = (named(&block.keys), named(&block.targets));
+        let args = block.call.clone().unwrap_or_else(|| ArgsBuf::from(args));
+        let call = Call::new(session, id, args, tracking::remembers(session, id));
         let waiter = Arc::new(Waiter::new(Wanted {
             token: session.card.token.0,
             db: session.db,
-            keys: named(&block.keys),
-            targets: named(&block.targets),
+            keys,
+            targets,
             kind: block.kind,
             when_gone: block.when_gone,
             call: Box::new(call),
@@ -148,12 +168,7 @@ impl Worker {
         args: Args<'_>,
         timeout_ms: Option<u64>,
     ) -> Halt {
-        let call = Call {
-            id,
-            args: ArgsBuf::from(args),
-            proto: session.proto,
-            tracked: false,
-        };
+        let call = Call::new(session, id, ArgsBuf::from(args), false);
         let waiter = Arc::new(Waiter::new(Wanted {
             token: session.card.token.0,
             db: session.db,
@@ -220,6 +235,8 @@ impl Worker {
 
     #[cold]
     fn serve(&mut self, held: Held<'_>) {
+        // The unit itself may have changed users or limits.
+        self.refresh_if_changed();
         let shared = self.shared.clone();
         let mut served = Vec::new();
         while let Some(ready) = self.local.ready.pop_front() {
@@ -280,9 +297,25 @@ impl Worker {
             return true;
         }
         let call = Call::of(waiter);
+        let mut out = ReplyBuffer::new();
+        match self.may_be_served(call) {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(error) => {
+                call.refused.store(true, Ordering::Relaxed);
+                self.stats.commands[call.id as usize].rejected.add(1);
+                let text = error.text();
+                self.stats.note_error(&text);
+                Reply::new(&mut out, call.proto).error(&text);
+                if waiter.end(End::Served) {
+                    let reply = out;
+                    served.push((waiter.clone(), Outcome { reply, took_ns: 0 }));
+                }
+                return true;
+            }
+        }
         let handler =
             redline_commands::handler(call.id).expect("a row of the data plane has a handler");
-        let mut out = ReplyBuffer::new();
         let bulk_bytes_max = self.settings.bulk_bytes_max;
         let began_ns = clock::monotonic_ns();
         let mut ctx = Ctx {
@@ -322,6 +355,21 @@ impl Worker {
             served.push((waiter.clone(), outcome));
         }
         true
+    }
+
+    /// The checks that a call has passed when it began to wait, made again. `Ok(false)`: its client goes away.
+    fn may_be_served(&mut self, call: &Call) -> Result<bool, Error> {
+        let stays = self.permit_after_wait(&call.card, &call.user, call.id, call.args.as_args())?;
+        // Where keys may be evicted room is made before the next command: here the stripes of keys in use are held.
+        if self.settings.maxmemory_policy == Policy::NoEviction
+            && spec::gate(call.id).flags.has(Flags::DENYOOM)
+        {
+            self.local.flush_account(&self.shared.keyspace);
+            if self.shared.keyspace.over_limit() {
+                return Err(errors::OOM);
+            }
+        }
+        Ok(stays)
     }
 
     /// Takes a waiter whose wait is over out of those of its queues whose stripes are held.
@@ -391,14 +439,16 @@ impl Worker {
             }
         }
         let call = Call::of(waiter);
-        let stats = &self.stats.commands[call.id as usize];
-        stats.calls.add(1);
-        if ended == Some(End::Served) {
-            stats.note_time(outcome.took_ns, 1, self.timing.distributions);
-            let took_ns = Some(outcome.took_ns);
-            self.log_command(session, call.id, call.args.as_args(), took_ns, reply_bytes);
+        if !call.refused.load(Ordering::Relaxed) {
+            let stats = &self.stats.commands[call.id as usize];
+            stats.calls.add(1);
+            if ended == Some(End::Served) {
+                stats.note_time(outcome.took_ns, 1, self.timing.distributions);
+                let took_ns = Some(outcome.took_ns);
+                self.log_command(session, call.id, call.args.as_args(), took_ns, reply_bytes);
+            }
+            count_command(session);
         }
-        count_command(session);
         if let Some(deferred) = &mut session.deferred {
             deferred.requests.pop_front();
         }

@@ -79,6 +79,61 @@ fn first_come_first_served() {
 }
 
 #[test]
+fn who_waits_is_served_by_the_rules_and_limits_of_now() {
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        c.call("ACL SETUSER u on nopass +@all ~*").ok();
+        let wait_as_user = |c: &mut Client, call: &str| {
+            let mut waiting = Client::connect(server);
+            waiting.call("AUTH u p").ok();
+            wait_again(&mut waiting, c, call);
+            waiting
+        };
+        let mut command = wait_as_user(&mut c, "BLPOP k 0");
+        c.call("ACL SETUSER u -blpop").ok();
+        assert_eq!(c.call("RPUSH k a").integer(), 1);
+        assert_eq!(
+            command.read().error(),
+            "NOPERM User u has no permissions to run the 'blpop' command"
+        );
+        let mut key = wait_as_user(&mut c, "BLMOVE k2 d LEFT LEFT 0");
+        c.call("MULTI").ok();
+        c.call("ACL SETUSER u resetkeys ~k2");
+        c.call("RPUSH k2 a");
+        c.call("EXEC");
+        let denied = "NOPERM No permissions to access a key";
+        assert_eq!(key.read().error(), denied);
+        assert_eq!(c.call("ACL LOG").array().len(), 2);
+        // With room again it is served; with none only what needs none.
+        let mut needs = wait_for(server, &mut c, "BLMOVE k3 d LEFT LEFT 0");
+        let mut gives = wait_for(server, &mut c, "BLPOP k4 0");
+        for call in [
+            "MULTI",
+            "RPUSH k3 a",
+            "RPUSH k4 a",
+            "CONFIG SET maxmemory 1",
+        ] {
+            c.call(call);
+        }
+        c.call("EXEC");
+        let refused = "OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(needs.read().error(), refused);
+        assert_eq!(gives.read(), bulks(&["k4", "a"]));
+        until_blocked(&mut c, 0);
+        c.call("CONFIG SET maxmemory 0").ok();
+        for (key, left) in [("k", 1), ("k2", 1), ("k3", 1), ("k4", 0), ("d", 0)] {
+            assert_eq!(c.call(&format!("LLEN {key}")).integer(), left, "{key}");
+        }
+        let Value::Bulk(stats) = c.call("INFO commandstats") else {
+            panic!("INFO answers with a text")
+        };
+        let stats = String::from_utf8(stats).unwrap();
+        let of = |name: &str| stats.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(of("cmdstat_blmove:calls=0,").contains("rejected_calls=2,failed_calls=0"));
+    });
+}
+
+#[test]
 fn many_elements_serve_many_in_order() {
     with_workers(|server| {
         let mut c = Client::connect(server);
