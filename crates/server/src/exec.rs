@@ -564,6 +564,13 @@ impl Worker {
         let began_ns = if timed { clock::monotonic_ns() } else { 0 };
         let before_bytes = session.out.len_bytes();
         let result = match gate.plane {
+            Plane::Data if !gate.arity_allows(args.len()) => {
+                if self.monitored {
+                    let in_script = session.unit.as_ref().is_some_and(|unit| unit.in_script);
+                    self.show(session, id, args, in_script);
+                }
+                Err(errors::wrong_arity(id).into())
+            }
             Plane::Data => self.run_data(session, id, gate, args),
             Plane::Session | Plane::Admin => {
                 let result = planes::run(self, session, id, args);
@@ -629,7 +636,7 @@ impl Worker {
             spec::Unresolved::Command => errors::unknown_command(args),
             spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),
         })?;
-        if !spec::gate(id).arity_allows(args.len()) {
+        if !spec::gate(id).lets_pass(args.len()) {
             self.stats.commands[id as usize].rejected.add(1);
             return Err(errors::wrong_arity(id));
         }

@@ -64,6 +64,13 @@ impl Gate {
         }
     }
 
+    /// Whether a call of that many words is refused only when it runs, if at all: of a module's commands Redis does not
+    /// know how many words they want, so it queues them in a transaction, and finds that a user may make the call.
+    #[inline]
+    pub const fn lets_pass(&self, argc: usize) -> bool {
+        self.arity_allows(argc) || self.flags.has(Flags::MODULE)
+    }
+
     /// Whether a call of that many words takes about as long as looking a key up: its row is `fast`, or constant in effort,
     /// as SET, and it neither names many things nor says how many it wants (as `LPOP key count`). Such calls are timed in
     /// runs, not one by one.

@@ -500,7 +500,10 @@ pub fn getkeys<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Result<Keys,
         return Err(GetKeysError::NoKeys);
     }
     if !gate.arity_allows(argc) {
-        return Err(GetKeysError::WrongArity);
+        return Err(match gate.lets_pass(argc) {
+            true => GetKeysError::InvalidArguments,
+            false => GetKeysError::WrongArity,
+        });
     }
     let keys = keys(id, argc, arg);
     if gate.flags.has(Flags::NO_MANDATORY_KEYS) {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use fastrand::Rng;
 use redline_resp::reply_decoder::Value;
-use redline_spec::{Categories, CommandId, Flags, Row, is_after_reference, table};
+use redline_spec::{Categories, CommandId, Row, is_after_reference, table};
 
 use crate::client::Client;
 
@@ -266,11 +266,9 @@ impl Maker {
         }
         // See docs/differences.md: here a PFMERGE without sources has a key.
         let sources = usize::from(row.id == CommandId::Pfmerge);
-        // And the commands of vector sets want their key, also of a call that is only tried.
-        let keyed = sources > 0 || row.flags.has(Flags::MODULE);
         let least = usize::from(row.arity.unsigned_abs()) + sources;
         let more = if row.arity < 0 { self.0.usize(..4) } else { 0 };
-        while call.len() < least + more && (keyed || !self.one_in(40)) {
+        while call.len() < least + more && (sources > 0 || !self.one_in(40)) {
             call.push(match self.0.usize(..8) {
                 0 => self.pick(&["1", "2", "0", "3"]).to_owned(),
                 1 => self.pick(CHANNELS).to_owned(),

@@ -198,8 +198,6 @@ fn explained(set: &[&str; 2]) -> bool {
         "save" | "appendonly" => true,
         "min-replicas-to-write" | "min-slaves-to-write" => true,
         "shutdown-on-sigint" | "shutdown-on-sigterm" => value.contains("save"),
-        // Without effect, and so without the least size.
-        "repl-backlog-size" => true,
         // Theirs are those of the machine.
         "locale-collate" => value.bytes().all(|byte| byte.is_ascii_lowercase()),
         _ => false,

@@ -49,16 +49,6 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
-        name: "a call about a vector set, without a key, inside MULTI",
-        reason: "Redis knows nothing of the arguments of a module's commands and queues it; here what a call locks must be known.",
-        parts_ways: true,
-        explains: |call, ours, theirs| {
-            call.len() == 1
-                && begins(ours, "ERR wrong number of arguments for 'V")
-                && is_text(theirs, "QUEUED")
-        },
-    },
-    Difference {
         name: "OBJECT ENCODING of a whole number that INCRBYFLOAT left",
         reason: "Redis keeps it as text until it is written again; here the encoding follows from the value.",
         parts_ways: false,

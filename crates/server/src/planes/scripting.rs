@@ -313,7 +313,7 @@ struct Env<'a> {
 impl Env<'_> {
     fn refusal(&mut self, id: CommandId, args: Args<'_>) -> Option<Error> {
         let gate = spec::gate(id);
-        if !gate.arity_allows(args.len()) {
+        if !gate.lets_pass(args.len()) {
             return Some(Error::line(
                 "ERR Wrong number of args calling Redis command from script",
             ));
