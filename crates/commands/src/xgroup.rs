@@ -748,6 +748,8 @@ pub(crate) fn xautoclaim(
 ) -> Result<(), Error> {
     let (key, name) = (&args[1], &args[2]);
     let now_ms = ctx.keys.now_ms();
+    // The key is looked for first, also by a call that is wrong.
+    let has_group = has_group(ctx, key, name);
     let idle_ms_min = integer(&args[4])
         .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?;
     let start = start_of(&args[5])?;
@@ -764,7 +766,7 @@ pub(crate) fn xautoclaim(
             return Err(Error::Syntax);
         }
     }
-    if !has_group(ctx, key, name)? {
+    if !has_group? {
         return Err(no_group(key, name));
     }
     let claim = Claim {
@@ -999,6 +1001,7 @@ fn report(ctx: &mut Ctx<'_>, event: &'static str, key: &[u8]) {
 #[cfg(test)]
 mod tests {
     use crate::testing::TestDb;
+    use redline_keyspace::Classes;
     use redline_resp::Proto;
 
     /// A stream `s` of the entries 1-0 to 5-0, and a group `g` that has read nothing.
@@ -1140,6 +1143,16 @@ mod tests {
             "xdel s",
         ];
         assert_eq!(db.events(), expected);
+    }
+
+    #[test]
+    fn a_wrong_xautoclaim_looks_for_its_key_all_the_same() {
+        let mut db = TestDb::new();
+        db.local.notify = Classes::KEY_MISS;
+        for line in ["XAUTOCLAIM n g c x 0", "XAUTOCLAIM n g c 0 0 COUNT 0"] {
+            assert!(db.words(line).starts_with("-ERR"));
+            assert_eq!(db.events(), ["keymiss n"], "{line}");
+        }
     }
 
     #[test]

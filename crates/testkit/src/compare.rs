@@ -25,10 +25,9 @@ const ROUND_CALLS: usize = 400;
 const CONNECTIONS: usize = 3;
 /// How long expired keys may be counted.
 const EXPIRED_GONE: Duration = Duration::from_secs(3);
-/// The classes of keyspace events that are compared, as `notify-keyspace-events` takes them: those that `A` stands for.
-/// Of the others, `m` depends on how early a call that is refused looks for its key; `n`, `o` and `c` depend on the
-/// moment at which a key expires.
-const EVENTS: &str = "KEA";
+/// The classes of keyspace events that are compared, as `notify-keyspace-events` takes them: all but evictions. With all of
+/// them Redis would write `A`, and forget `n`, `o` and `c` when it puts the old value back after a CONFIG SET that failed.
+const EVENTS: &str = "KEg$lshzxtdmnoc";
 /// The channel on which a batch's last event is told from what comes later.
 const EVENTS_END: &str = "end-of-events";
 /// What the line of a monitor begins with, once its time and its address are gone.
@@ -160,6 +159,7 @@ impl Round {
                 0 => (self.generator.channel_batch(), true),
                 1 => (self.generator.silenced_batch(), true),
                 2 => (self.generator.monitor_batch(), true),
+                3 => (self.generator.tracking_batch(), true),
                 _ => (self.generator.batch(), false),
             };
             calls_done += calls.len();
@@ -185,21 +185,32 @@ impl Round {
 
     /// What the subscribers of both sides have heard since they were asked last.
     fn events(&mut self, calls: &[Call]) -> io::Result<Option<Disagreement>> {
-        let (ours, theirs) = (self.ours.events()?, self.theirs.events()?);
+        let (mut ours, mut theirs) = (self.ours.events()?, self.theirs.events()?);
+        let sorts = |call: &Call| {
+            let name = innermost(call)[0].to_ascii_lowercase();
+            name == b"sort" || name == b"sort_ro"
+        };
+        if calls.iter().any(sorts) {
+            // BY and GET look keys up in the order of the collection's table.
+            for events in [&mut ours, &mut theirs] {
+                let missed =
+                    |event: &String| event.contains(" keymiss") || event.contains(":keymiss ");
+                let runs = events.chunk_by_mut(|a, b| missed(a) && missed(b));
+                runs.for_each(|run| run.sort_unstable());
+            }
+        }
         let same = ours
             .iter()
             .zip(&theirs)
             .take_while(|(our, their)| our == their)
             .count();
         Ok((ours != theirs).then(|| {
-            let all = calls.len();
-            let mut found = self.disagreement(
-                calls,
-                all,
-                &ours[same..].join(", "),
-                &theirs[same..].join(", "),
-            );
+            // The one before tells where in the batch it is.
+            let from = same.saturating_sub(1);
+            let (ours, theirs) = (ours[from..].join(", "), theirs[from..].join(", "));
+            let mut found = self.disagreement(calls, calls.len(), &ours, &theirs);
             found.call = "(keyspace events)".to_owned();
+            found.before = calls.iter().map(shown).collect();
             found
         }))
     }
@@ -291,22 +302,15 @@ impl Round {
     }
 
     fn disagreement(&self, calls: &[Call], at: usize, ours: &str, theirs: &str) -> Disagreement {
-        let show = |call: &Call| {
-            call.iter()
-                .map(|word| word.escape_ascii().to_string())
-                .map(quote)
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
         Disagreement {
             seed: self.seed,
             protocol: self.protocol,
             call: calls
                 .get(at)
-                .map_or_else(|| "(end of the batch)".to_owned(), show),
+                .map_or_else(|| "(end of the batch)".to_owned(), shown),
             before: calls[at.saturating_sub(6).min(calls.len())..at.min(calls.len())]
                 .iter()
-                .map(show)
+                .map(shown)
                 .collect(),
             ours: ours.to_owned(),
             theirs: theirs.to_owned(),
@@ -344,6 +348,11 @@ impl Round {
         }
         Ok(None)
     }
+}
+
+fn shown(call: &Call) -> String {
+    let words = call.iter().map(|word| word.escape_ascii().to_string());
+    words.map(quote).collect::<Vec<_>>().join(" ")
 }
 
 fn quote(word: String) -> String {

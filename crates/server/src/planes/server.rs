@@ -68,8 +68,17 @@ pub(crate) fn lolwut(
         .is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
     let mut numbers = Vec::new();
     if names_version {
-        for word in args.iter().skip(2).take(4) {
-            numbers.push(number::parse_i64(word).ok_or(Error::NotInteger)?);
+        let number_of = |word: &[u8]| number::parse_i64(word).ok_or(Error::NotInteger);
+        let version = args.get(2).map(number_of).transpose()?;
+        // The measures of a picture, of the versions that take some.
+        let measures = match version {
+            Some(5) => 3,
+            Some(6) => 2,
+            _ => 0,
+        };
+        numbers.extend(version);
+        for word in args.iter().skip(3).take(measures) {
+            numbers.push(number_of(word)?);
         }
     }
     let side = |at: usize, usual: usize| {
