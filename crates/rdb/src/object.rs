@@ -247,9 +247,9 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
             zset_of(packed::ziplist(&blob)?.into_iter(), &by_count(limits))?.into()
         }
         form::ZSET_LISTPACK => zset_of(read_pack(reader)?.iter(), &by_count(limits))?.into(),
-        form::STREAM_FIRST => stream::read(reader, stream::Form::First, limits)?.into(),
-        form::STREAM_SECOND => stream::read(reader, stream::Form::Second, limits)?.into(),
-        form::STREAM => stream::read(reader, stream::Form::Third, limits)?.into(),
+        form::STREAM_FIRST => stream::read(reader, stream::Form::First)?.into(),
+        form::STREAM_SECOND => stream::read(reader, stream::Form::Second)?.into(),
+        form::STREAM => stream::read(reader, stream::Form::Third)?.into(),
         form::MODULE => vector_set::read(reader)?.into(),
         _ => return Err(Corrupt("an unknown type")),
     };

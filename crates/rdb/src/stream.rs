@@ -8,18 +8,14 @@
 use std::collections::BTreeMap;
 
 use redline_types::{
-    DataType, Element, Limits, Pack, Stream, pack,
-    stream::{Claim, Entry, Group, NewId, StreamId},
+    DataType, Element, Pack, Stream, pack,
+    stream::{Claim, Group, NodeView, StreamId},
 };
 
 use crate::{
     Corrupt, ensure,
     primitive::{Reader, write_len, write_string},
 };
-
-/// Entries in one listpack, and bytes from which on no entry is added to it.
-const NODE_ENTRIES_MAX: usize = 100;
-const NODE_BYTES_MAX: usize = 4096;
 
 const WRONG: Corrupt = Corrupt("a node of a stream");
 
@@ -42,9 +38,9 @@ pub(crate) enum Form {
 
 /// Appends a stream in the third form.
 pub(crate) fn write(out: &mut Vec<u8>, stream: &Stream) {
-    let nodes = nodes(stream);
-    write_len(out, nodes.len() as u64);
-    for (first, pack) in nodes {
+    write_len(out, stream.log().node_count() as u64);
+    for node in stream.log().nodes() {
+        let (first, pack) = (node.first, node_pack(&node));
         let key = [first.ms.to_be_bytes(), first.seq.to_be_bytes()].concat();
         write_string(out, &key);
         let mut blob = Vec::with_capacity(pack.listpack_bytes());
@@ -94,40 +90,21 @@ fn write_id(out: &mut Vec<u8>, id: StreamId) {
     write_len(out, id.seq);
 }
 
-/// The entries in listpacks, each with the id of its master entry.
-fn nodes(stream: &Stream) -> Vec<(StreamId, Pack)> {
-    let mut nodes = Vec::new();
-    let mut run: Vec<Entry<'_>> = Vec::new();
-    let mut bytes = 0;
-    for entry in stream.range(StreamId::MIN, StreamId::MAX) {
-        let size: usize = entry.fields().map(|(n, v)| n.len() + v.len()).sum();
-        if !run.is_empty() && (run.len() == NODE_ENTRIES_MAX || bytes + size > NODE_BYTES_MAX) {
-            nodes.push(node(&run));
-            run.clear();
-            bytes = 0;
-        }
-        bytes += size;
-        run.push(entry);
-    }
-    if !run.is_empty() {
-        nodes.push(node(&run));
-    }
-    nodes
-}
-
-fn node(entries: &[Entry<'_>]) -> (StreamId, Pack) {
-    let (first, mut pack) = (entries[0].id, Pack::new());
-    let names = || entries[0].fields().map(|(name, _)| name);
+fn node_pack(node: &NodeView<'_>) -> Pack {
+    let (first, mut pack) = (node.first, Pack::new());
     let int = |pack: &mut Pack, value: i64| pack.push_back(Element::Int(value));
-    int(&mut pack, entries.len() as i64);
-    int(&mut pack, 0); // none deleted
-    int(&mut pack, names().len() as i64);
-    names().for_each(|name| pack.push_back(Element::of(name)));
+    int(&mut pack, node.live() as i64);
+    int(&mut pack, node.deleted() as i64);
+    int(&mut pack, node.names().count() as i64);
+    node.names()
+        .for_each(|name| pack.push_back(Element::of(name)));
     int(&mut pack, 0);
-    for entry in entries {
+    for entry in node.entries() {
         let count = entry.fields().len() as i64;
-        let same = entry.fields().map(|(name, _)| name).eq(names());
-        int(&mut pack, if same { SAME_NAMES } else { 0 });
+        let same = entry.fields().map(|(name, _)| name).eq(node.names());
+        let names = if same { SAME_NAMES } else { 0 };
+        let place = if entry.is_deleted() { DELETED } else { 0 };
+        int(&mut pack, names | place);
         int(&mut pack, entry.id.ms.wrapping_sub(first.ms) as i64);
         int(&mut pack, entry.id.seq.wrapping_sub(first.seq) as i64);
         if !same {
@@ -141,15 +118,11 @@ fn node(entries: &[Entry<'_>]) -> (StreamId, Pack) {
         }
         int(&mut pack, if same { count + 3 } else { 2 * count + 4 });
     }
-    (first, pack)
+    pack
 }
 
 /// Reads a stream.
-pub(crate) fn read(
-    reader: &mut Reader<'_>,
-    form: Form,
-    limits: &Limits,
-) -> Result<Stream, Corrupt> {
+pub(crate) fn read(reader: &mut Reader<'_>, form: Form) -> Result<Stream, Corrupt> {
     let mut stream = Stream::new();
     for _ in 0..reader.count()? {
         let key = reader.string()?;
@@ -159,7 +132,7 @@ pub(crate) fn read(
         let seq = <[u8; 8]>::try_from(seq).map_err(|_| Corrupt("the key of a node"))?;
         let first = StreamId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq));
         let pack = Pack::from_listpack(&reader.string()?).ok_or(Corrupt("a listpack"))?;
-        read_node(&mut stream, first, &pack, limits)?;
+        read_node(&mut stream, first, &pack)?;
     }
     ensure(
         reader.number()? == stream.len() as u64,
@@ -254,20 +227,24 @@ fn read_id(reader: &mut Reader<'_>) -> Result<StreamId, Corrupt> {
     Ok(StreamId::new(reader.number()?, reader.number()?))
 }
 
-/// Adds the living entries of a node; each must have a higher id than all before it.
-fn read_node(
-    stream: &mut Stream,
-    first: StreamId,
-    pack: &Pack,
-    limits: &Limits,
-) -> Result<(), Corrupt> {
+/// Adds a node as it is, deleted entries included: they count when the next entry asks whether it has room there. Each
+/// entry must have a higher id than all before it.
+fn read_node(stream: &mut Stream, first: StreamId, pack: &Pack) -> Result<(), Corrupt> {
     let mut elements = pack.iter();
     let (living, deleted) = (int(&mut elements)?, int(&mut elements)?);
     let name_count = usize::try_from(int(&mut elements)?).map_err(|_| WRONG)?;
     let names: Vec<Element<'_>> = elements.by_ref().take(name_count).collect();
     ensure(names.len() == name_count && name_count > 0, WRONG.0)?;
-    ensure(living > 0 && deleted >= 0, WRONG.0)?;
+    // None may live: a trim leaves such a node until the next one.
+    ensure(
+        living >= 0 && deleted >= 0 && (living, deleted) != (0, 0),
+        WRONG.0,
+    )?;
     ensure(int(&mut elements)? == 0, WRONG.0)?;
+    let texts: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
+    stream
+        .open_node(first, texts.iter().map(Vec::as_slice))
+        .map_err(|_| Corrupt("the id of a node"))?;
     let (mut seen_living, mut seen_deleted) = (0, 0);
     let mut fields: Vec<Vec<u8>> = Vec::new();
     while seen_living + seen_deleted < living.saturating_add(deleted) {
@@ -293,18 +270,14 @@ fn read_node(
         }
         let walk_back = if same { count + 3 } else { 2 * count + 4 };
         ensure(int(&mut elements)? == walk_back as i64, WRONG.0)?;
-        if flags & DELETED != 0 {
-            seen_deleted += 1;
-            continue;
-        }
-        seen_living += 1;
+        let is_deleted = flags & DELETED != 0;
+        *if is_deleted {
+            &mut seen_deleted
+        } else {
+            &mut seen_living
+        } += 1;
         stream
-            .add(
-                NewId::Exact(id),
-                0,
-                fields.iter().map(Vec::as_slice),
-                limits,
-            )
+            .append(id, fields.iter().map(Vec::as_slice), is_deleted)
             .map_err(|_| Corrupt("the id of an entry"))?;
     }
     ensure(

@@ -587,14 +587,6 @@ fn content(client: &mut Client, key: &[u8]) -> io::Result<String> {
     if encoding == Value::Bulk(b"int".to_vec()) {
         encoding = Value::Bulk(b"embstr".to_vec());
     }
-    // A hash whose fields have ceased to expire keeps its form there, and may here: docs/differences.md.
-    if encoding == Value::Bulk(b"listpackex".to_vec()) && fields.ends_with("[]") {
-        encoding = Value::Bulk(b"listpack".to_vec());
-    }
-    // When a list that has shrunk takes the small form again: docs/differences.md.
-    if encoding == Value::Bulk(b"quicklist".to_vec()) {
-        encoding = Value::Bulk(b"listpack".to_vec());
-    }
     let ttl = match client.call(&[b"PTTL", key])? {
         Value::Integer(ms) if ms > 0 => "expires".to_owned(),
         other => format!("{other:?}"),

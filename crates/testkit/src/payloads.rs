@@ -79,7 +79,7 @@ fn travel(
         return Ok(Some(format!("{reply:?} to {payload:x?}")));
     }
     for question in questions(calls, same_version) {
-        let ask = |client: &mut Client| client.call(&question).map(without_tree);
+        let ask = |client: &mut Client| client.call(&question);
         let (sent, got) = (ask(from)?, ask(to)?);
         let arrived = match name(&question).as_str() {
             "VLINKS" => keeps_links(&sent, &got),
@@ -105,23 +105,6 @@ fn travel(
         }
     }
     Ok(None)
-}
-
-/// XINFO STREAM's answer without the figures of the tree that holds the nodes: how entries are spread over nodes is no
-/// part of the value, and the two servers fill nodes that came from a payload in their own ways.
-fn without_tree(reply: Value) -> Value {
-    let Value::Array(mut fields) = reply else {
-        return reply;
-    };
-    let of_tree = |field: &Value| {
-        field
-            .as_bytes()
-            .is_some_and(|name| name.starts_with(b"radix-tree-"))
-    };
-    while let Some(at) = fields.iter().position(of_tree) {
-        fields.drain(at..(at + 2).min(fields.len()));
-    }
-    Value::Array(fields)
 }
 
 /// Are all links of a layer still there? Ours gets more, where a graph was not connected.

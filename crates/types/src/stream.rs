@@ -13,8 +13,8 @@ mod radix;
 
 pub use group::{Claim, Claimed, Consumer, ConsumerId, Group, Pending};
 pub use id::{IdBound, InvalidId, NewId, StreamId};
-pub use log::{AddError, Entries, Log, Trim, TrimTo};
-pub use node::{Entry, EntryFields};
+pub use log::{AddError, Entries, Log, NodeView, Trim, TrimTo};
+pub use node::{Entry, EntryFields, Names};
 
 use crate::limits::Limits;
 use crate::value::DataType;
@@ -61,6 +61,25 @@ impl Stream {
     /// The entries.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// See [`Log::open_node`].
+    pub fn open_node<'a>(
+        &mut self,
+        first: StreamId,
+        names: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<(), AddError> {
+        self.log.open_node(first, names)
+    }
+
+    /// See [`Log::append`].
+    pub fn append<'a>(
+        &mut self,
+        id: StreamId,
+        fields: impl Iterator<Item = &'a [u8]> + Clone,
+        deleted: bool,
+    ) -> Result<(), AddError> {
+        self.log.append(id, fields, deleted)
     }
 
     /// The id of the last entry that was ever added.

@@ -238,6 +238,69 @@ impl Log {
         Ok(self.count_added(id))
     }
 
+    /// The nodes, in order: what a payload writes down.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeView<'_>> {
+        let nodes = self.nodes.iter();
+        nodes.map(|(first, node)| NodeView {
+            first: *first,
+            node,
+        })
+    }
+
+    /// Begins a node, as a payload has it: the id from which those of its entries are counted, which must be above all ids so
+    /// far, and the names that most of its entries have. [`Log::append`] fills it.
+    pub fn open_node<'a>(
+        &mut self,
+        first: StreamId,
+        names: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<(), AddError> {
+        if !self.nodes.is_empty() && first <= self.last_id {
+            return Err(AddError::TooSmall);
+        }
+        if let Some(mut last) = self.nodes.last_entry() {
+            let before = last.get().heap_bytes();
+            last.get_mut().close();
+            self.node_bytes = self.node_bytes + last.get().heap_bytes() - before;
+        }
+        let node = Node::new(names.flat_map(|name| [name, &[][..]]));
+        self.node_bytes += node.heap_bytes();
+        self.nodes.insert(first, node);
+        Ok(())
+    }
+
+    /// Adds an entry to the node that was begun last, however large that is. Its id must be above all so far; `deleted`: only
+    /// its place is kept.
+    ///
+    /// # Panics
+    ///
+    /// If no node was begun.
+    pub fn append<'a>(
+        &mut self,
+        id: StreamId,
+        fields: impl Iterator<Item = &'a [u8]> + Clone,
+        deleted: bool,
+    ) -> Result<(), AddError> {
+        let mut last = self.nodes.last_entry().expect("a node was begun");
+        let first = *last.key();
+        let node = last.get_mut();
+        if id < first || id <= self.last_id {
+            return Err(match id == StreamId::MIN {
+                true => AddError::Zero,
+                false => AddError::TooSmall,
+            });
+        }
+        let before = node.heap_bytes();
+        node.push(first, id, fields);
+        if deleted {
+            node.delete(first, id);
+        }
+        self.node_bytes = self.node_bytes + node.heap_bytes() - before;
+        self.len += u64::from(!deleted);
+        self.entries_added += u64::from(!deleted);
+        self.last_id = id;
+        Ok(())
+    }
+
     fn count_added(&mut self, id: StreamId) -> StreamId {
         self.len += 1;
         self.entries_added += 1;
@@ -349,6 +412,36 @@ impl Log {
         if let Some(node) = self.nodes.remove(&first) {
             self.node_bytes -= node.heap_bytes();
         }
+    }
+}
+
+/// A node of a log.
+#[derive(Clone, Copy)]
+pub struct NodeView<'a> {
+    /// The id from which those of its entries are counted.
+    pub first: StreamId,
+    node: &'a Node,
+}
+
+impl<'a> NodeView<'a> {
+    /// Entries that are there.
+    pub fn live(&self) -> usize {
+        self.node.live()
+    }
+
+    /// Entries that were deleted.
+    pub fn deleted(&self) -> usize {
+        self.node.entries() - self.node.live()
+    }
+
+    /// The names that most of its entries have.
+    pub fn names(&self) -> node::Names<'a> {
+        self.node.names()
+    }
+
+    /// All its entries, deleted ones too.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + 'a {
+        self.node.iter(self.first)
     }
 }
 

@@ -194,7 +194,7 @@ impl Node {
     }
 
     /// The names of the first entry.
-    fn names(&self) -> Names<'_> {
+    pub(super) fn names(&self) -> Names<'_> {
         let mut rest = &self.bytes[..self.entries_at];
         let left = read_varint(&mut rest).unwrap_or(0) as usize;
         Names { rest, left }
@@ -269,8 +269,9 @@ fn absolute(first: StreamId, ms: u64, seq: u64) -> StreamId {
     StreamId::new(first.ms.wrapping_add(ms), base.wrapping_add(seq))
 }
 
+/// The names that most entries of a node have.
 #[derive(Clone)]
-struct Names<'a> {
+pub struct Names<'a> {
     rest: &'a [u8],
     left: usize,
 }
@@ -300,7 +301,8 @@ impl<'a> Entry<'a> {
         self.fields.clone()
     }
 
-    pub(super) fn is_deleted(&self) -> bool {
+    /// It has been deleted, and keeps its place only: what is not the node's business never sees it.
+    pub fn is_deleted(&self) -> bool {
         self.flags & DELETED != 0
     }
 }
