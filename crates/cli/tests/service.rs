@@ -226,7 +226,8 @@ fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
         let running = Running::of(command, folder, None);
         assert!(heard().starts_with("STATUS="));
         assert!(heard().ends_with("\nREADY=1\n"));
-        assert_eq!(running.call("PING"), "+PONG");
+        let info = running.call("INFO server");
+        assert!(info.contains("\nprocess_supervised:systemd\r\n"), "{info}");
         running.signal("-TERM");
         assert_eq!(heard(), "STOPPING=1\n");
         let (status, log, _) = running.ended();
@@ -254,6 +255,8 @@ fn a_supervisor_that_is_not_there_is_told_of_and_not_waited_for() {
             .env_remove("NOTIFY_SOCKET")
             .env_remove("UPSTART_JOB");
         let running = Running::of(command, folder, None);
+        let info = running.call("INFO server");
+        assert!(info.contains("\nprocess_supervised:no\r\n"), "{info}");
         running.signal("-TERM");
         let (_, log, _) = running.ended();
         assert!(log.contains(line), "{log}");

@@ -124,7 +124,9 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("monotonic_clock", "POSIX clock_gettime")?;
     out.field("multiplexing_api", "epoll")?;
     out.field("process_id", std::process::id())?;
-    out.field("process_supervised", "no")?;
+    let service = shared.origin.service.as_ref();
+    let supervisor = service.map_or("no", |service| service.supervisor());
+    out.field("process_supervised", supervisor)?;
     out.field("run_id", &shared.run_id)?;
     let tcp_port = match shared.port.load(Ordering::Relaxed) {
         0 => shared.tls_port.load(Ordering::Relaxed),

@@ -85,8 +85,8 @@ impl Default for ServiceSettings {
 pub struct Service {
     /// What it was called by.
     called: String,
-    /// systemd supervises it.
-    systemd: bool,
+    /// Who supervises it, if that was found out to be true.
+    supervision: Supervision,
 }
 
 impl Service {
@@ -110,21 +110,34 @@ impl Service {
         }
         let service = Service {
             called: called.into(),
-            systemd: supervised && supervision == Supervision::Systemd,
+            supervision: if supervised {
+                supervision
+            } else {
+                Supervision::No
+            },
         };
         Ok((service, background))
     }
 
+    /// Who supervises, in the word of INFO.
+    pub fn supervisor(&self) -> &'static str {
+        match self.supervision {
+            Supervision::Upstart => "upstart",
+            Supervision::Systemd => "systemd",
+            Supervision::Auto | Supervision::No => "no",
+        }
+    }
+
     /// Connections are accepted from now on.
     pub fn ready(&self) {
-        if self.systemd {
+        if self.supervision == Supervision::Systemd {
             tell_systemd("STATUS=Ready to accept connections\nREADY=1\n");
         }
     }
 
     /// The server ends from now on.
     pub fn stopping(&self) {
-        if self.systemd {
+        if self.supervision == Supervision::Systemd {
             tell_systemd("STOPPING=1\n");
         }
     }

@@ -36,19 +36,6 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
-        name: "no place for an error in a script's tail call",
-        reason: "The interpreter replaces the frame of `return redis.call(…)`, so the line is no longer known; Redis's appends it.",
-        parts_ways: false,
-        explains: |_, ours, theirs| {
-            let (Some(ours), Some(theirs)) = (ours.as_bytes(), theirs.as_bytes()) else {
-                return false;
-            };
-            let place = theirs.strip_prefix(ours.strip_suffix(b".").unwrap_or(ours));
-            ours.ends_with(b".")
-                && place.is_some_and(|place| place.starts_with(b", on @user_script:"))
-        },
-    },
-    Difference {
         name: "OBJECT ENCODING of a whole number that INCRBYFLOAT left",
         reason: "Redis keeps it as text until it is written again; here the encoding follows from the value.",
         parts_ways: false,

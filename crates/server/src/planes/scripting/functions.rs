@@ -355,7 +355,7 @@ pub(crate) fn function_restore(
         Error::line(match error {
             payload::Refused::VersionOrChecksum => "ERR DUMP payload version or checksum are wrong",
             payload::Refused::Type => "ERR given type is not a function",
-            payload::Refused::Damaged => "ERR Failed loading library data",
+            payload::Refused::Damaged => "ERR Failed loading library payload",
         })
     })?;
     change(worker, session, |libraries, host| {
