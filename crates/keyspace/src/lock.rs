@@ -93,6 +93,12 @@ pub struct StripeSet {
     bits: [u64; STRIPES.div_ceil(64)],
 }
 
+impl Default for StripeSet {
+    fn default() -> StripeSet {
+        StripeSet::EMPTY
+    }
+}
+
 impl StripeSet {
     /// The empty set.
     pub const EMPTY: StripeSet = StripeSet {

@@ -7,7 +7,7 @@
 
 use crate::args::Span;
 
-/// Bytes of the longest head that is remembered, line end included: names of up to 14 bytes.
+/// Bytes of the longest head that is remembered, line end included: names of up to 13 bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 24;
 const BITS: u32 = 4;
 

@@ -4,7 +4,7 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -265,12 +265,33 @@ pub struct Scripts {
 
 #[derive(Debug, Default)]
 struct Cache {
-    by_sha: HashMap<Sha, Arc<Script>>,
+    by_sha: HashMap<Sha, Arc<Script>, BuildHasherDefault<ShaHasher>>,
     /// The way of EVAL: one hash of the text, no SHA-1.
     by_source: HashSet<BySource>,
     /// The scripts of EVAL, to be forgotten from the front; one used since it was queued gets a second chance.
     eval_queue: VecDeque<Sha>,
     bytes: usize,
+}
+
+/// Names of scripts are hashes already: some of their digits will do.
+#[derive(Debug, Default)]
+struct ShaHasher(u64);
+
+impl Hasher for ShaHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        // The length of the name comes first, and says nothing.
+        if let Some(digits) = bytes.first_chunk::<16>() {
+            let (words, _) = digits.as_chunks::<8>();
+            let word = |i: usize| u64::from_le_bytes(words[i]);
+            // A digit has four bits in every eight.
+            let mixed = (word(0) ^ word(1) << 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            self.0 = mixed ^ mixed >> 32;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Debug)]

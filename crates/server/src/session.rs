@@ -223,6 +223,7 @@ pub enum ReplyMode {
 }
 
 /// The stripes that EXEC or a script holds.
+#[derive(Default)]
 pub struct Unit {
     /// Which.
     pub stripes: redline_keyspace::lock::StripeSet,

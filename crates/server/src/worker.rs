@@ -33,7 +33,9 @@ use crate::{
     log, monitor,
     planes::client::described,
     pubsub::Delivery,
-    session::{Aside, Card, Deferred, EndedWatch, Names, ReplyMode, Session, Token, flag, state},
+    session::{
+        Aside, Card, Deferred, EndedWatch, Names, ReplyMode, Session, Token, Unit, flag, state,
+    },
     settings::Settings,
     shared::{Message, Pause, Shared},
     stats::WorkerStats,
@@ -111,6 +113,8 @@ pub struct Worker {
     pub now_ms: i64,
     /// Its Lua interpreter; taken out while a script runs.
     pub host: Option<Host>,
+    /// What the last script had as its unit, empty again.
+    pub(crate) spare_unit: Option<Box<Unit>>,
     /// Depth of turns inside a script's hook.
     pub depth: u32,
     /// Replies of a session beyond this are looked at before its next request: the least hard limit of output.
@@ -234,6 +238,7 @@ impl Worker {
             stats,
             now_ms: clock::wall_ms() as i64,
             host: None,
+            spare_unit: None,
             depth: 0,
             output_watched_bytes: usize::MAX,
             request_limits: RequestLimits::default(),

@@ -116,10 +116,12 @@ pub(super) unsafe extern "C-unwind" fn run(state: *mut lua_State) -> c_int {
             (*script).sha(),
             &mut *(*running).reply,
         );
-        for name in [UP_KEYS, UP_ARGV] {
-            ffi::lua_pushvalue(state, name);
-            ffi::lua_pushnil(state);
-            ffi::lua_rawset(state, UP_GLOBALS);
+        if are_large((*running).keys) || are_large((*running).argv) {
+            for name in [UP_KEYS, UP_ARGV] {
+                ffi::lua_pushvalue(state, name);
+                ffi::lua_pushnil(state);
+                ffi::lua_rawset(state, UP_GLOBALS);
+            }
         }
         0
     }
@@ -233,6 +235,13 @@ unsafe fn push_compiled(
         ffi::lua_rawset(state, UP_YOUNG);
         true
     }
+}
+
+/// Whether arguments should not stay in memory until the next script replaces them.
+fn are_large(args: Args<'_>) -> bool {
+    const ARGS_MAX: usize = 16;
+    const BYTES_MAX: usize = 256;
+    args.len() > ARGS_MAX || args.iter().any(|arg| arg.len() > BYTES_MAX)
 }
 
 /// Sets the global `name` to an array of `args`.

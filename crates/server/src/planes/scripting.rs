@@ -10,7 +10,6 @@ use std::{borrow::Cow, sync::atomic::Ordering};
 
 use redline_acl::Context;
 use redline_commands::Error;
-use redline_keyspace::lock::StripeSet;
 use redline_net::clock;
 use redline_resp::{Args, Proto, Reply, ReplyBuffer};
 use redline_scripting::{
@@ -199,17 +198,13 @@ fn run(
     let inside_exec = session.unit.is_some();
     if !inside_exec {
         worker.lock_script(session)?;
-        session.unit = Some(Box::new(Unit {
-            stripes: StripeSet::EMPTY,
-            all: false,
-            script: true,
-            in_script: false,
-            read_only: false,
-            changes: 0,
-        }));
+        let mut unit = worker.spare_unit.take().unwrap_or_default();
+        unit.script = true;
+        session.unit = Some(unit);
     }
-    let id = worker.shared.names.resolve(&args[0], None).ok();
-    if let Some(id) = id.filter(|_| worker.monitored) {
+    if worker.monitored
+        && let Ok(id) = worker.shared.names.resolve(&args[0], None)
+    {
         // Before what it calls.
         worker.show(session, id, args, false);
     }
@@ -222,7 +217,8 @@ fn run(
     let keys = args.from(3);
     let (db, proto) = (session.db, session.proto);
     let mut out = std::mem::take(&mut session.out);
-    let began_ms = clock::monotonic_ms();
+    // A few milliseconds early at worst.
+    let began_ms = clock::monotonic_coarse_ms();
     let function_host = match program {
         Program::Script(..) => Ok(None),
         Program::Function(_) => functions::take_host(worker).map(Some),
@@ -255,7 +251,7 @@ fn run(
     }
     let counted = env.counted.take();
     if let Some((b'-', line)) = out.bytes_since(mark).split_first() {
-        note_failure(worker, id, line, counted.as_deref());
+        note_failure(worker, &args[0], line, counted.as_deref());
     }
     // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
     out.append(&mut session.out);
@@ -276,19 +272,21 @@ fn run(
         worker.end_unit_effects(&mut unit);
         worker.shared.keyspace.locks().unlock_set(&unit.stripes);
         worker.shared.keyspace.locks().unlock_script();
+        *unit = Unit::default();
+        worker.spare_unit = Some(unit);
     }
     Ok(())
 }
 
 /// Counts a run that has ended with an error. If that is one of a command that the script has called, to which its place
 /// has been added, it is counted already.
-fn note_failure(worker: &Worker, id: Option<CommandId>, line: &[u8], counted: Option<&str>) {
+fn note_failure(worker: &Worker, name: &[u8], line: &[u8], counted: Option<&str>) {
     let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     if !counted.is_some_and(|counted| line.starts_with(counted)) {
         worker.stats.note_error(&line);
     }
-    if let Some(id) = id {
+    if let Ok(id) = worker.shared.names.resolve(name, None) {
         worker.stats.commands[id as usize].failed.add(1);
     }
 }
