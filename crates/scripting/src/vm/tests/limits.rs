@@ -79,6 +79,11 @@ pub(super) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// CPU time from the wish to kill a script to its end, and between two looks at the clock. Without optimisation, and on a
+/// machine whose caches others use, everything takes several times as long.
+const DEATH_MAX: Duration = Duration::from_millis(if cfg!(debug_assertions) { 50 } else { 10 });
+const GAP_MAX: Duration = Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 80 });
+
 #[test]
 fn endless_scripts_can_be_killed_at_once() {
     let mut bad = Vec::new();
@@ -95,10 +100,10 @@ fn endless_scripts_can_be_killed_at_once() {
             "{took:>8.2?} to die, at most {:>8.2?} between ticks, {} ticks: {source}",
             bench.server.gap_max, bench.server.ticks
         );
-        if took > Duration::from_millis(10) {
+        if took > DEATH_MAX {
             bad.push(format!("{source}: died slowly: {took:?}"));
         }
-        if bench.server.gap_max > Duration::from_millis(80) {
+        if bench.server.gap_max > GAP_MAX {
             bad.push(format!(
                 "{source}: long between ticks: {:?}",
                 bench.server.gap_max
