@@ -13,7 +13,7 @@ const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
 const BULLMQ: &str = "bullmq@5.81.5";
 const CELERY: &str = "celery[redis]==5.7.0";
 /// The release that decides (`redis_version` in INFO).
-const REDIS_VERSION: &str = "8.2.3";
+pub const REDIS_VERSION: &str = "8.2.3";
 /// Where the source of that Redis is which Debian 12 has.
 const DEBIAN_SOURCES: [&str; 2] = [
     "http://deb.debian.org/debian bookworm main",

@@ -434,6 +434,8 @@ pub struct Local {
     pub clock: Clock,
     /// Which keyspace events are wanted; refreshed likewise.
     pub notify: Classes,
+    /// Expired keys stay where they are, though no command sees them: a pause is on. Refreshed likewise.
+    pub keeps_expired: bool,
     /// Keyspace events of the running unit, in order.
     pub events: Events,
     /// Keys that somebody waits for and that the running unit has changed: to be looked after before it lets go.
@@ -487,6 +489,7 @@ impl Local {
             expired: Cell::new(0),
             expired_elements: 0,
             evicted: 0,
+            keeps_expired: false,
             changes: 0,
             pool: EvictionPool::default(),
             met_expired: RefCell::default(),

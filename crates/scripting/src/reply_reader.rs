@@ -58,6 +58,11 @@ impl<'a> ReplyReader<'a> {
             b'#' => Token::Bool(line == b"t"),
             b'(' => Token::BigNumber(line),
             b'!' => Token::Error(self.body(integer(line)?)?),
+            b'|' => {
+                // Attributes are not shown to scripts.
+                self.skip(2 * usize::try_from(integer(line)?).ok()?)?;
+                return self.next();
+            }
             b'=' => {
                 let (format, text) = self.body(integer(line)?)?.split_at_checked(4)?;
                 Token::Verbatim {
@@ -67,6 +72,20 @@ impl<'a> ReplyReader<'a> {
             }
             _ => return None,
         })
+    }
+
+    /// Passes over so many values.
+    fn skip(&mut self, values: usize) -> Option<()> {
+        let mut left = values;
+        while left > 0 {
+            left -= 1;
+            left = left.checked_add(match self.next()? {
+                Token::Array(n) | Token::Set(n) => n,
+                Token::Map(n) => n.checked_mul(2)?,
+                _ => 0,
+            })?;
+        }
+        Some(())
     }
 
     fn line(&mut self) -> Option<&'a [u8]> {
@@ -94,7 +113,7 @@ mod tests {
 
     #[test]
     fn every_type_is_read() {
-        let bytes = b"+OK\r\n-ERR x\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n_\r\n*2\r\n%1\r\n~3\r\n,1.5\r\n,inf\r\n#t\r\n#f\r\n(12345678901234567890\r\n=6\r\ntxt:hi\r\n!3\r\nE x\r\n>1\r\n$0\r\n\r\n";
+        let bytes = b"+OK\r\n-ERR x\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n_\r\n*2\r\n%1\r\n~3\r\n,1.5\r\n,inf\r\n#t\r\n#f\r\n(12345678901234567890\r\n=6\r\ntxt:hi\r\n!3\r\nE x\r\n|1\r\n+a\r\n*2\r\n:1\r\n%1\r\n+b\r\n:2\r\n>1\r\n$0\r\n\r\n";
         let mut reader = ReplyReader::new(bytes);
         let expected = [
             Token::Status(b"OK"),

@@ -371,6 +371,7 @@ impl Worker {
         let Some(pause) = self.pause else { return };
         if clock::monotonic_ms() >= pause.end_ms {
             self.pause = None;
+            self.local.keeps_expired = false;
             self.detour = self.monitored;
             self.resume();
         }
@@ -431,6 +432,7 @@ impl Worker {
         self.epoch = self.shared.settings.epoch();
         self.settings = self.shared.settings.current();
         self.pause = *self.shared.pause.lock().expect("no panic under the pause");
+        self.local.keeps_expired = self.pause.is_some();
         self.monitored = self.shared.monitors.some();
         self.detour = self.monitored || self.pause.is_some();
         let settings = &self.settings;

@@ -614,6 +614,22 @@ fn a_pause_of_writes_goes_by_what_scripts_declare() {
     assert_eq!(admin.call("GET n"), bulk("2"));
 }
 
+/// A key that a reader found expired during a pause was removed, and counted.
+#[test]
+fn what_expires_during_a_pause_stays_until_its_end() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    for call in ["MULTI", "SET k v PX 1", "CLIENT PAUSE 100000 WRITE", "EXEC"] {
+        client.call(call);
+    }
+    until("nobody sees it", || client.call("GET k") == Value::Nil);
+    assert_eq!(field(&mut client, "stats", "expired_keys"), 0);
+    assert_eq!(client.call("DBSIZE").integer(), 1);
+    client.call("CLIENT UNPAUSE").ok();
+    until("it is gone", || client.call("DBSIZE").integer() == 0);
+    assert_eq!(field(&mut client, "stats", "expired_keys"), 1);
+}
+
 // ---- everything at once ---------------------------------------------------------------------------
 
 const LISTS: u64 = 4;

@@ -283,3 +283,28 @@ fn scripts_may_look_when_they_are_allowed_to() {
     client.call("DEBUG SET-DISABLE-DENY-SCRIPTS 0").ok();
     client.call_args(&[b"EVAL", script, b"0"]).error();
 }
+
+#[test]
+fn a_key_that_has_expired_is_shown_until_somebody_removes_it() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("DEBUG SET-ACTIVE-EXPIRE 0").ok();
+    client.call("SET k v PX 1").ok();
+    client.call("DEBUG SLEEP 0.01").ok();
+    let text = client.call("DEBUG OBJECT k");
+    assert!(simple(&text).contains(" encoding:embstr "), "{text:?}");
+    assert_eq!(client.call("GET k"), Value::Nil);
+    assert_eq!(client.call("DEBUG OBJECT k").error(), "ERR no such key");
+}
+
+#[test]
+fn scripts_pass_over_attributes() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("DEBUG SET-DISABLE-DENY-SCRIPTS 1").ok();
+    let script = b"redis.setresp(3) return redis.call('debug', 'protocol', 'attrib')";
+    assert_eq!(
+        client.call_args(&[b"EVAL", script, b"0"]),
+        Value::Bulk(b"Some real reply following the attribute".to_vec())
+    );
+}

@@ -178,6 +178,16 @@ fn flags_decide_what_may_be_called_how() {
             .starts_with("ERR Write commands are not allowed from read-only scripts."),
         "{writing:?}"
     );
+    for call in ["publish', 'c', 'm", "pfcount', 'hll"] {
+        let script = format!("return redis.call('{call}')");
+        let published = client.call_args(&[b"EVAL_RO", script.as_bytes(), b"0"]);
+        assert!(
+            published
+                .error()
+                .starts_with("ERR Write commands are not allowed from read-only scripts."),
+            "{call}: {published:?}"
+        );
+    }
     client.call("CONFIG SET maxmemory 1").ok();
     let oom = "OOM command not allowed when used memory > 'maxmemory'.";
     assert_eq!(client.call("FCALL w 1 k").error(), oom);

@@ -34,6 +34,9 @@ impl View<'_> {
     /// A reader met a key that has expired. It cannot remove it, but everybody hears of it now.
     #[cold]
     fn meet_expired(&self, key: &[u8]) {
+        if self.local.keeps_expired {
+            return;
+        }
         let news = self
             .local
             .met_expired

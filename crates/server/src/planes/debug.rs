@@ -138,7 +138,8 @@ pub(crate) fn debug(
             session.reply().ok();
         }
         (b"object", 3) => {
-            let text = with_keys(worker, session, |view| describe(view, &args[2]))?;
+            // At the beginning of time nothing has expired: what is in the table is shown.
+            let text = with_keys_at(worker, session, 0, |view| describe(view, &args[2]))?;
             session.reply().simple(&text?);
         }
         (b"populate", 3..=5) => {
@@ -201,6 +202,16 @@ fn with_keys<R>(
     session: &mut Session,
     run: impl FnOnce(&mut View<'_>) -> R,
 ) -> Result<R, Halt> {
+    with_keys_at(worker, session, worker.now_ms, run)
+}
+
+/// The same at a time.
+fn with_keys_at<R>(
+    worker: &mut Worker,
+    session: &mut Session,
+    now_ms: i64,
+    run: impl FnOnce(&mut View<'_>) -> R,
+) -> Result<R, Halt> {
     let alone = session.unit.is_none();
     let all = StripeSet::all();
     match session.unit.take() {
@@ -219,7 +230,7 @@ fn with_keys<R>(
         Held::All,
         &mut worker.local,
         session.db,
-        worker.now_ms,
+        now_ms,
     );
     let result = run(&mut view);
     view.finish();

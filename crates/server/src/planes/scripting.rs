@@ -335,7 +335,7 @@ impl Env<'_> {
             .unit
             .as_ref()
             .expect("a script runs inside a unit");
-        if unit.read_only && gate.flags.has(Flags::WRITE) {
+        if unit.read_only && gate.flags.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE)) {
             return Some(Error::line(
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
