@@ -307,37 +307,68 @@ impl Keyspace {
         Evicted::Later
     }
 
-    /// A stripe with candidates, drawn by lot, and a database, weighted by its candidates there. Keys are spread
-    /// over the stripes by their hashes, so any stripe that has some is as good as another, and all need be
-    /// counted only where keys are few.
-    fn draw(&self, local: &mut Local, volatile: bool) -> Option<(u32, &'static Db, u16)> {
-        const DRAWS_MAX: usize = 16;
-        let count = |db: &Db, stripe: usize| {
+    /// The candidates of a stripe, by database.
+    fn candidates(
+        &self,
+        stripe: usize,
+        volatile: bool,
+    ) -> impl Iterator<Item = (u32, &'static Db, u64)> {
+        (0..self.databases()).filter_map(move |number| {
+            let db = self.db(number)?;
             let state = &db.stripes[stripe];
-            if volatile {
+            let count = if volatile {
                 state.ttl.len() as u64
             } else {
                 u64::from(state.keys.load(Ordering::Relaxed))
+            };
+            Some((number, db, count))
+        })
+    }
+
+    /// A stripe with candidates: of a few that are drawn by lot one by lot, weighted by its candidates. Were stripes
+    /// drawn without weights, each would lose as many keys as come in, whatever it has, and some would soon be bare. All
+    /// are counted only where keys are few. None: there was no candidate at all.
+    fn draw_stripe(&self, local: &mut Local, volatile: bool) -> Option<usize> {
+        const DRAWN: usize = 4;
+        const DRAWS_MAX: usize = 4;
+        let count = |stripe| -> u64 {
+            let counts = self.candidates(stripe, volatile).map(|(_, _, count)| count);
+            counts.sum()
+        };
+        for _ in 0..DRAWS_MAX {
+            let drawn = [(); DRAWN].map(|()| {
+                let stripe = local.rng.usize(..STRIPES);
+                (stripe, count(stripe))
+            });
+            let total: u64 = drawn.iter().map(|(_, count)| count).sum();
+            if total == 0 {
+                continue;
             }
-        };
-        let everywhere = |stripe: usize| {
-            let tables =
-                (0..self.databases()).filter_map(|number| Some((number, self.db(number)?)));
-            tables.map(move |(number, db)| (number, db, count(db, stripe)))
-        };
-        let total = |stripe: usize| everywhere(stripe).map(|(_, _, count)| count).sum::<u64>();
-        let lucky = (0..DRAWS_MAX)
-            .map(|_| local.rng.usize(..STRIPES))
-            .find(|stripe| total(*stripe) > 0);
-        let stripe = lucky.or_else(|| {
-            let candidates: Vec<usize> = (0..STRIPES).filter(|stripe| total(*stripe) > 0).collect();
-            local.rng.choice(candidates)
-        })?;
-        let mut left = local.rng.u64(..total(stripe).max(1));
+            let mut left = local.rng.u64(..total);
+            for (stripe, count) in drawn {
+                if left < count {
+                    return Some(stripe);
+                }
+                left -= count;
+            }
+        }
+        let stripes: Vec<usize> = (0..STRIPES).filter(|stripe| count(*stripe) > 0).collect();
+        local.rng.choice(stripes)
+    }
+
+    /// A database, weighted by its candidates in this stripe. None: they have gone since.
+    fn draw_database(
+        &self,
+        local: &mut Local,
+        stripe: usize,
+        volatile: bool,
+    ) -> Option<(u32, &'static Db)> {
+        let total: u64 = self.candidates(stripe, volatile).map(|(_, _, n)| n).sum();
+        let mut left = local.rng.u64(..total.max(1));
         let mut last = None;
-        for (number, db, here) in everywhere(stripe) {
+        for (number, db, here) in self.candidates(stripe, volatile) {
             if here > 0 {
-                last = Some((number, db, stripe as u16));
+                last = Some((number, db));
             }
             if left < here {
                 break;
@@ -349,13 +380,18 @@ impl Keyspace {
 
     /// Looks at one key and offers it to the pool, unless its stripe is in use. `false`: there is no key at all.
     fn sample(&self, local: &mut Local, policy: Policy) -> bool {
-        let Some((number, db, stripe)) = self.draw(local, policy.is_volatile()) else {
+        let volatile = policy.is_volatile();
+        let Some(stripe) = self.draw_stripe(local, volatile) else {
             return false;
         };
+        let Some((number, db)) = self.draw_database(local, stripe, volatile) else {
+            return true;
+        };
+        let stripe = stripe as u16;
         if !self.locks.try_one(stripe) {
             return true;
         }
-        let entry = if policy.is_volatile() {
+        let entry = if volatile {
             db.stripes[usize::from(stripe)]
                 .ttl
                 .random(local.rng.u64(..))
@@ -583,6 +619,82 @@ mod tests {
         steps(&mut cursor, |step| step.round);
         steps(&mut cursor, |step| step.round);
         assert_eq!(space.key_count(0), 0);
+    }
+
+    fn evicts_at_random(space: &Keyspace) {
+        let policy = Policy::AllKeysRandom as u32;
+        space.settings.policy.store(policy, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_key_that_goes_meanwhile_does_not_mean_that_nothing_can_be_evicted() {
+        const EVICTIONS: u32 = 100_000;
+        const KEYS_MIN: i64 = 100;
+        let (space, mut local) = keyspace();
+        evicts_at_random(&space);
+        // Keys that nobody has evicted yet: never below the least, so there is always one that can go.
+        let keys = std::sync::atomic::AtomicI64::new(0);
+        let evict = |seed: u64| {
+            let mut local = Local::new(fastrand::Rng::with_seed(seed), Limits::default());
+            for _ in 0..EVICTIONS {
+                while keys.fetch_sub(1, Ordering::SeqCst) <= KEYS_MIN {
+                    keys.fetch_add(1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                }
+                loop {
+                    match space.evict_one(&mut local, NOW_MS, &mut |_| ()) {
+                        Evicted::One => break,
+                        Evicted::Later => {}
+                        Evicted::Nothing => panic!("{keys:?} keys are left"),
+                    }
+                }
+                local.garbage.clear();
+            }
+        };
+        std::thread::scope(|scope| {
+            let evicting: Vec<_> = [2, 3].map(|seed| scope.spawn(move || evict(seed))).into();
+            let mut key = 0u32;
+            while !evicting.iter().all(|thread| thread.is_finished()) {
+                if keys.load(Ordering::SeqCst) > 2 * KEYS_MIN {
+                    std::thread::yield_now();
+                    continue;
+                }
+                let name = key.to_le_bytes();
+                let stripe = stripe_of(redline_table::hash(&name));
+                if !space.locks.try_one(stripe) {
+                    continue;
+                }
+                let mut view = View::new(&space, Held::One(stripe), &mut local, 0, NOW_MS);
+                view.set_string(&name, b"value", Expiry::Clear);
+                view.finish();
+                space.locks.unlock_one(stripe);
+                keys.fetch_add(1, Ordering::SeqCst);
+                key += 1;
+            }
+            evicting
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn random_eviction_leaves_no_stripe_bare() {
+        let (space, mut local) = keyspace();
+        evicts_at_random(&space);
+        let kept = 24 * STRIPES as u32;
+        for key in 0..kept {
+            set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
+        }
+        for key in kept..7 * kept {
+            set(&space, &mut local, &key.to_le_bytes(), Expiry::Clear);
+            let evicted = space.evict_one(&mut local, NOW_MS, &mut |_| ());
+            assert_eq!(evicted, Evicted::One);
+            local.garbage.clear();
+        }
+        let db = space.db(0).expect("it has keys");
+        let bare = db.stripes.iter();
+        let bare = bare.filter(|stripe| stripe.keys.load(Ordering::Relaxed) <= 2);
+        assert_eq!(bare.count(), 0);
     }
 
     #[test]

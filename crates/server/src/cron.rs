@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Active expiry works in slices of this length: microseconds. No command waits longer for it.
-const EXPIRY_SLICE_US: u64 = 700;
+const EXPIRY_SLICE_US: u64 = 500;
 /// A compaction works in slices of this length, and rests so long in between: microseconds.
 const COMPACTION_SLICE_US: u64 = 1_000;
 const COMPACTION_REST_US: u64 = 4_000;
@@ -94,7 +94,11 @@ fn expire(worker: &mut Worker) {
                 break;
             }
             if step.checked > 0 && clock::monotonic_us() > deadline_us {
-                let rest_us = expiry_rest_us(worker.settings.active_expire_effort);
+                // Sleep comes in whole milliseconds: two slices with a look at the sockets between them, then the rest of
+                // both.
+                let rest_us = 2 * expiry_rest_us(worker.settings.active_expire_effort);
+                let rest_us = if worker.expiry_rests { rest_us } else { 0 };
+                worker.expiry_rests = !worker.expiry_rests;
                 worker.expiry_due_us = Some(clock::monotonic_us() + rest_us);
                 worker.stats.expiry_cut_short.add(1);
                 break;

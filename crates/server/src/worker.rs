@@ -143,6 +143,8 @@ pub struct Worker {
     pub next_tick_ms: u64,
     /// When active expiry goes on, if its last slice left something due: microseconds of the monotonic clock.
     pub(crate) expiry_due_us: Option<u64>,
+    /// Whether active expiry rests after its next slice.
+    pub(crate) expiry_rests: bool,
     /// When a compaction goes on: the same.
     pub(crate) compaction_due_us: Option<u64>,
     /// How it takes the time of calls.
@@ -253,6 +255,7 @@ impl Worker {
             compaction: None,
             next_tick_ms: clock::monotonic_coarse_ms(),
             expiry_due_us: None,
+            expiry_rests: false,
             compaction_due_us: None,
             timing: Timing::default(),
             stats_epoch: u64::MAX,

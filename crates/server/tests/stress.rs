@@ -700,6 +700,15 @@ fn one_client_that_never_pauses_does_not_keep_others_waiting() {
 
 #[test]
 fn memory_stays_near_its_limit_while_two_workers_write() {
+    memory_stays_near_its_limit(2);
+}
+
+#[test]
+fn memory_stays_near_its_limit_while_eight_workers_write() {
+    memory_stays_near_its_limit(8);
+}
+
+fn memory_stays_near_its_limit(workers: usize) {
     use redline_keyspace::Policy;
     const LIMIT: u64 = 24 * 1024 * 1024;
     for policy in [
@@ -710,7 +719,7 @@ fn memory_stays_near_its_limit_while_two_workers_write() {
         let server = start(Settings {
             maxmemory_bytes: LIMIT,
             maxmemory_policy: policy,
-            ..settings(2)
+            ..settings(workers)
         });
         let run = &Run::new(&server);
         let written: u64 = thread::scope(|scope| {
