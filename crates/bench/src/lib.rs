@@ -19,6 +19,7 @@
 //! | `workload/` | what it sends: templates, distributions of keys, values |
 //! | `cause/` | what each party used, and what was the bottleneck |
 //! | `compare/` | `redline bench compare`: runs in pairs, and how sure a difference is |
+//! | `suites/` | published benchmarks as files, and their tables (`suite` is redis-benchmark's own) |
 //! | `html/` | results as a page with charts |
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod report;
 mod run;
 mod session;
 mod suite;
+mod suites;
 mod target;
 mod usage;
 mod worker;

@@ -57,11 +57,20 @@ pub struct ReportArguments {
 
 /// The options of `run`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct RunArguments {
+    /// A file that describes many runs, with published figures to put beside the measured ones; options win over its own
+    #[arg(value_name = "SUITE", conflicts_with_all = ["command", "load", "stairs", "csv", "hdr", "html"])]
+    pub suite: Option<PathBuf>,
+    /// Multiplies a suite's requests and keys
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    pub scale: f64,
+    /// Where a suite's target is: NAME=HOST:PORT; may be given several times
+    #[arg(long, value_name = "PLACE", requires = "suite")]
+    pub target: Vec<String>,
     /// Whom to load.
     #[command(flatten)]
-    pub target: TargetArguments,
+    pub server: TargetArguments,
     /// What to send.
     #[command(flatten)]
     pub workload: WorkloadArguments,
@@ -149,7 +158,7 @@ pub struct TargetArguments {
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArguments {
     /// A command with placeholders (see below); may be given several times
-    #[arg(long, value_name = "TEMPLATE", required = true)]
+    #[arg(long, value_name = "TEMPLATE", required_unless_present = "suite")]
     pub command: Vec<String>,
     /// How often each command comes beside the others, in their order: 9 --ratio 1, or 9:1
     #[arg(long, value_name = "WEIGHT", value_delimiter = ':')]
@@ -369,7 +378,7 @@ impl RunArguments {
             return Err("--interval is more than 0 seconds.".into());
         }
         Ok(RunPlan {
-            target: self.target.plan()?,
+            target: self.server.plan()?,
             templates,
             weights,
             load,

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::{StartEmbedded, Streams};
-use crate::{compare, html};
+use crate::{compare, html, suites};
 use arguments::{Arguments, Command, ReportArguments, RunArguments, RunPlan};
 use execute::{Finished, Prepared};
 use result::{FORMAT, RunResult};
@@ -61,7 +61,13 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
         Err(error) => return say(&error, streams),
     };
     let result = match arguments.command {
-        Command::Run(arguments) => run(*arguments, streams.stdout, streams.stderr, start),
+        Command::Run(arguments) => run(
+            *arguments,
+            &args[1..],
+            streams.stdout,
+            streams.stderr,
+            start,
+        ),
         Command::Report(arguments) => report(&arguments, streams.stdout),
         Command::Compare { .. } => unreachable!("its arguments are taken apart before"),
     };
@@ -89,10 +95,26 @@ pub fn say(error: &clap::Error, streams: Streams<'_>) -> u8 {
 
 fn run(
     arguments: RunArguments,
+    words: &[Vec<u8>],
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
     start: Option<StartEmbedded<'_>>,
 ) -> Result<(), Failure> {
+    if let Some(path) = &arguments.suite {
+        let request = suites::Request {
+            path,
+            scale: arguments.scale,
+            targets: &arguments.target,
+            words: &words_of_runs(words, path),
+        };
+        return suites::run(
+            &request,
+            arguments.output.json.as_deref(),
+            stdout,
+            stderr,
+            start,
+        );
+    }
     let plan = arguments.plan().map_err(Failure::Local)?;
     let mut prepared = Prepared::new(&plan, start)?;
     if let Some((climb, objective)) = plan.manner.stairs.zip(plan.manner.objective) {
@@ -114,6 +136,27 @@ fn run(
         write(Path::new("-"), &text::text(&result), stdout)?;
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// The user's words without those that are about the suite itself: what is left goes to each of its runs.
+fn words_of_runs(words: &[Vec<u8>], suite: &Path) -> Vec<String> {
+    let words = words
+        .iter()
+        .map(|word| String::from_utf8_lossy(word).into_owned());
+    let (mut out, mut words) = (Vec::new(), words.peekable());
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--scale" | "--target" | "--json" => {
+                words.next();
+            }
+            _ if ["--scale=", "--target=", "--json="]
+                .iter()
+                .any(|name| word.starts_with(name)) => {}
+            _ if Path::new(&word) == suite => {}
+            _ => out.push(word),
+        }
+    }
+    out
 }
 
 fn climb_stairs(

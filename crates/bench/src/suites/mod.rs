@@ -1,0 +1,261 @@
+//! Suites: published benchmarks as files that can be run, with the published figures beside the measured ones.
+//!
+//! `file` reads them, this runs them and prints the table. Knows a run as the words of its command line: whatever
+//! `redline bench run` can do, a suite can ask for.
+
+mod file;
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+
+use crate::StartEmbedded;
+use crate::failure::Failure;
+use crate::run::arguments::{Arguments, Command, RunPlan};
+use crate::run::execute::Prepared;
+use crate::run::result::RunResult;
+use crate::run::{write, write_json};
+pub use file::Published;
+use file::{Run, Suite};
+
+/// What a suite came to: the schema of its JSON file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteResult {
+    /// Changes when a field changes its meaning or goes away.
+    pub format: u32,
+    /// The suite's name.
+    pub name: String,
+    /// What it is about.
+    pub title: String,
+    /// Who published the figures, and on what machines.
+    pub source: String,
+    /// By how much requests and keys were scaled.
+    pub scale: f64,
+    /// Why it ended before its time, if it did.
+    pub ended_early: Option<String>,
+    /// The runs, in the order of the file.
+    pub runs: Vec<SuiteRun>,
+}
+
+/// One run of a suite.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteRun {
+    /// The group, mostly a command.
+    pub group: String,
+    /// The run in its group, mostly a size.
+    pub name: String,
+    /// What was published.
+    pub published: Published,
+    /// What was measured.
+    pub result: RunResult,
+}
+
+const FORMAT: u32 = 1;
+
+/// What a suite is run with.
+pub struct Request<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Requests and keys are multiplied with this.
+    pub scale: f64,
+    /// Of `NAME=HOST:PORT`, where the suite's targets are.
+    pub targets: &'a [String],
+    /// The user's words behind `run`: they win over the suite's.
+    pub words: &'a [String],
+}
+
+/// Runs a suite and prints its table.
+pub fn run(
+    request: &Request<'_>,
+    json: Option<&Path>,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+    start: Option<StartEmbedded<'_>>,
+) -> Result<(), Failure> {
+    let named = |reason: String| Failure::Local(format!("{}: {reason}", request.path.display()));
+    let text = std::fs::read_to_string(request.path)
+        .map_err(|error| Failure::local(&request.path.display().to_string(), &error))?;
+    let mut suite = Suite::parse(&text).map_err(named)?;
+    for target in request.targets {
+        suite.place(target).map_err(Failure::Local)?;
+    }
+    // Everything is looked at before anything is run: a fault in the last run would come late.
+    let runs = suite.runs(request.scale).map_err(named)?;
+    let plans: Vec<(Run, RunPlan)> = runs
+        .into_iter()
+        .map(|run| {
+            let plan = plan(&run, request.words)
+                .map_err(|reason| named(format!("{} {}: {reason}", run.group, run.name)))?;
+            Ok((run, plan))
+        })
+        .collect::<Result<_, Failure>>()?;
+    let mut result = SuiteResult {
+        format: FORMAT,
+        name: suite.name.clone(),
+        title: suite.title.clone(),
+        source: suite.source.clone(),
+        scale: request.scale,
+        ended_early: None,
+        runs: Vec::new(),
+    };
+    let failure = measure(plans, &mut result, stderr, start).err();
+    result.ended_early = failure.as_ref().map(Failure::to_string);
+    if let Some(path) = json {
+        write_json(path, &result, stdout)?;
+    }
+    if json != Some(Path::new("-")) {
+        write(Path::new("-"), &table(&result), stdout)?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+fn measure(
+    plans: Vec<(Run, RunPlan)>,
+    result: &mut SuiteResult,
+    stderr: &mut dyn Write,
+    start: Option<StartEmbedded<'_>>,
+) -> Result<(), Failure> {
+    let count = plans.len();
+    // An embedded server is one server for the whole suite, as another would be.
+    let mut embedded: Option<Prepared> = None;
+    for (index, (run, plan)) in plans.into_iter().enumerate() {
+        let mut own;
+        let prepared = if plan.target.embedded {
+            if embedded.is_none() {
+                embedded = Some(Prepared::new(&plan, start)?);
+            }
+            embedded.as_mut().expect("it has just been made")
+        } else {
+            own = Prepared::new(&plan, start)?;
+            &mut own
+        };
+        let finished = prepared.run(&plan)?;
+        // Progress is for who looks; a closed stream is nobody.
+        let _ = writeln!(
+            stderr,
+            "{} of {count}: {} {}: {:.0} requests/s",
+            index + 1,
+            run.group,
+            run.name,
+            finished.result.achieved_rps
+        );
+        if let Some(failure) = finished.failure {
+            return Err(failure);
+        }
+        result.runs.push(SuiteRun {
+            group: run.group,
+            name: run.name,
+            published: run.published,
+            result: finished.result,
+        });
+    }
+    Ok(())
+}
+
+/// The words of a run, with the user's behind them, as `redline bench run` takes them.
+fn plan(run: &Run, words: &[String]) -> Result<RunPlan, String> {
+    let words = run.words.iter().chain(words).map(String::as_str);
+    let words = ["redline bench", "run"].into_iter().chain(words);
+    let arguments = Arguments::try_parse_from(words).map_err(|error| error.render().to_string())?;
+    match arguments.command {
+        Command::Run(arguments) => arguments.plan(),
+        _ => Err("it is no run".into()),
+    }
+}
+
+/// A column: its heading, how it is measured, how it was published.
+type Column = (
+    &'static str,
+    fn(&RunResult) -> Option<f64>,
+    fn(&Published) -> Option<f64>,
+    usize,
+);
+
+const COLUMNS: [Column; 5] = [
+    ("requests/s", |r| Some(r.achieved_rps), |p| p.rps, 0),
+    (
+        "mean, ms",
+        |r| Some(r.response_us.mean / 1000.0),
+        |p| p.mean_ms,
+        3,
+    ),
+    (
+        "p99, ms",
+        |r| Some(r.response_us.p99 as f64 / 1000.0),
+        |p| p.p99_ms,
+        3,
+    ),
+    (
+        "server user",
+        |r| cpus(r, |party| party.user_s),
+        |p| p.server_user,
+        3,
+    ),
+    (
+        "server kernel",
+        |r| cpus(r, |party| party.system_s),
+        |p| p.server_kernel,
+        3,
+    ),
+];
+
+fn cpus(result: &RunResult, seconds: fn(&crate::run::result::Party) -> f64) -> Option<f64> {
+    let mut parties = result.parties.iter();
+    let server = parties.find(|party| party.role == "server")?;
+    (server.wall_s > 0.0).then(|| seconds(server) / server.wall_s)
+}
+
+/// The suite's table: each figure as measured, and as published where it was.
+fn table(result: &SuiteResult) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}\nPublished: {}", result.title, result.source);
+    let _ = writeln!(out, "Scale: {}; server's CPU in CPUs used\n", result.scale);
+    let has_published = |published: fn(&Published) -> Option<f64>| {
+        result
+            .runs
+            .iter()
+            .any(|run| published(&run.published).is_some())
+    };
+    let _ = write!(out, "{:<22}{:<14}", "", "");
+    for (heading, _, published, _) in COLUMNS {
+        let _ = write!(out, "{heading:>14}");
+        if has_published(published) {
+            let _ = write!(out, "{:>12}", "published");
+        }
+    }
+    let _ = writeln!(out, "   limit");
+    for run in &result.runs {
+        let _ = write!(out, "{:<22}{:<14}", run.group, run.name);
+        for (_, measured, published, digits) in COLUMNS {
+            let cell = |figure: Option<f64>| {
+                figure.map_or(String::from("-"), |figure| format!("{figure:.digits$}"))
+            };
+            let _ = write!(out, "{:>14}", cell(measured(&run.result)));
+            if has_published(published) {
+                let _ = write!(out, "{:>12}", cell(published(&run.published)));
+            }
+        }
+        let limit = serde_json::to_value(run.result.verdict.bottleneck);
+        let limit = limit.ok().and_then(|name| name.as_str().map(str::to_owned));
+        let _ = writeln!(out, "   {}", limit.unwrap_or_default());
+    }
+    let marked = result
+        .runs
+        .iter()
+        .filter(|run| run.result.verdict.bottleneck == crate::cause::verdict::Bottleneck::Client);
+    let marked = marked.count();
+    if marked > 0 {
+        let _ = writeln!(
+            out,
+            "\nIn {marked} of {} runs the load generator was the limit: these numbers are not the server's.",
+            result.runs.len()
+        );
+    }
+    if let Some(reason) = &result.ended_early {
+        let _ = writeln!(out, "(partial: {reason})");
+    }
+    out
+}

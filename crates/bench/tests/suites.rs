@@ -1,0 +1,146 @@
+//! `redline bench run SUITE`: files of published benchmarks.
+
+mod fake_server;
+mod invocation;
+
+use std::fs;
+use std::path::Path;
+
+use fake_server::{FakeServer, reply};
+use invocation::bench;
+use serde_json::Value;
+
+fn suite(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../suites")
+        .join(name);
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+fn server() -> FakeServer {
+    FakeServer::start(|request| match request[0].as_slice() {
+        b"GET" => reply("$2\r\nhi\r\n"),
+        _ => reply("+OK\r\n"),
+    })
+}
+
+/// Runs a shipped suite with next to nothing, and returns its result.
+fn shipped(name: &str, args: &[&str]) -> Value {
+    let path = suite(name);
+    let common = [
+        "run",
+        &path,
+        "--scale",
+        "0.00001",
+        "--threads",
+        "1",
+        "--json",
+        "-",
+    ];
+    let ran = bench(&[&common[..], args].concat());
+    assert_eq!(ran.code, 0, "{name}: {}", ran.stderr);
+    let result: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+    let runs = result["runs"].as_array().unwrap();
+    assert_eq!(
+        ran.stderr.lines().count(),
+        runs.len(),
+        "a line for each run"
+    );
+    for run in runs {
+        assert_eq!(run["result"]["ended_early"], Value::Null);
+        assert_eq!(
+            run["result"]["settings"]["threads"], 1,
+            "the command line wins"
+        );
+    }
+    result
+}
+
+#[test]
+fn every_shipped_suite_runs_and_has_its_published_figures() {
+    let server = server();
+    let port = server.port();
+    let tair = shipped("tair.toml", &["-p", &port]);
+    let groups: std::collections::HashSet<_> = tair["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["group"].to_string())
+        .collect();
+    assert_eq!(groups.len(), 13, "13 commands");
+    assert!(
+        tair["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|run| run["published"]["rps"].as_f64().is_some())
+    );
+    assert_eq!(tair["runs"][0]["result"]["requests"]["values"], 30);
+    shipped("azure.toml", &["-p", &port]);
+    shipped("redis-docs.toml", &["-p", &port]);
+    let names = ["direct", "proxy", "proxy3"].map(|name| format!("{name}=127.0.0.1:{port}"));
+    let targets: Vec<&str> = names.iter().flat_map(|name| ["--target", name]).collect();
+    let predixy = shipped("predixy.toml", &targets);
+    assert_eq!(predixy["runs"].as_array().unwrap().len(), 10);
+    // All files of the folder are among these.
+    assert_eq!(fs::read_dir(suite("")).unwrap().count(), 4);
+}
+
+#[test]
+fn the_table_has_published_beside_measured() {
+    let server = server();
+    let path = suite("tair.toml");
+    let ran = bench(&[
+        "run",
+        &path,
+        "--scale",
+        "0.00001",
+        "--threads",
+        "1",
+        "-p",
+        &server.port(),
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let line = ran
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("GET") && line.contains("16 bytes"));
+    let line = line.unwrap_or_else(|| panic!("{}", ran.stdout));
+    for figure in ["523908", "0.476", "0.719"] {
+        assert!(line.contains(figure), "{line}");
+    }
+}
+
+#[test]
+fn a_fault_in_any_run_is_told_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("suite.toml");
+    let text = fs::read_to_string(suite("azure.toml")).unwrap();
+    fs::write(
+        &path,
+        text.replace("connections = 4 }", "connections = 0 }"),
+    )
+    .unwrap();
+    let server = server();
+    let ran = bench(&["run", path.to_str().unwrap(), "-p", &server.port()]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.contains("GET latency: --connections is 1 to"),
+        "{}",
+        ran.stderr
+    );
+    assert!(server.requests().is_empty());
+    let ran = bench(&["run", "no-such-suite.toml"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.starts_with("no-such-suite.toml: "),
+        "{}",
+        ran.stderr
+    );
+    let ran = bench(&["run", &suite("tair.toml"), "--command", "PING"]);
+    assert!(
+        ran.code == 1 && ran.stderr.contains("--command"),
+        "{}",
+        ran.stderr
+    );
+}
