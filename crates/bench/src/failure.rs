@@ -36,6 +36,8 @@ pub enum Failure {
     Protocol(ReplyError),
     /// Something on our side: a poller, standard input, standard output, a request that is too large.
     Local(String),
+    /// A request was not answered in the time that the user gives it.
+    TimedOut,
     /// Ctrl-C.
     Interrupted,
 }
@@ -82,6 +84,18 @@ impl Failure {
         Failure::Local(format!("{what}: {}", error_text(error)))
     }
 
+    /// Whether it is the end of one connection, and another may do better.
+    pub fn is_of_connection(&self) -> bool {
+        matches!(
+            self,
+            Failure::Connect { .. }
+                | Failure::Tls(_)
+                | Failure::Closed
+                | Failure::Io(_)
+                | Failure::TimedOut
+        )
+    }
+
     /// The exit code that it leads to.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -112,6 +126,7 @@ impl fmt::Display for Failure {
             Failure::Io(error) => write!(f, "Error: {}", error_text(error)),
             Failure::Protocol(error) => write!(f, "Error: Protocol error, {error}"),
             Failure::Local(text) => f.write_str(text),
+            Failure::TimedOut => f.write_str("Error: A request was not answered in time"),
             Failure::Interrupted => f.write_str("Interrupted."),
         }
     }

@@ -13,13 +13,15 @@
 //! leaves. Figures are kept in plain memory of the thread; once a turn they are published for the live line.
 //! The worker is compiled once for each kind of load: nothing is looked up at run time.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use redline_net::tls::ClientTls;
 use redline_net::{
-    Address, Alarm, Endpoint, Event, Interest, Poller, Read, Stream, Waker, clock, connect_endpoint,
+    Address, Alarm, Endpoint, Event, Interest, Poller, Read, Shutdown, Stream, Waker, clock,
+    connect_endpoint,
 };
 use redline_resp::Skipper;
 
@@ -56,6 +58,33 @@ pub trait Load {
     /// Until when there is nothing to do, unless something arrives.
     fn wait(&mut self) -> Wait {
         Wait::ForEvents
+    }
+
+    /// A connection that replaces another stands; whether it is to send at once.
+    fn reconnected(&mut self, _token: usize, _pending: &mut Self::Pending, _now_ns: u64) -> bool {
+        true
+    }
+
+    /// A connection is lost, or could not be made again: how long to wait before the next attempt. `None` ends the test
+    /// with the failure. Asked only where loads are paced.
+    fn lost(
+        &mut self,
+        _token: usize,
+        _pending: &mut Self::Pending,
+        _failure: &Failure,
+        _now_ns: u64,
+    ) -> Option<Duration> {
+        None
+    }
+
+    /// A connection whose oldest request may have waited for too long; each is named once.
+    fn suspect(&mut self, _now_ns: u64) -> Option<usize> {
+        None
+    }
+
+    /// Whether a suspect's oldest request has waited for too long.
+    fn is_overdue(&mut self, _token: usize, _pending: &mut Self::Pending, _now_ns: u64) -> bool {
+        false
     }
 
     /// Whether a connection waits for replies; one that does not may be closed by the server.
@@ -219,6 +248,8 @@ pub struct Worker<'a, L: Load> {
     receive: Vec<u8>,
     /// Connections that do not stand yet, while they are opened.
     opening: usize,
+    /// Connections that are lost, and when to try again.
+    retries: BTreeSet<(u64, usize)>,
     started_ns: u64,
     last_reply_ns: u64,
 }
@@ -227,6 +258,8 @@ struct Connection<P> {
     stream: Stream,
     skipper: Skipper,
     connecting: bool,
+    /// Closed, and to be replaced: what its socket still says is of no interest.
+    lost: bool,
     pending: P,
     /// Replies before those of the load, that answer the prefix.
     prefix_awaited: u64,
@@ -263,6 +296,7 @@ impl<'a, L: Load> Worker<'a, L> {
             connections: Vec::new(),
             receive: vec![0; RECEIVE_BYTES],
             opening: 0,
+            retries: BTreeSet::new(),
             started_ns: 0,
             last_reply_ns: 0,
         })
@@ -345,6 +379,7 @@ impl<'a, L: Load> Worker<'a, L> {
             stream,
             skipper: Skipper::new(),
             connecting: true,
+            lost: false,
             pending: self.load.pending(),
             prefix_awaited: self.shared.prefix.replies,
             unsent: self.shared.prefix.bytes.clone(),
@@ -394,12 +429,15 @@ impl<'a, L: Load> Worker<'a, L> {
             if self.stopped() || !self.load.start(token) {
                 break;
             }
-            self.send(token, clock::monotonic_ns())?;
+            let sent = self.send(token, clock::monotonic_ns());
+            self.survive(token, sent)?;
         }
         while self.load.is_active() && !self.stopped() {
             self.sleep()?;
             for index in 0..self.poller.event_count() {
-                self.on_event(self.poller.event(index))?;
+                let event = self.poller.event(index);
+                let done = self.on_event(event);
+                self.survive(event.token, done)?;
             }
             if L::PACED {
                 self.send_due()?;
@@ -419,16 +457,71 @@ impl<'a, L: Load> Worker<'a, L> {
         loop {
             let now_ns = clock::monotonic_ns();
             let Some(token) = self.load.due(now_ns) else {
-                return Ok(());
+                return self.look_after(now_ns);
             };
-            self.send(token, now_ns)?;
+            let sent = self.send(token, now_ns);
+            self.survive(token, sent)?;
         }
+    }
+
+    /// Gives up connections that have been silent for too long, and opens lost ones again.
+    fn look_after(&mut self, now_ns: u64) -> Result<(), Failure> {
+        while let Some(token) = self.load.suspect(now_ns) {
+            let connection = &mut self.connections[token];
+            if !connection.lost && self.load.is_overdue(token, &mut connection.pending, now_ns) {
+                self.survive(token, Err(Failure::TimedOut))?;
+            }
+        }
+        while let Some(&(at_ns, token)) = self.retries.first() {
+            if at_ns > now_ns {
+                break;
+            }
+            self.retries.pop_first();
+            match self.connect(token) {
+                Ok(Some(connection)) => self.connections[token] = connection,
+                Ok(None) => {
+                    let pause = BACKLOG_PAUSE.as_nanos() as u64;
+                    self.retries.insert((now_ns + pause, token));
+                }
+                Err(failure) => self.survive(token, Err(failure))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a load that can do without a connection for a while do so; all other failures end the test.
+    #[inline]
+    fn survive(&mut self, token: usize, done: Result<(), Failure>) -> Result<(), Failure> {
+        match done {
+            Err(failure) if L::PACED && failure.is_of_connection() => self.lose(token, failure),
+            done => done,
+        }
+    }
+
+    fn lose(&mut self, token: usize, failure: Failure) -> Result<(), Failure> {
+        let now_ns = clock::monotonic_ns();
+        let connection = &mut self.connections[token];
+        let pending = &mut connection.pending;
+        let Some(pause) = self.load.lost(token, pending, &failure, now_ns) else {
+            return Err(failure);
+        };
+        connection.lost = true;
+        connection.unsent.clear();
+        // A socket that has failed may have left the poller, and may be shut already.
+        let _ = self.poller.deregister(&connection.stream);
+        let _ = connection.stream.shutdown(Shutdown::Both);
+        self.retries
+            .insert((now_ns + pause.as_nanos() as u64, token));
+        Ok(())
     }
 
     /// Waits for events, or until the load has something to do.
     fn sleep(&mut self) -> Result<(), Failure> {
-        let Wait::Until(at_ns) = self.load.wait() else {
-            return self.poll(None);
+        let retry = self.retries.first().map(|&(at_ns, _)| at_ns);
+        let at_ns = match (self.load.wait(), retry) {
+            (Wait::ForEvents, None) => return self.poll(None),
+            (Wait::ForEvents, Some(at_ns)) | (Wait::Until(at_ns), None) => at_ns,
+            (Wait::Until(at_ns), Some(retry_ns)) => at_ns.min(retry_ns),
         };
         if at_ns <= clock::monotonic_ns() {
             return self.poll(Some(Duration::ZERO));
@@ -451,11 +544,19 @@ impl<'a, L: Load> Worker<'a, L> {
         let Some(connection) = self.connections.get(event.token) else {
             return Ok(()); // the waker, or the alarm
         };
+        if connection.lost {
+            return Ok(());
+        }
         if connection.connecting {
             if !self.connected(event.token)? {
                 return Ok(());
             }
-            return self.send(event.token, clock::monotonic_ns());
+            let now_ns = clock::monotonic_ns();
+            let pending = &mut self.connections[event.token].pending;
+            if !self.load.reconnected(event.token, pending, now_ns) {
+                return Ok(());
+            }
+            return self.send(event.token, now_ns);
         }
         if event.writable && (!connection.unsent.is_empty() || connection.stream.has_unsent()) {
             self.send_rest(event.token)?;

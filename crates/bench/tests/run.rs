@@ -512,3 +512,97 @@ fn a_staircase_finds_where_the_objective_breaks() {
             .starts_with("The knee is at")
     );
 }
+
+#[test]
+fn connections_are_replaced_after_their_share_of_requests() {
+    let server = FakeServer::ok();
+    for more in [&["-n", "100"][..], &["--rps", "400", "--duration", "0.25"]] {
+        let args = [
+            "--command",
+            "GET a",
+            "--reconnect-after",
+            "5",
+            "-c",
+            "2",
+            "--resp3",
+        ];
+        let before = server
+            .lines()
+            .iter()
+            .filter(|line| *line == "HELLO 3")
+            .count();
+        let result = result(&server, &[&args[..], more].concat());
+        assert_eq!(result["requests"]["values"], 100);
+        let opened = server
+            .lines()
+            .iter()
+            .filter(|line| *line == "HELLO 3")
+            .count()
+            - before;
+        assert!(
+            (19..=22).contains(&opened),
+            "{opened} connections for 100 requests"
+        );
+        assert_eq!(result["requests"]["connections_lost"], 0);
+    }
+}
+
+#[test]
+fn a_lost_connection_is_opened_again_and_what_was_under_way_is_counted() {
+    for more in [&["-n", "50"][..], &["--rps", "100", "--duration", "0.5"]] {
+        let n = AtomicU64::new(0);
+        let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) % 10 {
+            7 => Answer::Close(Vec::new()),
+            _ => reply("+OK\r\n"),
+        });
+        let args = ["--command", "GET a", "--reconnect", "-c", "1"];
+        let result = result(&server, &[&args[..], more].concat());
+        let requests = &result["requests"];
+        assert_eq!(requests["sent"], 50, "{requests}");
+        assert_eq!(
+            (&requests["lost"], &requests["connections_lost"]),
+            (&5.into(), &5.into())
+        );
+        assert_eq!(requests["values"], 45);
+        assert!(
+            result["warnings"]
+                .to_string()
+                .contains("5 connections were lost")
+        );
+    }
+}
+
+#[test]
+fn a_request_that_is_never_answered_is_given_up_in_time() {
+    let n = AtomicU64::new(0);
+    let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) {
+        3 => Answer::Silence,
+        _ => reply("+OK\r\n"),
+    });
+    let args = [
+        "--command",
+        "GET a",
+        "--timeout",
+        "0.2",
+        "-c",
+        "1",
+        "-n",
+        "20",
+    ];
+    let result = result(&server, &args);
+    let requests = &result["requests"];
+    assert_eq!(
+        (&requests["lost"], &requests["values"]),
+        (&1.into(), &19.into())
+    );
+    let longest = result["response_us"]["max"].as_u64().unwrap();
+    assert!(
+        longest >= 200_000,
+        "it is recorded with what it waited: {longest}"
+    );
+    assert!(
+        result["warnings"]
+            .to_string()
+            .contains("not answered in time")
+    );
+}

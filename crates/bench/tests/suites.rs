@@ -34,6 +34,8 @@ fn shipped(name: &str, args: &[&str]) -> Value {
         "0.00001",
         "--threads",
         "1",
+        "--connections",
+        "4",
         "--json",
         "-",
     ];

@@ -229,6 +229,15 @@ pub struct MannerArguments {
     /// What an error reply does
     #[arg(long, default_value = "stop", value_name = "WHAT")]
     pub on_error: OnError,
+    /// Opens connections again that are lost, with growing pauses; requests under way there are counted
+    #[arg(long)]
+    pub reconnect: bool,
+    /// Gives up a request that was not answered in so many seconds, and its connection; implies --reconnect
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// Replaces a connection by a new one after so many requests
+    #[arg(long, value_name = "N")]
+    pub reconnect_after: Option<u64>,
     /// Warns when fewer than this share of the reads find something, 0 to 1
     #[arg(long, default_value_t = 0.9, value_name = "SHARE")]
     pub hit_rate_min: f64,
@@ -438,6 +447,12 @@ impl MannerArguments {
         }
         if self.duration.is_some_and(|duration| duration.is_zero()) {
             return Err("--duration is more than 0 seconds.".into());
+        }
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err("--timeout is more than 0 seconds.".into());
+        }
+        if self.reconnect_after == Some(0) {
+            return Err("--reconnect-after is at least 1.".into());
         }
         if !(0.0..=1.0).contains(&self.hit_rate_min) {
             return Err("--hit-rate-min is a share, 0 to 1.".into());

@@ -20,14 +20,14 @@
 //! When the time is over, what is due is still sent for a moment; requests that are then still unsent or unanswered are
 //! counted, and enter the response times with what they have waited so far, as the least that they would have taken.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redline_net::process::{self, CpuTime};
 use redline_resp::Outcome;
 
-use super::record::{Answered, Recorder};
+use super::record::{Answered, GivenUp, Recorder};
 use crate::failure::Failure;
 use crate::worker::{Arrived, Load, Taken, Then, Wait, first_error};
 use crate::workload::template::Renderer;
@@ -49,6 +49,12 @@ pub struct Manner {
     pub duration: Option<Duration>,
     /// Error replies are counted, and do not end the run.
     pub count_errors: bool,
+    /// Connections that are lost are opened again.
+    pub reconnect: bool,
+    /// A request that waits for longer is given up, and its connection with it.
+    pub timeout: Option<Duration>,
+    /// A connection is replaced by a new one after so many requests.
+    pub reconnect_after: Option<u64>,
 }
 
 /// A template with its weight among others.
@@ -100,6 +106,10 @@ pub struct Drive<'a> {
     free: VecDeque<usize>,
     /// Since when there is one.
     freed_ns: u64,
+    /// When connections that wait have to be looked at; one entry for each at most.
+    suspects: BTreeSet<(u64, usize)>,
+    /// Of connections that were lost: how often in a row.
+    attempts: HashMap<usize, u32>,
 }
 
 /// What is remembered of a connection.
@@ -109,6 +119,10 @@ pub struct Pending {
     under_way: VecDeque<Request>,
     /// Whether it is in the list of free ones.
     queued: bool,
+    /// Whether it is among the suspects.
+    suspected: bool,
+    /// Requests sent on it.
+    sent: u64,
 }
 
 struct Request {
@@ -117,6 +131,9 @@ struct Request {
     sent_ns: u64,
 }
 
+/// The pause after a connection is lost doubles with each attempt, between these.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What is due or under way when the time is over gets so long.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -148,6 +165,8 @@ impl<'a> Drive<'a> {
             next_due_ns: u64::MAX,
             free: VecDeque::new(),
             freed_ns: 0,
+            suspects: BTreeSet::new(),
+            attempts: HashMap::new(),
         }
     }
 
@@ -208,6 +227,7 @@ impl<'a> Drive<'a> {
                 sent_ns: now_ns,
             });
         }
+        pending.sent += requests;
         self.under_way += requests;
         if self.recorder.is_measuring(now_ns) {
             self.recorder.sent += requests;
@@ -229,7 +249,25 @@ impl<'a> Drive<'a> {
     }
 
     fn has_room(&self, pending: &Pending) -> bool {
-        pending.under_way.len() < self.manner.depth
+        pending.under_way.len() < self.manner.depth && !self.is_worn(pending)
+    }
+
+    /// Whether the connection has done its part.
+    fn is_worn(&self, pending: &Pending) -> bool {
+        self.manner
+            .reconnect_after
+            .is_some_and(|most| pending.sent >= most)
+    }
+
+    /// Has a connection that waits looked at when its oldest request has waited for too long.
+    fn watch(&mut self, token: usize, pending: &mut Pending) {
+        if let (Some(timeout), Some(oldest)) = (self.manner.timeout, pending.under_way.front())
+            && !pending.suspected
+        {
+            let at_ns = oldest.sent_ns.saturating_add(timeout.as_nanos() as u64);
+            self.suspects.insert((at_ns, token));
+            pending.suspected = true;
+        }
     }
 
     fn free(&mut self, token: usize, pending: &mut Pending, now_ns: u64) {
@@ -251,7 +289,9 @@ impl Load for Drive<'_> {
         Pending {
             under_way: VecDeque::new(),
             // In the open loop every connection begins as a free one.
-            queued: self.manner.rate.is_some(),
+            queued: self.manner.rate.is_some() && self.started_ns == 0,
+            suspected: false,
+            sent: 0,
         }
     }
 
@@ -285,6 +325,7 @@ impl Load for Drive<'_> {
         } else {
             while self.has_room(pending) && self.add(pending, now_ns, now_ns) {}
         }
+        self.watch(token, pending);
         if self.recorder.is_measuring(now_ns) {
             self.recorder.sent_bytes += self.out.len() as u64;
         }
@@ -338,8 +379,16 @@ impl Load for Drive<'_> {
             recorder.received_bytes += skipped.consumed as u64;
         }
         self.under_way -= answered;
+        if answered > 0 && !self.attempts.is_empty() {
+            self.attempts.remove(&arrived.token);
+        }
         let mut then = Then::Wait;
-        if self.manner.rate.is_some() {
+        if answered > 0 && pending.under_way.is_empty() && self.is_worn(pending) {
+            if self.may_send() {
+                self.suspects.retain(|&(_, token)| token != arrived.token);
+                then = Then::Reconnect;
+            }
+        } else if self.manner.rate.is_some() {
             self.free(arrived.token, pending, now_ns);
         } else if answered > 0 && self.may_send() {
             let refill = if self.manner.window {
@@ -369,6 +418,72 @@ impl Load for Drive<'_> {
         self.free.pop_front()
     }
 
+    fn reconnected(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> bool {
+        if self.manner.rate.is_some() {
+            self.free(token, pending, now_ns);
+            return false;
+        }
+        self.now_ns = now_ns;
+        self.may_send()
+    }
+
+    fn lost(
+        &mut self,
+        token: usize,
+        pending: &mut Pending,
+        failure: &Failure,
+        now_ns: u64,
+    ) -> Option<Duration> {
+        if !self.manner.reconnect {
+            return None;
+        }
+        for request in pending.under_way.drain(..) {
+            self.under_way -= 1;
+            self.recorder
+                .given_up(request.row, request.due_ns, GivenUp::Lost, now_ns);
+        }
+        if pending.queued {
+            self.free.retain(|&free| free != token);
+            pending.queued = false;
+        }
+        self.suspects.retain(|&(_, suspect)| suspect != token);
+        pending.suspected = false;
+        if matches!(failure, Failure::Connect { .. }) {
+            self.recorder.reconnects_failed += 1;
+        } else {
+            self.recorder.connections_lost += 1;
+        }
+        self.recorder.error_text(failure.to_string());
+        let attempts = self.attempts.entry(token).or_default();
+        let pause = PAUSE_MIN.saturating_mul(1 << (*attempts).min(16));
+        *attempts += 1;
+        Some(pause.min(PAUSE_MAX))
+    }
+
+    fn suspect(&mut self, now_ns: u64) -> Option<usize> {
+        let (at_ns, token) = *self.suspects.first()?;
+        if at_ns > now_ns {
+            return None;
+        }
+        self.suspects.pop_first();
+        Some(token)
+    }
+
+    fn is_overdue(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> bool {
+        pending.suspected = false;
+        let timeout_ns = self
+            .manner
+            .timeout
+            .map_or(u64::MAX, |timeout| timeout.as_nanos() as u64);
+        let oldest = pending.under_way.front();
+        let overdue =
+            oldest.is_some_and(|oldest| now_ns.saturating_sub(oldest.sent_ns) >= timeout_ns);
+        if !overdue {
+            self.watch(token, pending);
+        }
+        overdue
+    }
+
     fn wait(&mut self) -> Wait {
         let until = if self.may_send() && !self.free.is_empty() {
             self.next_due_ns
@@ -377,7 +492,8 @@ impl Load for Drive<'_> {
         } else {
             self.deadline_ns()
         };
-        match until.min(self.recorder.slice_ends_ns()) {
+        let suspect = self.suspects.first().map_or(u64::MAX, |&(at_ns, _)| at_ns);
+        match until.min(suspect).min(self.recorder.slice_ends_ns()) {
             u64::MAX => Wait::ForEvents,
             until => Wait::Until(until),
         }
@@ -401,7 +517,7 @@ impl Load for Drive<'_> {
     fn give_up(&mut self, pending: &mut Pending, now_ns: u64) {
         for request in pending.under_way.drain(..) {
             self.recorder
-                .given_up(request.row, request.due_ns, true, now_ns);
+                .given_up(request.row, request.due_ns, GivenUp::Unanswered, now_ns);
         }
     }
 
@@ -411,7 +527,8 @@ impl Load for Drive<'_> {
             while self.next_due_ns < self.until_ns.min(now_ns) {
                 let index = self.choose();
                 for row in self.choices[index].rows.clone() {
-                    self.recorder.given_up(row, self.next_due_ns, false, now_ns);
+                    self.recorder
+                        .given_up(row, self.next_due_ns, GivenUp::Unsent, now_ns);
                     self.due += 1;
                 }
                 self.next_due_ns = self.due_ns(self.due);

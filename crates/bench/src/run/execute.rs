@@ -255,6 +255,9 @@ impl Prepared {
                 warmup: Duration::ZERO,
                 duration: None,
                 count_errors: false,
+                reconnect: false,
+                timeout: None,
+                reconnect_after: None,
             };
             let mut random = random.fork();
             let choice = Choice {
@@ -314,6 +317,9 @@ impl Prepared {
                     warmup: manner.warmup,
                     duration: manner.duration,
                     count_errors: manner.on_error == OnError::Count,
+                    reconnect: manner.reconnect || manner.timeout.is_some(),
+                    timeout: manner.timeout,
+                    reconnect_after: manner.reconnect_after,
                 },
                 choices,
                 quota.as_ref(),
@@ -502,6 +508,9 @@ impl Measured<'_> {
             errors: total.errors,
             unsent: sum(|recorder| recorder.unsent),
             unanswered: sum(|recorder| recorder.unanswered),
+            lost: sum(|recorder| recorder.lost),
+            connections_lost: sum(|recorder| recorder.connections_lost),
+            reconnects_failed: sum(|recorder| recorder.reconnects_failed),
         };
         let mut lag = load::histogram(record::DIGITS);
         for recorder in recorders() {
@@ -702,9 +711,17 @@ impl Measured<'_> {
                  they had waited until then, and would have been longer."
             ));
         }
+        let requests = &result.requests;
+        if requests.connections_lost > 0 {
+            warnings.push(format!(
+                "{} connections were lost, with {} requests under way, whose response times are counted with what they \
+                 had waited until then; {} attempts to connect again failed.",
+                requests.connections_lost, requests.lost, requests.reconnects_failed
+            ));
+        }
         for drive in &self.drives {
             for text in drive.recorder.error_texts.keys() {
-                let warning = format!("the server answered with an error: {text}");
+                let warning = format!("seen during the run: {text}");
                 if !warnings.contains(&warning) {
                     warnings.push(warning);
                 }

@@ -92,6 +92,17 @@ pub struct Answered {
     pub outcome: Outcome,
 }
 
+/// Why a request has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// It was due and was never written.
+    Unsent,
+    /// It was written, and the run ended.
+    Unanswered,
+    /// Its connection was lost.
+    Lost,
+}
+
 /// The records of one thread.
 pub struct Recorder {
     /// By command.
@@ -108,6 +119,12 @@ pub struct Recorder {
     pub unsent: u64,
     /// Requests that were written and not answered when the run ended; likewise.
     pub unanswered: u64,
+    /// Requests that were under way on connections that were lost; likewise.
+    pub lost: u64,
+    /// Connections that were lost.
+    pub connections_lost: u64,
+    /// Attempts to connect again that failed.
+    pub reconnects_failed: u64,
     /// Texts of error replies, and how often each was the first of its connection.
     pub error_texts: BTreeMap<String, u64>,
     /// Replies recorded.
@@ -135,6 +152,9 @@ impl Recorder {
             sent: 0,
             unsent: 0,
             unanswered: 0,
+            lost: 0,
+            connections_lost: 0,
+            reconnects_failed: 0,
             error_texts: BTreeMap::new(),
             finished: 0,
             response_us: 0,
@@ -183,14 +203,14 @@ impl Recorder {
     }
 
     /// Records a request that nobody answers any more: its response takes at least until now.
-    pub fn given_up(&mut self, row: u32, due_ns: u64, sent: bool, now_ns: u64) {
+    pub fn given_up(&mut self, row: u32, due_ns: u64, why: GivenUp, now_ns: u64) {
         if !self.is_measuring(now_ns) {
             return;
         }
-        if sent {
-            self.unanswered += 1;
-        } else {
-            self.unsent += 1;
+        match why {
+            GivenUp::Unsent => self.unsent += 1,
+            GivenUp::Unanswered => self.unanswered += 1,
+            GivenUp::Lost => self.lost += 1,
         }
         let us = microseconds(due_ns, now_ns);
         let row = &mut self.rows[row as usize];
@@ -281,7 +301,7 @@ mod tests {
     fn warm_up_is_not_recorded() {
         let (mut recorder, slices) = recorder();
         recorder.answered(value(1, 2), 5, 9_999_999);
-        recorder.given_up(0, 1, true, 9_999_999);
+        recorder.given_up(0, 1, GivenUp::Unanswered, 9_999_999);
         recorder.finish();
         assert_eq!(recorder.rows[0].values + recorder.unanswered, 0);
         assert!(slices.try_recv().is_err());
@@ -318,8 +338,8 @@ mod tests {
     #[test]
     fn who_was_not_answered_has_waited_until_the_end() {
         let (mut recorder, _slices) = recorder();
-        recorder.given_up(0, 10_000_000, true, 12_000_000);
-        recorder.given_up(0, 11_000_000, false, 12_000_000);
+        recorder.given_up(0, 10_000_000, GivenUp::Unanswered, 12_000_000);
+        recorder.given_up(0, 11_000_000, GivenUp::Unsent, 12_000_000);
         assert_eq!((recorder.unanswered, recorder.unsent), (1, 1));
         assert_eq!(recorder.rows[0].response.len(), 2);
         assert!(recorder.rows[0].response.max() >= 2_000);

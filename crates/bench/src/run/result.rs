@@ -123,6 +123,15 @@ pub struct Requests {
     pub unsent: u64,
     /// Written and not answered at the end; likewise.
     pub unanswered: u64,
+    /// Under way on connections that were lost; likewise.
+    #[serde(default)]
+    pub lost: u64,
+    /// Connections that were lost.
+    #[serde(default)]
+    pub connections_lost: u64,
+    /// Attempts to connect again that failed.
+    #[serde(default)]
+    pub reconnects_failed: u64,
 }
 
 /// Latencies in microseconds.

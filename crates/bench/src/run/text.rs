@@ -83,6 +83,7 @@ fn figures(out: &mut String, result: &RunResult) {
         (requests.errors, "errors"),
         (requests.unsent, "due and never sent"),
         (requests.unanswered, "not answered"),
+        (requests.lost, "lost with their connections"),
     ] {
         if count > 0 {
             let _ = write!(out, ", {count} {what}");
