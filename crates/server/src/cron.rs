@@ -117,6 +117,7 @@ fn forget_tracked(worker: &mut Worker) {
     shared
         .tracking
         .evict(shared.workers(), keys_max, || rng.usize(..));
+    crate::tracking::settle(&shared);
 }
 
 /// Goes on with what a slice did not finish, once it has rested.

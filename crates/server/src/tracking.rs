@@ -34,7 +34,7 @@ use std::{
     mem,
     sync::{
         Arc, Mutex, MutexGuard, RwLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -118,6 +118,9 @@ pub struct Tracking {
     keys: AtomicUsize,
     items: AtomicUsize,
     clients: AtomicUsize,
+    /// Keys are remembered of clients that have ceased to track: changes are told until there are none. A client that begins
+    /// again hears of what it read before, as from Redis.
+    lingers: AtomicBool,
     prefixes: RwLock<BTreeMap<Arc<[u8]>, Vec<Token>>>,
     prefix_count: AtomicUsize,
 }
@@ -129,6 +132,7 @@ impl Default for Tracking {
             keys: AtomicUsize::new(0),
             items: AtomicUsize::new(0),
             clients: AtomicUsize::new(0),
+            lingers: AtomicBool::new(false),
             prefixes: RwLock::default(),
             prefix_count: AtomicUsize::new(0),
         }
@@ -315,14 +319,28 @@ pub fn end(shared: &Shared, session: &mut Session) {
     for prefix in &mode.prefixes {
         shared.tracking.remove_prefix(prefix, session.card.token);
     }
-    shared.tracking.clients.fetch_sub(1, Ordering::SeqCst);
-    shared.keyspace.end_tracking();
+    let tracking = &shared.tracking;
+    tracking.clients.fetch_sub(1, Ordering::SeqCst);
+    if tracking.key_count() == 0 || tracking.lingers.swap(true, Ordering::SeqCst) {
+        shared.keyspace.end_tracking();
+    }
     session.set_state(state::TRACKING, false);
     session.card.set_flag(
         flag::TRACKING | flag::BROKEN_REDIRECT | flag::BROADCAST | flag::NO_LOOP,
         false,
     );
     session.card.redirect.store(-1, Ordering::Relaxed);
+}
+
+/// From time to time: the keys of clients that have ceased to track may all have changed by now.
+pub fn settle(shared: &Shared) {
+    let tracking = &shared.tracking;
+    if tracking.key_count() == 0
+        && tracking.lingers.load(Ordering::Relaxed)
+        && tracking.lingers.swap(false, Ordering::SeqCst)
+    {
+        shared.keyspace.end_tracking();
+    }
 }
 
 /// Are the keys that this session's command reads to be remembered?

@@ -659,6 +659,22 @@ impl Worker {
         self.early = early;
     }
 
+    /// A session that did not track keys begins to: what changed before is no news for it.
+    pub(crate) fn drop_old_invalidations(&mut self, session: &Session) {
+        let mut messages = Vec::new();
+        self.mailbox.drain(&mut messages);
+        self.early.extend(messages);
+        let own = session.card.token;
+        let mail = &mut self.places[own.index()].mail;
+        for message in mail.iter_mut().chain(self.early.iter_mut()) {
+            if let Message::Invalidate(invalidation) = message {
+                invalidation.to.retain(|token| *token != own);
+            }
+        }
+        mail.retain(|message| !is_delivered(message));
+        self.early.retain(|message| !is_delivered(message));
+    }
+
     fn open(&mut self, stream: Stream, peer: PeerAddr) {
         self.refresh_if_changed();
         let index = self.free.pop().unwrap_or_else(|| {

@@ -86,6 +86,22 @@ fn a_reader_hears_once_of_each_key_that_it_has_read() {
 }
 
 #[test]
+fn a_change_while_a_client_did_not_track_is_no_news_when_it_tracks_again() {
+    let server = start(settings(1));
+    let (mut reader, mut writer) = (resp3(&server), Client::connect(&server));
+    writer.call("MSET a 1 b 2").ok();
+    reader.call("CLIENT TRACKING ON").ok();
+    reader.call("MGET a b");
+    reader.call("CLIENT TRACKING OFF").ok();
+    writer.call("SET a 3").ok();
+    reader.call("CLIENT TRACKING ON").ok();
+    // What it read before and has not changed since is still told of.
+    writer.call("MSET a 4 b 4").ok();
+    assert_eq!(reader.read(), invalidates(&["b"]));
+    hears_nothing(&mut reader);
+}
+
+#[test]
 fn an_own_change_is_told_behind_the_reply_of_its_command() {
     let server = start(settings(1));
     let mut own = resp3(&server);

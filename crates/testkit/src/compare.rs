@@ -298,7 +298,14 @@ impl Round {
         } else {
             compare_batch(calls, &ours.replies, &theirs.replies, report)
         };
-        Ok(found.map(|(at, ours, theirs)| self.disagreement(calls, at, &ours, &theirs)))
+        Ok(found.map(|(at, ours, theirs)| {
+            let mut found = self.disagreement(calls, at, &ours, &theirs);
+            if sequence {
+                // One call may have answered several times.
+                found.before = calls.iter().map(shown).collect();
+            }
+            found
+        }))
     }
 
     fn disagreement(&self, calls: &[Call], at: usize, ours: &str, theirs: &str) -> Disagreement {

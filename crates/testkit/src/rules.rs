@@ -209,7 +209,18 @@ fn nearest(value: &Value, parts: usize, scored: bool) -> (String, Vec<String>, V
             .collect(),
         other => return (format!("{other:?}"), Vec::new(), Vec::new()),
     };
-    let score = |parts: &[Value]| scored.then(|| format!("{:?}", parts.first()));
+    // The seventh digit depends on the order in which floats are added.
+    let digits = |score: &Value| {
+        let text = match score {
+            Value::Double(text) => text.clone(),
+            other => String::from_utf8_lossy(other.as_bytes().unwrap_or_default()).into_owned(),
+        };
+        match text.parse::<f64>() {
+            Ok(score) => format!("{} {:.0}", kind(value), score * 1e5),
+            Err(_) => text,
+        }
+    };
+    let score = |parts: &[Value]| scored.then(|| parts.first().map(digits).unwrap_or_default());
     let scores: Vec<String> = entries
         .iter()
         .filter_map(|(_, parts)| score(parts))
@@ -219,7 +230,10 @@ fn nearest(value: &Value, parts: usize, scored: bool) -> (String, Vec<String>, V
         .iter()
         .filter(|(_, parts)| score(parts).as_ref() != last);
     let mut named: Vec<String> = before_last
-        .map(|(name, parts)| format!("{name} {parts:?}"))
+        .map(|(name, parts)| {
+            let others = parts.get(usize::from(scored)..).unwrap_or_default();
+            format!("{name} {:?} {others:?}", score(parts))
+        })
         .collect();
     named.sort_unstable();
     let head = format!("{} {}", kind(value), entries.len());

@@ -51,6 +51,9 @@ pub(crate) fn client_tracking(
         .into_iter()
         .filter(|prefix| mode.prefixes.insert(prefix.clone()))
         .collect();
+    if session.tracking.is_none() {
+        worker.drop_old_invalidations(session);
+    }
     tracking::begin(&shared, session, mode);
     for prefix in &fresh {
         shared.tracking.add_prefix(prefix, session.card.token);
