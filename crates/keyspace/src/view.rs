@@ -281,6 +281,16 @@ impl<'a> View<'a> {
         missing.map_or(Ok(()), |stripes| Err(Missing(stripes)))
     }
 
+    /// Starts to load what looking for these elements of a collection will need. A hint: leaves no trace.
+    pub fn look_ahead<'k>(&self, key: &[u8], elements: impl Iterator<Item = &'k [u8]>) {
+        if let (_, Some(entry)) = self.look(key)
+            // SAFETY: the stripe is held, and writers need `&mut self`.
+            && let ValueRef::Object(value) = unsafe { entry.value() }
+        {
+            value.look_ahead(elements);
+        }
+    }
+
     // ---- readers ------------------------------------------------------------------------------
 
     /// The value of a key. Counts as an access, and as a hit or a miss.

@@ -26,6 +26,7 @@ use redline_keyspace::{
 use redline_net::clock;
 use redline_resp::{Args, ArgsBuf, Blob, HEADS, Heads, Name, ProtocolError, Reply, Span};
 use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Scope};
+use redline_table::dict::LOOK_AHEAD_MAX;
 
 use crate::{
     access, errors,
@@ -252,7 +253,11 @@ impl Worker {
         }
         let charge = self.timing.begin_batch(batch.requests.len());
         let alone = group.len() == 1;
+        let mut looked_ahead = 0;
         for index in 0..batch.requests.len() {
+            if index >= looked_ahead && self.is_one_of_several(batch, index) {
+                looked_ahead = index + self.look_ahead(group, batch, index);
+            }
             let request = &batch.requests[index];
             let number = request.member();
             let member = &mut group[number];
@@ -297,6 +302,53 @@ impl Worker {
         self.charge(batch, charge);
         crate::cron::copy_counts(self);
         self.sweep();
+    }
+
+    /// Is the next request one for the same collection, and do both name elements of it?
+    #[inline]
+    fn is_one_of_several(&self, batch: &Batch, index: usize) -> bool {
+        let key_of = |request: &Request| match request.what {
+            What::Command(id) if spec::names_element(id) => {
+                batch.ahead.get(request.ahead as usize).map(Ahead::hash)
+            }
+            _ => None,
+        };
+        let [first, second, ..] = &batch.requests[index..] else {
+            return false;
+        };
+        key_of(first).is_some_and(|key| key_of(second) == Some(key))
+    }
+
+    /// Several requests in a row search one collection: what they look for is asked for together, as the keys of a batch
+    /// are. Says for how many requests that is done; whatever stands in the way, they are run all the same.
+    #[inline(never)]
+    fn look_ahead(&mut self, group: &[Member], batch: &Batch, index: usize) -> usize {
+        let words = |request: &Request| {
+            let member = &group[request.member()];
+            let bytes = &member.query[request.at()..];
+            Args::with_big(bytes, &batch.spans[request.spans()], &member.blobs)
+        };
+        let first = &batch.requests[index];
+        let Some(hash) = batch.ahead.get(first.ahead as usize).map(Ahead::hash) else {
+            return 1;
+        };
+        let row = batch.requests[index..].iter().take_while(|request| {
+            let ahead = batch.ahead.get(request.ahead as usize);
+            matches!(request.what, What::Command(id) if spec::names_element(id))
+                && ahead.is_some_and(|ahead| ahead.hash() == hash)
+        });
+        let elements = row.clone().filter_map(|request| words(request).get(2));
+        let stripe = stripe_of(hash);
+        let locks = self.shared.keyspace.locks();
+        if let Some(key) = words(first).get(1)
+            && locks.try_one(stripe)
+        {
+            let db = group[first.member()].session.db;
+            let (space, held) = (&self.shared.keyspace, Held::One(stripe));
+            View::new(space, held, &mut self.local, db, self.now_ms).look_ahead(key, elements);
+            locks.unlock_one(stripe);
+        }
+        row.count().min(LOOK_AHEAD_MAX)
     }
 
     /// Spreads the time of a batch over its brief calls.

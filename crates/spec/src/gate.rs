@@ -1,7 +1,8 @@
 //! What the request path wants to know of a command before its handler runs, in sixteen bytes. Derived from the rows.
 
 use crate::{
-    CommandId, Find, Flags, KeySpec, Plane, Propagate, Routing, Row, Scope, table, table::same,
+    CommandId, Find, Flags, Group, KeySpec, Plane, Propagate, Routing, Row, Scope, table,
+    table::same,
 };
 
 /// The hot part of a row.
@@ -200,6 +201,26 @@ static DATA_KEYS: [u8; CommandId::COUNT] = {
 #[inline]
 pub fn data_key(id: CommandId) -> usize {
     usize::from(DATA_KEYS[id as usize])
+}
+
+static NAMES_ELEMENT: [bool; CommandId::COUNT] = {
+    let mut names = [false; CommandId::COUNT];
+    let mut i = 0;
+    while i < CommandId::COUNT {
+        names[i] = matches!(table::ROWS[i].group, Group::Hash | Group::Set)
+            && matches!(GATES[i].keys, KeyShape::One)
+            && GATES[i].first_key == 1
+            && GATES[i].arity.unsigned_abs() > 2;
+        i += 1;
+    }
+    names
+};
+
+/// Whether the word behind the key is, for most such commands, an element that the collection is searched for (the field
+/// of HSET, the member of SADD). What to prefetch: a wrong yes costs a useless look.
+#[inline]
+pub fn names_element(id: CommandId) -> bool {
+    NAMES_ELEMENT[id as usize]
 }
 
 /// Whether a complexity says that the effort does not depend on the data.

@@ -26,7 +26,7 @@ pub mod table;
 pub use access::Access;
 pub use category::Categories;
 pub use flags::Flags;
-pub use gate::{Gate, KeyShape, Plain, data_key, gate, plain};
+pub use gate::{Gate, KeyShape, Plain, data_key, gate, names_element, plain};
 pub use grammar::{Arg, ArgKind};
 pub use id::CommandId;
 pub use keys::{

@@ -14,7 +14,7 @@ use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
 
 use crate::hash::hash;
-use crate::index::Index;
+use crate::index::{Index, Sight};
 
 /// Hash bits in an element's header, and in a cursor.
 const HASH_BITS: u32 = 34;
@@ -150,6 +150,11 @@ impl<V> Dict<V> {
         self.0.find(hash(key), key).is_some()
     }
 
+    /// Starts to load what looking for these keys will need, for the first [`LOOK_AHEAD_MAX`] of them.
+    pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.0.look_ahead(keys);
+    }
+
     /// Sets the value of a key and gives back the one that it had.
     pub fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
         let hash = hash(key);
@@ -247,6 +252,11 @@ impl BytesDict {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
+    }
+
+    /// As [`Dict::look_ahead`].
+    pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.0.look_ahead(keys);
     }
 
     /// The value of a key.
@@ -407,6 +417,9 @@ impl BytesDict {
     }
 }
 
+/// Keys that [`Dict::look_ahead`] takes in at once.
+pub const LOOK_AHEAD_MAX: usize = 64;
+
 /// Both maps. It owns its elements: pointers in its indexes are alive, and nobody else has them.
 struct Core<P: Payload> {
     /// `2^depth` positions. An index that is split less often than `depth` times owns several, and lies in the first.
@@ -457,6 +470,32 @@ impl<P: Payload> Core<P> {
 
     fn heap_bytes(&self) -> usize {
         self.bytes + self.subs.len() * (size_of::<Index>() + 1)
+    }
+
+    /// The misses on the way to an element depend on each other, those of different elements do not: so each step is
+    /// taken for all keys before the next.
+    fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        /// Smaller tables mostly lie in the caches.
+        const LEN_MIN: usize = 512;
+        if self.len < LEN_MIN {
+            return;
+        }
+        let mut looks = [(0, 0, Sight::default()); LOOK_AHEAD_MAX];
+        let mut count = 0;
+        for (look, key) in looks.iter_mut().zip(keys) {
+            let hash = hash(key);
+            let (sub, depth) = self.sub_of(hash);
+            *look = (sub, order_hash(hash, depth), Sight::default());
+            self.subs[sub].prefetch_directory(look.1);
+            count += 1;
+        }
+        let looks = &mut looks[..count];
+        for (sub, hash, sight) in &mut *looks {
+            *sight = self.subs[*sub].prefetch_bucket(*hash);
+        }
+        for (sub, hash, sight) in looks {
+            self.subs[*sub].prefetch_entry(sight, *hash);
+        }
     }
 
     #[inline]

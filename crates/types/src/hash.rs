@@ -103,6 +103,14 @@ impl DataType for Hash {
         }
     }
 
+    fn look_ahead<'a>(&self, elements: impl Iterator<Item = &'a [u8]>) {
+        match &self.repr {
+            Repr::Table(table) => table.look_ahead(elements),
+            Repr::TimedTable(table) => table.table().look_ahead(elements),
+            Repr::Packed(_) | Repr::TimedPacked(_) => {}
+        }
+    }
+
     /// To the millisecond in a packed hash, to a quarter of a second in a table.
     fn earliest_expiry_ms(&self) -> Option<i64> {
         match &self.repr {

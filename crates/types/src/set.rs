@@ -96,6 +96,12 @@ impl DataType for Set {
             table.compact();
         }
     }
+
+    fn look_ahead<'a>(&self, elements: impl Iterator<Item = &'a [u8]>) {
+        if let Repr::Table(table) = &self.repr {
+            table.look_ahead(elements);
+        }
+    }
 }
 
 impl Set {

@@ -30,6 +30,9 @@ pub trait DataType: Clone {
     /// Moves its tables out of memory that a running compaction gives back.
     fn compact(&mut self) {}
 
+    /// Starts to load what looking for these elements will need. A hint: changes nothing.
+    fn look_ahead<'a>(&self, _elements: impl Iterator<Item = &'a [u8]>) {}
+
     /// No element expires before this Unix time in milliseconds; `None` if none ever does. Takes constant time.
     fn earliest_expiry_ms(&self) -> Option<i64> {
         None
@@ -90,6 +93,11 @@ macro_rules! registry {
             /// Moves its tables out of memory that a running compaction gives back.
             pub fn compact(&mut self) {
                 match self { $(Value::$name(value) => value.compact(),)* }
+            }
+
+            /// Starts to load what looking for these elements will need. A hint: changes nothing.
+            pub fn look_ahead<'a>(&self, elements: impl Iterator<Item = &'a [u8]>) {
+                match self { $(Value::$name(value) => value.look_ahead(elements),)* }
             }
 
             /// No element expires before this Unix time in milliseconds; `None` if none ever does.

@@ -64,6 +64,11 @@ fn a_dict_equals_a_map_through_growth_and_shrinking() {
     for step in 0..steps(120_000) {
         let key = key(rng.usize(..universe));
         let growing = (step / steps(30_000)).is_multiple_of(2);
+        if step % 97 == 0 {
+            // More than it takes at once, there and not there; a hint, after which all is as before.
+            let keys: Vec<_> = (0..100).map(|n| self::key(step + n)).collect();
+            dict.look_ahead(keys.iter().map(Vec::as_slice));
+        }
         match rng.u32(..10) {
             0..5 if growing => assert_eq!(
                 dict.insert(&key, step as u64),
