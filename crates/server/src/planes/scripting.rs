@@ -217,8 +217,7 @@ fn run(
     let keys = args.from(3);
     let (db, proto) = (session.db, session.proto);
     let mut out = std::mem::take(&mut session.out);
-    // A few milliseconds early at worst.
-    let began_ms = clock::monotonic_coarse_ms();
+    let began_ms = clock::monotonic_ms();
     let function_host = match program {
         Program::Script(..) => Ok(None),
         Program::Function(_) => functions::take_host(worker).map(Some),
