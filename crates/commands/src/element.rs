@@ -17,25 +17,67 @@ pub(crate) fn bulk(reply: &mut Reply<'_>, element: Element<'_>) {
     }
 }
 
+/// Where a reply becomes too large.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    bytes: u64,
+}
+
+impl Bound {
+    /// Has the reply room for another element? That one may be too much.
+    #[inline]
+    pub(crate) fn leaves_room(self, reply: &mut Reply<'_>) -> bool {
+        reply.buffer().len_bytes() as u64 <= self.bytes
+    }
+}
+
 /// Draws as many elements as wanted, of few that are there: in portions, since a client may want more than any reply
-/// can hold. It ends in an error once the reply has more than `bytes_max` bytes.
+/// can hold. It ends in an error once the reply has more than `bytes_max` bytes; each portion looks before each element.
 pub(crate) fn draw(
     reply: &mut Reply<'_>,
     wanted: usize,
     bytes_max: u64,
-    mut portion: impl FnMut(&mut Reply<'_>, usize),
+    mut portion: impl FnMut(&mut Reply<'_>, usize, Bound),
 ) -> Result<(), Error> {
-    let before = reply.buffer().len_bytes();
+    let bound = Bound {
+        bytes: (reply.buffer().len_bytes() as u64).saturating_add(bytes_max),
+    };
     let mut left = wanted;
     while left > 0 {
         let now = left.min(PORTION);
-        portion(reply, now);
+        portion(reply, now, bound);
         left -= now;
-        if (reply.buffer().len_bytes() - before) as u64 > bytes_max {
+        if !bound.leaves_room(reply) {
             return Err(Error::line(
                 "ERR reply exceeds maximum allowed size (proto-max-bulk-len)",
             ));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::{Proto, ReplyBuffer};
+    use redline_types::Set;
+
+    use super::*;
+
+    #[test]
+    fn a_portion_of_large_elements_ends_at_the_bound() {
+        const MEMBER_BYTES: usize = 1 << 20;
+        let mut set = Set::new();
+        set.add(&[b'x'; MEMBER_BYTES], &Default::default());
+        let mut out = ReplyBuffer::new();
+        let mut reply = Reply::new(&mut out, Proto::Resp2);
+        let drawn = draw(&mut reply, PORTION, 1, |reply, portion, bound| {
+            set.random_members(portion, &mut || 7, |member| {
+                if bound.leaves_room(reply) {
+                    bulk(reply, member);
+                }
+            });
+        });
+        assert!(drawn.is_err());
+        assert!(out.len_bytes() < 2 * MEMBER_BYTES);
+    }
 }

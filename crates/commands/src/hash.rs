@@ -258,8 +258,12 @@ pub(crate) fn hrandfield(
         }
     };
     if count < 0 {
-        draw(reply, given, bytes_max, |reply, portion| {
-            hash.random_entries(portion, random, |field, value| write(reply, field, value));
+        draw(reply, given, bytes_max, |reply, portion, bound| {
+            hash.random_entries(portion, random, |field, value| {
+                if bound.leaves_room(reply) {
+                    write(reply, field, value);
+                }
+            });
         })?;
     } else {
         hash.random_distinct_entries(given, random, |field, value| write(reply, field, value));

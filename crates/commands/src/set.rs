@@ -185,8 +185,12 @@ pub(crate) fn srandmember(
             let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
             if count < 0 {
                 reply.array(wanted);
-                draw(reply, wanted, bytes_max, |reply, portion| {
-                    set.random_members(portion, random, |member| bulk(reply, member));
+                draw(reply, wanted, bytes_max, |reply, portion, bound| {
+                    set.random_members(portion, random, |member| {
+                        if bound.leaves_room(reply) {
+                            bulk(reply, member);
+                        }
+                    });
                 })?;
             } else {
                 let given = wanted.min(set.len());

@@ -610,8 +610,11 @@ pub(crate) fn vrandmember(
             let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
             if count < 0 {
                 reply.array(wanted);
-                draw(reply, wanted, bytes_max, |reply, portion| {
+                draw(reply, wanted, bytes_max, |reply, portion, bound| {
                     for _ in 0..portion {
+                        if !bound.leaves_room(reply) {
+                            break;
+                        }
                         let element = set.random_element(random);
                         reply.bulk(element.expect("no set that a key holds is empty"));
                     }

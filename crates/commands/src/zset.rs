@@ -964,13 +964,15 @@ pub(crate) fn zrandmember(
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     if count < 0 {
         Pairs::begin(reply, wanted, with_scores);
-        draw(reply, wanted, bytes_max, |reply, portion| {
-            let mut pairs = Pairs::go_on(reply, with_scores);
+        draw(reply, wanted, bytes_max, |reply, portion, bound| {
             for _ in 0..portion {
+                if !bound.leaves_room(reply) {
+                    break;
+                }
                 let (member, score) = zset
                     .random_member(random)
                     .expect("a stored set is not empty");
-                pairs.write(member, score);
+                Pairs::go_on(reply, with_scores).write(member, score);
             }
         })?;
     } else {

@@ -203,7 +203,7 @@ fn write_pack(out: &mut Vec<u8>, pack: &Pack) {
 }
 
 fn write_elements_packed<'a>(out: &mut Vec<u8>, elements: impl Iterator<Item = Element<'a>>) {
-    write_pack(out, &pack_of(elements.map(Element::canonical)));
+    write_pack(out, &pack_of(elements));
 }
 
 /// Reads a value of a form.
@@ -215,7 +215,7 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
         }
         form::LIST_ZIPLIST => {
             let blob = reader.string()?;
-            List::from_pack(pack_of(packed::ziplist(&blob)?.into_iter()), limits).into()
+            List::from_pack(ziplist_pack(&blob)?, limits).into()
         }
         form::SET => read_set(reader, limits)?.into(),
         form::SET_INTSET => {
@@ -290,8 +290,7 @@ fn read_list(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<List,
             }
             0 if kind == form::LIST => list.push_back(&blob, limits),
             0 if kind == form::LIST_OF_ZIPLISTS => {
-                let pack = pack_of(packed::ziplist(&blob)?.into_iter());
-                list.append_node(NewNode::Packed(pack));
+                list.append_node(NewNode::Packed(ziplist_pack(&blob)?));
             }
             _ => return Err(Corrupt("an unknown kind of node")),
         }
@@ -301,9 +300,14 @@ fn read_list(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<List,
     Ok(list)
 }
 
+fn ziplist_pack(blob: &[u8]) -> Result<Pack, Corrupt> {
+    ensure(blob.len() <= Pack::SAFE_BYTES_MAX, "a ziplist")?;
+    Ok(pack_of(packed::ziplist(blob)?.into_iter()))
+}
+
 fn pack_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Pack {
     let mut pack = Pack::new();
-    elements.for_each(|element| pack.push_back(element));
+    elements.for_each(|element| pack.push_back(element.canonical()));
     pack
 }
 

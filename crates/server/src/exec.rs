@@ -348,7 +348,7 @@ impl Worker {
             View::new(space, held, &mut self.local, db, self.now_ms).look_ahead(key, elements);
             locks.unlock_one(stripe);
         }
-        row.count().min(LOOK_AHEAD_MAX)
+        row.take(LOOK_AHEAD_MAX).count()
     }
 
     /// Spreads the time of a batch over its brief calls.

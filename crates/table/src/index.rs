@@ -30,7 +30,8 @@
 //! - Every access to that range, here and in `arena.rs`, is of a whole aligned `AtomicU64`, relaxed. So a stale read is
 //!   a race in no formal sense; the value is old, or belongs to another table, or is zero.
 //! - What comes of such values is checked (a chunk number has to lie inside the range) before it is read through, and
-//!   an entry's pointer is only ever given to the prefetch instruction, which cannot fault.
+//!   an entry's pointer is given to the prefetch instruction, which cannot fault, and to nothing else until the index
+//!   has recalled it under the lock.
 //!
 //! A wrong value costs a useless prefetch, and the search under the lock finds the truth.
 //!

@@ -386,6 +386,22 @@ fn older_forms_are_read() {
 }
 
 #[test]
+fn a_number_that_a_ziplist_keeps_as_text_is_found_as_a_number() {
+    // One element, the text "12", which nobody writes so but may send.
+    let ziplist = b"\x0f\0\0\0\x0a\0\0\0\x01\0\x00\x0212\xff";
+    for head in [&b"\x0a"[..], b"\x0e\x01"] {
+        let body = [head, &[ziplist.len() as u8], ziplist].concat();
+        let Ok(Object::Value(Value::List(list))) = restore_body(&body) else {
+            panic!("{head:?} is not a list");
+        };
+        let found = list
+            .iter()
+            .filter(|element| matches!(element, Element::Int(12)));
+        assert_eq!(found.count(), 1, "{head:?}");
+    }
+}
+
+#[test]
 fn what_redis_refuses_is_refused() {
     for (body, what) in [
         (&b"\x01\x00"[..], "an empty list"),

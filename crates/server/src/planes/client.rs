@@ -100,7 +100,7 @@ pub(crate) fn client_info(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut text = String::new();
-    show_request(&session.card, args);
+    show_request(session, args);
     write_line(&mut text, &session.card, worker.now_ms);
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
@@ -112,7 +112,7 @@ pub(crate) fn client_list(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut text = String::new();
-    show_request(&session.card, args);
+    show_request(session, args);
     let all = worker.shared.client_cards();
     match args.get(2) {
         None => all
@@ -459,13 +459,15 @@ impl Kill {
 
 /// The client that asks has this request in its query buffer: as long as it is sent as an array, which clients do. The
 /// buffer is the worker's while a request runs, so the card says nothing of it by itself.
-fn show_request(card: &Card, args: Args<'_>) {
+fn show_request(session: &mut Session, args: Args<'_>) {
     let decimal = |number: usize| number.to_string().len();
     let framed = |bytes: usize| "$\r\n\r\n".len() + decimal(bytes) + bytes;
     let words: usize = args.iter().map(|word| framed(word.len())).sum();
     let bytes = ("*\r\n".len() + decimal(args.len()) + words) as u64;
-    let unread = card.query_bytes.load(Ordering::Relaxed);
-    card.query_bytes.store(unread.max(bytes), Ordering::Relaxed);
+    let shown = &session.card.query_bytes;
+    shown.store(shown.load(Ordering::Relaxed).max(bytes), Ordering::Relaxed);
+    // Until the request is over.
+    session.shown_empty = false;
 }
 
 /// A client, described on one line, as the log of refusals keeps it.

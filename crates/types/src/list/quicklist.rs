@@ -45,7 +45,7 @@ impl NodeLimits {
         };
         let packed_bytes = match limits.list_plain_node_bytes {
             None => bytes,
-            Some(plain_bytes) => plain_bytes.saturating_sub(1),
+            Some(plain_bytes) => plain_bytes.saturating_sub(1).min(Pack::SAFE_BYTES_MAX / 2),
         };
         NodeLimits {
             bytes,
