@@ -505,14 +505,19 @@ impl<'a, L: Load> Worker<'a, L> {
         let Some(pause) = self.load.lost(token, pending, &failure, now_ns) else {
             return Err(failure);
         };
+        self.replace_later(token, now_ns + pause.as_nanos() as u64);
+        Ok(())
+    }
+
+    /// Closes a connection, and has another opened in its place at that time.
+    fn replace_later(&mut self, token: usize, at_ns: u64) {
+        let connection = &mut self.connections[token];
         connection.lost = true;
         connection.unsent.clear();
         // A socket that has failed may have left the poller, and may be shut already.
         let _ = self.poller.deregister(&connection.stream);
         let _ = connection.stream.shutdown(Shutdown::Both);
-        self.retries
-            .insert((now_ns + pause.as_nanos() as u64, token));
-        Ok(())
+        self.retries.insert((at_ns, token));
     }
 
     /// Waits for events, or until the load has something to do.
@@ -677,13 +682,20 @@ impl<'a, L: Load> Worker<'a, L> {
 
     /// Puts a new connection into the place of one that has done its part.
     fn reconnect(&mut self, token: usize) -> Result<(), Failure> {
-        loop {
+        while !self.stopped() {
             if let Some(connection) = self.connect(token)? {
                 self.connections[token] = connection;
                 return Ok(());
             }
+            if L::PACED {
+                // The other connections, and the end of the test, do not wait for room in the backlog.
+                let pause_ns = BACKLOG_PAUSE.as_nanos() as u64;
+                self.replace_later(token, clock::monotonic_ns() + pause_ns);
+                return Ok(());
+            }
             std::thread::sleep(BACKLOG_PAUSE);
         }
+        Ok(())
     }
 }
 

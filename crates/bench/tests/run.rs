@@ -4,10 +4,16 @@ mod fake_server;
 mod invocation;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
-use fake_server::{Answer, FakeServer, reply};
+use fake_server::{Answer, FakeServer, Request, known, reply, serve};
 use invocation::{Ran, bench};
+use redline_net::{Endpoint, Listener, connect_endpoint};
 use serde_json::Value;
 
 fn run(server: &FakeServer, args: &[&str]) -> Ran {
@@ -273,17 +279,18 @@ fn an_open_loop_keeps_its_rate_and_reports_three_latencies() {
     );
     // 1,000 were due; the machine may be busy, but none is lost.
     let requests = &result["requests"];
-    let done = requests["values"].as_u64().unwrap() + requests["unanswered"].as_u64().unwrap();
-    assert_eq!(done + requests["unsent"].as_u64().unwrap(), 1000);
+    let count = |name: &str| requests[name].as_u64().unwrap();
     assert_eq!(
-        sent(&server).len() as u64,
-        requests["sent"].as_u64().unwrap()
+        count("values") + count("unanswered") + count("unsent"),
+        1000
     );
-    for latency in ["response_us", "service_us", "schedule_lag_us"] {
-        assert!(
-            result[latency]["count"].as_u64().unwrap() >= 900,
-            "{latency}"
-        );
+    assert_eq!(sent(&server).len() as u64, count("sent"));
+    for (latency, of) in [
+        ("response_us", 1000),
+        ("service_us", count("values")),
+        ("schedule_lag_us", count("sent")),
+    ] {
+        assert_eq!(result[latency]["count"], of, "{latency}");
     }
     assert_eq!(result["settings"]["offered_rps"], 1000.0);
 }
@@ -315,9 +322,10 @@ fn an_overloaded_open_loop_says_what_it_owes() {
     );
     assert!(count("unsent") > 4000);
     // Half of them were due before half of the time, and have waited ever since.
-    assert!(result["response_us"]["p50"].as_u64().unwrap() > 500_000);
+    let response = result["response_us"]["p50"].as_u64().unwrap();
+    assert!(response > 500_000, "{response}");
     let service = result["service_us"]["p50"].as_u64().unwrap();
-    assert!(service < 200_000, "{service}");
+    assert!((10_000..response).contains(&service), "{service}");
     assert!(
         result["warnings"]
             .to_string()
@@ -342,9 +350,12 @@ fn warm_up_is_left_out() {
             "0.5",
         ],
     );
-    let values = result["requests"]["values"].as_u64().unwrap();
-    assert!((200..=260).contains(&values), "{values}");
-    assert!(sent(&server).len() >= 480);
+    let count = |name: &str| result["requests"][name].as_u64().unwrap();
+    // 250 were due in the half second that is measured, whenever they were answered.
+    let measured = count("values") + count("unanswered") + count("unsent");
+    assert!(measured >= 250, "{measured}");
+    let sent = sent(&server).len() as u64;
+    assert!(sent > count("sent"), "{sent}");
 }
 
 #[test]
@@ -545,6 +556,55 @@ fn connections_are_replaced_after_their_share_of_requests() {
         );
         assert_eq!(result["requests"]["connections_lost"], 0);
     }
+}
+
+#[test]
+fn a_backlog_that_stays_full_does_not_keep_a_run_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let open = Listener::bind_unix(&path, None, 1).unwrap();
+    let listener = UnixListener::from(open.as_fd().try_clone_to_owned().unwrap());
+    listener.set_nonblocking(false).unwrap();
+    let (full, gone) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    // Nobody is accepted from the first GET on, and the backlog is full before it is answered.
+    let waiting = Mutex::new(Vec::new());
+    let endpoint = Endpoint::Unix(path.clone());
+    let (begin, ended) = (Arc::clone(&full), Arc::clone(&gone));
+    let answer = Arc::new(move |request: &Request| {
+        if request[0] == b"GET" {
+            begin.store(true, Ordering::SeqCst);
+            loop {
+                let last = ended.load(Ordering::SeqCst);
+                match connect_endpoint(&endpoint) {
+                    Ok(stream) => waiting.lock().unwrap().push(stream),
+                    Err(error) if last && error.error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) => thread::yield_now(),
+                }
+            }
+        }
+        known(request).unwrap_or_else(|| reply("+OK\r\n"))
+    });
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if full.load(Ordering::SeqCst) {
+                gone.store(true, Ordering::SeqCst);
+                return;
+            }
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || serve(stream, &*answer, &Mutex::default()));
+        }
+    });
+    let path = path.to_str().unwrap();
+    let args = ["run", "-S", path, "--command", "GET a", "-c", "1"];
+    let more = ["--reconnect-after", "1", "--duration", "0.3", "--json", "-"];
+    let ran = bench(&[&args[..], &more].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let result: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+    assert_eq!(result["requests"]["values"], 1);
+    drop(open);
 }
 
 #[test]

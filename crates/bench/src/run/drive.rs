@@ -136,6 +136,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What is due or under way when the time is over gets so long.
 const GRACE: Duration = Duration::from_secs(1);
+/// Requests that were due and never sent are entered one by one up to about so many, and above in as many groups: what
+/// a thread does after the run is bounded whatever its rate.
+const UNSENT_TURNS: u64 = 1_000_000;
 
 impl<'a> Drive<'a> {
     /// A part that chooses among `choices`, of which there is at least one.
@@ -246,6 +249,33 @@ impl<'a> Drive<'a> {
         };
         let offset = (number as f64 + self.manner.shift) * (1e9 / rate);
         self.started_ns.saturating_add(offset as u64)
+    }
+
+    /// Enters who was due and never sent; of which command is chosen as for any other.
+    fn give_up_unsent(&mut self, now_ns: u64) {
+        let end_ns = self.until_ns.min(now_ns);
+        let group = self.due_before(end_ns) / UNSENT_TURNS + 1;
+        while self.next_due_ns < end_ns {
+            let index = self.choose();
+            let rows = self.choices[index].rows.clone();
+            let requests = rows.len() as u64;
+            let count = self.due_before(end_ns).div_ceil(requests).clamp(1, group);
+            // All of a group have waited at least as long as its last.
+            let last_ns = self.due_ns(self.due + (count - 1) * requests);
+            for row in rows {
+                self.recorder
+                    .given_up(row, count, last_ns, GivenUp::Unsent, now_ns);
+            }
+            self.due += count * requests;
+            self.next_due_ns = self.due_ns(self.due);
+        }
+    }
+
+    /// Requests from the next one on that are due before `end_ns`.
+    fn due_before(&self, end_ns: u64) -> u64 {
+        let rate = self.manner.rate.unwrap_or(0.0);
+        let span_ns = end_ns.saturating_sub(self.next_due_ns);
+        (span_ns as f64 * (rate / 1e9)).ceil() as u64
     }
 
     fn has_room(&self, pending: &Pending) -> bool {
@@ -440,7 +470,7 @@ impl Load for Drive<'_> {
         for request in pending.under_way.drain(..) {
             self.under_way -= 1;
             self.recorder
-                .given_up(request.row, request.due_ns, GivenUp::Lost, now_ns);
+                .given_up(request.row, 1, request.due_ns, GivenUp::Lost, now_ns);
         }
         if pending.queued {
             self.free.retain(|&free| free != token);
@@ -517,22 +547,13 @@ impl Load for Drive<'_> {
     fn give_up(&mut self, pending: &mut Pending, now_ns: u64) {
         for request in pending.under_way.drain(..) {
             self.recorder
-                .given_up(request.row, request.due_ns, GivenUp::Unanswered, now_ns);
+                .given_up(request.row, 1, request.due_ns, GivenUp::Unanswered, now_ns);
         }
     }
 
     fn end(&mut self, now_ns: u64) {
         if self.manner.rate.is_some() && !self.exhausted {
-            // Who was due and never sent; of which command is chosen as for any other.
-            while self.next_due_ns < self.until_ns.min(now_ns) {
-                let index = self.choose();
-                for row in self.choices[index].rows.clone() {
-                    self.recorder
-                        .given_up(row, self.next_due_ns, GivenUp::Unsent, now_ns);
-                    self.due += 1;
-                }
-                self.next_due_ns = self.due_ns(self.due);
-            }
+            self.give_up_unsent(now_ns);
         }
         self.recorder.finish();
         if let Some((cpu, waited, at_ns)) = self.usage_at_start {
@@ -548,5 +569,55 @@ impl Load for Drive<'_> {
 
     fn progress(&self) -> (u64, u64) {
         (self.recorder.finished, self.recorder.response_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+    use crate::workload::template::Template;
+    use crate::workload::values::{Content, Sizes};
+
+    #[test]
+    fn what_was_never_sent_is_counted_in_full_whatever_the_rate() {
+        let template = Template::parse("GET a ; GET b", &Sizes::parse("3").unwrap()).unwrap();
+        for (rate, seconds, due) in [
+            (1e9, 10, 10_000_000_000),
+            (3e5, 10, 3_000_000),
+            (10.0, 3, 30),
+        ] {
+            let mut random = fastrand::Rng::with_seed(1);
+            let choice = Choice {
+                renderer: template.renderer(0, 1, Content::Fixed, &Arc::default(), &mut random),
+                rows: 0..2,
+                weight: 1,
+            };
+            let manner = Manner {
+                rate: Some(rate),
+                shift: 0.0,
+                depth: 1,
+                window: false,
+                warmup: Duration::ZERO,
+                duration: Some(Duration::from_secs(seconds)),
+                count_errors: false,
+                reconnect: false,
+                timeout: None,
+                reconnect_after: None,
+            };
+            let (sender, _slices) = mpsc::channel();
+            let recorder = Recorder::new(2, true, u64::MAX, sender);
+            let mut drive = Drive::new(manner, vec![choice], None, random, recorder);
+            drive.begin(1, 1);
+            drive.end(1 + seconds * 1_000_000_000);
+            assert_eq!(drive.recorder.unsent, due);
+            for row in &drive.recorder.rows {
+                assert_eq!(row.response.len(), due / 2);
+                // They came evenly, so half of them have waited for half of the time.
+                let half = row.response.value_at_quantile(0.5) as f64 / (seconds as f64 * 1e6);
+                assert!((half - 0.5).abs() < 0.05, "{half}");
+            }
+        }
     }
 }

@@ -202,20 +202,20 @@ impl Recorder {
         self.response_us += response_us * count;
     }
 
-    /// Records a request that nobody answers any more: its response takes at least until now.
-    pub fn given_up(&mut self, row: u32, due_ns: u64, why: GivenUp, now_ns: u64) {
+    /// Records `count` requests that nobody answers any more: their responses take at least until now.
+    pub fn given_up(&mut self, row: u32, count: u64, due_ns: u64, why: GivenUp, now_ns: u64) {
         if !self.is_measuring(now_ns) {
             return;
         }
         match why {
-            GivenUp::Unsent => self.unsent += 1,
-            GivenUp::Unanswered => self.unanswered += 1,
-            GivenUp::Lost => self.lost += 1,
+            GivenUp::Unsent => self.unsent += count,
+            GivenUp::Unanswered => self.unanswered += count,
+            GivenUp::Lost => self.lost += count,
         }
         let us = microseconds(due_ns, now_ns);
         let row = &mut self.rows[row as usize];
-        row.response.saturating_record(us);
-        self.slice.response.saturating_record(us);
+        row.response.saturating_record_n(us, count);
+        self.slice.response.saturating_record_n(us, count);
     }
 
     /// Records how late a request was written.
@@ -301,7 +301,7 @@ mod tests {
     fn warm_up_is_not_recorded() {
         let (mut recorder, slices) = recorder();
         recorder.answered(value(1, 2), 5, 9_999_999);
-        recorder.given_up(0, 1, GivenUp::Unanswered, 9_999_999);
+        recorder.given_up(0, 1, 1, GivenUp::Unanswered, 9_999_999);
         recorder.finish();
         assert_eq!(recorder.rows[0].values + recorder.unanswered, 0);
         assert!(slices.try_recv().is_err());
@@ -338,10 +338,10 @@ mod tests {
     #[test]
     fn who_was_not_answered_has_waited_until_the_end() {
         let (mut recorder, _slices) = recorder();
-        recorder.given_up(0, 10_000_000, GivenUp::Unanswered, 12_000_000);
-        recorder.given_up(0, 11_000_000, GivenUp::Unsent, 12_000_000);
-        assert_eq!((recorder.unanswered, recorder.unsent), (1, 1));
-        assert_eq!(recorder.rows[0].response.len(), 2);
+        recorder.given_up(0, 1, 10_000_000, GivenUp::Unanswered, 12_000_000);
+        recorder.given_up(0, 2, 11_000_000, GivenUp::Unsent, 12_000_000);
+        assert_eq!((recorder.unanswered, recorder.unsent), (1, 2));
+        assert_eq!(recorder.rows[0].response.len(), 3);
         assert!(recorder.rows[0].response.max() >= 2_000);
     }
 }

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test binary uses its own part
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -30,14 +30,7 @@ pub struct FakeServer {
 impl FakeServer {
     /// `answer` decides on each request; CONFIG GET and HELLO are answered as a real server would.
     pub fn start(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> FakeServer {
-        FakeServer::start_raw(
-            move |request| match request[0].to_ascii_uppercase().as_slice() {
-                b"CONFIG" if request[2] == b"save" => reply("*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
-                b"CONFIG" => reply("*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"),
-                b"HELLO" => reply("%1\r\n+proto\r\n:3\r\n"),
-                _ => answer(request),
-            },
-        )
+        FakeServer::start_raw(move |request| known(request).unwrap_or_else(|| answer(request)))
     }
 
     /// `answer` decides on everything.
@@ -52,7 +45,10 @@ impl FakeServer {
             for stream in listener.incoming().flatten() {
                 let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
                 // The client's end of the test ends the connection: its errors are not ours to report.
-                thread::spawn(move || serve(stream, &*answer, &log));
+                thread::spawn(move || {
+                    stream.set_nodelay(true).ok()?;
+                    serve(stream, &*answer, &log)
+                });
             }
         });
         FakeServer { address, requests }
@@ -82,12 +78,22 @@ impl FakeServer {
     }
 }
 
-fn serve(
-    mut stream: TcpStream,
+/// What a real server would say, of requests that are answered alike in all tests.
+pub fn known(request: &Request) -> Option<Answer> {
+    match request[0].to_ascii_uppercase().as_slice() {
+        b"CONFIG" if request[2] == b"save" => Some(reply("*2\r\n$4\r\nsave\r\n$0\r\n\r\n")),
+        b"CONFIG" => Some(reply("*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n")),
+        b"HELLO" => Some(reply("%1\r\n+proto\r\n:3\r\n")),
+        _ => None,
+    }
+}
+
+/// Answers on one connection, and notes the requests in `log`, until either side closes.
+pub fn serve(
+    mut stream: impl Read + Write,
     answer: &dyn Fn(&Request) -> Answer,
     log: &Mutex<Vec<Request>>,
 ) -> Option<()> {
-    stream.set_nodelay(true).ok()?;
     let (mut buffer, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
     loop {
         let bytes = stream.read(&mut chunk).ok().filter(|&bytes| bytes > 0)?;
