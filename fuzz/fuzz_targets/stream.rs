@@ -152,28 +152,17 @@ fn arrives(runner: &mut Runner, key: &[u8]) {
     };
     let restored = runner.words(&[b"RESTORE", b"copy", b"0", payload, b"REPLACE"]);
     assert_eq!(restored.as_deref(), Some(&b"+OK\r\n"[..]));
-    for call in [&["XRANGE", "-", "+"][..], &["XINFO", "FULL", "COUNT", "0"]] {
-        let mut seen = [key, b"copy"].map(|key| {
-            let words: Vec<&[u8]> = match call {
-                ["XINFO", rest @ ..] => [&b"XINFO"[..], b"STREAM", key]
-                    .into_iter()
-                    .chain(rest.iter().map(|word| word.as_bytes()))
-                    .collect(),
-                _ => vec![b"XRANGE", key, b"-", b"+"],
-            };
-            runner.words(&words)
-        });
-        let seen = seen.each_mut().map(|reply| {
-            let mut reply = reply.take().expect("a reply");
-            // What the nodes were is not told by a payload.
-            let told = reply.windows(17).position(|w| w == b"last-generated-id");
-            reply
-                .split_off(told.unwrap_or(0))
-                .escape_ascii()
-                .to_string()
-        });
-        assert_eq!(seen[0], seen[1], "{call:?}");
-    }
+    let [sent, got] = [key, b"copy"].map(|key| {
+        [
+            &[&b"XRANGE"[..], key, b"-", b"+"][..],
+            &[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"],
+        ]
+        .map(|words| {
+            let reply = runner.words(words).expect("a reply");
+            reply.escape_ascii().to_string()
+        })
+    });
+    assert_eq!(sent, got);
 }
 
 /// The payload of a key, changed in a few places, under another key.
@@ -185,12 +174,12 @@ fn travels_through_bad_hands(runner: &mut Runner, key: &[u8], choices: &mut Choi
     let mut payload = payload[..payload.len() - 8].to_vec();
     let body = payload.len() - (FOOTER_BYTES - 8);
     for _ in 0..1 + choices.byte().unwrap_or(0) % 3 {
-        let (Some(at), Some(byte)) = (choices.byte(), choices.byte()) else {
+        let (Some(spot), Some(byte)) = (choices.byte(), choices.byte()) else {
             break;
         };
         // Near the end are the groups, near the beginning the entries.
-        let at = usize::from(at >> 1) % body;
-        let at = if at & 1 == 0 { at } else { body - 1 - at };
+        let far = usize::from(spot >> 1) % body;
+        let at = if spot & 1 == 0 { far } else { body - 1 - far };
         payload[at] = byte;
     }
     payload.extend_from_slice(&crc64::update(0, &payload).to_le_bytes());

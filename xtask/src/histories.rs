@@ -20,14 +20,14 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let program = install::go_program(&workspace().join("crates/testkit/histories"), "histories")?;
     let seed = setting.seed().to_string();
-    let said_of = |workers: usize, words: &[&str]| {
+    let said_of = |workers: usize, seconds: &str, faults: bool| {
         let redline = setting.start_redline(workers, &[])?;
         let mut command = Command::new(&program);
         command
             .arg(redline.address().to_string())
-            .args(words)
+            .arg(seconds)
             .arg(&seed);
-        if words[0] == FAULT_SECONDS {
+        if faults {
             command.arg("FAULTS");
         }
         let said = captured(command, b"", TIMEOUT);
@@ -36,19 +36,22 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     };
     let mut histories = 0;
     for workers in WORKERS {
-        let said = said_of(workers, &[SECONDS])?;
+        let said = said_of(workers, SECONDS, false)?;
         for line in said.lines() {
             println!("  {workers} workers, {line}");
-            let count = line.split_whitespace().nth(1);
-            histories += count
-                .and_then(|count| count.parse::<u64>().ok())
-                .unwrap_or(0);
+            histories += count_of(line).ok_or_else(|| format!("{line:?} has no count"))?;
         }
     }
-    let found = said_of(2, &[FAULT_SECONDS])?;
+    let found = said_of(2, FAULT_SECONDS, true)?;
     found.lines().for_each(|line| println!("  planted: {line}"));
     Ok(format!(
         "{histories} histories are linearizable, {} planted faults found",
         found.lines().count()
     ))
+}
+
+/// The number before the word "histories".
+fn count_of(line: &str) -> Option<u64> {
+    let (before, _) = line.split_once(" histories")?;
+    before.split_whitespace().next_back()?.parse().ok()
 }

@@ -155,6 +155,22 @@ impl Node {
 
     /// Adds an entry behind all others. Its id must be above theirs and not below `first`.
     pub(super) fn push<'a>(&mut self, first: StreamId, id: StreamId, fields: impl Fields<'a>) {
+        self.write(first, id, fields);
+    }
+
+    /// The same for an entry that has been deleted: only its place is kept.
+    pub(super) fn push_deleted<'a>(
+        &mut self,
+        first: StreamId,
+        id: StreamId,
+        fields: impl Fields<'a>,
+    ) {
+        let flags_at = self.write(first, id, fields);
+        self.mark(flags_at);
+    }
+
+    /// Adds an entry that lives, and says where its flags are.
+    fn write<'a>(&mut self, first: StreamId, id: StreamId, fields: impl Fields<'a>) -> usize {
         let count = fields.clone().count() / 2;
         let same_names = fields.clone().step_by(2).eq(self.names());
         let skip = usize::from(same_names);
@@ -179,6 +195,7 @@ impl Node {
         let out = &mut self.bytes;
         out.reserve(len + 2 * varint_len(len as u64));
         push_varint(out, len as u64);
+        let flags_at = out.len();
         out.push(if same_names { SAME_NAMES } else { 0 });
         push_varint(out, ms);
         push_varint(out, seq);
@@ -191,6 +208,7 @@ impl Node {
         push_varint_backwards(out, len as u64);
         self.live += 1;
         self.listpack_bytes += listpack;
+        flags_at
     }
 
     /// The names of the first entry.
