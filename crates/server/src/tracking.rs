@@ -123,6 +123,8 @@ pub struct Tracking {
     lingers: AtomicBool,
     prefixes: RwLock<BTreeMap<Arc<[u8]>, Vec<Token>>>,
     prefix_count: AtomicUsize,
+    /// Held by the worker that forgets keys: two that count at once would forget one too many.
+    evicting: Mutex<()>,
 }
 
 impl Default for Tracking {
@@ -135,6 +137,7 @@ impl Default for Tracking {
             lingers: AtomicBool::new(false),
             prefixes: RwLock::default(),
             prefix_count: AtomicUsize::new(0),
+            evicting: Mutex::default(),
         }
     }
 }
@@ -230,9 +233,12 @@ impl Tracking {
         keys_max: usize,
         mut draw: impl FnMut() -> usize,
     ) {
-        if keys_max == 0 {
+        if keys_max == 0 || self.key_count() <= keys_max {
             return;
         }
+        let Ok(_alone) = self.evicting.try_lock() else {
+            return;
+        };
         for _ in 0..EVICTIONS_MAX {
             if self.key_count() <= keys_max {
                 return;
