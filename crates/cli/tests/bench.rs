@@ -2,6 +2,7 @@
 
 #[path = "../../bench/tests/fake_server/mod.rs"]
 mod fake_server;
+mod running;
 
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
@@ -9,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use fake_server::{Answer, FakeServer};
+use running::signal;
 
 const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
 
@@ -25,14 +27,7 @@ fn interrupted(server: &FakeServer, args: &[&str], ready: impl Fn(&FakeServer) -
     while !ready(server) {
         thread::yield_now();
     }
-    let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .expect("kill runs")
-            .success()
-    );
+    signal(&child, "INT");
     child.wait_with_output().expect("the binary ends")
 }
 

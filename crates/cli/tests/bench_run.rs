@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use running::{REDLINE, Running, until};
+use running::{REDLINE, Running, signal, until};
 use serde_json::Value;
 
 fn server() -> Running {
@@ -52,7 +52,7 @@ fn stall(server: &Running, after: u64) -> f64 {
     until("the load runs", || {
         (commands_processed(server) > after).then_some(())
     });
-    server.signal("-STOP");
+    server.signal("STOP");
     let stat = format!("/proc/{}/stat", server.child.id());
     until("the server stands still", || {
         let stat = std::fs::read_to_string(&stat).expect("the server is there");
@@ -61,7 +61,7 @@ fn stall(server: &Running, after: u64) -> f64 {
     let stopped = Instant::now();
     thread::sleep(Duration::from_secs(1));
     let stalled = stopped.elapsed();
-    server.signal("-CONT");
+    server.signal("CONT");
     stalled.as_micros() as f64
 }
 
@@ -211,14 +211,7 @@ fn ctrl_c_leaves_a_partial_result_and_130() {
     until("the load runs", || {
         (commands_processed(&server) > 1000).then_some(())
     });
-    let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .expect("kill runs")
-            .success()
-    );
+    signal(&child, "INT");
     let output = child.wait_with_output().expect("the binary ends");
     assert_eq!(output.status.code(), Some(130));
     let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -45,7 +45,7 @@ fn maxclients_is_lowered_to_the_limit_of_open_files_and_says_so() {
     );
     assert_eq!(clients[0].call("CONFIG GET maxclients"), "maxclients 88");
     assert_eq!(clients[0].call("CONFIG SET maxclients 50"), "+OK");
-    running.signal("-TERM");
+    running.signal("TERM");
     let (_, log, _) = running.ended();
     for line in [
         "You requested maxclients of 4294967295 requiring at least 4294967327 max file descriptors.",

@@ -8,7 +8,7 @@ use running::{REDLINE, Running, folder, folder_with, refused, until};
 
 #[test]
 fn signals_end_it_cleanly() {
-    for signal in ["-TERM", "-INT"] {
+    for signal in ["TERM", "INT"] {
         let running = Running::start(folder_with("pidfile redline.pid\n"), &["r.conf"], None);
         let mut client = running.connect();
         assert_eq!(client.call("SET k v"), "+OK");
@@ -20,7 +20,7 @@ fn signals_end_it_cleanly() {
         running.signal(signal);
         let (status, log, folder) = running.ended();
         assert_eq!(status.code(), Some(0), "{signal}: {log}");
-        let received = format!("Received SIG{} scheduling shutdown...", &signal[1..]);
+        let received = format!("Received SIG{signal} scheduling shutdown...");
         assert!(log.contains(&received), "{log}");
         assert!(log.contains("User requested shutdown..."), "{log}");
         assert!(log.trim_end().ends_with("bye bye..."), "{log}");
@@ -215,7 +215,7 @@ fn config_rewrite_keeps_comments_and_what_it_does_not_change() {
         )
     );
     // It can be started from again.
-    running.signal("-TERM");
+    running.signal("TERM");
     let (_, _, folder) = running.ended();
     let again = Running::start(folder, &["r.conf"], None);
     assert_eq!(again.call("CONFIG GET timeout"), "timeout 9");
@@ -251,7 +251,7 @@ fn dir_is_the_working_directory_and_can_be_changed_where_that_is_allowed() {
     let line = format!("\ndir \"{}\"\n", other.display());
     assert!(config.contains(&line), "{config}");
     assert!(work.join("p").exists());
-    running.signal("-TERM");
+    running.signal("TERM");
     let (status, _, _folder) = running.ended();
     assert_eq!(status.code(), Some(0));
     assert!(!work.join("p").exists(), "the file with the pid is left");
@@ -274,7 +274,7 @@ fn the_log_goes_to_its_file_from_its_level_on() {
     assert_eq!(running.call("CONFIG SET loglevel notice"), "+OK");
     assert_eq!(noticed(&running), 2);
     assert_eq!(running.call("CONFIG SET loglevel nothing"), "+OK");
-    running.signal("-TERM");
+    running.signal("TERM");
     let (_, stdout, folder) = running.ended();
     assert_eq!(stdout, "");
     let log = fs::read_to_string(folder.path().join("log")).unwrap();

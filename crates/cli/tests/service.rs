@@ -228,7 +228,7 @@ fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
         assert!(heard().ends_with("\nREADY=1\n"));
         let info = running.call("INFO server");
         assert!(info.contains("\nprocess_supervised:systemd\r\n"), "{info}");
-        running.signal("-TERM");
+        running.signal("TERM");
         assert_eq!(heard(), "STOPPING=1\n");
         let (status, log, _) = running.ended();
         assert!(status.success());
@@ -257,7 +257,7 @@ fn a_supervisor_that_is_not_there_is_told_of_and_not_waited_for() {
         let running = Running::of(command, folder, None);
         let info = running.call("INFO server");
         assert!(info.contains("\nprocess_supervised:no\r\n"), "{info}");
-        running.signal("-TERM");
+        running.signal("TERM");
         let (_, log, _) = running.ended();
         assert!(log.contains(line), "{log}");
     }
@@ -364,9 +364,9 @@ fn the_kernel_is_told_whom_to_end_first() {
 #[test]
 fn a_hangup_does_not_end_it() {
     let running = Running::start(folder_with(""), &["r.conf"], None);
-    running.signal("-HUP");
+    running.signal("HUP");
     assert_eq!(running.call("PING"), "+PONG");
-    running.signal("-TERM");
+    running.signal("TERM");
     let (status, log, _) = running.ended();
     assert!(status.success(), "{log}");
 }

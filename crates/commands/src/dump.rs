@@ -89,7 +89,7 @@ pub(crate) fn restore(
 }
 
 /// A key's value, to be written.
-fn object_of(value: ValueRef<'_>) -> ObjectRef<'_> {
+pub fn object_of(value: ValueRef<'_>) -> ObjectRef<'_> {
     match value {
         ValueRef::String(StringRef::Inline { bytes, .. }) => ObjectRef::String(bytes),
         ValueRef::String(StringRef::Blob(blob)) => ObjectRef::String(blob),

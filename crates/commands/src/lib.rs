@@ -37,6 +37,7 @@ use redline_resp::{Args, Reply};
 use redline_spec::{self as spec, CommandId, Propagate};
 
 pub use block::{Block, wait_ms};
+pub use dump::object_of;
 pub use error::Error;
 pub use parse::int;
 

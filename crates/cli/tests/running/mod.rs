@@ -83,9 +83,7 @@ impl Running {
     }
 
     pub fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let kill = Command::new("kill").args([name, &pid]).status();
-        assert!(kill.expect("kill runs").success());
+        signal(&self.child, name);
     }
 
     /// Waits for the end: how it ended, and what it has logged on standard output.
@@ -139,6 +137,14 @@ impl Client {
             _ => line.trim_end().to_string(),
         }
     }
+}
+
+/// Sends a process that was started here a signal, named as `kill` names it.
+pub fn signal(child: &Child, name: &str) {
+    let kill = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status();
+    assert!(kill.expect("kill runs").success());
 }
 
 pub fn folder() -> TempDir {

@@ -7,8 +7,8 @@ mod digest;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use redline_commands::Error;
-use redline_keyspace::{Expiry, Held, Owned, StringRef, ValueRef, View, lock::StripeSet};
+use redline_commands::{Error, object_of};
+use redline_keyspace::{Expiry, Held, Owned, ValueRef, View, lock::StripeSet};
 use redline_rdb::{Object, ObjectRef, object, payload};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{Value, list::NodeRef, number};
@@ -298,14 +298,6 @@ fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
         })?;
     }
     Ok(())
-}
-
-fn object_of(value: ValueRef<'_>) -> ObjectRef<'_> {
-    match value {
-        ValueRef::String(StringRef::Inline { bytes, .. }) => ObjectRef::String(bytes),
-        ValueRef::String(StringRef::Blob(blob)) => ObjectRef::String(blob),
-        ValueRef::Object(value) => ObjectRef::Value(value),
-    }
 }
 
 /// DEBUG OBJECT's line.
