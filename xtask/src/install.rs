@@ -128,6 +128,22 @@ pub fn redis_suite() -> Result<PathBuf, Failure> {
     Ok(unpacked)
 }
 
+/// twemproxy's nutcracker, from the system's packages.
+pub fn nutcracker() -> Result<PathBuf, Failure> {
+    // It stands where only an administrator's path leads.
+    let installed = PathBuf::from("/usr/sbin/nutcracker");
+    if installed.exists() {
+        return Ok(installed);
+    }
+    packages(&["nutcracker"], &["nutcracker"])?;
+    Ok(installed)
+}
+
+/// Network namespaces, and queues with a limited rate.
+pub fn network_tools() -> Result<(), Failure> {
+    packages(&["ip", "tc"], &["iproute2"])
+}
+
 /// A program of the system's.
 pub fn program(name: &str) -> Result<PathBuf, Failure> {
     on_path(name).ok_or_else(|| format!("{name} is on no path"))

@@ -14,6 +14,7 @@ mod suite;
 mod tcl;
 mod tidy;
 mod tls;
+mod verdicts;
 
 use std::process::ExitCode;
 
@@ -22,7 +23,8 @@ cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary
     Our server and our bench against a real Redis, its tools, and clients in three languages.
     Steps: spec compare payloads access config benchmark cli clients jobs histories bench tls. Installs what it needs
     (apt, pip, npm, go).
-    Only when named: tcl, the test suite of Redis 7.0 (half an hour; --units unit/scan,... runs a part).
+    Only when named: tcl, the test suite of Redis 7.0 (half an hour; --units unit/scan,... runs a part), and verdicts,
+    bottlenecks built for real and what our bench says of them (a minute and a half of a quiet machine, as root).
 cargo xtask tidy
     The rules of the house that a program can check.";
 

@@ -47,6 +47,8 @@ pub struct Thread {
     pub ran: Option<Duration>,
     /// How long it was ready to run, but waited for a CPU; likewise.
     pub waited: Option<Duration>,
+    /// How often it has gone to sleep because it had nothing to do; likewise.
+    pub sleeps: Option<u64>,
 }
 
 /// CPU time of this process, all threads, to the microsecond.
@@ -63,6 +65,11 @@ pub fn cpu_thread() -> CpuTime {
 pub fn waited_thread() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     parse_schedstat(&text).map(|(_, waited)| waited)
+}
+
+/// How often the calling thread has gone to sleep because it had nothing to do.
+pub fn sleeps_thread() -> u64 {
+    u64::try_from(rusage(libc::RUSAGE_THREAD).ru_nvcsw).unwrap_or(0)
 }
 
 /// CPU time of children that have ended and were waited for.
@@ -187,15 +194,20 @@ pub fn machine_memory_bytes() -> io::Result<u64> {
 }
 
 fn usage(whose: libc::c_int) -> CpuTime {
+    let usage = rusage(whose);
+    CpuTime {
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+    }
+}
+
+fn rusage(whose: libc::c_int) -> libc::rusage {
     // SAFETY: rusage is plain numbers, for which all zero is valid.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
     // SAFETY: `usage` is a valid rusage to write to for the time of the call.
     let result = unsafe { libc::getrusage(whose, &mut usage) };
     assert_eq!(result, 0, "getrusage fails only for a wrong argument");
-    CpuTime {
-        user: duration(usage.ru_utime),
-        system: duration(usage.ru_stime),
-    }
+    usage
 }
 
 fn duration(time: libc::timeval) -> Duration {
@@ -215,7 +227,11 @@ fn threads_in(folder: &str) -> io::Result<Vec<Thread>> {
         let scheduled = fs::read_to_string(path.join("schedstat"))
             .ok()
             .and_then(|text| parse_schedstat(&text));
+        let sleeps = fs::read_to_string(path.join("status"))
+            .ok()
+            .and_then(|text| parse_sleeps(&text));
         threads.push(Thread {
+            sleeps,
             id: stat.id,
             name: stat.name,
             cpu: stat.cpu,
@@ -268,6 +284,13 @@ fn parse_schedstat(text: &str) -> Option<(Duration, Duration)> {
     let mut fields = text.split(' ').map(|field| field.parse().ok());
     let ran = Duration::from_nanos(fields.next()??);
     Some((ran, Duration::from_nanos(fields.next()??)))
+}
+
+/// Reads how often a thread has gone to sleep in `/proc/*/status`.
+fn parse_sleeps(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    count.trim().parse().ok()
 }
 
 /// Inodes of the listening sockets with this port in a file like `/proc/net/tcp`.

@@ -151,6 +151,11 @@ impl ServerProcess {
         self.address
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its working directory.
     pub fn directory(&self) -> &Path {
         &self.directory

@@ -66,6 +66,8 @@ pub struct Used {
     pub busiest: Duration,
     /// Of that, waiting.
     pub busiest_waited: Duration,
+    /// How often the busiest thread went to sleep for want of work; `None` where that is not known.
+    pub busiest_sleeps: Option<u64>,
 }
 
 impl Used {
@@ -78,11 +80,12 @@ impl Used {
             waiting: share(self.busiest_waited).min(1.0),
             user: share(self.cpu.user),
             system: share(self.cpu.system),
+            sleeps_per_second: self.busiest_sleeps.map(|sleeps| sleeps as f64 / wall),
         }
     }
 
     /// Counts a thread in.
-    pub fn add_thread(&mut self, cpu: CpuTime, waited: Duration) {
+    pub fn add_thread(&mut self, cpu: CpuTime, waited: Duration, sleeps: Option<u64>) {
         let busy = cpu.total() + waited;
         if busy.is_zero() {
             return;
@@ -93,6 +96,7 @@ impl Used {
         self.waited += waited;
         if busy > self.busiest {
             (self.busiest, self.busiest_waited) = (busy, waited);
+            self.busiest_sleeps = sleeps;
         }
     }
 }
@@ -116,7 +120,10 @@ impl Snapshot {
             let ran = difference(thread.ran, before.map(|before| before.ran));
             let waited = difference(thread.waited, before.map(|before| before.waited));
             let cpu = ran.map_or(ticks, |ran| split(ran, &ticks));
-            used.add_thread(cpu, waited.unwrap_or_default());
+            let slept_before = before.map_or(Some(0), |before| before.sleeps);
+            let sleeps = thread.sleeps.zip(slept_before);
+            let sleeps = sleeps.map(|(now, before)| now.saturating_sub(before));
+            used.add_thread(cpu, waited.unwrap_or_default(), sleeps);
         }
         used
     }
@@ -158,6 +165,7 @@ mod tests {
             },
             ran: Some(Duration::from_millis(ran_ms)),
             waited: Some(Duration::from_millis(waited_ms)),
+            sleeps: Some(user_ms),
         }
     }
 
@@ -184,6 +192,7 @@ mod tests {
         assert_eq!(used.busiest, Duration::from_millis(912));
         let load = used.load();
         assert!((load.busiest - 0.912).abs() < 1e-6 && (load.waiting - 0.9).abs() < 1e-6);
+        assert_eq!(load.sleeps_per_second, Some(10.0));
     }
 
     #[test]

@@ -12,10 +12,14 @@
 //! 2. One party is full and the others are not: it is that one. A server's time is then split: with at least half of
 //!    it in the kernel, system calls are the limit, and fewer of them (pipelining, or a proxy that merges the requests
 //!    of many clients into one write) would help; otherwise the commands themselves are.
-//! 3. Several are full: the one that is clearly fuller, with low certainty, or nobody. If they had to wait for CPUs,
-//!    the machine is too small for all of them, and none of them can be blamed.
-//! 4. Nobody is full, and what was transferred is nearly what the link can carry: the bandwidth.
-//! 5. Otherwise it is undecided. In a closed loop that is the usual case with few connections: everybody waits for
+//! 3. Several are full. Being busy is then no sign of being the limit: a generator that asks the kernel for each reply
+//!    as it comes is busy as well, only with calls that would be fewer if there were more to do. But whoever has to
+//!    wait for another sleeps in between, if only for microseconds, and the limit does not: there is always work in
+//!    front of it. So it is the one that sleeps rarely while all the others sleep often.
+//! 4. If that tells nothing, the one that is clearly fuller, with low certainty, or nobody. If they had to wait for
+//!    CPUs, the machine is too small for all of them, and none of them can be blamed.
+//! 5. Nobody is full, and what was transferred is nearly what the link can carry: the bandwidth.
+//! 6. Otherwise it is undecided. In a closed loop that is the usual case with few connections: everybody waits for
 //!    everybody.
 
 use serde::{Deserialize, Serialize};
@@ -78,6 +82,8 @@ pub struct Load {
     pub user: f64,
     /// The same, in the kernel.
     pub system: f64,
+    /// How often a second its busiest thread slept because it had nothing to do; `None` if that is not known.
+    pub sleeps_per_second: Option<f64>,
 }
 
 /// Everything that the verdict is made of.
@@ -107,6 +113,10 @@ const FULL: f64 = 0.9;
 const APART: f64 = 0.05;
 /// A party below this is far from full.
 const FAR_FROM_FULL: f64 = 0.75;
+/// Who sleeps so often a second waits for somebody else.
+const OFTEN: f64 = 500.0;
+/// Who sleeps so many times more rarely than another is told apart from it.
+const RARER: f64 = 5.0;
 /// A rate reached to this share is reached.
 const REACHED: f64 = 0.98;
 /// A server with this share of its time in the kernel is bound there.
@@ -139,20 +149,10 @@ impl Measurements {
         {
             return (Bottleneck::Rate, Certainty::High);
         }
-        let mut parties = vec![(self.client.busiest, Bottleneck::Client)];
-        parties.extend(
-            self.server
-                .iter()
-                .map(|server| (server.busiest, server_side(server))),
-        );
-        parties.extend(
-            self.proxy
-                .iter()
-                .map(|proxy| (proxy.busiest, Bottleneck::Proxy)),
-        );
-        parties.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let (fullest, who) = parties[0];
-        let next = parties.get(1).map_or(0.0, |&(busiest, _)| busiest);
+        let mut parties = self.parties();
+        parties.sort_by(|(a, _), (b, _)| b.busiest.total_cmp(&a.busiest));
+        let (fullest, who) = (parties[0].0.busiest, parties[0].1);
+        let next = parties.get(1).map_or(0.0, |(load, _)| load.busiest);
         if fullest < FULL {
             return match self.link_bytes_per_second {
                 Some(link) if self.bytes_per_second >= link * LINK_FULL => {
@@ -167,6 +167,14 @@ impl Measurements {
             Certainty::High
         } else if next < FULL {
             Certainty::Medium
+        } else if let Some((load, who)) = sleepless(&parties) {
+            let alone = load.waiting < CROWDED;
+            let certainty = if alone {
+                Certainty::Medium
+            } else {
+                Certainty::Low
+            };
+            return (who, certainty);
         } else if fullest - next >= APART && !self.is_crowded() {
             Certainty::Low
         } else {
@@ -175,15 +183,32 @@ impl Measurements {
         (who, certainty)
     }
 
+    /// Who takes part, and what it would mean if it were the limit.
+    fn parties(&self) -> Vec<(&Load, Bottleneck)> {
+        let server = self.server.iter();
+        let proxy = self.proxy.iter();
+        std::iter::once((&self.client, Bottleneck::Client))
+            .chain(server.map(|server| (server, server_side(server))))
+            .chain(proxy.map(|proxy| (proxy, Bottleneck::Proxy)))
+            .collect()
+    }
+
     /// Whether there were too few CPUs: somebody who could have run had to wait for one.
     fn is_crowded(&self) -> bool {
-        let parties = [
-            Some(&self.client),
-            self.server.as_ref(),
-            self.proxy.as_ref(),
-        ];
-        let mut parties = parties.into_iter().flatten();
-        parties.any(|party| party.waiting >= CROWDED)
+        let mut parties = self.parties().into_iter();
+        parties.any(|(party, _)| party.waiting >= CROWDED)
+    }
+
+    /// The names of those who were busy all the time.
+    fn full(&self) -> Vec<&'static str> {
+        let full = self.parties().into_iter();
+        full.filter(|(party, _)| party.busiest >= FULL)
+            .map(|(_, who)| match who {
+                Bottleneck::Client => "the load generator",
+                Bottleneck::Proxy => "the proxy",
+                _ => "the server",
+            })
+            .collect()
     }
 
     fn words(&self, bottleneck: Bottleneck) -> (String, Option<String>) {
@@ -215,6 +240,15 @@ impl Measurements {
                 "Undecided: there are fewer CPUs than busy threads, of these or of other programs.",
                 Some("Run the generator on another machine, or bind both to CPUs of their own."),
             ),
+            Bottleneck::Undecided if self.full().len() > 1 => {
+                let text = format!(
+                    "Undecided: {} were busy all the time, and none of them waited for another.",
+                    self.full().join(" and ")
+                );
+                let advice = "More threads (--threads), or a generator on another machine, would show what the server \
+                              can do.";
+                return (text, Some(advice.to_owned()));
+            }
             Bottleneck::Undecided if self.server.is_none() => (
                 "Undecided: the load generator had time to spare, and nothing is known of the server.",
                 Some("Name the server's process with --server-pid if it runs on this machine."),
@@ -259,6 +293,9 @@ impl Measurements {
                     100.0 * party.waiting
                 );
             }
+            if let Some(sleeps) = party.sleeps_per_second {
+                line += &format!("; it slept {sleeps:.0} times a second");
+            }
             evidence.push(line);
         }
         if self.server.is_none() {
@@ -281,6 +318,21 @@ impl Measurements {
     }
 }
 
+/// Of several full parties the one that works without a pause while all the others wait for work in between.
+fn sleepless<'a>(parties: &[(&'a Load, Bottleneck)]) -> Option<(&'a Load, Bottleneck)> {
+    let full = parties.iter().filter(|(load, _)| load.busiest >= FULL);
+    let mut full = full
+        .map(|&(load, who)| Some((load.sleeps_per_second?, load, who)))
+        .collect::<Option<Vec<_>>>()?;
+    full.sort_by(|a, b| a.0.total_cmp(&b.0));
+    match full.as_slice() {
+        &[(rarest, load, who), (next, ..), ..] => {
+            (next >= OFTEN && next >= RARER * rarest).then_some((load, who))
+        }
+        _ => None,
+    }
+}
+
 fn server_side(server: &Load) -> Bottleneck {
     let total = server.user + server.system;
     if total > 0.0 && server.system / total >= KERNEL {
@@ -300,6 +352,7 @@ mod tests {
             waiting: 0.0,
             user,
             system,
+            sleeps_per_second: None,
         }
     }
 
@@ -372,6 +425,7 @@ mod tests {
             waiting: 0.5,
             user: 0.3,
             system: 0.2,
+            sleeps_per_second: Some(100.0),
         };
         // The second: others take the CPUs, and so nobody gets to be busy.
         for (client, server) in [(1.0, 0.93), (0.6, 0.85)] {
@@ -379,6 +433,44 @@ mod tests {
             assert_eq!(verdict.bottleneck, Bottleneck::Undecided);
             assert!(verdict.text.contains("fewer CPUs"), "{}", verdict.text);
         }
+    }
+
+    #[test]
+    fn of_two_that_are_busy_the_one_that_never_sleeps_is_the_limit() {
+        let busy = |sleeps| Load {
+            sleeps_per_second: Some(sleeps),
+            ..load(0.98, 0.3, 0.68)
+        };
+        for (client, server, expected) in [
+            (20_000.0, 3.0, Bottleneck::ServerKernel),
+            (3.0, 20_000.0, Bottleneck::Client),
+            (20_000.0, 15_000.0, Bottleneck::Undecided),
+            (3.0, 40.0, Bottleneck::Undecided),
+        ] {
+            let judged = judged(&closed(busy(client), busy(server)));
+            assert_eq!(judged.0, expected, "{client} {server}");
+        }
+        // The one that was kept from its work by others is blamed with less certainty.
+        let mut measurements = closed(busy(20_000.0), busy(3.0));
+        assert_eq!(judged(&measurements).1, Certainty::Medium);
+        measurements.server = Some(Load {
+            waiting: 0.3,
+            ..busy(3.0)
+        });
+        assert_eq!(judged(&measurements).1, Certainty::Low);
+    }
+
+    #[test]
+    fn two_that_were_both_busy_are_not_said_to_have_been_idle() {
+        let verdict = closed(load(0.99, 0.5, 0.49), load(0.98, 0.5, 0.48)).verdict();
+        assert_eq!(verdict.bottleneck, Bottleneck::Undecided);
+        assert!(
+            verdict
+                .text
+                .contains("the load generator and the server were busy all the time"),
+            "{}",
+            verdict.text
+        );
     }
 
     #[test]

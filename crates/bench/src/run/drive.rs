@@ -74,8 +74,32 @@ pub struct Usage {
     pub cpu: CpuTime,
     /// Time in which it could run and had no CPU; `None` where the kernel does not say.
     pub waited: Option<Duration>,
+    /// How often it had nothing to do and slept.
+    pub sleeps: u64,
     /// How long it was measured.
     pub wall: Duration,
+}
+
+impl Usage {
+    /// What this thread has used until now, since the clock stood at zero.
+    fn until(now_ns: u64) -> Usage {
+        Usage {
+            cpu: process::cpu_thread(),
+            waited: process::waited_thread(),
+            sleeps: process::sleeps_thread(),
+            wall: Duration::from_nanos(now_ns),
+        }
+    }
+
+    fn since(&self, earlier: &Usage) -> Usage {
+        let waited = self.waited.zip(earlier.waited);
+        Usage {
+            cpu: self.cpu.since(&earlier.cpu),
+            waited: waited.map(|(now, before)| now.saturating_sub(before)),
+            sleeps: self.sleeps.saturating_sub(earlier.sleeps),
+            wall: self.wall.saturating_sub(earlier.wall),
+        }
+    }
 }
 
 /// One thread's part of a run.
@@ -91,7 +115,7 @@ pub struct Drive<'a> {
     pub recorder: Recorder,
     /// What it cost this thread.
     pub usage: Usage,
-    usage_at_start: Option<(CpuTime, Option<Duration>, u64)>,
+    usage_at_start: Option<Usage>,
     under_way: u64,
     /// The latest time seen.
     now_ns: u64,
@@ -440,7 +464,7 @@ impl Load for Drive<'_> {
     fn due(&mut self, now_ns: u64) -> Option<usize> {
         self.now_ns = now_ns;
         if self.usage_at_start.is_none() && self.recorder.is_measuring(now_ns) {
-            self.usage_at_start = Some((process::cpu_thread(), process::waited_thread(), now_ns));
+            self.usage_at_start = Some(Usage::until(now_ns));
         }
         if self.next_due_ns > now_ns || !self.may_send() {
             return None;
@@ -556,14 +580,8 @@ impl Load for Drive<'_> {
             self.give_up_unsent(now_ns);
         }
         self.recorder.finish();
-        if let Some((cpu, waited, at_ns)) = self.usage_at_start {
-            self.usage = Usage {
-                cpu: process::cpu_thread().since(&cpu),
-                waited: process::waited_thread()
-                    .zip(waited)
-                    .map(|(now, before)| now.saturating_sub(before)),
-                wall: Duration::from_nanos(now_ns.saturating_sub(at_ns)),
-            };
+        if let Some(at_start) = &self.usage_at_start {
+            self.usage = Usage::until(now_ns).since(at_start);
         }
     }
 

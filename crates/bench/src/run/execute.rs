@@ -626,7 +626,8 @@ impl Measured<'_> {
         for drive in &self.drives {
             let usage = &drive.usage;
             generator.wall = generator.wall.max(usage.wall);
-            generator.add_thread(usage.cpu, usage.waited.unwrap_or_default());
+            let waited = usage.waited.unwrap_or_default();
+            generator.add_thread(usage.cpu, waited, Some(usage.sleeps));
         }
         let first_and_last = |snapshots: &[Snapshot]| match snapshots {
             [first, .., last] => Some(last.since(first)),

@@ -270,6 +270,9 @@ pub struct Party {
     pub threads: usize,
     /// Share of the time that the busiest thread was running or waiting for a CPU.
     pub busiest_share: f64,
+    /// How often a second that thread had nothing to do and slept; `None` where that is not known.
+    #[serde(default)]
+    pub busiest_sleeps_per_s: Option<f64>,
     /// CPU time in its own code for each reply, in microseconds.
     pub user_us_per_request: f64,
     /// CPU time in the kernel for each reply.
@@ -300,6 +303,7 @@ impl Party {
             waited_s: used.waited.as_secs_f64(),
             threads: used.threads,
             busiest_share: used.load().busiest,
+            busiest_sleeps_per_s: used.load().sleeps_per_second,
             user_us_per_request: per_request(used.cpu.user),
             system_us_per_request: per_request(used.cpu.system),
         }

@@ -1,0 +1,300 @@
+//! Verdicts of `redline bench run` on bottlenecks that are built for real: each must be right in all of its runs.
+//!
+//! Wants a quiet machine with two CPUs or more, and root, for the network namespaces of the limited link: where others
+//! take the CPUs, they are the bottleneck.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::compat::{Setting, stop};
+use crate::install;
+use crate::run::{Failure, captured};
+
+/// Runs of each bottleneck.
+const RUNS: usize = 10;
+const TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// What the link of the limited bandwidth carries.
+const LINK_MBIT: &str = "200";
+/// Elements that LRANGE_600 asks for.
+const ELEMENTS: &str = "RPUSH list {seq:600}";
+
+/// Builds each bottleneck and counts the verdicts that name it.
+pub fn run(setting: &Setting) -> Result<String, Failure> {
+    let redis = setting.start_redis(&[])?;
+    let workers = setting.start_redline(2, &[])?;
+    let (one, two) = (port_of(redis.address()), port_of(workers.address()));
+    let dear = format!("GET {}", "{zipf:1.1,1000000}".repeat(24));
+    let mut all = Vec::new();
+    let mut judge = |expected: &str, words: &[&str]| {
+        let bench = || bench(&setting.redline, words);
+        all.push(count(expected, bench));
+    };
+    // fast enough to be reached by any machine
+    judge("rate", &["-p", &one, "--command", "GET a", "--rps", "2000"]);
+    let list = ["--load", ELEMENTS, "--command", "LRANGE list 0 599"];
+    let local = ["-p", &one];
+    judge(
+        "server-user",
+        &[&local[..], &list[..], &["-c", "50"]].concat(),
+    );
+    let short = ["--command", "GET a", "-c", "400"];
+    judge("server-kernel", &[&local[..], &short[..]].concat());
+    // draws from a distribution that is dear to draw from, for each cheap request to two workers
+    let slow = ["-p", &two, "--command", &dear, "-c", "8", "-P", "32"];
+    judge("client", &slow);
+    let proxy = Proxy::start(redis.address().port())?;
+    let (port, pid) = (proxy.port.to_string(), proxy.process.id());
+    let (pid, behind) = (pid.to_string(), redis.pid().to_string());
+    let who = ["-p", &port, "--proxy-pid", &pid, "--server-pid", &behind];
+    let what = ["--command", "GET key:{uniform:10000}", "-P", "16"];
+    judge("proxy", &[&who[..], &what[..]].concat());
+    drop(proxy);
+    let link = Link::new(&setting.redis)?;
+    all.push(count("bandwidth", || link.bench(&setting.redline)));
+    drop(link);
+    stop(workers)?;
+    let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let lines: Vec<String> = all.iter().map(Count::line).collect();
+    if all.iter().all(|count| count.right == RUNS) {
+        return Ok(lines.join(", "));
+    }
+    Err(lines.join("\n"))
+}
+
+fn port_of(address: std::net::SocketAddr) -> String {
+    address.port().to_string()
+}
+
+fn bench(redline: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(redline);
+    command.args(["bench", "run", "--json", "-", "--duration", "1"]);
+    command.args(words);
+    command
+}
+
+/// How often a verdict was right.
+struct Count {
+    expected: String,
+    right: usize,
+    /// What the wrong ones were, with their evidence.
+    wrong: Vec<String>,
+}
+
+impl Count {
+    fn line(&self) -> String {
+        let mut line = format!("{} {} of {RUNS}", self.expected, self.right);
+        for wrong in &self.wrong {
+            line += &format!("\n    {wrong}");
+        }
+        line
+    }
+}
+
+fn count(expected: &str, bench: impl Fn() -> Command) -> Result<Count, Failure> {
+    let mut count = Count {
+        expected: expected.to_owned(),
+        right: 0,
+        wrong: Vec::new(),
+    };
+    for _ in 0..RUNS {
+        let said = captured(bench(), b"", TIMEOUT)?;
+        let result: Value =
+            serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+        let verdict = &result["verdict"];
+        if verdict["bottleneck"] == expected {
+            count.right += 1;
+        } else {
+            let evidence = &verdict["evidence"];
+            count
+                .wrong
+                .push(format!("{}: {evidence}", verdict["bottleneck"]));
+        }
+    }
+    println!("  {}", count.line());
+    Ok(count)
+}
+
+/// A program that is ended with this.
+struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command) -> Result<Process, Failure> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let spawned = command.spawn();
+        spawned
+            .map(Process)
+            .map_err(|error| format!("{}: {error}", crate::run::line(command)))
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder that goes with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Result<Folder, Failure> {
+        let path = std::env::temp_dir().join(format!("redline-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One nutcracker in front of one server.
+struct Proxy {
+    process: Process,
+    port: u16,
+    _folder: Folder,
+}
+
+impl Proxy {
+    fn start(server: u16) -> Result<Proxy, Failure> {
+        let program = install::nutcracker()?;
+        let folder = Folder::new("proxy")?;
+        let (port, statistics) = (free_port()?, free_port()?);
+        let file = folder.0.join("proxy.yml");
+        let text = format!(
+            "bench:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  servers:\n   - 127.0.0.1:{server}:1\n"
+        );
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let mut command = Command::new(program);
+        command
+            .arg("-c")
+            .arg(&file)
+            .args(["-s", &statistics.to_string()]);
+        let process = Process::start(&mut command)?;
+        let connects = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        until("nutcracker listens", connects)?;
+        Ok(Proxy {
+            process,
+            port,
+            _folder: folder,
+        })
+    }
+}
+
+/// A server behind a link of little bandwidth: two network namespaces, and a queue that lets through so much.
+struct Link {
+    server: Option<Process>,
+    names: [String; 2],
+    _folder: Folder,
+}
+
+const SERVER_ADDRESS: &str = "10.97.0.1";
+const CLIENT_ADDRESS: &str = "10.97.0.2";
+
+impl Link {
+    fn new(redis: &Path) -> Result<Link, Failure> {
+        install::network_tools()?;
+        let id = std::process::id();
+        let mut link = Link {
+            server: None,
+            names: [format!("redline-s{id}"), format!("redline-c{id}")],
+            _folder: Folder::new("link")?,
+        };
+        let [server, client] = &link.names;
+        let veth = format!("link add rl0 netns {server} type veth peer name rl1 netns {client}");
+        ip(&format!("netns add {server}"))?;
+        ip(&format!("netns add {client}"))?;
+        ip(&veth)?;
+        ip(&format!("-n {server} addr add {SERVER_ADDRESS}/24 dev rl0"))?;
+        ip(&format!("-n {client} addr add {CLIENT_ADDRESS}/24 dev rl1"))?;
+        ip(&format!("-n {server} link set rl0 up"))?;
+        ip(&format!("-n {client} link set rl1 up"))?;
+        ip(&format!(
+            "netns exec {server} tc qdisc add dev rl0 root tbf rate {LINK_MBIT}mbit burst 64kb latency 50ms"
+        ))?;
+        let mut command = inside(server);
+        command
+            .arg(redis)
+            .args(["--port", "6379", "--save", "", "--appendonly", "no"])
+            .args(["--protected-mode", "no", "--dir"])
+            .arg(&link._folder.0);
+        link.server = Some(Process::start(&mut command)?);
+        let answers = || {
+            let mut ping = inside(client);
+            ping.args(["redis-cli", "-h", SERVER_ADDRESS, "ping"]);
+            captured(ping, b"", START_TIMEOUT).is_ok_and(|said| said.trim() == "PONG")
+        };
+        until("the server behind the link answers", answers)?;
+        Ok(link)
+    }
+
+    fn bench(&self, redline: &Path) -> Command {
+        // `ip netns exec` becomes the program, so its number is the server's.
+        let pid = self.server.as_ref().map_or(0, Process::id).to_string();
+        let mut command = inside(&self.names[1]);
+        command
+            .arg(redline)
+            .args(["bench", "run", "--json", "-", "--duration", "1"])
+            .args(["-s", SERVER_ADDRESS, "--server-pid", &pid])
+            .args(["--link-mbit", LINK_MBIT])
+            .args(["--load", "SET key:{seq:1000} {value:4096}"])
+            .args(["--command", "GET key:{uniform:1000}"]);
+        command
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.server = None;
+        for name in &self.names {
+            let _ = ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+fn inside(namespace: &str) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]);
+    command
+}
+
+fn ip(words: &str) -> Result<(), Failure> {
+    let mut command = Command::new("ip");
+    command.args(words.split(' '));
+    captured(command, b"", TIMEOUT).map(drop)
+}
+
+fn free_port() -> Result<u16, Failure> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address
+        .map(|address| address.port())
+        .map_err(|error| format!("a free port: {error}"))
+}
+
+fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), Failure> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while !so() {
+        if Instant::now() > deadline {
+            return Err(format!("in vain: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
