@@ -169,9 +169,8 @@ impl Selector {
             [b'-', b'@', category @ ..] => return self.set_category(category, false),
             [b'+', name @ ..] => return self.allow(name),
             [b'-', name @ ..] => {
-                let id = lookup(name).ok_or(RuleError::UnknownCommand)?;
-                self.set_command(id, false);
-                self.note_rule(spec::row(id).full_name.as_bytes(), false);
+                let named = Named::by(name).ok_or(RuleError::UnknownCommand)?;
+                self.set_named(named, false);
             }
             _ => return Err(RuleError::Syntax),
         }
@@ -240,22 +239,23 @@ impl Selector {
     fn allow(&mut self, name: &[u8]) -> Result<(), RuleError> {
         if let Some(bar) = name.iter().rposition(|byte| *byte == b'|') {
             let (command, argument) = (&name[..bar], &name[bar + 1..]);
-            let id = lookup(command).ok_or(RuleError::UnknownCommand)?;
-            if spec::row(id).container.is_some() {
+            let named = Named::by(command).ok_or(RuleError::UnknownCommand)?;
+            if named.is_subcommand() {
                 return Err(RuleError::FirstArgumentOfSubcommand);
             }
             if argument.is_empty() {
                 return Err(RuleError::Syntax);
             }
-            if !spec::gate(id).has_subcommands {
-                self.allow_first_argument(id, argument);
+            if !named.has_subcommands() {
+                if let Named::Built(id) = named {
+                    self.allow_first_argument(id, argument);
+                }
                 self.note_rule(name, true);
                 return Ok(());
             }
         }
-        let id = lookup(name).ok_or(RuleError::UnknownCommand)?;
-        self.set_command(id, true);
-        self.note_rule(spec::row(id).full_name.as_bytes(), true);
+        let named = Named::by(name).ok_or(RuleError::UnknownCommand)?;
+        self.set_named(named, true);
         Ok(())
     }
 
@@ -278,6 +278,14 @@ impl Selector {
             self.set_command(row.id, allowed);
         }
         Ok(())
+    }
+
+    /// Of what is not built there is only the text: nobody can call it.
+    fn set_named(&mut self, named: Named, allowed: bool) {
+        if let Named::Built(id) = named {
+            self.set_command(id, allowed);
+        }
+        self.note_rule(named.full_name().as_bytes(), allowed);
     }
 
     /// Sets the bits of a command and of its subcommands.
@@ -488,8 +496,40 @@ fn key_use(rest: &[u8]) -> Option<(&[u8], KeyUse)> {
     (allows.read || allows.write).then_some((pattern, allows))
 }
 
-/// The command that `get` or `config|get` names.
-fn lookup(name: &[u8]) -> Option<CommandId> {
+/// What `get` or `config|get` names.
+#[derive(Clone, Copy)]
+enum Named {
+    Built(CommandId),
+    /// Rules that were written for the reference server name it.
+    Unbuilt(&'static str),
+}
+
+impl Named {
+    fn by(name: &[u8]) -> Option<Named> {
+        let built = built(name).map(Named::Built);
+        built.or_else(|| spec::unbuilt(name).map(Named::Unbuilt))
+    }
+
+    fn full_name(self) -> &'static str {
+        match self {
+            Named::Built(id) => spec::row(id).full_name,
+            Named::Unbuilt(full_name) => full_name,
+        }
+    }
+
+    fn is_subcommand(self) -> bool {
+        self.full_name().contains('|')
+    }
+
+    fn has_subcommands(self) -> bool {
+        match self {
+            Named::Built(id) => spec::gate(id).has_subcommands,
+            Named::Unbuilt(full_name) => spec::unbuilt_has_subcommands(full_name),
+        }
+    }
+}
+
+fn built(name: &[u8]) -> Option<CommandId> {
     let mut words = name.split(|byte| *byte == b'|');
     let first = spec::lookup(words.next()?)?;
     match (words.next(), words.next()) {

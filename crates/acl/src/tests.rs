@@ -61,6 +61,33 @@ fn denied(reason: Reason, position: usize) -> Result<(), Denied> {
 }
 
 #[test]
+fn rules_may_name_commands_that_are_not_built() {
+    for (rules, expected) in [
+        (
+            "+save|x +cluster|info +CLUSTER -cluster|Nodes",
+            "off sanitize-payload resetchannels -@all +save|x +cluster -cluster|nodes",
+        ),
+        (
+            "+@all -cluster|nodes +replicaof|no",
+            "off sanitize-payload resetchannels +@all -cluster|nodes +replicaof|no",
+        ),
+        (
+            "+SAVE|Aa +save +bgsave|schedule -bgsave",
+            "off sanitize-payload resetchannels -@all +save -bgsave",
+        ),
+    ] {
+        assert_eq!(printed(rules), expected, "{rules}");
+    }
+    for rules in ["+cluster|x", "-save|x", "-cluster|info|x", "+@save"] {
+        assert!(error(rules).contains("Unknown command"), "{rules}");
+    }
+    assert!(error("+cluster|info|x").contains("first-arg of a subcommand"));
+    assert!(error("+cluster|").contains("Syntax error"));
+    assert!(error("+save|").contains("Syntax error"));
+    assert_eq!(check(&user("+@all ~* -save"), "u", "get k"), Ok(()));
+}
+
+#[test]
 fn rules_are_printed_in_normal_form() {
     for (rules, expected) in [
         ("", "off sanitize-payload resetchannels -@all"),

@@ -22,6 +22,7 @@ mod keys;
 mod lookup;
 mod row;
 pub mod table;
+mod unbuilt;
 
 pub use access::Access;
 pub use category::Categories;
@@ -39,3 +40,4 @@ pub use row::{
     is_after_reference,
 };
 pub use table::row;
+pub use unbuilt::{UNBUILT, unbuilt, unbuilt_has_subcommands};

@@ -3,10 +3,13 @@
 //!
 //! `cargo xtask compat` starts the server and names it in `REDLINE_REDIS` (`host:port`).
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use redline_spec::{Arg, Find, Flags, KeySpec, Row, gate, getkeys, is_after_reference, table};
+use redline_spec::{
+    Arg, Find, Flags, KeySpec, Row, UNBUILT, gate, getkeys, is_after_reference, table,
+};
 
 #[test]
 #[ignore = "needs a real Redis in REDLINE_REDIS: run by cargo xtask compat"]
@@ -56,6 +59,24 @@ fn getkeysandflags_finds_the_same_keys() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+#[ignore = "needs a real Redis in REDLINE_REDIS: run by cargo xtask compat"]
+fn every_command_of_the_server_has_a_row_or_is_named_as_unbuilt() {
+    let mut redis = Redis::connect();
+    let Value::List(theirs) = redis.call(&["COMMAND", "LIST"]) else {
+        panic!()
+    };
+    let built = comparable().map(|row| row.full_name);
+    let ours: BTreeSet<&str> = built.chain(UNBUILT.iter().copied()).collect();
+    let theirs: BTreeSet<&str> = (theirs.iter())
+        .map(|name| match name {
+            Value::Text(name) => &name[..],
+            _ => panic!("{name:?}"),
+        })
+        .collect();
+    assert_eq!(ours, theirs);
 }
 
 /// The rows of commands that the server has. It must not have the others, or their version is wrong.

@@ -1,0 +1,99 @@
+//! Commands that the reference server has and this one does not have yet, by name alone: rules about who may call what are
+//! written for both, and must be understood before all that they name can be called.
+//!
+//! A name here is no command: it has no row, no number and no handler, COMMAND and ACL CAT do not list it, and a call of it
+//! is a call of an unknown command. A name leaves this list when its row enters the table: a test here says so, and one of
+//! `cargo xtask compat spec` that no name is missing.
+//!
+//! Must not know: what such a command would do.
+
+/// The full name (`container|subcommand` of a subcommand, in lower case) of a command that is not built, whatever the case
+/// of `name`. `None`: there is a row of that name, or the reference server knows none either.
+pub fn unbuilt(name: &[u8]) -> Option<&'static str> {
+    let mut names = UNBUILT.iter();
+    names
+        .find(|known| known.as_bytes().eq_ignore_ascii_case(name))
+        .copied()
+}
+
+/// Whether the reference server has subcommands of a command that is not built, by its full name.
+pub fn unbuilt_has_subcommands(full_name: &str) -> bool {
+    let mut subcommands = UNBUILT.iter().filter_map(|known| known.split_once('|'));
+    subcommands.any(|(container, _)| container == full_name)
+}
+
+/// Their full names, in order.
+pub const UNBUILT: &[&str] = &[
+    "asking",
+    "bgrewriteaof",
+    "bgsave",
+    "cluster",
+    "cluster|addslots",
+    "cluster|addslotsrange",
+    "cluster|bumpepoch",
+    "cluster|count-failure-reports",
+    "cluster|countkeysinslot",
+    "cluster|delslots",
+    "cluster|delslotsrange",
+    "cluster|failover",
+    "cluster|flushslots",
+    "cluster|forget",
+    "cluster|getkeysinslot",
+    "cluster|help",
+    "cluster|info",
+    "cluster|keyslot",
+    "cluster|links",
+    "cluster|meet",
+    "cluster|myid",
+    "cluster|myshardid",
+    "cluster|nodes",
+    "cluster|replicas",
+    "cluster|replicate",
+    "cluster|reset",
+    "cluster|saveconfig",
+    "cluster|set-config-epoch",
+    "cluster|setslot",
+    "cluster|shards",
+    "cluster|slaves",
+    "cluster|slot-stats",
+    "cluster|slots",
+    "failover",
+    "lastsave",
+    "migrate",
+    "module",
+    "module|help",
+    "module|list",
+    "module|load",
+    "module|loadex",
+    "module|unload",
+    "psync",
+    "readonly",
+    "readwrite",
+    "replconf",
+    "replicaof",
+    "save",
+    "slaveof",
+    "sync",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_row_is_not_unbuilt() {
+        for row in crate::table::all() {
+            assert_eq!(unbuilt(row.full_name.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn a_name_is_found_in_any_case() {
+        assert_eq!(unbuilt(b"CLUSTER|Info"), Some("cluster|info"));
+        assert_eq!(unbuilt(b"Save"), Some("save"));
+        assert_eq!(unbuilt(b"cluster|"), None);
+        assert_eq!(unbuilt(b"info"), None);
+        assert!(unbuilt_has_subcommands("cluster"));
+        assert!(!unbuilt_has_subcommands("save"));
+    }
+}
