@@ -8,7 +8,9 @@ use redline_testkit::process::ServerProcess;
 use redline_testkit::{access, compare, configuration, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
-use crate::{clients, command_line_tools, histories, install, jobs, suite, tcl, tls, verdicts};
+use crate::{
+    client_suites, clients, command_line_tools, histories, install, jobs, suite, tcl, tls, verdicts,
+};
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
 const CALLS: usize = 60_000;
@@ -16,7 +18,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 14] = [
+const STEPS: [(&str, Step); 15] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -30,10 +32,11 @@ const STEPS: [(&str, Step); 14] = [
     ("bench", suite::our_bench_against_redis),
     ("tls", tls::run),
     ("verdicts", verdicts::run),
+    ("suites", client_suites::run),
     ("tcl", tcl::run),
 ];
 /// Steps that take too long, or want a quieter machine, than a run has that names none.
-const ON_REQUEST: [&str; 2] = ["tcl", "verdicts"];
+const ON_REQUEST: [&str; 3] = ["suites", "tcl", "verdicts"];
 
 /// DEBUG is used to look at both servers.
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];

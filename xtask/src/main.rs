@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod client_suites;
 mod clients;
 mod command_line_tools;
 mod compat;
@@ -23,8 +24,9 @@ cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary
     Our server and our bench against a real Redis, its tools, and clients in three languages.
     Steps: spec compare payloads access config benchmark cli clients jobs histories bench tls. Installs what it needs
     (apt, pip, npm, go).
-    Only when named: tcl, the test suite of Redis 7.0 (half an hour; --units unit/scan,... runs a part), and verdicts,
-    bottlenecks built for real and what our bench says of them (a minute and a half of a quiet machine, as root).
+    Only when named: suites, the test suites of redis-py and go-redis (half an hour), tcl, that of Redis 7.0 (an hour;
+    --units unit/scan,... runs a part), and verdicts, bottlenecks built for real and what our bench says of them (a minute
+    and a half of a quiet machine, as root).
 cargo xtask tidy
     The rules of the house that a program can check.";
 

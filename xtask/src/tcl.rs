@@ -30,9 +30,13 @@ const SKIPPED: [&str; 2] = [
     "Tracking invalidation message of eviction keys should be before response",
 ];
 /// What the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or with
-/// snapshots, which do not exist yet: they are started without, so that what is not about files is tested all the same.
+/// snapshots, or with directives of loading, which do not exist yet: they are started without, so that what is not about
+/// files is tested all the same.
 const WITHOUT_FILES: &str = "#!/bin/bash
-[ -f \"$1\" ] && printf '\\nappendonly no\\nsave \"\"\\n' >> \"$1\"
+if [ -f \"$1\" ]; then
+    sed -i -E '/^(key-load-delay|loading-process-events-interval-bytes) /d' \"$1\"
+    printf '\\nappendonly no\\nsave \"\"\\n' >> \"$1\"
+fi
 exec -a \"$0\" '{redline}' \"$@\"
 ";
 /// All but those of persistence, replication, cluster and modules.
@@ -375,12 +379,13 @@ impl Outcome {
     }
 }
 
-/// The tests that docs/compatibility.md gives a reason for: rows of `| unit | test | reason |`. A `*` at
-/// the end of a test stands for whatever follows.
-struct Explained(Vec<(String, String)>);
+/// The tests that docs/compatibility.md gives a reason for: rows of `| unit | test | reason |`, where the suite of a client
+/// stands as a unit. A `*` at the end of a test stands for whatever follows.
+pub struct Explained(Vec<(String, String)>);
 
 impl Explained {
-    fn read() -> Result<Explained, Failure> {
+    /// Reads the page.
+    pub fn read() -> Result<Explained, Failure> {
         let path = workspace().join("docs/compatibility.md");
         let page =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -388,10 +393,11 @@ impl Explained {
     }
 
     fn parse(page: &str) -> Explained {
+        const BEGINNINGS: [&str; 4] = ["| unit/", "| integration/", "| redis-py", "| go-redis"];
         // A bar in a test's name is written as `\|`.
         let rows = page
             .lines()
-            .filter(|line| line.starts_with("| unit/") || line.starts_with("| integration/"));
+            .filter(|line| BEGINNINGS.iter().any(|unit| line.starts_with(unit)));
         let cells = rows.map(|row| row.replace("\\|", "\0"));
         let named = cells.filter_map(|row| {
             let mut cells = row.split('|').map(|cell| cell.trim().replace('\0', "|"));
@@ -409,7 +415,8 @@ impl Explained {
             .map(|(_, test)| test.as_str())
     }
 
-    fn holds(&self, unit: &str, test: &str) -> bool {
+    /// Is there a reason for this test?
+    pub fn holds(&self, unit: &str, test: &str) -> bool {
         self.of(unit).any(|known| match known.strip_suffix('*') {
             Some(beginning) => test.starts_with(beginning),
             None => known == test,

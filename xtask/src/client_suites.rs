@@ -1,0 +1,272 @@
+//! Client libraries' own test suites: redis-py's and go-redis's, against a real Redis 8.2.3 and against us. The suites are
+//! fetched with the clients' sources and unpacked below `target/`; nothing of them is kept here. What fails with us and not
+//! with Redis has to be named in docs/compatibility.md, with the reason.
+//!
+//! Suites expect their server at port 6379. Each runs with its server in a network of its own (a namespace), where that
+//! port is always free, and nothing else can be reached by mistake.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::compat::Setting;
+use crate::install::{self, REDIS_VERSION};
+use crate::run::{Failure, ended_group};
+use crate::tcl::Explained;
+
+/// Longest that a suite may take.
+const SUITE_TIMEOUT: Duration = Duration::from_secs(1200);
+/// A suite with an unexpected failure runs once more: some tests are about time, and the machine may be busy.
+const ATTEMPTS_MAX: usize = 2;
+/// Of redis-py: what a single server without modules and certificates can pass.
+const REDIS_PY_WORDS: &[&str] = &[
+    "-m",
+    "pytest",
+    "-q",
+    "-rfE",
+    "-p",
+    "no:cacheprovider",
+    "--timeout",
+    "30",
+    "-m",
+    "not onlycluster and not ssl and not replica and not redismod",
+    "--ignore=tests/test_cluster.py",
+    "--ignore=tests/test_asyncio/test_cluster.py",
+    "--ignore=tests/test_sentinel.py",
+    "--ignore=tests/test_asyncio/test_sentinel.py",
+];
+/// Of go-redis, the same: names of what is left out, as an expression.
+const GO_REDIS_LEFT_OUT: &str = "Cluster|cluster|[sS]entinel|Failover|Ring|RediSearch|FT\\.|Probabilistic|Timeseries|JSON|UniversalClient";
+/// Starts a server, waits until it answers, runs a suite, ends the server.
+const IN_A_NETWORK_OF_ITS_OWN: &str = r#"
+ip link set lo up || exit 90
+cd "$SERVER_FOLDER" || exit 91
+"$SERVER" $SERVER_WORD --port 6379 --save "" --appendonly no --enable-debug-command yes >log 2>&1 &
+server=$!
+tries=0
+until redis-cli ping >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt 200 ] || { cat log; exit 92; }
+    sleep 0.1
+done
+cd "$SUITE_FOLDER" || exit 93
+"$@"
+kill $server
+wait $server
+exit 0
+"#;
+
+/// A suite, ready to be run.
+struct Suite {
+    name: &'static str,
+    folder: PathBuf,
+    program: PathBuf,
+    words: Vec<String>,
+    /// Reads what it prints.
+    read: fn(&str) -> Outcome,
+}
+
+/// How a suite went.
+#[derive(Debug, Default)]
+struct Outcome {
+    passed: usize,
+    failed: BTreeSet<String>,
+}
+
+/// Runs them all.
+pub fn run(setting: &Setting) -> Result<String, Failure> {
+    let explained = Explained::read()?;
+    let mut summaries = Vec::new();
+    let mut unexplained = Vec::new();
+    for suite in suites()? {
+        let theirs = suite.run(&setting.redis, "", REDIS_VERSION)?;
+        let (ours, mut only_ours) = suite.run_ours(setting, &theirs, &explained)?;
+        summaries.push(format!(
+            "{}: Redis {REDIS_VERSION} passes {} and fails {}, ours {} and {}",
+            suite.name,
+            theirs.passed,
+            theirs.failed.len(),
+            ours.passed,
+            ours.failed.len()
+        ));
+        println!("  {}", summaries[summaries.len() - 1]);
+        for test in &only_ours {
+            println!("  only with ours: {test}");
+        }
+        only_ours.retain(|test| !explained.holds(suite.name, test));
+        let rows = only_ours.iter();
+        unexplained.extend(rows.map(|test| format!("  | {} | {test} |", suite.name)));
+    }
+    let summary = summaries.join("; ");
+    if unexplained.is_empty() {
+        return Ok(summary);
+    }
+    Err(format!(
+        "{summary}\nfail with ours alone, and are not in docs/compatibility.md (output: {}):\n{}",
+        folder().display(),
+        unexplained.join("\n")
+    ))
+}
+
+fn folder() -> PathBuf {
+    install::folder().join("suites")
+}
+
+fn suites() -> Result<Vec<Suite>, Failure> {
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    let (python, redis_py) = install::redis_py_suite()?;
+    let variants = [("redis-py RESP2", "2"), ("redis-py RESP3", "3")];
+    let mut suites: Vec<Suite> = variants
+        .map(|(name, protocol)| Suite {
+            name,
+            folder: redis_py.clone(),
+            program: python.clone(),
+            words: words(&[REDIS_PY_WORDS, &["--protocol", protocol]].concat()),
+            read: Outcome::of_pytest,
+        })
+        .into();
+    let (program, folder) = install::go_redis_suite()?;
+    let go_words = [
+        "-test.run",
+        "TestGinkgoSuite",
+        "-test.timeout",
+        "20m",
+        "-ginkgo.v",
+        "-ginkgo.no-color",
+        "-ginkgo.seed=1",
+        "-ginkgo.skip",
+        GO_REDIS_LEFT_OUT,
+    ];
+    suites.push(Suite {
+        name: "go-redis",
+        folder,
+        program,
+        words: words(&go_words),
+        read: Outcome::of_ginkgo,
+    });
+    Ok(suites)
+}
+
+impl Suite {
+    /// Our outcome, and what fails with ours alone.
+    fn run_ours(
+        &self,
+        setting: &Setting,
+        theirs: &Outcome,
+        explained: &Explained,
+    ) -> Result<(Outcome, Vec<String>), Failure> {
+        let mut attempt = 1;
+        loop {
+            let ours = self.run(&setting.redline, "server", "redline")?;
+            let only_ours: Vec<String> = ours.failed.difference(&theirs.failed).cloned().collect();
+            let known = |test: &String| explained.holds(self.name, test);
+            if only_ours.iter().all(known) || attempt == ATTEMPTS_MAX {
+                return Ok((ours, only_ours));
+            }
+            attempt += 1;
+        }
+    }
+
+    fn run(&self, server: &Path, word: &str, label: &str) -> Result<Outcome, Failure> {
+        let home = folder().join(format!("{}-{label}", self.name.replace(' ', "-")));
+        let fail = |error: std::io::Error| format!("{}: {error}", home.display());
+        if home.exists() {
+            fs::remove_dir_all(&home).map_err(fail)?;
+        }
+        fs::create_dir_all(&home).map_err(fail)?;
+        let mut command = Command::new("unshare");
+        command
+            .args(["--map-root-user", "--net", "sh", "-c"])
+            .args([IN_A_NETWORK_OF_ITS_OWN, "sh"])
+            .arg(&self.program)
+            .args(&self.words)
+            .env("SERVER", server)
+            .env("SERVER_WORD", word)
+            .env("SERVER_FOLDER", &home)
+            .env("SUITE_FOLDER", &self.folder)
+            // go-redis: no servers but the one.
+            .env("RE_CLUSTER", "true")
+            .env("REDIS_VERSION", "8.2");
+        let (said, in_time) = ended_group(command, SUITE_TIMEOUT)?;
+        let output = home.join("output");
+        fs::write(&output, &said).map_err(fail)?;
+        let outcome = (self.read)(&String::from_utf8_lossy(&said));
+        if !in_time || outcome.passed == 0 {
+            return Err(format!(
+                "{} did not come to its end with {label}: {}",
+                self.name,
+                output.display()
+            ));
+        }
+        Ok(outcome)
+    }
+}
+
+impl Outcome {
+    /// Lines `FAILED test - why`, and at the end `1 failed, 2 passed in 3s`.
+    fn of_pytest(said: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        for line in said.lines() {
+            let failed = line
+                .strip_prefix("FAILED ")
+                .or_else(|| line.strip_prefix("ERROR "));
+            if let Some(test) = failed.filter(|test| test.contains("::")) {
+                let name = test.split(" - ").next().unwrap_or(test);
+                outcome.failed.insert(name.to_owned());
+            }
+            if let Some(passed) = number_before(line, " passed") {
+                outcome.passed = passed;
+            }
+        }
+        outcome
+    }
+
+    /// Lines `[FAIL] test`, and at the end `FAIL! -- 2 Passed | 1 Failed | …`.
+    fn of_ginkgo(said: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        for line in said.lines() {
+            let line = line.trim();
+            let failed = ["[FAIL] ", "[PANICKED!] ", "[TIMEDOUT] "]
+                .iter()
+                .find_map(|sign| line.strip_prefix(sign));
+            if let Some(test) = failed {
+                outcome.failed.insert(test.to_owned());
+            }
+            if let Some(passed) = number_before(line, " Passed |") {
+                outcome.passed = passed;
+            }
+        }
+        outcome
+    }
+}
+
+/// The number right before `word`.
+fn number_before(line: &str, word: &str) -> Option<usize> {
+    let (before, _) = line.split_once(word)?;
+    before.split_whitespace().next_back()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_read_from_what_the_suites_print() {
+        let outcome = Outcome::of_pytest(
+            "..F.\nFAILED tests/a.py::test_x[1] - Error: no\nERROR tests/b.py::test_y\nERROR: usage\n1 failed, 3 passed, 1 error in 2.0s\n",
+        );
+        assert_eq!(outcome.passed, 3);
+        let names = ["tests/a.py::test_x[1]", "tests/b.py::test_y"];
+        assert_eq!(Vec::from_iter(&outcome.failed), names);
+        let outcome = Outcome::of_ginkgo(
+            "  [FAIL] Commands server [It] should Info\nRan 3 of 4 Specs\nFAIL! -- 2 Passed | 1 Failed | 0 Pending | 1 Skipped\n",
+        );
+        assert_eq!(outcome.passed, 2);
+        assert_eq!(
+            Vec::from_iter(&outcome.failed),
+            ["Commands server [It] should Info"]
+        );
+    }
+}
