@@ -242,14 +242,15 @@ impl Worker {
         while let Some(ready) = self.local.ready.pop_front() {
             debug_assert!(held.covers(stripe_of(redline_keyspace::hash(&ready.key))));
             self.serve_key(&shared, held, &ready, &mut served);
-            if !self.local.events.is_empty() {
-                publish_events(&shared, &mut self.local, None);
-            }
         }
         // Before anybody hears of it: what a reply may depend on has its number.
         shared.keyspace.commit(&mut self.local);
         for (waiter, outcome) in served {
             tell(&shared, &waiter, outcome);
+        }
+        // Who was served may hear of what its own call has changed: behind the reply.
+        if !self.local.events.is_empty() {
+            publish_events(&shared, &mut self.local, None);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how keys are stored (the steps are the keyspace's).
 
-use std::sync::atomic::Ordering;
+use std::{mem, sync::atomic::Ordering};
 
 use redline_keyspace::{lock::STRIPES, upkeep::Evicted};
 use redline_net::clock;
@@ -32,6 +32,9 @@ pub fn tick(worker: &mut Worker) {
     worker.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
     worker.ticks += 1;
     worker.refresh_if_changed();
+    if worker.shared.timers_rest.load(Ordering::Relaxed) {
+        return;
+    }
     expire(worker);
     make_room_for_long(worker);
     forget_tracked(worker);
@@ -47,12 +50,17 @@ pub fn tick(worker: &mut Worker) {
             let unsent = session.out.len_bytes() as u64;
             session.card.output_peak.store(unsent, Ordering::Relaxed);
             note_sending(session, worker.now_ms);
+        });
+        close_idle(worker);
+    }
+    if mem::take(&mut worker.soft_limits_run) {
+        worker.for_each_session(|worker, session| {
             if session.soft_limit_since_s.is_some() {
+                worker.soft_limits_run = true;
                 worker.enforce_output_limit(session);
                 worker.look_again(session);
             }
         });
-        close_idle(worker);
     }
     copy_counts(worker);
     note_memory(worker);
@@ -111,7 +119,7 @@ fn expire(worker: &mut Worker) {
 }
 
 /// Keeps `tracking-table-max-keys`, should it have been lowered.
-fn forget_tracked(worker: &mut Worker) {
+pub fn forget_tracked(worker: &mut Worker) {
     let (shared, rng) = (worker.shared.clone(), &mut worker.local.rng);
     let keys_max = worker.settings.tracking_keys_max;
     shared

@@ -364,6 +364,8 @@ pub struct Session {
     pub shard_channels: Vec<Arc<[u8]>>,
     /// How it tracks keys, if it does.
     pub tracking: Option<Box<Mode>>,
+    /// What its subscriptions, watches and prefixes take, here and where they are looked up: bytes.
+    pub registered_bytes: usize,
     /// Its wait, if the reason is its keys.
     pub wait: Option<Wait>,
     /// The first of its deferred requests has waited and runs again, as this.
@@ -373,6 +375,10 @@ pub struct Session {
     /// What the card's `net_out` was when the timer last looked.
     pub sent_before: u64,
 }
+
+/// What a name takes under which a session is registered, beside the name: about a node of the map in which it is looked up,
+/// and its places in lists.
+const REGISTERED_BYTES: usize = 96;
 
 /// Bits of [`Session::state`].
 pub mod state {
@@ -427,6 +433,18 @@ impl Session {
     #[inline]
     pub fn is(&self, bits: u32) -> bool {
         self.state & bits != 0
+    }
+
+    /// It is registered under this name somewhere: a channel, a pattern, a watched key, a prefix.
+    pub fn note_registered(&mut self, name: &[u8]) {
+        self.registered_bytes += REGISTERED_BYTES + name.len();
+        self.shown_empty = false;
+    }
+
+    /// The reverse.
+    pub fn note_unregistered(&mut self, name: &[u8]) {
+        self.registered_bytes -= REGISTERED_BYTES + name.len();
+        self.shown_empty = false;
     }
 
     /// Ends it without a word: nothing of its runs any more, and what waits to be sent, encrypted or not, is not waited

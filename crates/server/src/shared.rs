@@ -100,11 +100,13 @@ pub struct RunningScript {
     pub busy: AtomicBool,
     /// The run's number and the bits below in one word, so that nobody ends another run than the one looked at.
     word: AtomicU64,
-    /// What it is, once it is busy.
+    /// It has run for a while, and `slow` says what it is.
+    noticed: AtomicBool,
+    /// See `noticed`.
     slow: Mutex<Option<Slow>>,
 }
 
-/// A script or function that has passed the busy threshold.
+/// A script or function that has run for a while.
 #[derive(Clone, Debug)]
 pub struct Slow {
     /// A function, not a script.
@@ -168,20 +170,27 @@ impl RunningScript {
         self.word.load(Ordering::Acquire) & (Self::KILLED | Self::WROTE) == Self::KILLED
     }
 
+    /// It runs for a while already: who asks is told what it is. Only the first word of a run counts.
+    pub fn notice(&self, slow: impl FnOnce() -> Slow) {
+        if !self.noticed.swap(true, Ordering::AcqRel) {
+            *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = Some(slow());
+        }
+    }
+
     /// It has passed the threshold; whoever tries is to be told so.
-    pub fn set_slow(&self, slow: Slow) {
-        *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = Some(slow);
+    pub fn set_busy(&self) {
         self.busy.store(true, Ordering::Release);
     }
 
     /// It is over; nobody is to be refused any more.
     pub fn end_slow(&self) {
-        if self.busy.swap(false, Ordering::AcqRel) {
+        self.busy.store(false, Ordering::Release);
+        if self.noticed.swap(false, Ordering::AcqRel) {
             *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
 
-    /// What has passed the threshold and still runs.
+    /// What has run for a while and still runs.
     pub fn slow(&self) -> Option<Slow> {
         let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         slow.clone()
@@ -314,6 +323,8 @@ pub struct Shared {
     pub stats_epoch: AtomicU64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// DEBUG PAUSE-CRON: the timers do nothing.
+    pub timers_rest: AtomicBool,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what only looks, though its row denies it.
     pub scripts_may_look: AtomicBool,
     /// What CLIENT PAUSE holds back. Published with an epoch of the settings.
@@ -377,6 +388,7 @@ impl Shared {
             connections_rejected: AtomicU64::new(0),
             stats_epoch: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            timers_rest: AtomicBool::new(false),
             scripts_may_look: AtomicBool::new(false),
             pause: Mutex::new(None),
             timed_waits: AtomicU64::new(0),

@@ -20,7 +20,8 @@ pub fn add(worker: &mut Worker, session: &mut Session, kind: Kind, name: &[u8]) 
     if !names.iter().any(|known| **known == *name) {
         let name: Arc<[u8]> = name.into();
         pubsub.subscribe(kind, &name, token);
-        names.push(name);
+        names.push(name.clone());
+        session.note_registered(&name);
     }
     let word = match kind {
         Kind::Channel => "subscribe",
@@ -99,7 +100,8 @@ pub fn write_message(session: &mut Session, delivery: &Delivery) {
     reply.bulk(&delivery.payload);
 }
 
-fn leave(worker: &Worker, session: &Session, kind: Kind, name: &Arc<[u8]>) {
+fn leave(worker: &Worker, session: &mut Session, kind: Kind, name: &Arc<[u8]>) {
+    session.note_unregistered(name);
     let pubsub = &worker.shared.pubsub;
     pubsub.unsubscribe(kind, name, session.card.token);
 }

@@ -324,6 +324,7 @@ pub fn end(shared: &Shared, session: &mut Session) {
     };
     for prefix in &mode.prefixes {
         shared.tracking.remove_prefix(prefix, session.card.token);
+        session.note_unregistered(prefix);
     }
     let tracking = &shared.tracking;
     tracking.clients.fetch_sub(1, Ordering::SeqCst);
@@ -434,7 +435,11 @@ pub fn after_write(worker: &Worker, session: &mut Session) {
     let target = {
         let clients = worker.shared.clients.lock();
         let clients = clients.expect("no panic under the clients");
-        clients.get(&redirect).map(|card| card.token)
+        let stays = |card: &&Arc<Card>| {
+            !card.killed.load(Ordering::Acquire)
+                && card.flags.load(Ordering::Relaxed) & flag::CLOSING == 0
+        };
+        clients.get(&redirect).filter(stays).map(|card| card.token)
     };
     let Some(to) = target else {
         mode.broken = true;

@@ -90,6 +90,8 @@ pub struct Worker {
     pub depth: u32,
     /// Replies of a session beyond this are looked at before its next request: the least hard limit of output.
     pub(crate) output_watched_bytes: usize,
+    /// A session may exceed its soft limit of output.
+    pub(crate) soft_limits_run: bool,
     /// Limits on requests, for sessions that are authenticated.
     pub request_limits: RequestLimits,
     /// Watches whose stripe was in use when they ended.
@@ -214,6 +216,7 @@ impl Worker {
             spare_unit: None,
             depth: 0,
             output_watched_bytes: usize::MAX,
+            soft_limits_run: false,
             request_limits: RequestLimits::default(),
             unwatching: Vec::new(),
             leaving: Vec::new(),
@@ -1025,6 +1028,7 @@ impl Session {
             shown_empty: false,
             sent_before: 0,
             soft_limit_since_s: None,
+            registered_bytes: 0,
         }
     }
 

@@ -74,3 +74,53 @@ fn a_percentage_is_of_maxmemory() {
     stays.write(b"\r\n");
     assert_eq!(stays.read(), Value::Bulk(vec![b'x'; 6 * MIB]));
 }
+
+/// What a client takes, as CLIENT LIST tells.
+fn total(admin: &mut Client, id: i64) -> u64 {
+    let Value::Bulk(text) = admin.call(&format!("CLIENT LIST ID {id}")) else {
+        panic!("CLIENT LIST is text")
+    };
+    let text = String::from_utf8(text).unwrap();
+    let field = text
+        .split(' ')
+        .find_map(|word| word.strip_prefix("tot-mem="));
+    field.unwrap().parse().unwrap()
+}
+
+#[test]
+fn watches_subscriptions_and_prefixes_counted_for_nothing() {
+    const NAMES: usize = 2_000;
+    let server = start(settings(2));
+    let mut admin = Client::connect(&server);
+    let mut client = Client::connect(&server);
+    let id = client.call("CLIENT ID").integer();
+    client.call("HELLO 3");
+    let before = total(&mut admin, id);
+    let names = |word: &str| -> String {
+        let names = (0..NAMES).map(|at| format!("{word}{at:020}"));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let prefixes = format!("CLIENT TRACKING ON BCAST {}", names("PREFIX "));
+    for (register, replies, leave) in [
+        (format!("WATCH {}", names("")), 1, "UNWATCH"),
+        (format!("SUBSCRIBE {}", names("")), NAMES, "UNSUBSCRIBE"),
+        (format!("PSUBSCRIBE {}", names("")), NAMES, "PUNSUBSCRIBE"),
+        (format!("SSUBSCRIBE {}", names("")), NAMES, "SUNSUBSCRIBE"),
+        (prefixes, 1, "CLIENT TRACKING OFF"),
+    ] {
+        for (line, grown) in [(&register[..], true), (leave, false)] {
+            client.send(line);
+            (0..replies).for_each(|_| drop(client.read()));
+            until(line, || {
+                let now = total(&mut admin, id);
+                (now > before + (NAMES * 20) as u64) == grown
+            });
+        }
+    }
+    // So a limit of all clients' memory holds for them, too.
+    admin.call("CLIENT NO-EVICT on").ok();
+    admin.call("CONFIG SET maxmemory-clients 100kb").ok();
+    client.send(&format!("SUBSCRIBE {}", names("")));
+    client.drain();
+    assert_eq!(info(&mut admin, "evicted_clients"), 1);
+}

@@ -2,7 +2,7 @@
 
 mod client;
 
-use client::{Client, Value, settings, start};
+use client::{Client, Value, settings, start, until};
 use redline_server::{Permission, Server, Settings};
 
 fn server() -> Server {
@@ -17,6 +17,22 @@ fn simple(value: &Value) -> &str {
         Value::Simple(text) => text,
         other => panic!("no simple string: {other:?}"),
     }
+}
+
+#[test]
+fn timers_rest_when_told() {
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(1)
+    });
+    let mut client = Client::connect(&server);
+    client.call("DEBUG PAUSE-CRON 1").ok();
+    client.call("SET k v PX 1").ok();
+    // Time for several ticks, the first of which would find it.
+    client.call("DEBUG SLEEP 0.3").ok();
+    assert_eq!(client.call("DBSIZE").integer(), 1);
+    client.call("DEBUG PAUSE-CRON 0").ok();
+    until("it has expired", || client.call("DBSIZE").integer() == 0);
 }
 
 /// The digests are those that Redis 8.2.3 answered after the same calls.

@@ -4,7 +4,7 @@ mod client;
 
 use std::thread;
 
-use client::{Client, Value, settings, start};
+use client::{Client, Value, settings, start, until};
 
 fn load(client: &mut Client, options: &[&str], code: &str) -> Value {
     let mut words: Vec<&[u8]> = vec![b"FUNCTION", b"LOAD"];
@@ -90,6 +90,27 @@ const REFUSED: &[(&str, &str)] = &[
         "Error registering functions: ERR FUNCTION LOAD timeout",
     ),
 ];
+
+#[test]
+fn stats_were_silent_before_a_function_was_busy() {
+    let server = start(settings(2));
+    let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
+    let code = b"#!lua name=l\nredis.register_function{function_name='f', callback=function() while true do end end, flags={'no-writes'}}";
+    client.call_args(&[b"FUNCTION", b"LOAD", code]);
+    client.send("FCALL f 0");
+    // The threshold is five seconds.
+    let running = |stats: &Value| stats.array()[1].clone();
+    let mut seen = running(&other.call("FUNCTION STATS"));
+    until("it is seen", || {
+        seen = running(&other.call("FUNCTION STATS"));
+        seen != Value::Nil
+    });
+    assert_eq!(seen.array()[1], Value::Bulk(b"f".to_vec()));
+    other.call("CONFIG SET busy-reply-threshold 50").ok();
+    other.call("FUNCTION KILL").ok();
+    assert!(client.read().error().contains("killed by user"));
+    assert_eq!(running(&other.call("FUNCTION STATS")), Value::Nil);
+}
 
 #[test]
 fn what_is_no_library_is_refused_as_redis_does() {

@@ -316,6 +316,58 @@ fn an_invalidation_never_overtakes_the_reply_that_registered_it() {
 
 /// What clients keep is what the server has, once everything has been told.
 #[test]
+fn what_a_served_call_changed_was_told_before_its_reply() {
+    for workers in [1, 2] {
+        let server = start(settings(workers));
+        let mut writer = Client::connect(&server);
+        let mut waits = resp3(&server);
+        writer.call("RPUSH to a");
+        waits.call("CLIENT TRACKING on").ok();
+        waits.call("LRANGE to 0 -1");
+        waits.send("BLMOVE from to left left 0");
+        until("it waits", || info(&mut writer, "blocked_clients") == 1);
+        writer.call("RPUSH from b");
+        assert_eq!(waits.read(), bulk("b"));
+        assert_eq!(waits.read(), invalidates(&["to"]));
+    }
+}
+
+#[test]
+fn the_one_who_hears_had_sent_quit_and_nobody_was_told() {
+    let server = start(settings(2));
+    for _ in 0..20 {
+        let mut writer = Client::connect(&server);
+        let mut hears = Client::connect(&server);
+        let mut reads = resp3(&server);
+        let id = id_of(&mut hears);
+        reads
+            .call(&format!("CLIENT TRACKING on REDIRECT {id}"))
+            .ok();
+        reads.call("GET k");
+        hears.call("QUIT").ok();
+        writer.call("SET k 1").ok();
+        let broken = vec![bulk("tracking-redir-broken"), Value::Integer(id)];
+        assert_eq!(reads.read(), Value::Push(broken));
+    }
+}
+
+#[test]
+fn a_lowered_limit_is_kept_while_timers_rest() {
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    });
+    let mut admin = Client::connect(&server);
+    admin.call("DEBUG PAUSE-CRON 1").ok();
+    let mut reads = resp3(&server);
+    reads.call("CLIENT TRACKING on").ok();
+    reads.call("MGET 1 2");
+    admin.call("CONFIG SET tracking-table-max-keys 1").ok();
+    let heard = reads.read();
+    assert!(heard == invalidates(&["1"]) || heard == invalidates(&["2"]));
+}
+
+#[test]
 fn nobody_keeps_what_has_changed() {
     const KEYS: u64 = 20;
     let server = start(settings(3));

@@ -428,6 +428,7 @@ roll! {
         ConfigHelp => command::help,
         LatencyHelp => command::help,
         MemoryHelp => command::help,
+        ModuleHelp => command::help,
         SlowlogHelp => command::help,
 
         CommandlogGet => commandlog::commandlog_get,
@@ -457,6 +458,7 @@ roll! {
         Debug => debug::debug,
         Info => server::info,
         Lolwut => server::lolwut,
+        ModuleList => connection::module_list,
         Monitor => server::monitor,
         Pfselftest => server::pfselftest,
         Role => replication::role,
@@ -471,6 +473,7 @@ roll! {
         Function,
         Latency,
         Memory,
+        Module,
         Object,
         Pubsub,
         Script,

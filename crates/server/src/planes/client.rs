@@ -113,6 +113,8 @@ pub(crate) fn client_list(
 ) -> Result<(), Halt> {
     let mut text = String::new();
     show_request(session, args);
+    // What shows here may be too much already: whoever has to go for that is gone.
+    worker.evict_clients();
     let all = worker.shared.client_cards();
     match args.get(2) {
         None => all

@@ -94,6 +94,7 @@ pub(crate) fn config_set(
     effects.finish(worker);
     shared.show_title();
     cron::make_room_for_long(worker);
+    cron::forget_tracked(worker);
     session.reply().ok();
     Ok(())
 }

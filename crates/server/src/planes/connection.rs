@@ -119,6 +119,11 @@ pub(crate) fn hello(
     Ok(())
 }
 
+pub(crate) fn module_list(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
+    write_modules(&mut session.reply());
+    Ok(())
+}
+
 /// What clients are told of modules: that there are vector sets, which Redis brings in one.
 fn write_modules(reply: &mut Reply<'_>) {
     reply.array(1);
@@ -185,6 +190,8 @@ pub(crate) fn select(
 pub(crate) fn quit(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
     session.reply().ok();
     session.closing = true;
+    // Before the reply leaves: who has seen it knows that nobody is told anything here any more.
+    session.card.set_flag(flag::CLOSING, true);
     Ok(())
 }
 

@@ -39,6 +39,8 @@ const HELP: &[&str] = &[
     "    Write a message to the log.",
     "OBJECT <key>",
     "    Tell how a value is stored.",
+    "PAUSE-CRON <0|1>",
+    "    Stop (1) or resume (0) all that timers do: expiry, eviction, limits of clients, statistics.",
     "POPULATE <count> [<prefix>] [<size>]",
     "    Make string keys <prefix>:0, <prefix>:1 and so on, where there are none.",
     "PROTOCOL <type>",
@@ -141,6 +143,11 @@ pub(crate) fn debug(
             // At the beginning of time nothing has expired: what is in the table is shown.
             let text = with_keys_at(worker, session, 0, |view| describe(view, &args[2]))?;
             session.reply().simple(&text?);
+        }
+        (b"pause-cron", 3) => {
+            let rest = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            worker.shared.timers_rest.store(rest, Ordering::Relaxed);
+            session.reply().ok();
         }
         (b"populate", 3..=5) => {
             let population = Population::parse(args)?;

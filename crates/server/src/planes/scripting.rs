@@ -290,6 +290,9 @@ fn note_failure(worker: &Worker, name: &[u8], line: &[u8], counted: Option<&str>
     }
 }
 
+/// So long a script runs before others can learn what it is: milliseconds. Most end sooner.
+const NOTICED_MS: u64 = 10;
+
 /// The server, as the running script sees it.
 struct Env<'a> {
     worker: &'a mut Worker,
@@ -401,19 +404,16 @@ impl ScriptEnv for Env<'_> {
     fn tick(&mut self) -> Tick {
         let threshold_ms = self.worker.settings.busy_reply_threshold_ms;
         let running = &self.worker.shared.running_script;
-        if threshold_ms == 0 || clock::monotonic_ms() - self.began_ms < threshold_ms {
+        let ran_ms = clock::monotonic_ms() - self.began_ms;
+        if ran_ms >= NOTICED_MS {
+            running.notice(|| self.described());
+        }
+        if threshold_ms == 0 || ran_ms < threshold_ms {
             return Tick::Continue;
         }
         if !running.busy.load(Ordering::Acquire) {
-            running.set_slow(Slow {
-                is_function: self.function.is_some(),
-                name: self
-                    .function
-                    .map(|function| function.function().name.clone().into_bytes())
-                    .unwrap_or_default(),
-                command: self.call.iter().map(<[u8]>::to_vec).collect(),
-                began_ms: self.began_ms,
-            });
+            running.notice(|| self.described());
+            running.set_busy();
             crate::log::warning(&format!(
                 "Slow script detected: still in execution after {threshold_ms} milliseconds. SCRIPT KILL ends it."
             ));
@@ -450,6 +450,19 @@ impl ScriptEnv for Env<'_> {
 
     fn set_repl(&mut self, _targets: u8) {
         let _ = self.db; // effects have one destination, the journal, which keeps them in any case
+    }
+}
+
+impl Env<'_> {
+    /// What runs, for those who ask.
+    fn described(&self) -> Slow {
+        let name = |function: &FunctionRef| function.function().name.clone().into_bytes();
+        Slow {
+            is_function: self.function.is_some(),
+            name: self.function.map(name).unwrap_or_default(),
+            command: self.call.iter().map(<[u8]>::to_vec).collect(),
+            began_ms: self.began_ms,
+        }
     }
 }
 

@@ -280,6 +280,7 @@ pub(crate) fn watch(
                 key: key.into(),
                 existed,
             });
+            session.note_registered(key);
         }
     }
     view.finish();
@@ -303,7 +304,8 @@ pub(crate) fn unwatch(worker: &mut Worker, session: &mut Session, _: Args<'_>) -
 /// Takes the watches off while the unit holds their stripes.
 fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &Unit) {
     let shared = worker.shared.clone();
-    for watched in session.watched.drain(..) {
+    for watched in std::mem::take(&mut session.watched) {
+        session.note_unregistered(&watched.key);
         View::new(
             &shared.keyspace,
             unit.held(),
@@ -329,7 +331,8 @@ impl Worker {
         if session.watched.is_empty() {
             return;
         }
-        for watched in session.watched.drain(..) {
+        for watched in std::mem::take(&mut session.watched) {
+            session.note_unregistered(&watched.key);
             self.unwatching.push(EndedWatch {
                 db: watched.db,
                 key: watched.key,

@@ -360,7 +360,8 @@ impl Worker {
         let queued = session.multi.bytes as u64;
         card.multi_bytes.store(queued, Ordering::Relaxed);
         let fixed = mem::size_of::<Session>() + mem::size_of::<Card>();
-        let bytes = (fixed + session.query.capacity()) as u64 + capacity + arguments + queued;
+        let kept = fixed + session.query.capacity() + session.registered_bytes;
+        let bytes = kept as u64 + capacity + arguments + queued;
         let before = card.memory_bytes.load(Ordering::Relaxed);
         card.memory_bytes.store(bytes, Ordering::Relaxed);
         self.stats.client_bytes.add(bytes.wrapping_sub(before));
@@ -465,6 +466,7 @@ impl Worker {
         let mut over = limit.hard_bytes != 0 && counted > limit.hard_bytes;
         if limit.soft_bytes != 0 && counted > limit.soft_bytes {
             let since = *session.soft_limit_since_s.get_or_insert(now_s);
+            self.soft_limits_run = true;
             over |= now_s.saturating_sub(since) > limit.soft_seconds;
         } else {
             session.soft_limit_since_s = None;

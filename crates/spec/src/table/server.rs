@@ -444,6 +444,29 @@ rows! { Server:
         args: [key("key"), integer("count").token("SAMPLES").optional()],
     }
 
+    Module = "module" {
+        summary: "Ask for modules.",
+        since: "4.0.0",
+        arity: -2,
+    }
+
+    ModuleHelp = "module|help" {
+        summary: "List the subcommands of MODULE.",
+        complexity: "O(1)",
+        since: "5.0.0",
+        arity: 2,
+        flags: [LOADING, STALE],
+    }
+
+    ModuleList = "module|list" {
+        summary: "List what Redis has as modules and is built in here.",
+        complexity: "O(N), N: modules",
+        since: "4.0.0",
+        arity: 2,
+        flags: [ADMIN, NOSCRIPT],
+        tips: ["nondeterministic_output_order"],
+    }
+
     Monitor = "monitor" {
         summary: "Show every command that runs from now on.",
         since: "1.0.0",
