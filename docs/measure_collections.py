@@ -2,6 +2,7 @@
 """CPU time per request, and memory, of collections and scripts, beside other servers.
 
     docs/measure_collections.py speed  target/release/redline REDIS [VALKEY ...]
+    docs/measure_collections.py small  target/release/redline REDIS [VALKEY ...]
     docs/measure_collections.py memory target/release/redline REDIS [VALKEY ...]
 
 The first program is `redline`; the others are redis-server, valkey-server or the like. Needs redis-benchmark and
@@ -20,6 +21,30 @@ LOADS = [
     ("HSET", ["-t", "hset"], 1_000_000),
     ("SADD", ["-t", "sadd"], 1_000_000),
     ("LRANGE_100", ["-t", "lrange_100"], 200_000),
+]
+SMALL_KEYS = 100_000
+# The collections that they work on: of ten elements at first.
+SMALL = [
+    lambda i: ["HSET", f"h:{i:012}", *(x for n in range(10) for x in (f"field{n}", f"value{n}"))],
+    lambda i: ["RPUSH", f"l:{i:012}", *(f"element{n}" for n in range(10))],
+    lambda i: ["SADD", f"s:{i:012}", *(f"member{n}" for n in range(10))],
+    lambda i: ["SADD", f"i:{i:012}", *(str(n) for n in range(10))],
+    lambda i: ["ZADD", f"z:{i:012}", *(x for n in range(10) for x in (str(n), f"member{n}"))],
+]
+SMALL_LOADS = [
+    ("HGET", ["hget", "h:__rand_int__", "field7"], 1_000_000),
+    ("HGETALL", ["hgetall", "h:__rand_int__"], 500_000),
+    ("HSET of a field that is there", ["hset", "h:__rand_int__", "field7", "value8"], 1_000_000),
+    ("HSET, mostly of a new field", ["hset", "h:__rand_int__", "f__rand_int__", "v"], 500_000),
+    ("LPUSH", ["lpush", "l:__rand_int__", "element"], 500_000),
+    ("LRANGE", ["lrange", "l:__rand_int__", "0", "9"], 500_000),
+    ("LPOP", ["lpop", "l:__rand_int__"], 500_000),
+    ("SISMEMBER", ["sismember", "s:__rand_int__", "member7"], 1_000_000),
+    ("SADD of texts", ["sadd", "s:__rand_int__", "m__rand_int__"], 500_000),
+    ("SADD of integers", ["sadd", "i:__rand_int__", "__rand_int__"], 500_000),
+    ("ZADD of a new score", ["zadd", "z:__rand_int__", "__rand_int__", "member7"], 500_000),
+    ("ZADD of a new member", ["zadd", "z:__rand_int__", "5", "m__rand_int__"], 500_000),
+    ("ZSCORE", ["zscore", "z:__rand_int__", "member7"], 1_000_000),
 ]
 # Name, and the commands that make the million: a template of the key's number.
 SHAPES = [
@@ -58,8 +83,8 @@ class Server:
         lines = open(f"/proc/{self.process.pid}/status")
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
-    def bench(self, arguments, requests):
-        command = ["taskset", "-c", "1", "redis-benchmark", "-p", str(self.port), "-P", "16", "-r", "1000000", "-q", "-n", str(requests)]
+    def bench(self, arguments, requests, keys=1_000_000):
+        command = ["taskset", "-c", "1", "redis-benchmark", "-p", str(self.port), "-P", "16", "-r", str(keys), "-q", "-n", str(requests)]
         subprocess.run([*command, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def stop(self):
@@ -84,20 +109,34 @@ def fill(server, count, make):
 
 
 def speed(programs):
+    def prepare(server):
+        server.bench(["-t", "set"], 2_000_000)
+        return server.cli("SCRIPT", "LOAD", SCRIPT)
+    run_loads(programs, prepare, LOADS, 1_000_000)
+
+
+def small(programs):
+    def prepare(server):
+        for make in SMALL:
+            fill(server, SMALL_KEYS, make)
+        return ""
+    run_loads(programs, prepare, SMALL_LOADS, SMALL_KEYS)
+
+
+def run_loads(programs, prepare, loads, keys):
     figures = {}
     for _ in range(ROUNDS):
         for program in programs:
             server = Server(program)
-            server.bench(["-t", "set"], 2_000_000)
-            sha = server.cli("SCRIPT", "LOAD", SCRIPT)
-            for name, arguments, requests in LOADS:
+            sha = prepare(server)
+            for name, arguments, requests in loads:
                 before = server.cpu()
-                server.bench([a.replace("{sha}", sha) for a in arguments], requests)
+                server.bench([a.replace("{sha}", sha) for a in arguments], requests, keys)
                 after = server.cpu()
                 user, system = (1e6 * (b - a) / requests for a, b in zip(before, after))
                 figures.setdefault(name, {}).setdefault(program, []).append((user, user + system))
             server.stop()
-    for name, _, _ in LOADS:
+    for name, _, _ in loads:
         report(name, {p: [statistics.median(c) for c in zip(*figures[name][p])] for p in programs}, programs, "us user, us total")
 
 
@@ -125,4 +164,4 @@ def report(name, figures, programs, unit):
 
 
 if __name__ == "__main__":
-    {"speed": speed, "memory": memory}[sys.argv[1]](sys.argv[2:])
+    {"speed": speed, "small": small, "memory": memory}[sys.argv[1]](sys.argv[2:])

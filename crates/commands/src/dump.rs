@@ -33,7 +33,7 @@ pub(crate) fn restore(
 ) -> Result<(), Error> {
     let key = &args[1];
     let options = Options::parse(args.from(4))?;
-    let old_type = ctx.keys.peek(key).map(|value| value.type_name());
+    let old_type = ctx.keys.type_name(key);
     if old_type.is_some() && !options.replace {
         return Err(BUSY_KEY);
     }

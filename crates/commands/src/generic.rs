@@ -35,9 +35,7 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     };
     let new_type = value.type_name();
     let can_copy = !matches!(value, ValueRef::Object(Value::VectorSet(_)));
-    let old_type = ctx.keys.in_db(db, |keys| {
-        keys.peek(destination).map(|value| value.type_name())
-    });
+    let old_type = ctx.keys.in_db(db, |keys| keys.type_name(destination));
     if old_type.is_some() && !replace {
         reply.integer(0);
         return Ok(());
@@ -211,7 +209,7 @@ pub(crate) fn object_refcount(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    reply_number(ctx.keys.glance(&args[2]).map(|_| 1), reply);
+    reply_number(ctx.keys.glance(&args[2]).then_some(1), reply);
     Ok(())
 }
 
@@ -344,11 +342,7 @@ pub(crate) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 
 /// TYPE key
 pub(crate) fn type_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    reply.simple(
-        ctx.keys
-            .probe(&args[1])
-            .map_or("none", |value| value.type_name()),
-    );
+    reply.simple(ctx.keys.probe(&args[1]).unwrap_or("none"));
     Ok(())
 }
 
@@ -475,7 +469,7 @@ fn reply_number(number: Option<u32>, reply: &mut Reply<'_>) {
 /// be replaced.
 fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, Error> {
     let (from, to) = (&args[1], &args[2]);
-    let type_of = |key| ctx.keys.peek(key).map(|value| value.type_name());
+    let type_of = |key| ctx.keys.type_name(key);
     let new_type = type_of(from).ok_or(Error::NoSuchKey)?;
     if from == to {
         return Ok(false);

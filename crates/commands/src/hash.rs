@@ -2,7 +2,7 @@
 
 use redline_keyspace::Classes;
 use redline_resp::{Args, Proto, Reply};
-use redline_types::{DataType, Element, Hash, IntBuf, Live, number};
+use redline_types::{Element, Hash, IntBuf, Live, number};
 
 use crate::{
     Ctx, Error,
@@ -156,8 +156,8 @@ fn one_side(
 
 /// HLEN key: fields that have expired and are still there count, as in Redis.
 pub(crate) fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let hash = ctx.keys.collection::<Hash>(&args[1])?;
-    reply.integer(hash.map_or(0, |hash| hash.len() as i64));
+    let len = ctx.keys.collection_len::<Hash>(&args[1])?;
+    reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 

@@ -67,8 +67,8 @@ pub(crate) fn linsert(
 
 /// LLEN key
 pub(crate) fn llen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let list = ctx.keys.collection::<List>(&args[1])?;
-    reply.integer(list.map_or(0, |list| list.len() as i64));
+    let len = ctx.keys.collection_len::<List>(&args[1])?;
+    reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 
@@ -101,12 +101,12 @@ fn move_element(
     to: End,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    if ctx.keys.collection_to_write::<List>(source)?.is_none() {
+    if ctx.keys.len_to_write::<List>(source)?.is_none() {
         reply.null();
         return Ok(());
     }
     // A destination of another type must be found before anything is taken.
-    ctx.keys.collection_to_write::<List>(destination)?;
+    ctx.keys.len_to_write::<List>(destination)?;
     ctx.claim()?;
     let mut moved = Vec::new();
     let rotates = source == destination;
@@ -209,7 +209,7 @@ fn pop_first(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Error> {
     for key in args.from(many.keys.start).first(many.keys.len()).iter() {
-        if ctx.keys.collection_to_write::<List>(key)?.is_some() {
+        if ctx.keys.len_to_write::<List>(key)?.is_some() {
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
@@ -240,7 +240,7 @@ fn pop_or_wait(
     let last = args.len() - 1;
     let timeout_ms = block::seconds(ctx, &args[last])?;
     for key in args.first(last).from(1).iter() {
-        if ctx.keys.collection_to_write::<List>(key)?.is_some() {
+        if ctx.keys.len_to_write::<List>(key)?.is_some() {
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
@@ -283,7 +283,7 @@ fn move_or_wait(
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let timeout_ms = block::seconds(ctx, &args[args.len() - 1])?;
-    if ctx.keys.collection_to_write::<List>(&args[1])?.is_some() {
+    if ctx.keys.len_to_write::<List>(&args[1])?.is_some() {
         move_element(ctx, &args[1], &args[2], from, to, reply)?;
         let call = [b"LMOVE", &args[1], &args[2], end_word(from), end_word(to)];
         ctx.keys.propagate(&call);
@@ -330,7 +330,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, from: End, reply: &mut Reply<'_>) -> R
             }
             Ok(())
         }
-        Some(count) => match ctx.keys.collection_to_write::<List>(key)? {
+        Some(count) => match ctx.keys.len_to_write::<List>(key)? {
             None => {
                 reply.null_array();
                 Ok(())
@@ -528,7 +528,7 @@ pub(crate) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// LSET key index element
 pub(crate) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    if ctx.keys.collection_to_write::<List>(&args[1])?.is_none() {
+    if ctx.keys.len_to_write::<List>(&args[1])?.is_none() {
         return Err(Error::NoSuchKey);
     }
     let index = integer(&args[2])?;

@@ -30,8 +30,8 @@ pub(crate) fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// SCARD key
 pub(crate) fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let set = ctx.keys.collection::<Set>(&args[1])?;
-    reply.integer(set.map_or(0, |set| set.len() as i64));
+    let len = ctx.keys.collection_len::<Set>(&args[1])?;
+    reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     };
     let has = from.contains(member);
     // A destination of another type must be found before anything is taken.
-    ctx.keys.collection_to_write::<Set>(destination)?;
+    ctx.keys.len_to_write::<Set>(destination)?;
     if source == destination || !has {
         reply.integer(i64::from(has));
         return Ok(());
@@ -110,7 +110,7 @@ pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         3 => Some(positive(&args[2])?),
         _ => return Err(Error::Syntax),
     };
-    let Some(set) = ctx.keys.collection_to_write::<Set>(key)? else {
+    let Some(len) = ctx.keys.len_to_write::<Set>(key)? else {
         match count {
             None => reply.null(),
             Some(_) => reply.set(0),
@@ -120,7 +120,7 @@ pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     let given = match count {
         None => 1,
         Some(count) => {
-            let given = count.min(set.len());
+            let given = count.min(len);
             reply.set(given);
             given
         }

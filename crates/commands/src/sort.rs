@@ -6,7 +6,7 @@ use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
 use redline_keyspace::{Classes, Expiry, StringRef, ValueRef, View};
 use redline_resp::{Args, Reply};
-use redline_types::{DataType, Element, IntBuf, List, Pack, Value, Zset, number, pack::End};
+use redline_types::{DataType, Element, IntBuf, Kind, List, Pack, Value, Zset, number, pack::End};
 
 use crate::{
     Ctx, Error,
@@ -54,7 +54,7 @@ pub(crate) fn sort_ro(
 
 /// A sorted set that is sorted leaves its packed form, as in Redis, where OBJECT ENCODING shows it.
 fn leave_packed(ctx: &mut Ctx<'_>, key: &[u8]) {
-    if let Some(ValueRef::Object(Value::Zset(_))) = ctx.keys.peek(key) {
+    if ctx.keys.kind(key) == Some(Some(Kind::Zset)) {
         let changed = ctx
             .keys
             .update::<Zset, _>(key, false, |zset, _| zset.leave_packed());
@@ -75,6 +75,7 @@ fn answer(ctx: &Ctx<'_>, sort: &Sort<'_>, reply: &mut Reply<'_>) -> Result<(), E
                 Some(Found::String(StringRef::Blob(blob))) => reply.blob(blob),
                 Some(Found::String(string)) => reply.bulk(string.as_bytes()),
                 Some(Found::Element(element)) => bulk(reply, element),
+                Some(Found::Text(text)) => reply.bulk(&text),
                 None => reply.null(),
             }
         }
@@ -413,6 +414,7 @@ enum Pattern<'a> {
 enum Found<'a> {
     String(StringRef<'a>),
     Element(Element<'a>),
+    Text(Vec<u8>),
 }
 
 impl<'a> Pattern<'a> {
@@ -453,24 +455,25 @@ impl<'a> Pattern<'a> {
         let Pattern::Key { field, .. } = self else {
             return matches!(self, Pattern::Element).then_some(Found::Element(element));
         };
-        match (keys.value(&self.key(element)?)?, field) {
-            (ValueRef::String(string), None) => Some(Found::String(string)),
-            (ValueRef::Object(Value::Hash(hash)), Some(field)) => {
-                hash.get(field).map(Found::Element)
-            }
+        let key = self.key(element)?;
+        let Some(field) = field else {
+            return keys.string(&key).ok().flatten().map(Found::String);
+        };
+        // A copy: of as many hashes as there are elements, none is to stay open.
+        let text = keys.with_value(&key, |value| match value {
+            ValueRef::Object(Value::Hash(hash)) => hash.get(field).map(Element::to_vec),
             _ => None,
-        }
+        });
+        text.flatten().map(Found::Text)
     }
 }
 
 impl<'a> Found<'a> {
-    fn bytes<'b>(&self, buf: &'b mut IntBuf) -> &'b [u8]
-    where
-        'a: 'b,
-    {
+    fn bytes<'b>(&'b self, buf: &'b mut IntBuf) -> &'b [u8] {
         match self {
             Found::String(string) => string.as_bytes(),
             Found::Element(element) => element.bytes(buf),
+            Found::Text(text) => text,
         }
     }
 
@@ -479,6 +482,7 @@ impl<'a> Found<'a> {
             Found::String(string) => Cow::Borrowed(string.as_bytes()),
             Found::Element(Element::Bytes(bytes)) => Cow::Borrowed(bytes),
             Found::Element(element) => Cow::Owned(element.to_vec()),
+            Found::Text(text) => Cow::Owned(text),
         }
     }
 }

@@ -194,8 +194,8 @@ pub(crate) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 /// ZCARD key
 pub(crate) fn zcard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let zset = ctx.keys.collection::<Zset>(&args[1])?;
-    reply.integer(zset.map_or(0, |zset| zset.len() as i64));
+    let len = ctx.keys.collection_len::<Zset>(&args[1])?;
+    reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 
@@ -322,8 +322,8 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, side: Side, reply: &mut Reply<'_>) -> 
         }
         _ => return Err(Error::Syntax),
     };
-    let zset = ctx.keys.collection_to_write::<Zset>(&args[1])?;
-    let given = zset.map_or(0, |zset| count.unwrap_or(1).min(zset.len()));
+    let len = ctx.keys.len_to_write::<Zset>(&args[1])?.unwrap_or(0);
+    let given = count.unwrap_or(1).min(len);
     let nested = count.is_some() && reply.proto() == Proto::Resp3;
     reply.array(if nested { given } else { given * 2 });
     if given > 0 {
@@ -454,8 +454,8 @@ fn pop_first(
     reply: &mut Reply<'_>,
 ) -> Result<bool, Error> {
     for key in args.from(many.keys.start).first(many.keys.len()).iter() {
-        if let Some(zset) = ctx.keys.collection_to_write::<Zset>(key)? {
-            let given = many.count.min(zset.len());
+        if let Some(len) = ctx.keys.len_to_write::<Zset>(key)? {
+            let given = many.count.min(len);
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
@@ -495,7 +495,7 @@ fn pop_or_wait(
     let last = args.len() - 1;
     let timeout_ms = block::seconds(ctx, &args[last])?;
     for key in args.first(last).from(1).iter() {
-        if ctx.keys.collection_to_write::<Zset>(key)?.is_some() {
+        if ctx.keys.len_to_write::<Zset>(key)?.is_some() {
             ctx.claim()?;
             reply.array(3);
             reply.bulk(key);

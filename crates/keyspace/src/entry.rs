@@ -12,17 +12,27 @@
 //! length  8 bytes   only with the long-key bit: length of a key above 65,535 bytes
 //! slot    8, 16     only when the value is not inline: the pointer of a blob, or a collection's [`Value`]
 //! key     its bytes
+//! count   2 bytes   only for a packed collection, unless its elements are all of one width
 //! value   its bytes, when inline
 //! ```
 //!
 //! A 16-byte key with a 16-byte value takes 40 bytes: the heap has exact 8-byte classes. Strings above
 //! [`INLINE_BYTES_MAX`] are reference-counted blobs, so that a reply can leave without a copy and be
-//! sent after the key has gone. A collection's [`Value`] is a tag and a pointer.
+//! sent after the key has gone.
+//!
+//! # Collections
+//!
+//! One that is a run of bytes (see `redline_types::packed`) and not above [`PACKED_BYTES_MAX`] is inline as well. A
+//! structure, the room that its vector keeps for growing and the classes of a general allocator would add some 60
+//! bytes to it, and two more cache misses to each look at it. Whoever reads or changes it copies it into a [`Value`]
+//! that is used again and again (`opened.rs`); a change that stays within the size class is then copied over the old
+//! bytes, any other makes a new entry. Other collections are a [`Value`], which is a tag and a pointer, and move back
+//! in when they have shrunk to [`PACKED_AGAIN_BYTES_MAX`]: half, so that one at the border does not move at every step.
 
 use std::{alloc::Layout, ptr::NonNull, sync::Arc};
 
 use redline_table::Heap;
-use redline_types::{Kind, Value, number};
+use redline_types::{Kind, PackedForm, PackedRef, Value, number};
 
 use crate::view::Expiry;
 
@@ -32,9 +42,17 @@ pub type Blob = Arc<Vec<u8>>;
 /// Longest string that is stored inside its entry.
 pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Largest packed collection that is stored inside its entry. With its key it mostly is below the 1 KiB up to which the
+/// heap's classes are exact, and two copies of it cost less than the search through it.
+pub const PACKED_BYTES_MAX: usize = 960;
+
+/// Largest packed collection that comes back into its entry.
+pub const PACKED_AGAIN_BYTES_MAX: usize = PACKED_BYTES_MAX / 2;
+
 /// Entries up to this size come from the heap's classes, larger ones (long keys) from the allocator.
 const HEAP_BYTES_MAX: usize = INLINE_BYTES_MAX + 256;
 
+const TAG_MASK: u64 = 0x3f;
 const EXPIRE: u64 = 1 << 6;
 const LONG_KEY: u64 = 1 << 7;
 const CLOCK_SHIFT: u32 = 8;
@@ -51,6 +69,8 @@ enum Tag {
     Inline = 0,
     Blob = 1,
     Object = 2,
+    /// A collection as bytes; this and the following tags, one for each [`PackedForm`].
+    Packed = 3,
 }
 
 /// A value to be stored.
@@ -59,8 +79,10 @@ pub(crate) enum Stored<'a> {
     Bytes { bytes: &'a [u8], raw: bool },
     /// A large string that is already reference-counted.
     Blob(Blob),
-    /// A collection.
+    /// A collection that stays outside the entry, whatever its size.
     Object(Value),
+    /// One of at most [`PACKED_BYTES_MAX`] that goes inside.
+    Packed(PackedRef<'a>),
 }
 
 impl Stored<'_> {
@@ -68,6 +90,7 @@ impl Stored<'_> {
     pub(crate) fn kind(&self) -> Option<Kind> {
         match self {
             Stored::Object(value) => Some(value.kind()),
+            Stored::Packed(packed) => Some(packed.form.kind()),
             Stored::Bytes { .. } | Stored::Blob(_) => None,
         }
     }
@@ -79,6 +102,39 @@ pub enum ValueRef<'a> {
     String(StringRef<'a>),
     /// A list, hash, set, sorted set or stream.
     Object(&'a Value),
+}
+
+/// What an entry holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Content<'a> {
+    String(StringRef<'a>),
+    Object(&'a Value),
+    Packed(PackedRef<'a>),
+}
+
+impl Content<'_> {
+    /// The type of a collection; `None` for a string.
+    #[inline]
+    pub(crate) fn kind(self) -> Option<Kind> {
+        match self {
+            Content::String(_) => None,
+            Content::Object(value) => Some(value.kind()),
+            Content::Packed(packed) => Some(packed.form.kind()),
+        }
+    }
+
+    /// What TYPE says.
+    pub(crate) fn type_name(self) -> &'static str {
+        self.kind().map_or("string", Kind::name)
+    }
+}
+
+/// The bytes of a collection, if they may be stored inside an entry.
+#[inline]
+pub(crate) fn fit_for_entry(value: &Value) -> Option<PackedRef<'_>> {
+    value
+        .packed()
+        .filter(|packed| packed.bytes.len() <= PACKED_BYTES_MAX)
 }
 
 /// A stored string.
@@ -167,18 +223,21 @@ impl Entry {
         } else {
             (key.len() as u64) << KEY_LEN_SHIFT
         };
-        let (tag, inline_bytes) = match &value {
+        header |= match &value {
             Stored::Bytes { bytes, raw } => {
-                header |= (bytes.len() as u64) << VALUE_LEN_SHIFT | if *raw { RAW } else { 0 };
-                (Tag::Inline, bytes.len())
+                let raw = if *raw { RAW } else { 0 };
+                Tag::Inline as u64 | (bytes.len() as u64) << VALUE_LEN_SHIFT | raw
             }
-            Stored::Blob(_) => (Tag::Blob, 0),
-            Stored::Object(_) => (Tag::Object, 0),
+            Stored::Blob(_) => Tag::Blob as u64,
+            Stored::Object(_) => Tag::Object as u64,
+            Stored::Packed(packed) => {
+                assert!(packed.bytes.len() <= PACKED_BYTES_MAX);
+                packed_header(packed)
+            }
         };
-        header |= tag as u64;
         let key_at = key_offset(header);
-        let pointer = allocate(heap, key_at + key.len() + inline_bytes);
-        // SAFETY: `allocate` gave `key_at + key.len() + inline_bytes` bytes, 8-aligned, ours alone; every
+        let pointer = allocate(heap, key_at + key.len() + inline_bytes(header));
+        // SAFETY: `allocate` gave `key_at + key.len() + inline_bytes(header)` bytes, 8-aligned, ours alone; every
         // write below stays within them, at the offsets that the layout above gives.
         unsafe {
             let base = pointer.as_ptr();
@@ -201,6 +260,7 @@ impl Entry {
                 }
                 Stored::Blob(blob) => slot.cast::<Blob>().write(blob),
                 Stored::Object(object) => slot.cast::<Value>().write(object),
+                Stored::Packed(packed) => write_packed(base.add(key_at + key.len()), packed),
             }
         }
         Entry(pointer)
@@ -230,7 +290,7 @@ impl Entry {
             let bytes = self.bytes();
             let slot = self.0.as_ptr().add(slot_offset(header));
             let garbage = match tag(header) {
-                Tag::Inline => None,
+                Tag::Inline | Tag::Packed => None,
                 Tag::Blob => Some(Garbage::Blob(slot.cast::<Blob>().read())),
                 Tag::Object => Some(Garbage::Object(slot.cast::<Value>().read())),
             };
@@ -246,14 +306,18 @@ impl Entry {
     pub(crate) unsafe fn into_owned(self, heap: &mut Heap) -> Owned {
         // SAFETY: handed on from the caller; inline bytes are copied before the entry is freed.
         unsafe {
-            let inline = match self.value() {
-                ValueRef::String(StringRef::Inline { bytes, raw }) => Some((bytes.to_vec(), raw)),
-                _ => None,
+            let inline = match self.content() {
+                Content::String(StringRef::Inline { bytes, raw }) => Some(Owned::Bytes {
+                    bytes: bytes.to_vec(),
+                    raw,
+                }),
+                Content::Packed(packed) => Some(Owned::of_packed(packed)),
+                Content::String(StringRef::Blob(_)) | Content::Object(_) => None,
             };
             match (self.destroy(heap), inline) {
                 (Some(Garbage::Blob(blob)), _) => Owned::Blob(blob),
                 (Some(Garbage::Object(object)), _) => Owned::Object(object),
-                (None, Some((bytes, raw))) => Owned::Bytes { bytes, raw },
+                (None, Some(inline)) => inline,
                 (None, None) => unreachable!("a value is inline or has a slot"),
             }
         }
@@ -279,28 +343,32 @@ impl Entry {
     /// # Safety
     /// See [`Entry::key`].
     #[inline]
-    pub(crate) unsafe fn value<'a>(self) -> ValueRef<'a> {
+    pub(crate) unsafe fn content<'a>(self) -> Content<'a> {
         // SAFETY: the tag says what the entry holds; the caller vouches for the entry.
         unsafe {
             let header = self.header();
             let base = self.0.as_ptr();
             match tag(header) {
-                Tag::Inline => ValueRef::String(StringRef::Inline {
+                Tag::Inline => Content::String(StringRef::Inline {
                     bytes: std::slice::from_raw_parts(
                         base.add(key_offset(header) + self.key_len(header)),
                         inline_len(header),
                     ),
                     raw: header & RAW != 0,
                 }),
-                Tag::Blob => ValueRef::String(StringRef::Blob(
+                Tag::Blob => Content::String(StringRef::Blob(
                     &*base.add(slot_offset(header)).cast::<Blob>(),
                 )),
-                Tag::Object => ValueRef::Object(&*base.add(slot_offset(header)).cast::<Value>()),
+                Tag::Object => Content::Object(&*base.add(slot_offset(header)).cast::<Value>()),
+                Tag::Packed => {
+                    let at = base.add(key_offset(header) + self.key_len(header));
+                    Content::Packed(read_packed(at, header))
+                }
             }
         }
     }
 
-    /// The collection, to be changed; `None` for a string.
+    /// The collection outside the entry, to be changed; `None` for a string and a packed collection.
     ///
     /// # Safety
     /// See [`Entry::key`]; and no other
@@ -367,6 +435,31 @@ impl Entry {
         }
     }
 
+    /// Overwrites a packed collection where it stands, if the new one fits the same size class.
+    ///
+    /// # Safety
+    /// See [`Entry::object_mut`]. The new bytes are not the entry's own.
+    #[inline]
+    pub(crate) unsafe fn overwrite_packed(self, packed: PackedRef<'_>) -> bool {
+        assert!(packed.bytes.len() <= PACKED_BYTES_MAX);
+        // SAFETY: as for `object_mut`; the length is checked against the entry's own size class.
+        unsafe {
+            let header = self.header();
+            if tag(header) != Tag::Packed {
+                return false;
+            }
+            let at = key_offset(header) + self.key_len(header);
+            let fresh =
+                header & !(TAG_MASK | VALUE_LEN_MASK << VALUE_LEN_SHIFT) | packed_header(&packed);
+            if class_bytes(at + inline_bytes(fresh)) != class_bytes(at + inline_bytes(header)) {
+                return false;
+            }
+            self.0.as_ptr().cast::<u64>().write(fresh);
+            write_packed(self.0.as_ptr().add(at), packed);
+            true
+        }
+    }
+
     /// When the key expires, as Unix time in milliseconds.
     ///
     /// # Safety
@@ -387,9 +480,9 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn earliest_expiry_ms(self) -> Option<i64> {
         // SAFETY: handed on.
-        match unsafe { self.value() } {
-            ValueRef::String(_) => None,
-            ValueRef::Object(object) => object.earliest_expiry_ms(),
+        match unsafe { self.content() } {
+            Content::String(_) | Content::Packed(_) => None,
+            Content::Object(object) => object.earliest_expiry_ms(),
         }
     }
 
@@ -446,15 +539,25 @@ impl Entry {
         unsafe {
             let header = self.header();
             let slot = self.0.as_ptr().add(slot_offset(header));
-            let value = match self.value() {
-                ValueRef::String(StringRef::Inline { bytes, raw }) => Stored::Bytes { bytes, raw },
-                ValueRef::String(StringRef::Blob(_)) => Stored::Blob(slot.cast::<Blob>().read()),
-                ValueRef::Object(_) => Stored::Object(slot.cast::<Value>().read()),
+            let value = match self.content() {
+                Content::String(StringRef::Inline { bytes, raw }) => Stored::Bytes { bytes, raw },
+                Content::String(StringRef::Blob(_)) => Stored::Blob(slot.cast::<Blob>().read()),
+                Content::Object(_) => Stored::Object(slot.cast::<Value>().read()),
+                Content::Packed(packed) => Stored::Packed(packed),
             };
             let fresh = Entry::create(heap, self.key(), value, expire_at_ms, self.clock());
             release(heap, self.0, self.bytes());
             fresh
         }
+    }
+
+    /// Another entry of this key, with its expiry and clock, that has this value; the old one stays as it is.
+    ///
+    /// # Safety
+    /// See [`Entry::key`].
+    pub(crate) unsafe fn with_value(self, heap: &mut Heap, value: Stored<'_>) -> Entry {
+        // SAFETY: handed on from the caller.
+        unsafe { Entry::create(heap, self.key(), value, self.expire_at_ms(), self.clock()) }
     }
 
     /// Bytes that the entry itself takes from the heap, its size class.
@@ -474,10 +577,10 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn value_bytes(self) -> usize {
         // SAFETY: handed on.
-        match unsafe { self.value() } {
-            ValueRef::String(StringRef::Inline { .. }) => 0,
-            ValueRef::String(StringRef::Blob(blob)) => blob_bytes(blob),
-            ValueRef::Object(object) => object.heap_bytes(),
+        match unsafe { self.content() } {
+            Content::String(StringRef::Inline { .. }) | Content::Packed(_) => 0,
+            Content::String(StringRef::Blob(blob)) => blob_bytes(blob),
+            Content::Object(object) => object.heap_bytes(),
         }
     }
 
@@ -485,12 +588,7 @@ impl Entry {
         // SAFETY: handed on from the caller.
         unsafe {
             let header = self.header();
-            let inline = if tag(header) == Tag::Inline {
-                inline_len(header)
-            } else {
-                0
-            };
-            key_offset(header) + self.key_len(header) + inline
+            key_offset(header) + self.key_len(header) + inline_bytes(header)
         }
     }
 
@@ -530,14 +628,40 @@ pub enum Owned {
     Blob(Blob),
     /// A collection.
     Object(Value),
+    /// One that was inside its entry.
+    Packed {
+        /// What the bytes are.
+        form: PackedForm,
+        /// Elements in them.
+        count: usize,
+        /// The value.
+        bytes: Vec<u8>,
+    },
 }
 
 impl Owned {
+    /// A copy of a packed collection.
+    pub(crate) fn of_packed(packed: PackedRef<'_>) -> Owned {
+        Owned::Packed {
+            form: packed.form,
+            count: packed.count,
+            bytes: packed.bytes.to_vec(),
+        }
+    }
+
     pub(crate) fn with_stored<R>(self, store: impl FnOnce(Stored<'_>) -> R) -> R {
         match self {
             Owned::Bytes { bytes, raw } => store(Stored::Bytes { bytes: &bytes, raw }),
             Owned::Blob(blob) => store(Stored::Blob(blob)),
-            Owned::Object(object) => store(Stored::Object(object)),
+            Owned::Object(object) => match fit_for_entry(&object) {
+                Some(packed) => store(Stored::Packed(packed)),
+                None => store(Stored::Object(object)),
+            },
+            Owned::Packed { form, count, bytes } => store(Stored::Packed(PackedRef {
+                form,
+                count,
+                bytes: &bytes,
+            })),
         }
     }
 }
@@ -592,16 +716,88 @@ const EXPIRE_AT: usize = 8;
 
 #[inline]
 fn tag(header: u64) -> Tag {
-    match header & 0x3f {
+    match header & TAG_MASK {
         0 => Tag::Inline,
         1 => Tag::Blob,
-        _ => Tag::Object,
+        2 => Tag::Object,
+        _ => Tag::Packed,
+    }
+}
+
+/// What the bytes of a packed collection are.
+#[inline]
+fn packed_form(header: u64) -> PackedForm {
+    PackedForm::ALL[(header & TAG_MASK) as usize - Tag::Packed as usize]
+}
+
+/// Tag and length of a packed collection.
+#[inline]
+fn packed_header(packed: &PackedRef<'_>) -> u64 {
+    let tag = Tag::Packed as u64 + packed.form as u64;
+    tag | (packed.bytes.len() as u64) << VALUE_LEN_SHIFT
+}
+
+/// Bytes of the count in front of a packed collection of that form.
+#[inline]
+fn count_bytes(form: PackedForm) -> usize {
+    if form.int_bytes().is_some() {
+        0
+    } else {
+        size_of::<u16>()
+    }
+}
+
+/// # Safety
+/// Behind `at` there is room for the count and the bytes, which nobody else uses.
+#[inline]
+unsafe fn write_packed(at: *mut u8, packed: PackedRef<'_>) {
+    let count_bytes = count_bytes(packed.form);
+    // SAFETY: handed on from the caller.
+    unsafe {
+        if count_bytes != 0 {
+            debug_assert!(packed.count <= usize::from(u16::MAX));
+            at.cast::<u16>().write_unaligned(packed.count as u16);
+        }
+        at.add(count_bytes)
+            .copy_from_nonoverlapping(packed.bytes.as_ptr(), packed.bytes.len());
+    }
+}
+
+/// # Safety
+/// At `at` there is what `write_packed` put there, for as long as the result lives; the header tells its form and length.
+#[inline]
+unsafe fn read_packed<'a>(at: *const u8, header: u64) -> PackedRef<'a> {
+    let (form, len) = (packed_form(header), inline_len(header));
+    // SAFETY: handed on from the caller.
+    unsafe {
+        let (count, at) = match form.int_bytes() {
+            Some(width) => (len / width, at),
+            None => {
+                let count = at.cast::<u16>().read_unaligned();
+                (usize::from(count), at.add(size_of::<u16>()))
+            }
+        };
+        PackedRef {
+            form,
+            count,
+            bytes: std::slice::from_raw_parts(at, len),
+        }
     }
 }
 
 #[inline]
 fn inline_len(header: u64) -> usize {
     (header >> VALUE_LEN_SHIFT & VALUE_LEN_MASK) as usize
+}
+
+/// Bytes behind the key.
+#[inline]
+fn inline_bytes(header: u64) -> usize {
+    match tag(header) {
+        Tag::Inline => inline_len(header),
+        Tag::Blob | Tag::Object => 0,
+        Tag::Packed => count_bytes(packed_form(header)) + inline_len(header),
+    }
 }
 
 #[inline]
@@ -623,7 +819,7 @@ fn slot_offset(header: u64) -> usize {
 #[inline]
 fn slot_bytes(header: u64) -> usize {
     match tag(header) {
-        Tag::Inline => 0,
+        Tag::Inline | Tag::Packed => 0,
         Tag::Blob => size_of::<Blob>(),
         Tag::Object => size_of::<Value>(),
     }

@@ -9,6 +9,7 @@ mod entry;
 pub mod journal;
 pub mod lock;
 mod notify;
+mod opened;
 mod policy;
 mod space;
 mod survey;
@@ -18,7 +19,7 @@ mod wait;
 mod watch;
 
 pub use ahead::Ahead;
-pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, StringRef, ValueRef};
+pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, PACKED_BYTES_MAX, StringRef, ValueRef};
 pub use notify::{Classes, EXPIRED, Event, Events};
 pub use policy::{Clock, Policy};
 pub use redline_table::hash;
@@ -27,6 +28,6 @@ pub use space::{
     stripe_of_slot,
 };
 pub use survey::{SIZE_CLASSES, Sizes, ValueSizes};
-pub use view::{Busy, Collection, Expiry, Held, Hint, Missing, View, WrongType};
+pub use view::{Busy, Collection, Expiry, Glimpse, Held, Hint, Missing, View, WrongType};
 pub use wait::{End, Ready, WaitSlot, Waiter, Wanted};
 pub use watch::WatchFlag;

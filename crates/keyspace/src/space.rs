@@ -20,6 +20,7 @@ use crate::{
     journal::{Arc as JournalArc, Effects, Journal, Lane, Reader, WakeReader},
     lock::{Locks, STRIPES, StripeSet, Wake},
     notify::{Classes, Events},
+    opened::Opened,
     policy::{Clock, EvictionPool, Policy},
     wait::{Queue, Ready},
     watch::WatchFlag,
@@ -466,6 +467,8 @@ pub struct Local {
     pub(crate) met_expired: RefCell<HashSet<(u32, Box<[u8]>)>>,
     /// Where a string is edited that is too long for its place.
     pub(crate) scratch: Vec<u8>,
+    /// Where packed collections are looked at and changed.
+    pub(crate) opened: Opened,
     pub(crate) bytes: i64,
 }
 
@@ -494,6 +497,7 @@ impl Local {
             pool: EvictionPool::default(),
             met_expired: RefCell::default(),
             scratch: Vec::new(),
+            opened: Opened::default(),
             bytes: 0,
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use redline_types::Kind;
 
 use crate::{
-    entry::{Entry, ValueRef},
+    entry::{Content, Entry},
     lock::STRIPES,
     space::{Db, Keyspace, SLOTS_PER_STRIPE},
     view::Held,
@@ -105,15 +105,20 @@ impl ValueSizes {
     /// The stripe of the entry is held.
     unsafe fn take_in(&mut self, entry: Entry) {
         // SAFETY: handed on from the caller.
-        let (sizes, size) = match unsafe { entry.value() } {
-            ValueRef::String(text) => (&mut self.strings, text.as_bytes().len()),
-            ValueRef::Object(value) => {
-                let kind = value.kind();
+        let content = unsafe { entry.content() };
+        let size = match content {
+            Content::String(text) => text.as_bytes().len(),
+            Content::Object(value) => value.len(),
+            Content::Packed(packed) => packed.len(),
+        };
+        let sizes = match content.kind() {
+            None => &mut self.strings,
+            Some(kind) => {
                 let mut of_kind = self.collections.iter_mut();
                 let Some((_, sizes)) = of_kind.find(|(known, _)| *known == kind) else {
                     return;
                 };
-                (sizes, value.len())
+                sizes
             }
         };
         sizes[(usize::BITS - size.leading_zeros()) as usize] += 1;

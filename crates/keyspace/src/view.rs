@@ -6,7 +6,9 @@
 //! # How handlers use it
 //!
 //! - Readers take `&self`, so several values may be looked at side by side. A key that has expired is
-//!   not there; it is removed when the unit ends.
+//!   not there; it is removed when the unit ends. A small collection is copied out of its entry for them and stays
+//!   open until the unit ends: who only asks for its type or length need not have it opened, and who looks at very
+//!   many keys one after the other uses [`View::with_value`].
 //! - Writers take `&mut self`. [`View::update`] hands out a collection, creates it if asked to, keeps
 //!   the memory account, and removes the key when nothing is left in it.
 //! - Whoever changed a key calls [`View::changed`] once per change, with the event's name: it raises
@@ -18,16 +20,23 @@ mod store;
 mod waiting;
 mod whole;
 
+pub use whole::Glimpse;
+
 use std::{
     cell::Cell,
     sync::{Arc, atomic::Ordering},
 };
 
-use redline_types::{DataType, Hash, Kind, Limits, List, Set, Stream, Value, VectorSet, Zset};
+use redline_types::{
+    DataType, Hash, Kind, Limits, List, PackedRef, Set, Stream, Value, VectorSet, Zset,
+};
 
 use crate::{
     ahead::Ahead,
-    entry::{Blob, INLINE_BYTES_MAX, Owned, Stored, StringRef, ValueRef, blob_bytes, blob_to_edit},
+    entry::{
+        Blob, Content, Entry, INLINE_BYTES_MAX, Owned, PACKED_AGAIN_BYTES_MAX, Stored, StringRef,
+        ValueRef, blob_bytes, blob_to_edit,
+    },
     journal::{Reader, WakeReader, Word},
     lock::StripeSet,
     notify::{Classes, Event},
@@ -193,6 +202,7 @@ impl<'a> View<'a> {
         db: u32,
         now_ms: i64,
     ) -> View<'a> {
+        local.opened.close_all();
         View {
             space,
             held,
@@ -285,7 +295,7 @@ impl<'a> View<'a> {
     pub fn look_ahead<'k>(&self, key: &[u8], elements: impl Iterator<Item = &'k [u8]>) {
         if let (_, Some(entry)) = self.look(key)
             // SAFETY: the stripe is held, and writers need `&mut self`.
-            && let ValueRef::Object(value) = unsafe { entry.value() }
+            && let Content::Object(value) = unsafe { entry.content() }
         {
             value.look_ahead(elements);
         }
@@ -296,19 +306,50 @@ impl<'a> View<'a> {
     /// The value of a key. Counts as an access, and as a hit or a miss.
     #[inline(always)] // a call less of the five that a GET makes
     pub fn value(&self, key: &[u8]) -> Option<ValueRef<'_>> {
+        self.visit_entry(key).map(|entry| self.open(entry))
+    }
+
+    /// Shows the value of a key, but only for a moment: so nothing stays open, of however many keys. Counts as an
+    /// access, and as a hit or a miss.
+    pub fn with_value<R>(&self, key: &[u8], read: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
+        let entry = self.visit_entry(key)?;
+        // SAFETY: the stripe is held, and writers need `&mut self`.
+        Some(unsafe { self.glimpse(entry) }.with(read))
+    }
+
+    /// The entry of a key, to be read: an access, and a hit or a miss.
+    #[inline(always)] // as `value`
+    fn visit_entry(&self, key: &[u8]) -> Option<Entry> {
         let Some(entry) = self.find(key) else {
             self.missed(key);
             return None;
         };
         self.local.hits.set(self.local.hits.get() + 1);
         self.access(entry);
-        // SAFETY: the stripe is held, and writers need `&mut self`.
-        Some(unsafe { entry.value() })
+        Some(entry)
     }
 
-    /// The value of a key. Counts as a hit or a miss, but not as an access (EXISTS, TTL, TYPE).
-    pub fn probe(&self, key: &[u8]) -> Option<ValueRef<'_>> {
-        let found = self.peek(key);
+    /// The value of an entry of this unit.
+    #[inline(always)] // as `value`
+    fn open(&self, entry: Entry) -> ValueRef<'_> {
+        // SAFETY: the stripe is held, and writers need `&mut self`.
+        match unsafe { entry.content() } {
+            Content::String(string) => ValueRef::String(string),
+            Content::Object(value) => ValueRef::Object(value),
+            Content::Packed(packed) => ValueRef::Object(self.local.opened.open(packed)),
+        }
+    }
+
+    /// What an entry of this unit holds, unopened.
+    #[inline]
+    fn content(&self, entry: Entry) -> Content<'_> {
+        // SAFETY: the stripe is held, and writers need `&mut self`.
+        unsafe { entry.content() }
+    }
+
+    /// The type of a key's value, as TYPE says it. Counts as a hit or a miss, but not as an access (EXISTS, TTL, TYPE).
+    pub fn probe(&self, key: &[u8]) -> Option<&'static str> {
+        let found = self.type_name(key);
         match found {
             Some(_) => self.local.hits.set(self.local.hits.get() + 1),
             None => self.missed(key),
@@ -316,38 +357,63 @@ impl<'a> View<'a> {
         found
     }
 
+    /// The type of a key's value, as TYPE says it. Leaves no trace.
+    pub fn type_name(&self, key: &[u8]) -> Option<&'static str> {
+        self.find(key).map(|entry| self.content(entry).type_name())
+    }
+
     /// The value of a key, without any trace of the look (OBJECT, writers' checks).
     #[inline]
     pub fn peek(&self, key: &[u8]) -> Option<ValueRef<'_>> {
-        // SAFETY: the stripe is held, and writers need `&mut self`.
-        self.find(key).map(|entry| unsafe { entry.value() })
+        self.find(key).map(|entry| self.open(entry))
     }
 
     /// A string's value. Counts as an access.
     #[inline]
     pub fn string(&self, key: &[u8]) -> Result<Option<StringRef<'_>>, WrongType> {
-        match self.value(key) {
+        match self.visit_entry(key).map(|entry| self.content(entry)) {
             None => Ok(None),
-            Some(ValueRef::String(string)) => Ok(Some(string)),
-            Some(ValueRef::Object(_)) => Err(WrongType),
+            Some(Content::String(string)) => Ok(Some(string)),
+            Some(Content::Object(_) | Content::Packed(_)) => Err(WrongType),
         }
     }
 
     /// A collection. Counts as an access: `view.collection::<List>(key)?`.
     pub fn collection<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(ValueRef::Object(value)) => T::of(value).map(Some).ok_or(WrongType),
-            Some(ValueRef::String(_)) => Err(WrongType),
+        let found = self.visit_entry(key);
+        found.map(|entry| self.collection_of(entry)).transpose()
+    }
+
+    /// Elements, pairs or members of a collection, which is not opened for that. Counts as an access.
+    pub fn collection_len<T: Collection>(&self, key: &[u8]) -> Result<Option<usize>, WrongType> {
+        let found = self.visit_entry(key);
+        found.map(|entry| self.len_of::<T>(entry)).transpose()
+    }
+
+    /// The same for a handler that is about to change the collection: an access, but as in Redis neither a hit nor a
+    /// miss.
+    pub fn len_to_write<T: Collection>(&self, key: &[u8]) -> Result<Option<usize>, WrongType> {
+        let Some(entry) = self.find(key) else {
+            return Ok(None);
+        };
+        self.access(entry);
+        self.len_of::<T>(entry).map(Some)
+    }
+
+    fn len_of<T: Collection>(&self, entry: Entry) -> Result<usize, WrongType> {
+        match self.content(entry) {
+            Content::Packed(packed) if packed.form.kind() == T::KIND => Ok(packed.len()),
+            Content::Object(value) => T::of(value).map(DataType::len).ok_or(WrongType),
+            Content::String(_) | Content::Packed(_) => Err(WrongType),
         }
     }
 
-    /// The value of a key. Counts as a hit or a miss, but is no access, and nobody hears of a miss (OBJECT).
-    pub fn glance(&self, key: &[u8]) -> Option<ValueRef<'_>> {
-        let found = self.peek(key);
+    /// Is there such a key? Counts as a hit or a miss, but is no access, and nobody hears of a miss (OBJECT).
+    pub fn glance(&self, key: &[u8]) -> bool {
+        let found = self.contains(key);
         let counter = match found {
-            Some(_) => &self.local.hits,
-            None => &self.local.misses,
+            true => &self.local.hits,
+            false => &self.local.misses,
         };
         counter.set(counter.get() + 1);
         found
@@ -359,15 +425,19 @@ impl<'a> View<'a> {
             return Ok(None);
         };
         self.access(entry);
-        self.collection_quiet(key)
+        self.collection_of(entry).map(Some)
     }
 
     /// A collection, without any trace of the look (writers' checks).
     pub fn collection_quiet<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
-        match self.peek(key) {
-            None => Ok(None),
-            Some(ValueRef::Object(value)) => T::of(value).map(Some).ok_or(WrongType),
-            Some(ValueRef::String(_)) => Err(WrongType),
+        let found = self.find(key);
+        found.map(|entry| self.collection_of(entry)).transpose()
+    }
+
+    fn collection_of<T: Collection>(&self, entry: Entry) -> Result<&T, WrongType> {
+        match self.open(entry) {
+            ValueRef::Object(value) => T::of(value).ok_or(WrongType),
+            ValueRef::String(_) => Err(WrongType),
         }
     }
 
@@ -387,10 +457,11 @@ impl<'a> View<'a> {
     pub fn encoding(&self, key: &[u8]) -> Option<&'static str> {
         let entry = self.find(key)?;
         // SAFETY: the stripe is held.
-        let (value, expires) = unsafe { (entry.value(), entry.expire_at_ms().is_some()) };
+        let (value, expires) = unsafe { (entry.content(), entry.expire_at_ms().is_some()) };
         Some(match value {
-            ValueRef::String(string) => string.encoding(key.len(), expires),
-            ValueRef::Object(object) => object.encoding(),
+            Content::String(string) => string.encoding(key.len(), expires),
+            Content::Object(object) => object.encoding(),
+            Content::Packed(packed) => packed.form.encoding(),
         })
     }
 
@@ -476,10 +547,10 @@ impl<'a> View<'a> {
     ) -> Result<R, E> {
         let (hash, old) = self.find_mut(key);
         // SAFETY: the stripe is held; the reference ends with the call of `map`.
-        let (value, result) = match old.map(|entry| unsafe { entry.value() }) {
+        let (value, result) = match old.map(|entry| unsafe { entry.content() }) {
             None => map(None)?,
-            Some(ValueRef::String(string)) => map(Some(string.as_bytes()))?,
-            Some(ValueRef::Object(_)) => return Err(WrongType.into()),
+            Some(Content::String(string)) => map(Some(string.as_bytes()))?,
+            Some(Content::Object(_) | Content::Packed(_)) => return Err(WrongType.into()),
         };
         self.store_string(key, hash, old, value.as_ref(), false, Expiry::Keep);
         Ok(result)
@@ -508,7 +579,7 @@ impl<'a> View<'a> {
                     self.local.account(self.space, grown);
                     return result;
                 }
-                let ValueRef::String(string) = entry.value() else {
+                let Content::String(string) = entry.content() else {
                     return Err(WrongType.into());
                 };
                 self.local.scratch.extend_from_slice(string.as_bytes());
@@ -546,16 +617,32 @@ impl<'a> View<'a> {
             if !create {
                 return Ok(None);
             }
-            let mut fresh = T::empty(&self.local.limits);
-            let result = edit(&mut fresh, &self.local.limits);
+            let mut fresh = match PackedRef::empty(T::KIND) {
+                Some(empty) => self.local.opened.take(empty),
+                None => T::empty(&self.local.limits).into(),
+            };
+            let result = edit(opened_as(&mut fresh), &self.local.limits);
             if !fresh.is_empty() || T::KIND == Kind::Stream {
-                self.replace(key, hash, None, Stored::Object(fresh.into()), Expiry::Clear);
+                self.store_edited(fresh, |view, stored| {
+                    view.replace(key, hash, None, stored, Expiry::Clear);
+                });
+            } else {
+                self.local.opened.give_back(fresh);
             }
             return Ok(Some(result));
         };
         self.access(entry);
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
-        let value = unsafe { entry.object_mut() }.ok_or(WrongType)?;
+        // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the bytes are copied before they change.
+        let value = match unsafe { entry.content() } {
+            Content::Packed(packed) if packed.form.kind() == T::KIND => {
+                let mut value = self.local.opened.take(packed);
+                let result = edit(opened_as(&mut value), &self.local.limits);
+                self.exchange_edited(hash, entry, value);
+                return Ok(Some(result));
+            }
+            // SAFETY: as above.
+            _ => unsafe { entry.object_mut() }.ok_or(WrongType)?,
+        };
         let found = T::of_mut(value).ok_or(WrongType)?;
         let (before, was_timed) = (found.heap_bytes(), found.earliest_expiry_ms().is_some());
         let result = edit(found, &self.local.limits);
@@ -564,6 +651,9 @@ impl<'a> View<'a> {
             found.earliest_expiry_ms(),
             found.is_empty() && T::KIND != Kind::Stream,
         );
+        let packs = found
+            .packed()
+            .is_some_and(|packed| packed.bytes.len() <= PACKED_AGAIN_BYTES_MAX);
         let mut grown = after as i64 - before as i64;
         if was_timed || earliest_ms.is_some() {
             grown += self.note_timed(hash, entry, was_timed, earliest_ms);
@@ -572,6 +662,8 @@ impl<'a> View<'a> {
         if empty {
             self.unlink(self.db, hash, entry);
             self.emptied = true;
+        } else if packs {
+            self.pack(hash, entry);
         }
         Ok(Some(result))
     }
@@ -586,7 +678,9 @@ impl<'a> View<'a> {
         }
         let (hash, old) = self.find_mut(key);
         self.announce_replaced(key, old, value.kind().name());
-        self.replace(key, hash, old, Stored::Object(value), expiry);
+        self.store_edited(value, |view, stored| {
+            view.replace(key, hash, old, stored, expiry);
+        });
         true
     }
 
@@ -623,14 +717,15 @@ impl<'a> View<'a> {
     pub fn copy_of(&self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
         let entry = self.find(key)?;
         // SAFETY: the stripe is held.
-        let (value, expire_at_ms) = unsafe { (entry.value(), entry.expire_at_ms()) };
+        let (value, expire_at_ms) = unsafe { (entry.content(), entry.expire_at_ms()) };
         let owned = match value {
-            ValueRef::String(StringRef::Inline { bytes, raw }) => Owned::Bytes {
+            Content::String(StringRef::Inline { bytes, raw }) => Owned::Bytes {
                 bytes: bytes.to_vec(),
                 raw,
             },
-            ValueRef::String(StringRef::Blob(blob)) => Owned::Blob(blob.clone()),
-            ValueRef::Object(object) => Owned::Object(object.clone()),
+            Content::String(StringRef::Blob(blob)) => Owned::Blob(blob.clone()),
+            Content::Object(object) => Owned::Object(object.clone()),
+            Content::Packed(packed) => Owned::of_packed(packed),
         };
         Some((owned, expire_at_ms))
     }
@@ -663,7 +758,7 @@ impl<'a> View<'a> {
 
     /// Marks an access without reading (TOUCH); says whether the key exists.
     pub fn touch(&self, key: &[u8]) -> bool {
-        self.value(key).is_some()
+        self.visit_entry(key).is_some()
     }
 
     // ---- reports ------------------------------------------------------------------------------
@@ -826,6 +921,12 @@ impl<'a> View<'a> {
             self.remove_met_expired();
         }
     }
+}
+
+/// A value that is opened as the collection that it is.
+#[inline]
+fn opened_as<T: Collection>(value: &mut Value) -> &mut T {
+    T::of_mut(value).expect("it was opened as a value of this type")
 }
 
 #[cfg(test)]

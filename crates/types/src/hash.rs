@@ -17,6 +17,7 @@ use self::timed::{Time, TimedPack, TimedTable};
 use crate::Limits;
 use crate::number::IntBuf;
 use crate::pack::{self, Element, Pack};
+use crate::packed::{PackedForm, PackedRef};
 use crate::sample;
 use crate::value::DataType;
 use redline_table::BytesDict;
@@ -117,6 +118,23 @@ impl DataType for Hash {
             Repr::Packed(_) | Repr::Table(_) => None,
             Repr::TimedPacked(pack) => pack.earliest(),
             Repr::TimedTable(table) => table.earliest(),
+        }
+    }
+
+    #[inline]
+    fn packed(&self) -> Option<PackedRef<'_>> {
+        match &self.repr {
+            Repr::Packed(pack) => Some(pack.packed(PackedForm::Hash)),
+            Repr::Table(_) | Repr::TimedPacked(_) | Repr::TimedTable(_) => None,
+        }
+    }
+
+    #[inline]
+    fn load_packed(&mut self, packed: PackedRef<'_>) {
+        assert_eq!(packed.form, PackedForm::Hash);
+        match &mut self.repr {
+            Repr::Packed(pack) => pack.load(packed),
+            other => *other = Repr::Packed(Pack::of_packed(packed)),
         }
     }
 }

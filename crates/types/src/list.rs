@@ -11,6 +11,7 @@ use quicklist::{NodeLimits, Quicklist};
 
 use crate::Limits;
 use crate::pack::{Element, End, Pack};
+use crate::packed::{PackedForm, PackedRef};
 use crate::value::DataType;
 use std::ops::{ControlFlow, Range};
 
@@ -87,6 +88,23 @@ impl DataType for List {
         match &self.repr {
             Repr::Packed(_) => 1,
             Repr::Nodes(nodes) => nodes.node_count(),
+        }
+    }
+
+    #[inline]
+    fn packed(&self) -> Option<PackedRef<'_>> {
+        match &self.repr {
+            Repr::Packed(pack) => Some(pack.packed(PackedForm::List)),
+            Repr::Nodes(_) => None,
+        }
+    }
+
+    #[inline]
+    fn load_packed(&mut self, packed: PackedRef<'_>) {
+        assert_eq!(packed.form, PackedForm::List);
+        match &mut self.repr {
+            Repr::Packed(pack) => pack.load(packed),
+            other => *other = Repr::Packed(Pack::of_packed(packed)),
         }
     }
 }

@@ -17,14 +17,18 @@
 //! their bytes are, which is what [`Pack::find`] compares.
 
 use crate::number::{I64_TEXT_MAX, IntBuf, parse_i64};
+use crate::packed::{PackedForm, PackedRef};
 
 /// Bytes of a listpack's header and end mark.
 const ENVELOPE_BYTES: usize = 7;
 /// The longest byte string whose length is in the first byte, and the bits beside the length.
 const SHORT_BYTES_MAX: usize = 63;
 const SHORT_HEAD: u8 = 0x80;
-/// Capacity below which giving memory back is not worth a copy.
-const SHRINK_BYTES_MIN: usize = 64;
+/// Capacity below which giving memory back is not worth a copy. What is below this and lasts is kept elsewhere, without
+/// room around it (see `packed.rs`); here it is opened for a moment, in memory that is used again and again.
+const SHRINK_BYTES_MIN: usize = 2048;
+/// Room in front of the entries of a pack that is loaded: most elements that are pushed there fit.
+const LOADED_ROOM_BYTES: usize = 128;
 
 /// One element: a byte string, or an integer that stands for its canonical decimal text. Two are equal
 /// if their texts are.
@@ -427,6 +431,35 @@ impl Pack {
 
     fn rest(&self, at: At) -> &[u8] {
         &self.entries()[at.offset()..]
+    }
+
+    /// The elements as a run of bytes.
+    #[inline]
+    pub(crate) fn packed(&self, form: PackedForm) -> PackedRef<'_> {
+        PackedRef {
+            form,
+            count: self.len(),
+            bytes: self.entries(),
+        }
+    }
+
+    /// Becomes the pack that [`Pack::packed`] showed, in the memory that it has already.
+    #[inline]
+    pub(crate) fn load(&mut self, packed: PackedRef<'_>) {
+        if self.bytes.len() < LOADED_ROOM_BYTES {
+            self.bytes.resize(LOADED_ROOM_BYTES, 0);
+        }
+        self.bytes.truncate(LOADED_ROOM_BYTES);
+        self.bytes.extend_from_slice(packed.bytes);
+        self.start = LOADED_ROOM_BYTES as u32;
+        self.count = packed.count as u32;
+    }
+
+    /// The same as a new one.
+    pub(crate) fn of_packed(packed: PackedRef<'_>) -> Pack {
+        let mut pack = Pack::new();
+        pack.load(packed);
+        pack
     }
 
     // Positions.

@@ -11,6 +11,7 @@ use crate::Limits;
 use crate::hash::scan_steps;
 use crate::number::{IntBuf, parse_i64};
 use crate::pack::{Element, Pack};
+use crate::packed::{PackedForm, PackedRef};
 use crate::sample::{self, Selection};
 use crate::value::DataType;
 use ints::Ints;
@@ -100,6 +101,27 @@ impl DataType for Set {
     fn look_ahead<'a>(&self, elements: impl Iterator<Item = &'a [u8]>) {
         if let Repr::Table(table) = &self.repr {
             table.look_ahead(elements);
+        }
+    }
+
+    #[inline]
+    fn packed(&self) -> Option<PackedRef<'_>> {
+        match &self.repr {
+            Repr::Ints(ints) => Some(ints.packed()),
+            Repr::Packed(pack) => Some(pack.packed(PackedForm::Set)),
+            Repr::Table(_) => None,
+        }
+    }
+
+    #[inline]
+    fn load_packed(&mut self, packed: PackedRef<'_>) {
+        match (&mut self.repr, packed.form) {
+            (Repr::Packed(pack), PackedForm::Set) => pack.load(packed),
+            (Repr::Ints(ints), PackedForm::Ints16 | PackedForm::Ints32 | PackedForm::Ints64) => {
+                ints.load(packed);
+            }
+            (other, PackedForm::Set) => *other = Repr::Packed(Pack::of_packed(packed)),
+            (other, _) => *other = Repr::Ints(Ints::of_packed(packed)),
         }
     }
 }

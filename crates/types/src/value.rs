@@ -2,6 +2,7 @@
 //! A new type is one file that implements [`DataType`] and one line in the table at the end of this
 //! file. Must not know keys, expiry or how a type is written to a file.
 
+use crate::packed::PackedRef;
 use crate::{Hash, List, Set, Stream, VectorSet, Zset};
 
 /// What every type can say about itself.
@@ -36,6 +37,20 @@ pub trait DataType: Clone {
     /// No element expires before this Unix time in milliseconds; `None` if none ever does. Takes constant time.
     fn earliest_expiry_ms(&self) -> Option<i64> {
         None
+    }
+
+    /// The whole value as a run of bytes, if its present form is one. Takes constant time.
+    fn packed(&self) -> Option<PackedRef<'_>> {
+        None
+    }
+
+    /// Becomes the value that [`DataType::packed`] showed; what it was is gone, but its memory is used again.
+    ///
+    /// # Panics
+    ///
+    /// If that was a value of another type.
+    fn load_packed(&mut self, packed: PackedRef<'_>) {
+        panic!("a {} is not {:?}", Self::NAME, packed.form);
     }
 }
 
@@ -103,6 +118,27 @@ macro_rules! registry {
             /// No element expires before this Unix time in milliseconds; `None` if none ever does.
             pub fn earliest_expiry_ms(&self) -> Option<i64> {
                 match self { $(Value::$name(value) => value.earliest_expiry_ms(),)* }
+            }
+
+            /// The whole value as a run of bytes, if its present form is one. Takes constant time.
+            #[inline]
+            pub fn packed(&self) -> Option<PackedRef<'_>> {
+                match self { $(Value::$name(value) => value.packed(),)* }
+            }
+
+            /// Becomes another value of its type: see [`DataType::load_packed`].
+            #[inline]
+            pub fn load_packed(&mut self, packed: PackedRef<'_>) {
+                match self { $(Value::$name(value) => value.load_packed(packed),)* }
+            }
+
+            /// The value that [`Value::packed`] showed.
+            pub fn of_packed(packed: PackedRef<'_>) -> Value {
+                let mut value = match packed.form.kind() {
+                    $(Kind::$name => Value::$name(Box::default()),)*
+                };
+                value.load_packed(packed);
+                value
             }
         }
 

@@ -18,6 +18,7 @@ pub use range::{InvalidBound, LexBound, LexRange, ScoreBound, ScoreRange, index_
 use crate::limits::Limits;
 use crate::number::IntBuf;
 use crate::pack::{Element, Pack};
+use crate::packed::{PackedForm, PackedRef};
 use crate::sample;
 use crate::value::DataType;
 use ordered::Ordered;
@@ -454,6 +455,20 @@ impl DataType for Zset {
         match &self.form {
             Form::Packed(_) => 1,
             Form::Ordered(ordered) => ordered.allocation_count(),
+        }
+    }
+
+    #[inline]
+    fn packed(&self) -> Option<PackedRef<'_>> {
+        self.pack().map(|pack| pack.packed(PackedForm::Zset))
+    }
+
+    #[inline]
+    fn load_packed(&mut self, packed: PackedRef<'_>) {
+        assert_eq!(packed.form, PackedForm::Zset);
+        match &mut self.form {
+            Form::Packed(pairs) => pairs.load(packed),
+            other => *other = Form::Packed(Packed::of_packed(packed)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Entries: every form of value and header, written and read back.
 
-use redline_types::{DataType, Limits, List};
+use redline_types::{DataType, Limits, List, Set};
 
 use super::*;
 
@@ -21,18 +21,31 @@ fn list() -> Value {
     list.into()
 }
 
+/// Bytes as a packed collection, of the count that their form allows.
+fn packed(form: PackedForm, bytes: &[u8]) -> PackedRef<'_> {
+    let count = bytes.len() / form.int_bytes().unwrap_or(2);
+    PackedRef { form, count, bytes }
+}
+
 /// What a test stores: built anew for each entry.
 #[derive(Clone, Copy, Debug)]
 enum Sample {
     Bytes(usize, bool),
     Blob(usize),
     List,
+    /// So many bytes of a packed collection.
+    Packed(PackedForm, usize),
 }
 
 impl Sample {
     fn all() -> Vec<Sample> {
         let bytes = VALUE_LENS.map(|len| Sample::Bytes(len, len % 2 == 1));
-        [&bytes[..], &[Sample::Blob(20_000), Sample::List]].concat()
+        let packed = PackedForm::ALL.iter().flat_map(|form| {
+            let lens = [0, 8, 24, PACKED_BYTES_MAX];
+            lens.map(|len| Sample::Packed(*form, len))
+        });
+        let packed: Vec<Sample> = packed.collect();
+        [&bytes[..], &[Sample::Blob(20_000), Sample::List], &packed].concat()
     }
 
     fn create(self, heap: &mut Heap, key: &[u8], expire_at_ms: Option<i64>, clock: u32) -> Entry {
@@ -52,13 +65,18 @@ impl Sample {
                 clock,
             ),
             Sample::List => Entry::create(heap, key, Stored::Object(list()), expire_at_ms, clock),
+            Sample::Packed(form, len) => {
+                let bytes = text(len, 5);
+                let stored = Stored::Packed(packed(form, &bytes));
+                Entry::create(heap, key, stored, expire_at_ms, clock)
+            }
         }
     }
 
     #[track_caller]
-    fn check(self, value: ValueRef<'_>) {
+    fn check(self, value: Content<'_>) {
         match (self, value) {
-            (Sample::Bytes(len, raw), ValueRef::String(string)) => {
+            (Sample::Bytes(len, raw), Content::String(string)) => {
                 assert_eq!(string.as_bytes(), text(len, 7));
                 match string {
                     StringRef::Inline { raw: stored, .. } => {
@@ -68,10 +86,16 @@ impl Sample {
                     StringRef::Blob(_) => assert!(len > INLINE_BYTES_MAX),
                 }
             }
-            (Sample::Blob(len), ValueRef::String(StringRef::Blob(blob))) => {
+            (Sample::Blob(len), Content::String(StringRef::Blob(blob))) => {
                 assert_eq!(blob[..], text(len, 7));
             }
-            (Sample::List, ValueRef::Object(Value::List(list))) => assert_eq!(list.len(), 1),
+            (Sample::List, Content::Object(Value::List(list))) => assert_eq!(list.len(), 1),
+            (Sample::Packed(form, len), Content::Packed(stored)) => {
+                let bytes = text(len, 5);
+                let expected = packed(form, &bytes);
+                assert_eq!((stored.form, stored.count), (form, expected.count));
+                assert_eq!(stored.bytes, bytes);
+            }
             _ => panic!("a value of another kind than {self:?}"),
         }
     }
@@ -96,7 +120,7 @@ fn every_combination_of_parts_is_read_back() {
                 // SAFETY: the entry is ours alone, and destroyed once, at the end.
                 unsafe {
                     assert_eq!(entry.key(), key);
-                    sample.check(entry.value());
+                    sample.check(entry.content());
                     assert_eq!(entry.expire_at_ms(), expire_at_ms);
                     assert_eq!(entry.clock(), 0xab_cdef);
                     assert!(entry.heap_bytes() >= key.len() + 8);
@@ -108,7 +132,7 @@ fn every_combination_of_parts_is_read_back() {
                     assert_eq!(entry.clock(), 0x12_3456);
                     assert_eq!(entry.expire_at_ms(), expire_at_ms.map(|_| 77));
                     assert_eq!(entry.key(), key);
-                    sample.check(entry.value());
+                    sample.check(entry.content());
                     drop(entry.destroy(&mut heap));
                 }
             }
@@ -127,11 +151,11 @@ fn rebuilding_gives_and_takes_room_for_an_expiry() {
             unsafe {
                 let with = entry.rebuild(&mut heap, Some(123));
                 assert_eq!((with.key(), with.expire_at_ms()), (&key[..], Some(123)));
-                sample.check(with.value());
+                sample.check(with.content());
                 let without = with.rebuild(&mut heap, None);
                 assert_eq!((without.key(), without.expire_at_ms()), (&key[..], None));
                 assert_eq!(without.clock(), 9);
-                sample.check(without.value());
+                sample.check(without.content());
                 drop(without.destroy(&mut heap));
             }
         }
@@ -171,7 +195,7 @@ fn a_string_is_overwritten_in_place_only_where_it_fits() {
             );
             assert_eq!(entry.key(), key, "{case}");
             assert_eq!(entry.clock(), 3, "{case}");
-            let ValueRef::String(StringRef::Inline { bytes, raw }) = entry.value() else {
+            let Content::String(StringRef::Inline { bytes, raw }) = entry.content() else {
                 panic!("{case}: still an inline string");
             };
             let expected = if fits {
@@ -187,6 +211,74 @@ fn a_string_is_overwritten_in_place_only_where_it_fits() {
             assert_eq!(entry.expire_at_ms(), at_ms, "{case}");
             drop(entry.destroy(&mut heap));
         }
+    }
+}
+
+#[test]
+fn a_packed_collection_is_overwritten_in_place_only_where_it_fits() {
+    use PackedForm::{Hash, Ints16, Ints32, Set};
+    let mut heap = Heap::new();
+    // Behind header and key there are 16 bytes, and 2 for a count.
+    for ((old_form, old), (new_form, new), fits) in [
+        ((Hash, 22), (Hash, 22), true),
+        ((Hash, 15), (Hash, 22), true), // 41 and 48 bytes share the class of 48
+        ((Hash, 22), (Hash, 14), false),
+        ((Hash, 22), (Hash, 23), false),
+        ((Ints16, 24), (Ints32, 20), true),
+        ((Ints32, 24), (Set, 22), true),
+        ((Ints32, 24), (Set, 23), false),
+        ((Set, 950), (Set, PACKED_BYTES_MAX), false),
+    ] {
+        for expire_at_ms in EXPIRIES {
+            let case = format!("{old_form:?} of {old} to {new_form:?} of {new} bytes");
+            let key = text(16, 1);
+            let sample = Sample::Packed(old_form, old);
+            let entry = sample.create(&mut heap, &key, expire_at_ms, 3);
+            let bytes = text(new, 5);
+            // SAFETY: the entry is ours alone, and destroyed once.
+            unsafe {
+                let overwritten = entry.overwrite_packed(packed(new_form, &bytes));
+                assert_eq!(overwritten, fits, "{case}");
+                let now = if fits {
+                    Sample::Packed(new_form, new)
+                } else {
+                    sample
+                };
+                now.check(entry.content());
+                assert_eq!(entry.key(), key, "{case}");
+                assert_eq!((entry.clock(), entry.expire_at_ms()), (3, expire_at_ms));
+                let value = Stored::Packed(packed(new_form, &bytes));
+                let other = entry.with_value(&mut heap, value);
+                Sample::Packed(new_form, new).check(other.content());
+                assert_eq!(other.key(), key, "{case}");
+                assert_eq!((other.clock(), other.expire_at_ms()), (3, expire_at_ms));
+                assert!(entry.destroy(&mut heap).is_none() && other.value_bytes() == 0);
+                let owned = other.into_owned(&mut heap);
+                assert!(matches!(owned, Owned::Packed { form, bytes: taken, .. }
+                    if form == new_form && taken == bytes));
+            }
+        }
+    }
+    let string = Sample::Bytes(16, false).create(&mut heap, b"key", None, 0);
+    // SAFETY: as above.
+    unsafe {
+        assert!(!string.overwrite_packed(packed(Set, &text(16, 7))));
+        Sample::Bytes(16, false).check(string.content());
+        drop(string.destroy(&mut heap));
+    }
+}
+
+#[test]
+fn a_set_of_ten_small_integers_takes_its_bytes_and_no_more() {
+    let mut heap = Heap::new();
+    let mut set = Set::new();
+    (0..10).for_each(|n| assert!(set.add(n.to_string().as_bytes(), &Limits::default())));
+    let value = Stored::Packed(set.packed().expect("it is small"));
+    let entry = Entry::create(&mut heap, b"set:1234", value, None, 0);
+    // SAFETY: the entry is ours alone, and destroyed once.
+    unsafe {
+        assert_eq!(entry.heap_bytes(), 40, "header, key and 20 bytes");
+        drop(entry.destroy(&mut heap));
     }
 }
 

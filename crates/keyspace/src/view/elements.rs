@@ -6,7 +6,7 @@ use redline_types::{Hash, Value};
 
 use super::View;
 use crate::{
-    entry::{Entry, ValueRef},
+    entry::{Content, Entry},
     notify::Classes,
     space::stripe_of,
 };
@@ -20,7 +20,10 @@ impl View<'_> {
             return;
         }
         let now_ms = self.now_ms;
-        let Some(ValueRef::Object(Value::Hash(hash))) = self.peek(key) else {
+        let Some(entry) = self.find(key) else {
+            return;
+        };
+        let Content::Object(Value::Hash(hash)) = self.content(entry) else {
             return;
         };
         let is_due = |field: &&[u8]| {

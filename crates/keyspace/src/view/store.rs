@@ -6,11 +6,12 @@
 use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::Index;
+use redline_types::Value;
 
 use super::{Expiry, HINTS_AHEAD, View};
 use crate::{
     ahead::Ahead,
-    entry::{Entry, Stored},
+    entry::{Entry, Garbage, Stored, fit_for_entry},
     notify::{Classes, EXPIRED},
     space::{Db, slot_of, stripe_of},
 };
@@ -66,8 +67,7 @@ impl View<'_> {
 
     pub(super) fn announce_replaced(&self, key: &[u8], old: Option<Entry>, new_type: &str) {
         if let Some(entry) = old {
-            // SAFETY: the stripe is held; the reference ends here.
-            self.notify_replaced(key, unsafe { entry.value() }.type_name(), new_type);
+            self.notify_replaced(key, self.content(entry).type_name(), new_type);
         }
     }
 
@@ -267,7 +267,7 @@ impl View<'_> {
             };
             let earliest_ms = match &value {
                 Stored::Object(object) => object.earliest_expiry_ms(),
-                Stored::Bytes { .. } | Stored::Blob(_) => None,
+                Stored::Bytes { .. } | Stored::Blob(_) | Stored::Packed(_) => None,
             };
             let clock = match old {
                 Some(entry) => self.local.clock.touched(entry.clock(), fastrand::f64),
@@ -301,6 +301,92 @@ impl View<'_> {
             }
         }
         self.appeared(hash, key, kind);
+    }
+
+    /// Hands a value that has been edited, or made, on to `store`: as bytes, if it is small enough for an entry.
+    pub(super) fn store_edited(&mut self, value: Value, store: impl FnOnce(&mut Self, Stored<'_>)) {
+        match fit_for_entry(&value) {
+            Some(packed) => {
+                store(self, Stored::Packed(packed));
+                self.local.opened.give_back(value);
+            }
+            // A copy, since the memory in which values are edited has more room than this one needs.
+            None if value.packed().is_some() => {
+                store(self, Stored::Object(value.clone()));
+                self.local.opened.give_back(value);
+            }
+            None => store(self, Stored::Object(value)),
+        }
+    }
+
+    /// Stores a value that has been edited in the place of the packed one that it was; the key goes with its last
+    /// element.
+    pub(super) fn exchange_edited(&mut self, hash: u64, entry: Entry, value: Value) {
+        if value.is_empty() {
+            self.unlink(self.db, hash, entry);
+            self.emptied = true;
+            self.local.opened.give_back(value);
+            return;
+        }
+        if let Some(packed) = fit_for_entry(&value)
+            // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the value is not the entry's own.
+            && unsafe { entry.overwrite_packed(packed) }
+        {
+            // The size class is the same: nothing to account for.
+            self.local.opened.give_back(value);
+            return;
+        }
+        self.store_edited(value, |view, stored| {
+            // SAFETY: as above.
+            unsafe {
+                let fresh = entry.with_value(&mut view.local.heap, stored);
+                view.exchange(hash, entry, fresh);
+            }
+        });
+    }
+
+    /// Takes a collection that has become small into its entry.
+    pub(super) fn pack(&mut self, hash: u64, entry: Entry) {
+        // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
+        unsafe {
+            let Some(value) = entry.object_mut() else {
+                return;
+            };
+            let Some(packed) = fit_for_entry(value) else {
+                return;
+            };
+            let fresh = entry.with_value(&mut self.local.heap, Stored::Packed(packed));
+            self.exchange(hash, entry, fresh);
+        }
+    }
+
+    /// Puts another entry of the same key and expiry in the place of one, which is destroyed. Those who wait for keys
+    /// are told nothing: the value is of the type that it was.
+    ///
+    /// # Safety
+    /// The stripe is held, the old entry is in the tables, the new one is not, and nobody looks at either.
+    unsafe fn exchange(&mut self, hash: u64, old: Entry, fresh: Entry) {
+        let db = self.space.db_or_create(self.db);
+        // SAFETY: handed on from the caller; the old entry leaves the tables before it is destroyed.
+        unsafe {
+            db.slots[slot_of(hash)].replace(hash, old.pointer(), fresh.pointer());
+            let mut grown = 0;
+            if let Some(at) = fresh.expire_at_ms() {
+                grown += db.move_expiry(hash, Some(old), Some((fresh, at)));
+            }
+            let was_timed = old.earliest_expiry_ms().is_some();
+            let earliest_ms = fresh.earliest_expiry_ms();
+            if was_timed || earliest_ms.is_some() {
+                let from = was_timed.then_some(old);
+                grown += db.move_timed(hash, from, earliest_ms.map(|at| (fresh, at)));
+            }
+            grown += (fresh.heap_bytes() + fresh.value_bytes()) as i64;
+            grown -= (old.heap_bytes() + old.value_bytes()) as i64;
+            self.local.account(self.space, grown);
+            if let Some(Garbage::Object(value)) = old.destroy(&mut self.local.heap) {
+                self.local.opened.give_back(value);
+            }
+        }
     }
 
     /// Sets or clears the expiry of an entry. One that has none yet needs another place.

@@ -704,3 +704,5 @@ fn a_unit_touches_only_what_it_holds() {
     let view = View::new(&alone.space, Held::One(elsewhere), &mut alone.local, 0, 0);
     view.contains(b"key");
 }
+
+mod packed;

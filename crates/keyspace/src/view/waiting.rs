@@ -8,7 +8,6 @@ use redline_types::Kind;
 
 use super::View;
 use crate::{
-    entry::ValueRef,
     lock::STRIPES,
     space::stripe_of,
     wait::{Ready, Waiter},
@@ -78,10 +77,7 @@ impl View<'_> {
 
     /// The type of a key's value; `None` without the key. Leaves no trace.
     pub fn kind(&self, key: &[u8]) -> Option<Option<Kind>> {
-        self.peek(key).map(|value| match value {
-            ValueRef::String(_) => None,
-            ValueRef::Object(value) => Some(value.kind()),
-        })
+        self.find(key).map(|entry| self.content(entry).kind())
     }
 
     /// A stream has lost a group: those who wait to read it are to be told.

@@ -279,7 +279,8 @@ fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
         view.in_db(db, |view| {
             let mut payloads = Vec::new();
             view.for_each(|key, value| {
-                payloads.push((key.to_vec(), payload::dump(object_of(value))))
+                let payload = value.with(|value| payload::dump(object_of(value)));
+                payloads.push((key.to_vec(), payload));
             });
             if !overwrites && !payloads.is_empty() {
                 return Err(NOT_RELOADED);

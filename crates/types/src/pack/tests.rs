@@ -180,7 +180,7 @@ fn random_changes_agree_with_a_deque() {
             .sum();
         assert_eq!(pack.listpack_bytes(), packed + 7);
         assert!(
-            pack.heap_bytes() <= 5 * packed + 128,
+            pack.heap_bytes() <= 5 * packed + SHRINK_BYTES_MIN,
             "{} for {packed}",
             pack.heap_bytes()
         );

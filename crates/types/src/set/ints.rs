@@ -1,15 +1,45 @@
 //! A sorted array of integers, as narrow as the widest of them asks for. Must not know texts.
+//!
+//! The integers are kept as their bytes, so that the whole array can be shown as one run of them.
+
+use crate::packed::{PackedForm, PackedRef};
 
 /// Room to leave for growing: an eighth, and at least so many.
 const ROOM_MIN: usize = 4;
+/// Capacity below which giving memory back is not worth a copy.
+const SHRINK_BYTES_MIN: usize = 2048;
 
 /// The integers, each once, in ascending order. An array gets wider when it must, and stays so.
 #[derive(Clone)]
 pub(super) enum Ints {
-    W16(Vec<i16>),
-    W32(Vec<i32>),
-    W64(Vec<i64>),
+    W16(Vec<[u8; 2]>),
+    W32(Vec<[u8; 4]>),
+    W64(Vec<[u8; 8]>),
 }
+
+/// The bytes of an integer, in the machine's order.
+trait Bytes: Copy {
+    fn wide(self) -> i64;
+    /// The integer fits.
+    fn narrow(value: i64) -> Self;
+}
+
+macro_rules! widths {
+    ($($int:ty),*) => {$(
+        impl Bytes for [u8; size_of::<$int>()] {
+            #[inline]
+            fn wide(self) -> i64 {
+                i64::from(<$int>::from_ne_bytes(self))
+            }
+            #[inline]
+            fn narrow(value: i64) -> Self {
+                debug_assert!(<$int>::try_from(value).is_ok());
+                (value as $int).to_ne_bytes()
+            }
+        }
+    )*};
+}
+widths!(i16, i32, i64);
 
 /// Runs the same code on whichever array there is.
 macro_rules! on_array {
@@ -35,23 +65,54 @@ impl Ints {
         on_array!(self, array => array.capacity() * width(array))
     }
 
+    #[inline]
+    pub(super) fn packed(&self) -> PackedRef<'_> {
+        let (form, bytes) = match self {
+            Ints::W16(array) => (PackedForm::Ints16, array.as_flattened()),
+            Ints::W32(array) => (PackedForm::Ints32, array.as_flattened()),
+            Ints::W64(array) => (PackedForm::Ints64, array.as_flattened()),
+        };
+        PackedRef {
+            form,
+            count: self.len(),
+            bytes,
+        }
+    }
+
+    /// Becomes what [`Ints::packed`] showed, in the memory that it has, if it has the same width.
+    #[inline]
+    pub(super) fn load(&mut self, packed: PackedRef<'_>) {
+        match (&mut *self, packed.form) {
+            (Ints::W16(array), PackedForm::Ints16) => load(array, packed.bytes),
+            (Ints::W32(array), PackedForm::Ints32) => load(array, packed.bytes),
+            (Ints::W64(array), PackedForm::Ints64) => load(array, packed.bytes),
+            _ => *self = Ints::of_packed(packed),
+        }
+    }
+
+    /// The same as a new array.
+    pub(super) fn of_packed(packed: PackedRef<'_>) -> Ints {
+        match packed.form {
+            PackedForm::Ints16 => Ints::W16(packed.bytes.as_chunks().0.to_vec()),
+            PackedForm::Ints32 => Ints::W32(packed.bytes.as_chunks().0.to_vec()),
+            PackedForm::Ints64 => Ints::W64(packed.bytes.as_chunks().0.to_vec()),
+            form => panic!("a set is not {form:?}"),
+        }
+    }
+
     pub(super) fn contains(&self, value: i64) -> bool {
         on_array!(self, array => position(array, value).is_ok())
     }
 
     /// The integer at a place in the order.
     pub(super) fn get(&self, index: usize) -> Option<i64> {
-        on_array!(self, array => array.get(index).copied().map(wide))
+        on_array!(self, array => array.get(index).map(|bytes| bytes.wide()))
     }
 
     /// Adds an integer, and says whether it is new.
     pub(super) fn add(&mut self, value: i64) -> bool {
         self.widen_for(value);
-        match self {
-            Ints::W16(array) => add(array, value),
-            Ints::W32(array) => add(array, value),
-            Ints::W64(array) => add(array, value),
-        }
+        on_array!(self, array => add(array, value))
     }
 
     /// Takes an integer out, and says whether it was there.
@@ -60,7 +121,7 @@ impl Ints {
             Ok(index) => {
                 array.remove(index);
                 if array.len() < array.capacity() / 4 {
-                    array.shrink_to(array.len() + ROOM_MIN);
+                    shrink(array, ROOM_MIN);
                 }
                 true
             }
@@ -71,8 +132,8 @@ impl Ints {
     /// Keeps those that `is_kept` says.
     pub(super) fn retain(&mut self, mut is_kept: impl FnMut(i64) -> bool) {
         on_array!(self, array => {
-            array.retain(|&value| is_kept(wide(value)));
-            array.shrink_to_fit();
+            array.retain(|bytes| is_kept(bytes.wide()));
+            shrink(array, 0);
         });
     }
 
@@ -108,33 +169,43 @@ fn width<T>(_: &[T]) -> usize {
     size_of::<T>()
 }
 
-fn wide<T: Into<i64>>(value: T) -> i64 {
-    value.into()
+#[inline]
+fn load<const N: usize>(array: &mut Vec<[u8; N]>, bytes: &[u8]) {
+    array.clear();
+    array.extend_from_slice(bytes.as_chunks().0);
 }
 
-fn widened<T: Copy, U: From<T>>(array: &[T]) -> Vec<U> {
+/// Gives back the room that is kept for growing but for so many, where it is worth it.
+fn shrink<T>(array: &mut Vec<T>, room: usize) {
+    if array.capacity() * size_of::<T>() >= SHRINK_BYTES_MIN {
+        array.shrink_to(array.len() + room);
+    }
+}
+
+fn widened<T: Bytes, U: Bytes>(array: &[T]) -> Vec<U> {
     let mut wide = Vec::with_capacity(array.len() + ROOM_MIN);
-    wide.extend(array.iter().map(|&value| U::from(value)));
+    wide.extend(array.iter().map(|bytes| U::narrow(bytes.wide())));
     wide
 }
 
 /// Where a value is, or where it would be.
-fn position<T: Copy + Into<i64>>(array: &[T], value: i64) -> Result<usize, usize> {
+fn position<T: Bytes>(array: &[T], value: i64) -> Result<usize, usize> {
     // Rising sequences are common, and the most that intsets are made from.
     match array.last() {
-        Some(&last) if last.into() < value => Err(array.len()),
-        _ => array.binary_search_by_key(&value, |&other| other.into()),
+        Some(last) if last.wide() < value => Err(array.len()),
+        _ => array.binary_search_by_key(&value, |bytes| bytes.wide()),
     }
 }
 
-fn add<T: Copy + Into<i64> + TryFrom<i64>>(array: &mut Vec<T>, value: i64) -> bool {
-    let (Err(index), Ok(narrow)) = (position(array, value), T::try_from(value)) else {
+/// The array is wide enough for the value.
+fn add<T: Bytes>(array: &mut Vec<T>, value: i64) -> bool {
+    let Err(index) = position(array, value) else {
         return false;
     };
     if array.len() == array.capacity() {
         array.reserve_exact((array.len() / 8).max(ROOM_MIN));
     }
-    array.insert(index, narrow);
+    array.insert(index, T::narrow(value));
     true
 }
 

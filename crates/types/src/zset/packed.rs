@@ -7,6 +7,7 @@
 use super::{LexRange, ScoreRange};
 use crate::number::IntBuf;
 use crate::pack::{self, At, Element, Pack};
+use crate::packed::PackedRef;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -50,6 +51,17 @@ impl Packed {
 
     pub(super) fn heap_bytes(&self) -> usize {
         self.pack.heap_bytes()
+    }
+
+    pub(super) fn of_packed(packed: PackedRef<'_>) -> Packed {
+        Packed {
+            pack: Pack::of_packed(packed),
+        }
+    }
+
+    #[inline]
+    pub(super) fn load(&mut self, packed: PackedRef<'_>) {
+        self.pack.load(packed);
     }
 
     /// Whether the packed sequence may grow by this member.

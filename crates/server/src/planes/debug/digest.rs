@@ -56,7 +56,8 @@ pub fn of_everything(view: &mut View<'_>) -> Digest {
             view.for_each(|key, value| {
                 let mut own = Digest::default();
                 own.mix(key);
-                add_value(&mut own, value, view.expire_at_ms(key).flatten().is_some());
+                let expires = view.expire_at_ms(key).flatten().is_some();
+                value.with(|value| add_value(&mut own, value, expires));
                 digest.combine(&own.0);
             });
         });
