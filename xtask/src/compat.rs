@@ -9,7 +9,8 @@ use redline_testkit::{access, compare, configuration, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
-    client_suites, clients, command_line_tools, histories, install, jobs, suite, tcl, tls, verdicts,
+    client_suites, clients, clusters, command_line_tools, failover, histories, install, jobs,
+    suite, tcl, tls, verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -18,7 +19,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 15] = [
+const STEPS: [(&str, Step); 17] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -30,6 +31,8 @@ const STEPS: [(&str, Step); 15] = [
     ("histories", histories::run),
     ("jobs", jobs::run),
     ("bench", suite::our_bench_against_redis),
+    ("cluster", clusters::run),
+    ("failover", failover::run),
     ("tls", tls::run),
     ("verdicts", verdicts::run),
     ("suites", client_suites::run),

@@ -5,8 +5,10 @@
 
 mod client_suites;
 mod clients;
+mod clusters;
 mod command_line_tools;
 mod compat;
+mod failover;
 mod histories;
 mod install;
 mod jobs;
@@ -22,7 +24,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access config benchmark cli clients jobs histories bench tls. Installs what it needs
+    Steps: spec compare payloads access config benchmark cli clients jobs histories bench cluster failover tls. Installs what it needs
     (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py and go-redis (half an hour), tcl, that of Redis 7.0 (an hour;
     --units unit/scan,... runs a part), and verdicts, bottlenecks built for real and what our bench says of them (a minute

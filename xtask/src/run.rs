@@ -1,11 +1,16 @@
 //! Running programs: what they print is kept, how they end decides, and none may hang.
 
+use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What went wrong, for a person to read.
 pub type Failure = String;
@@ -112,4 +117,76 @@ pub fn line(command: &Command) -> String {
         .map(|word| word.to_string_lossy().into_owned())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A program that is ended with this.
+pub struct Process(Child);
+
+impl Process {
+    /// Starts it, silent.
+    pub fn start(command: &mut Command) -> Result<Process, Failure> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let spawned = command.spawn();
+        spawned
+            .map(Process)
+            .map_err(|error| format!("{}: {error}", line(command)))
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder that goes with this.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it, in the folder of temporary files.
+    pub fn new(name: &str) -> Result<Folder, Failure> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("redline-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Folder(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A port of the loopback that nobody has now.
+pub fn free_port() -> Result<u16, Failure> {
+    redline_testkit::process::free_port().map_err(|error| format!("a free port: {error}"))
+}
+
+/// Waits until it is so.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        if Instant::now() > deadline {
+            return Err(format!("in vain: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }

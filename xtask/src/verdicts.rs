@@ -4,16 +4,16 @@
 //! take the CPUs, they are the bottleneck.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::compat::{Setting, stop};
 use crate::install;
-use crate::run::{Failure, captured};
+use crate::run::{Failure, Folder, Process, captured, free_port, until};
 
 /// Runs of each bottleneck.
 const RUNS: usize = 10;
@@ -120,50 +120,6 @@ fn count(expected: &str, bench: impl Fn() -> Command) -> Result<Count, Failure> 
     Ok(count)
 }
 
-/// A program that is ended with this.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Result<Process, Failure> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let spawned = command.spawn();
-        spawned
-            .map(Process)
-            .map_err(|error| format!("{}: {error}", crate::run::line(command)))
-    }
-
-    fn id(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A folder that goes with this.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Result<Folder, Failure> {
-        let path = std::env::temp_dir().join(format!("redline-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// One nutcracker in front of one server.
 struct Proxy {
     process: Process,
@@ -176,7 +132,7 @@ impl Proxy {
         let program = install::nutcracker()?;
         let folder = Folder::new("proxy")?;
         let (port, statistics) = (free_port()?, free_port()?);
-        let file = folder.0.join("proxy.yml");
+        let file = folder.path().join("proxy.yml");
         let text = format!(
             "bench:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  servers:\n   - 127.0.0.1:{server}:1\n"
         );
@@ -233,7 +189,7 @@ impl Link {
             .arg(redis)
             .args(["--port", "6379", "--save", "", "--appendonly", "no"])
             .args(["--protected-mode", "no", "--dir"])
-            .arg(&link._folder.0);
+            .arg(link._folder.path());
         link.server = Some(Process::start(&mut command)?);
         let answers = || {
             let mut ping = inside(client);
@@ -278,23 +234,4 @@ fn ip(words: &str) -> Result<(), Failure> {
     let mut command = Command::new("ip");
     command.args(words.split(' '));
     captured(command, b"", TIMEOUT).map(drop)
-}
-
-fn free_port() -> Result<u16, Failure> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address
-        .map(|address| address.port())
-        .map_err(|error| format!("a free port: {error}"))
-}
-
-fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), Failure> {
-    let deadline = Instant::now() + START_TIMEOUT;
-    while !so() {
-        if Instant::now() > deadline {
-            return Err(format!("in vain: {what}"));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
 }

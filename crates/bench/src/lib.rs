@@ -16,9 +16,11 @@
 //! | `control` | the main thread's wait: signals, finished workers, deadlines |
 //! | `target` | whom to load, and as whom |
 //! | `run/` | `redline bench run` |
+//! | `cluster/` | loads that follow their data from node to node: Redis Cluster, Sentinel |
 //! | `workload/` | what it sends: templates, distributions of keys, values |
 //! | `cause/` | what each party used, and what was the bottleneck |
 //! | `compare/` | `redline bench compare`: runs in pairs, and how sure a difference is |
+//! | `failover/` | `redline bench failover`: numbered values while a primary fails |
 //! | `suites/` | published benchmarks as files, and their tables (`suite` is redis-benchmark's own) |
 //! | `html/` | results as a page with charts |
 #![forbid(unsafe_code)]
@@ -26,9 +28,11 @@
 mod batch;
 mod cause;
 mod closed;
+mod cluster;
 mod compare;
 mod compat;
 mod control;
+mod failover;
 mod failure;
 mod html;
 mod idle;

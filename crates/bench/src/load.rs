@@ -9,22 +9,20 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use redline_net::tls::ClientTls;
-use redline_net::{Address, Endpoint, Waker, clock};
+use redline_net::{Address, Waker, clock};
 
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::worker::{Ended, Gate, Load, Prefix, Progress, Shared, Worker};
+use crate::worker::{Ended, Gate, Load, Place, Progress, Shared, Worker};
 
 /// Whom a test talks to, over how many connections.
 pub struct Plan {
     /// The server as the user wrote it.
     pub address: Address,
-    /// The server.
-    pub endpoint: Endpoint,
+    /// The servers, among which each thread deals its connections out in turn; at least one.
+    pub places: Vec<Place>,
     /// How connections are secured, if they are.
     pub tls: Option<ClientTls>,
-    /// Sent once on each connection.
-    pub prefix: Prefix,
     /// Connections over all threads, at least 1.
     pub clients: usize,
     /// False if each connection is used for little: it is then not worth a call to spare it events.
@@ -69,6 +67,43 @@ pub trait Observer {
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure>;
 }
 
+/// What a thread of a test runs.
+pub trait Engine: Send {
+    /// What it measures into.
+    type Load: Send;
+    /// What makes it look at [`Shared::stop`].
+    fn waker(&mut self) -> std::io::Result<Waker>;
+    /// Opens `clients` connections, calls `connected`, waits at the gate, and sends until it is done.
+    fn run(self, clients: usize, connected: impl FnOnce()) -> Ended<Self::Load>;
+}
+
+impl<L: Load + Send> Engine for Worker<'_, L> {
+    type Load = L;
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        Worker::waker(self)
+    }
+
+    fn run(self, clients: usize, connected: impl FnOnce()) -> Ended<L> {
+        Worker::run(self, clients, connected)
+    }
+}
+
+impl Plan {
+    /// What the threads of a test have in common, and how many connections they open.
+    pub fn share(self) -> (Shared, usize) {
+        let shared = Shared {
+            address: self.address,
+            places: self.places,
+            tls: self.tls,
+            keep_alive: self.keep_alive,
+            stop: AtomicBool::new(false),
+            gate: Gate::default(),
+        };
+        (shared, self.clients)
+    }
+}
+
 /// Runs one test, a thread for each load, to its end, or to its failure, which the outcome names. There must be at
 /// least one load, and not more than clients.
 pub fn run<L: Load + Send>(
@@ -77,35 +112,32 @@ pub fn run<L: Load + Send>(
     loads: Vec<L>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome<L>, Failure> {
-    let threads = loads.len();
-    let shared = Shared {
-        address: plan.address,
-        endpoint: plan.endpoint,
-        tls: plan.tls,
-        prefix: plan.prefix,
-        keep_alive: plan.keep_alive,
-        stop: AtomicBool::new(false),
-        gate: Gate::default(),
-    };
-    let progress: Vec<Progress> = (0..threads).map(|_| Progress::default()).collect();
-    let mut workers = Vec::with_capacity(threads);
-    let mut wakers = Vec::with_capacity(threads);
-    for (progress, load) in progress.iter().zip(loads) {
-        let worker = Worker::new(&shared, progress, load);
-        let mut worker = worker.map_err(|error| Failure::local("epoll", &error))?;
-        wakers.push(
-            worker
-                .waker()
-                .map_err(|error| Failure::local("eventfd", &error))?,
-        );
-        workers.push(worker);
-    }
+    let (shared, clients) = plan.share();
+    let progress: Vec<Progress> = loads.iter().map(|_| Progress::default()).collect();
+    let workers = progress.iter().zip(loads);
+    let workers = workers.map(|(progress, load)| Worker::new(&shared, progress, load));
+    let workers: std::io::Result<Vec<_>> = workers.collect();
+    let workers = workers.map_err(|error| Failure::local("epoll", &error))?;
+    run_engines(control, &shared, &progress, workers, clients, observer)
+}
 
+/// The same with engines that have been made: the one at each place publishes in the progress of the same place.
+pub fn run_engines<E: Engine>(
+    control: &mut Control,
+    shared: &Shared,
+    progress: &[Progress],
+    mut engines: Vec<E>,
+    clients: usize,
+    observer: &mut dyn Observer,
+) -> Result<Outcome<E::Load>, Failure> {
+    let threads = engines.len();
+    let wakers: std::io::Result<Vec<Waker>> = engines.iter_mut().map(Engine::waker).collect();
+    let wakers = wakers.map_err(|error| Failure::local("eventfd", &error))?;
     thread::scope(|scope| {
         let (sender, messages) = mpsc::channel();
         let mut overseer = Overseer {
-            shared: &shared,
-            progress: &progress,
+            shared,
+            progress,
             wakers: &wakers,
             messages,
             running: 0,
@@ -113,17 +145,17 @@ pub fn run<L: Load + Send>(
             ended: Vec::with_capacity(threads),
             failure: None,
         };
-        for (index, worker) in workers.into_iter().enumerate() {
+        for (index, engine) in engines.into_iter().enumerate() {
             let line = Line {
                 messages: sender.clone(),
                 main: control.waker(),
             };
             // Connections are dealt out in turn, the first ones to the first threads.
-            let clients = plan.clients / threads + usize::from(index < plan.clients % threads);
+            let clients = clients / threads + usize::from(index < clients % threads);
             let spawned = thread::Builder::new()
                 .name(format!("load-{index}"))
                 .spawn_scoped(scope, move || {
-                    let ended = worker.run(clients, || line.send(Message::Connected));
+                    let ended = engine.run(clients, || line.send(Message::Connected));
                     line.send(Message::Done(Box::new(ended)));
                 });
             match spawned {
@@ -183,7 +215,7 @@ struct Overseer<'a, L> {
     failure: Option<Failure>,
 }
 
-impl<L: Load> Overseer<'_, L> {
+impl<L> Overseer<'_, L> {
     fn oversee(&mut self, control: &mut Control, observer: &mut dyn Observer) {
         loop {
             while let Ok(message) = self.messages.try_recv() {

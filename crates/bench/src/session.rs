@@ -18,6 +18,7 @@ use crate::load::{self, Observer, Plan, Totals};
 use crate::options::{Options, Output};
 use crate::report::{self, LiveLine, Measured, Sample, Setting};
 use crate::suite::{self, PayloadSource};
+use crate::worker::Place;
 use crate::{EmbeddedServer, StartEmbedded, Streams, idle, probe, target};
 
 /// Runs what `options` ask for; returns the exit code.
@@ -225,9 +226,11 @@ impl<'a> Session<'a> {
         })?;
         let plan = Plan {
             address: options.server.clone(),
-            endpoint: self.endpoint.clone(),
+            places: vec![Place {
+                endpoint: self.endpoint.clone(),
+                prefix: target::prefix(&auth(options), options.tracking, options.db, options.resp3),
+            }],
             tls: self.tls.clone(),
-            prefix: target::prefix(&auth(options), options.tracking, options.db, options.resp3),
             clients: options.clients,
             keep_alive: options.keep_alive,
         };

@@ -156,18 +156,25 @@ pub enum Wait {
 pub struct Shared {
     /// The server as the user wrote it, for messages.
     pub address: Address,
-    /// The server.
-    pub endpoint: Endpoint,
+    /// The servers, among which each thread deals its connections out in turn; at least one.
+    pub places: Vec<Place>,
     /// How connections are secured, if they are.
     pub tls: Option<ClientTls>,
-    /// Sent once on each connection, in front of its first batch.
-    pub prefix: Prefix,
     /// False: each batch gets a connection of its own.
     pub keep_alive: bool,
     /// Set to end the test early.
     pub stop: AtomicBool,
     /// Opened when the connections of all threads stand.
     pub gate: Gate,
+}
+
+/// A server, and what is said to it first.
+#[derive(Clone)]
+pub struct Place {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Sent once on each connection, in front of its first batch.
+    pub prefix: Prefix,
 }
 
 /// Holds threads back until it is opened.
@@ -190,7 +197,7 @@ impl Gate {
     }
 
     /// Waits until it is open, and says since when it is.
-    fn pass(&self) -> u64 {
+    pub fn pass(&self) -> u64 {
         let passed = self.opened.wait_while(self.lock(), |ns| *ns == 0);
         *passed.unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,7 +210,7 @@ impl Gate {
 }
 
 /// Requests that prepare a connection, and how many replies they bring.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Prefix {
     /// Their bytes.
     pub bytes: Vec<u8>,
@@ -365,7 +372,9 @@ impl<'a, L: Load> Worker<'a, L> {
 
     /// Starts to connect; `None` if the server's backlog is full now.
     fn connect(&self, token: usize) -> Result<Option<Connection<L::Pending>>, Failure> {
-        let stream = match connect_endpoint(&self.shared.endpoint) {
+        let places = &self.shared.places;
+        let place = &places[token % places.len()];
+        let stream = match connect_endpoint(&place.endpoint) {
             Ok(stream) => stream,
             Err(error) if error.error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(Failure::connect_endpoint(&self.shared.address, &error)),
@@ -381,8 +390,8 @@ impl<'a, L: Load> Worker<'a, L> {
             connecting: true,
             lost: false,
             pending: self.load.pending(),
-            prefix_awaited: self.shared.prefix.replies,
-            unsent: self.shared.prefix.bytes.clone(),
+            prefix_awaited: place.prefix.replies,
+            unsent: place.prefix.bytes.clone(),
             held: Vec::new(),
         }))
     }

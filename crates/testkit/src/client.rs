@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use redline_resp::reply_decoder::{ReplyDecoder, Value};
+use redline_resp::reply_decoder::ReplyDecoder;
+pub use redline_resp::reply_decoder::Value;
 
 /// How long a reply may take before the test gives up.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);

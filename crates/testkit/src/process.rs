@@ -201,6 +201,11 @@ impl Drop for ServerProcess {
     }
 }
 
+/// A port of the loopback that nobody has now.
+pub fn free_port() -> io::Result<u16> {
+    free_address().map(|address| address.port())
+}
+
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -10,6 +10,7 @@ use redline_net::Address;
 use redline_net::tls::{ClientTlsOptions, Peer, TlsOptions};
 
 use super::stairs::{Climb, Objective};
+use crate::cluster::follow::{Reads, Source};
 use crate::target::{self, Uri};
 use crate::workload::keys::Shape;
 use crate::workload::template::Template;
@@ -40,6 +41,8 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         rest: Vec<String>,
     },
+    /// Writes numbered values while a command of yours makes a primary fail, and says what was lost and for how long
+    Failover(Box<FailoverArguments>),
     /// Makes a page with charts of results that --json has left, several side by side if wanted
     Report(ReportArguments),
 }
@@ -54,6 +57,57 @@ pub struct ReportArguments {
     #[arg(short, long, default_value = "report.html", value_name = "FILE")]
     pub output: PathBuf,
 }
+
+/// The options of `failover`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = FAILOVER_EXAMPLES)]
+pub struct FailoverArguments {
+    /// Whom to load.
+    #[command(flatten)]
+    pub server: TargetArguments,
+    /// A shell command that makes something fail; it is run once
+    #[arg(long, value_name = "COMMAND")]
+    pub run: String,
+    /// When it is run, in seconds from the start
+    #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
+    pub at: Duration,
+    /// Seconds of load
+    #[arg(long, default_value = "20", value_name = "SECONDS", value_parser = seconds)]
+    pub duration: Duration,
+    /// Writes a second
+    #[arg(long, default_value_t = 1000.0, value_name = "RATE")]
+    pub rps: f64,
+    /// Connections to each node, over all threads
+    #[arg(short = 'c', long, default_value_t = 50, value_name = "N")]
+    pub connections: usize,
+    /// A node that leaves a write unanswered for so many seconds is given up, and asked again on a new connection
+    #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Duration,
+    /// Seconds in a piece of the timeline
+    #[arg(long, default_value = "0.25", value_name = "SECONDS", value_parser = seconds)]
+    pub interval: Duration,
+    /// Keys are this and a number; by default the prefix names the run, so that none was there before
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
+    /// Writes the number of each acknowledged write, and when that came, to a file
+    #[arg(long, value_name = "FILE")]
+    pub acks: Option<PathBuf>,
+    /// Writes the result as JSON (- for standard output, which then holds nothing else)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Writes a page with charts: one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+const FAILOVER_EXAMPLES: &str = "\
+Writes go to the primary that --sentinel names, to the owners of their slots (--cluster), or to whichever of several
+--endpoint says that it is a primary. Each value is a number, acknowledged or not; at the end all keys whose write was
+acknowledged are read back. They expire after an hour.
+
+Examples:
+  redline bench failover --sentinel 10.0.0.5:26379 --run \"ssh cache1 systemctl kill -s KILL redis\"
+  redline bench failover -p 7000 --cluster --at 3 --run \"redis-cli -p 7003 cluster failover\"";
 
 /// The options of `run`.
 #[derive(Clone, Debug, Args)]
@@ -118,6 +172,32 @@ pub struct TargetArguments {
     /// All at once: redis://user:password@host:port/db, or rediss:// for TLS
     #[arg(short, long, conflicts_with_all = ["server", "port", "unix_socket"])]
     pub uri: Option<String>,
+    /// One of several servers: HOST:PORT, the path of a unix socket, or a URI; connections are dealt out among them in turn
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["server", "port", "unix_socket", "uri", "embedded"])]
+    pub endpoint: Vec<String>,
+    /// The servers are nodes of one Redis Cluster: requests go to the node that owns their key, wherever that moves
+    #[arg(long, conflicts_with_all = ["unix_socket", "embedded"])]
+    pub cluster: bool,
+    /// A Sentinel, which says where the primary is, also when that changes; may be given several times
+    #[arg(long, value_name = "HOST:PORT",
+          conflicts_with_all = ["server", "port", "unix_socket", "uri", "endpoint", "cluster", "embedded"])]
+    pub sentinel: Vec<String>,
+    /// With --sentinel: the name under which it watches the primary
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "mymaster",
+        requires = "sentinel"
+    )]
+    pub primary_name: String,
+    /// With --cluster: where commands go that only read
+    #[arg(
+        long,
+        value_name = "NODES",
+        default_value = "primaries",
+        requires = "cluster"
+    )]
+    pub reads: Reads,
     /// Starts the built-in server in this process and loads that
     #[arg(long, conflicts_with_all = ["server", "port", "unix_socket", "uri", "tls"])]
     pub embedded: bool,
@@ -311,23 +391,45 @@ pub struct RunPlan {
     pub manner: MannerArguments,
     /// What to leave.
     pub output: OutputArguments,
+    /// What is made to happen meanwhile.
+    pub incident: Option<Incident>,
+}
+
+/// A command of the user's that is run while a run goes on.
+#[derive(Clone, Debug)]
+pub struct Incident {
+    /// For the shell.
+    pub command: String,
+    /// From the start of the measured time.
+    pub at: Duration,
 }
 
 /// Whom to load.
 #[derive(Clone, Debug)]
 pub struct TargetPlan {
-    /// The server; of no meaning when it is embedded.
-    pub address: Address,
+    /// The servers, at least one; the one there is has no meaning when it is embedded. With Sentinels it is these.
+    pub servers: Vec<ServerPlan>,
+    /// Who says where the data is, if requests have to follow it.
+    pub source: Option<Source>,
+    /// Where reads go in a cluster.
+    pub reads: Reads,
     /// Start one in this process.
     pub embedded: bool,
-    /// Arguments of AUTH, or none.
-    pub auth: Vec<Vec<u8>>,
-    /// Database.
-    pub db: i64,
     /// RESP3.
     pub resp3: bool,
     /// TLS, as told.
     pub tls: Option<ClientTlsOptions>,
+}
+
+/// One server, and as whom.
+#[derive(Clone, Debug)]
+pub struct ServerPlan {
+    /// Where it is.
+    pub address: Address,
+    /// Arguments of AUTH, or none.
+    pub auth: Vec<Vec<u8>>,
+    /// Database.
+    pub db: i64,
 }
 
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
@@ -380,6 +482,10 @@ impl RunArguments {
             ContentKind::Compressible => return Err("--compressible is a share, 0 to 1.".into()),
         };
         self.manner.check()?;
+        let follows = self.server.cluster || !self.server.sentinel.is_empty();
+        if follows && self.manner.reconnect_after.is_some() {
+            return Err("--reconnect-after: not with --cluster or --sentinel.".into());
+        }
         if self.manner.duration.is_none() && self.manner.requests.is_none() {
             self.manner.duration = Some(DURATION_DEFAULT);
         }
@@ -395,6 +501,7 @@ impl RunArguments {
             seed: self.workload.seed,
             manner: self.manner,
             output: self.output,
+            incident: None,
         })
     }
 }
@@ -462,29 +569,47 @@ impl MannerArguments {
 }
 
 impl TargetArguments {
-    fn plan(self) -> Result<TargetPlan, String> {
-        let (mut user, mut password) = (
-            self.user.map(String::into_bytes),
-            self.password.map(String::into_bytes),
-        );
-        let (mut address, mut tls, mut db) = match self.unix_socket {
-            Some(path) => (Address::unix(path), self.tls, self.db.into()),
-            None => (
-                Address::tcp(self.server, self.port),
-                self.tls,
-                self.db.into(),
-            ),
-        };
-        if let Some(uri) = &self.uri {
-            let uri = Uri::parse(uri)?;
-            let port = u16::try_from(uri.port.unwrap_or(6379));
-            let port = port.map_err(|_| "Invalid server port.")?;
-            address = Address::tcp(uri.host.unwrap_or_else(|| "127.0.0.1".into()), port);
-            tls |= uri.tls;
-            db = uri.db.unwrap_or(db);
-            user = uri.user.or(user);
-            password = uri.password.or(password);
+    pub(crate) fn plan(self) -> Result<TargetPlan, String> {
+        let mut tls = self.tls;
+        let mut servers = Vec::new();
+        for place in self.endpoint.iter().chain(&self.sentinel) {
+            let (server, with_tls) = self.place(place)?;
+            if !servers.is_empty() && with_tls != tls {
+                return Err("--endpoint: all of them with TLS, or none.".into());
+            }
+            tls = with_tls;
+            servers.push(server);
         }
+        if servers.is_empty() {
+            let (server, with_tls) = match (&self.uri, &self.unix_socket) {
+                (Some(uri), _) => self.place(uri)?,
+                (_, Some(path)) => (self.server_at(Address::unix(path)), tls),
+                _ => (
+                    self.server_at(Address::tcp(self.server.clone(), self.port)),
+                    tls,
+                ),
+            };
+            tls = with_tls;
+            servers.push(server);
+        }
+        if self.cluster && servers.iter().any(|server| server.db != 0) {
+            return Err("--cluster: a Redis Cluster has database 0 only.".into());
+        }
+        let places: Vec<Address> = servers
+            .iter()
+            .map(|server| server.address.clone())
+            .collect();
+        let source = if self.cluster {
+            Some(Source::Cluster)
+        } else if self.sentinel.is_empty() {
+            None
+        } else {
+            Some(Source::Sentinels {
+                name: self.primary_name.clone(),
+                at: places,
+            })
+        };
+        let reads = self.reads;
         let tls = tls.then(|| ClientTlsOptions {
             common: TlsOptions {
                 ca_cert_file: self.cacert,
@@ -500,17 +625,58 @@ impl TargetArguments {
             },
         });
         Ok(TargetPlan {
-            address,
+            servers,
+            source,
+            reads,
             embedded: self.embedded,
-            auth: target::auth(user.as_deref(), password.as_deref()),
-            db,
             resp3: self.resp3,
             tls,
         })
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+impl TargetArguments {
+    /// A server with the credentials that hold for all.
+    fn server_at(&self, address: Address) -> ServerPlan {
+        let bytes = |text: &Option<String>| text.clone().map(String::into_bytes);
+        let (user, password) = (bytes(&self.user), bytes(&self.password));
+        ServerPlan {
+            address,
+            auth: target::auth(user.as_deref(), password.as_deref()),
+            db: self.db.into(),
+        }
+    }
+
+    /// A server as `--endpoint` or `--uri` names it, and whether it speaks TLS.
+    fn place(&self, text: &str) -> Result<(ServerPlan, bool), String> {
+        // --uri is a URI even if it does not look like one; the reader says what is wrong with it.
+        if self.uri.is_none() && !text.contains("://") {
+            if text.starts_with(['/', '.']) {
+                return Ok((self.server_at(Address::unix(text)), self.tls));
+            }
+            let wrong = || format!("--endpoint \"{text}\": not HOST:PORT, a path or a URI.");
+            let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let port = port.parse().map_err(|_| wrong())?;
+            return Ok((self.server_at(Address::tcp(host, port)), self.tls));
+        }
+        let uri = Uri::parse(text)?;
+        let port = u16::try_from(uri.port.unwrap_or(6379));
+        let port = port.map_err(|_| "Invalid server port.")?;
+        let host = uri.host.unwrap_or_else(|| "127.0.0.1".into());
+        let mut server = self.server_at(Address::tcp(host, port));
+        if uri.password.is_some() {
+            // `redis://:password@host` names no user.
+            let user = uri.user.filter(|user| !user.is_empty());
+            let user = user.or(self.user.clone().map(String::into_bytes));
+            server.auth = target::auth(user.as_deref(), uri.password.as_deref());
+        }
+        server.db = uri.db.unwrap_or(server.db);
+        Ok((server, self.tls || uri.tls))
+    }
+}
+
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
     Duration::try_from_secs_f64(seconds).map_err(|_| "not a span of time".into())
 }
@@ -620,12 +786,41 @@ mod tests {
     fn a_uri_says_everything_about_the_target() {
         let line = ["--command", "PING", "-u", "rediss://bob:p%20w@cache:7000/3"];
         let target = plan(&line).unwrap().target;
-        assert_eq!(target.address, Address::tcp("cache", 7000));
+        let server = &target.servers[0];
+        assert_eq!(server.address, Address::tcp("cache", 7000));
         assert_eq!(
-            target.auth,
+            server.auth,
             [b"AUTH".to_vec(), b"bob".to_vec(), b"p w".to_vec()]
         );
-        assert_eq!(target.db, 3);
+        assert_eq!(server.db, 3);
         assert!(target.tls.is_some());
+    }
+
+    #[test]
+    fn endpoints_are_places_paths_and_uris() {
+        let line = ["--command", "PING", "-a", "all", "--endpoint", "h:1"];
+        let more = [
+            "--endpoint",
+            "/tmp/s",
+            "--endpoint",
+            "redis://:own@[::1]:7/2",
+        ];
+        let servers = plan(&[&line[..], &more[..]].concat())
+            .unwrap()
+            .target
+            .servers;
+        let places: Vec<String> = servers.iter().map(|s| s.address.to_string()).collect();
+        assert_eq!(places, ["h:1", "/tmp/s", "[::1]:7"]);
+        assert_eq!(servers[1].auth[1], b"all");
+        assert_eq!(servers[2].auth[1], b"own");
+        assert_eq!((servers[0].db, servers[2].db), (0, 2));
+        let mixed = [&line[..], &["--endpoint", "rediss://h:2"]].concat();
+        assert!(plan(&mixed).unwrap_err().contains("all of them with TLS"));
+        for wrong in ["h", "h:x", "h:70000"] {
+            let line = ["--command", "PING", "--endpoint", wrong];
+            assert!(plan(&line).unwrap_err().contains("HOST:PORT"), "{wrong}");
+        }
+        let db = ["--command", "PING", "--cluster", "--db", "1"];
+        assert!(plan(&db).unwrap_err().contains("database 0"));
     }
 }

@@ -151,8 +151,17 @@ pub struct Pending {
 
 struct Request {
     row: u32,
+    /// Answered before an older one was.
+    settled: bool,
     due_ns: u64,
     sent_ns: u64,
+}
+
+impl Pending {
+    /// Requests rendered for it so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
 }
 
 /// The pause after a connection is lost doubles with each attempt, between these.
@@ -236,6 +245,69 @@ impl<'a> Drive<'a> {
         unreachable!("the weights add up to the total")
     }
 
+    /// Takes in the reply to a request that need not be the oldest: the `number`-th that was rendered for this connection.
+    pub fn settle(
+        &mut self,
+        token: usize,
+        pending: &mut Pending,
+        number: u64,
+        outcome: Outcome,
+        now_ns: u64,
+    ) -> Then {
+        self.now_ns = now_ns;
+        let oldest = pending.sent - pending.under_way.len() as u64;
+        let place = number.checked_sub(oldest);
+        let request = place.and_then(|place| pending.under_way.get_mut(place as usize));
+        let Some(request) = request.filter(|request| !request.settled) else {
+            return Then::Wait;
+        };
+        request.settled = true;
+        let answered = Answered {
+            row: request.row,
+            due_ns: request.due_ns,
+            sent_ns: request.sent_ns,
+            outcome,
+        };
+        self.recorder.answered(answered, 1, now_ns);
+        self.under_way -= 1;
+        let under_way = &mut pending.under_way;
+        while under_way.front().is_some_and(|oldest| oldest.settled) {
+            under_way.pop_front();
+        }
+        self.after_replies(token, pending, now_ns)
+    }
+
+    /// Whether error replies are counted, and do not end the run.
+    pub fn counts_errors(&self) -> bool {
+        self.manner.count_errors
+    }
+
+    /// What a connection does after some of its requests were answered.
+    #[inline]
+    fn after_replies(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> Then {
+        if pending.under_way.is_empty() && self.is_worn(pending) {
+            if !self.may_send() {
+                return Then::Wait;
+            }
+            self.suspects.retain(|&(_, suspect)| suspect != token);
+            return Then::Reconnect;
+        }
+        if self.manner.rate.is_some() {
+            self.free(token, pending, now_ns);
+            return Then::Wait;
+        }
+        let refill = if self.manner.window {
+            self.has_room(pending)
+        } else {
+            pending.under_way.is_empty()
+        };
+        if refill && self.may_send() {
+            Then::Send
+        } else {
+            Then::Wait
+        }
+    }
+
     /// Adds one template's requests to what is sent on a connection. False if there is no leave for it.
     fn add(&mut self, pending: &mut Pending, due_ns: u64, now_ns: u64) -> bool {
         let index = self.choose();
@@ -250,6 +322,7 @@ impl<'a> Drive<'a> {
         for row in rows {
             pending.under_way.push_back(Request {
                 row,
+                settled: false,
                 due_ns,
                 sent_ns: now_ns,
             });
@@ -436,24 +509,11 @@ impl Load for Drive<'_> {
         if answered > 0 && !self.attempts.is_empty() {
             self.attempts.remove(&arrived.token);
         }
-        let mut then = Then::Wait;
-        if answered > 0 && pending.under_way.is_empty() && self.is_worn(pending) {
-            if self.may_send() {
-                self.suspects.retain(|&(_, token)| token != arrived.token);
-                then = Then::Reconnect;
-            }
-        } else if self.manner.rate.is_some() {
-            self.free(arrived.token, pending, now_ns);
-        } else if answered > 0 && self.may_send() {
-            let refill = if self.manner.window {
-                self.has_room(pending)
-            } else {
-                pending.under_way.is_empty()
-            };
-            if refill {
-                then = Then::Send;
-            }
-        }
+        let then = if answered > 0 {
+            self.after_replies(arrived.token, pending, now_ns)
+        } else {
+            Then::Wait
+        };
         Ok(Taken {
             consumed: skipped.consumed,
             counted: answered > 0,
@@ -569,7 +629,8 @@ impl Load for Drive<'_> {
     }
 
     fn give_up(&mut self, pending: &mut Pending, now_ns: u64) {
-        for request in pending.under_way.drain(..) {
+        let left = pending.under_way.drain(..);
+        for request in left.filter(|request| !request.settled) {
             self.recorder
                 .given_up(request.row, 1, request.due_ns, GivenUp::Unanswered, now_ns);
         }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
@@ -15,35 +16,49 @@ use redline_net::process::{self, MachineTime};
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, clock, limits};
 use redline_resp::{Value, encode_request};
+use serde::{Deserialize, Serialize};
 
-use super::arguments::{OnError, RunPlan, TargetPlan};
+use super::arguments::{Incident, OnError, RunPlan, ServerPlan, TargetPlan};
 use super::drive::{Choice, Drive, Manner};
 use super::record::{self, Recorder, Row};
 use super::result::{
-    CommandResult, FORMAT, Latency, Party, Point, Requests, RunResult, Settings, Target, Weighted,
+    CommandResult, FORMAT, Latency, Node, Party, Point, Redirects, Requests, RunResult, Settings,
+    Target, Weighted,
 };
 use super::series::{self, HdrLog, Series};
 use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
 use crate::cause::preflight::Facts;
 use crate::cause::verdict::Measurements;
+use crate::cluster::follow::{self, Counts, Source};
+use crate::cluster::map::Map;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::load::{self, Observer, Plan, Totals};
+use crate::worker::Place;
 use crate::workload::template::Template;
 use crate::{EmbeddedServer, StartEmbedded, probe, target};
 
 /// A server that has been found and answers, ready to be loaded.
 pub struct Prepared {
     control: Control,
-    address: Address,
-    endpoint: Endpoint,
+    /// At least one. Of a cluster all nodes, with those first that were named.
+    servers: Vec<Server>,
+    /// Who says where the data is, and what was said, if requests have to follow it.
+    follows: Option<(Source, Map)>,
     plan: TargetPlan,
     tls: Option<ClientTls>,
-    /// What INFO said at the start.
-    info: Info,
-    server: Option<Process>,
     proxy: Option<Process>,
     _embedded: Option<EmbeddedServer>,
+}
+
+/// One server that takes part.
+struct Server {
+    plan: ServerPlan,
+    endpoint: Endpoint,
+    /// If it is on this machine.
+    process: Option<Process>,
+    /// What INFO said at the start.
+    info: Info,
 }
 
 /// The lines of INFO, by name.
@@ -57,6 +72,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
 /// How often the server is pinged before a run.
 const PINGS: usize = 21;
+/// How long a node of a cluster may be silent, unless --timeout says otherwise.
+const NODE_PATIENCE: Duration = Duration::from_secs(5);
 /// What a fill has under way on each connection, at least.
 const LOAD_DEPTH: usize = 64;
 
@@ -73,49 +90,197 @@ impl Prepared {
                 ));
             }
         };
-        let address = embedded
-            .as_ref()
-            .map_or_else(|| plan.address.clone(), |server| server.address.clone());
         let mut control = Control::new().map_err(|error| Failure::local("epoll", &error))?;
         let tls = plan.tls.as_ref().map(ClientTls::new).transpose();
         let tls = tls.map_err(|error| Failure::tls_options(&error))?;
-        let probed = probe::probe(&mut control, &address, tls.as_ref(), &plan.auth)?;
         let process = |pid: u32| {
             Process::new(pid).map_err(|error| Failure::local(&format!("process {pid}"), &error))
         };
         let proxy = run.output.proxy_pid.map(process).transpose()?;
-        let server = match run.output.server_pid {
-            Some(pid) => Some(process(pid)?),
-            // Whoever listens there is the proxy, if there is one.
-            None if proxy.is_some() => None,
-            None => process::listening_at(&probed.endpoint)
-                .ok()
-                .flatten()
-                .and_then(|pid| Process::new(pid).ok()),
-        };
         let mut prepared = Prepared {
-            control,
-            address,
-            endpoint: probed.endpoint,
+            servers: Vec::new(),
+            follows: None,
             plan: plan.clone(),
-            tls,
-            info: BTreeMap::new(),
-            server,
+            tls: tls.clone(),
             proxy,
-            _embedded: embedded,
+            control: Control::new().map_err(|error| Failure::local("epoll", &error))?,
+            _embedded: None,
         };
-        prepared.info = prepared.ask_info();
+        let sentinels = matches!(plan.source, Some(Source::Sentinels { .. }));
+        let named = if sentinels {
+            Vec::new()
+        } else {
+            plan.servers.clone()
+        };
+        for mut server in named {
+            if let Some(embedded) = &embedded {
+                server.address = embedded.address.clone();
+            }
+            let probed = probe::probe(&mut control, &server.address, tls.as_ref(), &server.auth)?;
+            prepared.add(server, probed.endpoint);
+        }
+        prepared.control = control;
+        prepared._embedded = embedded;
+        if let Some(source) = &plan.source {
+            prepared.find_nodes(source)?;
+        }
+        if let Some(pid) = run.output.server_pid {
+            prepared.servers[0].process = Some(process(pid)?);
+        }
+        for index in 0..prepared.servers.len() {
+            prepared.servers[index].info = prepared.ask_info(index);
+        }
         Ok(prepared)
     }
 
+    fn add(&mut self, plan: ServerPlan, endpoint: Endpoint) {
+        // Whoever listens there is the proxy, if there is one.
+        let process = match self.proxy {
+            Some(_) => None,
+            None => process::listening_at(&endpoint).ok().flatten(),
+        };
+        self.servers.push(Server {
+            plan,
+            endpoint,
+            process: process.and_then(|pid| Process::new(pid).ok()),
+            info: Info::new(),
+        });
+    }
+
+    /// Learns where the data is, and takes in the nodes that are named then.
+    fn find_nodes(&mut self, source: &Source) -> Result<(), Failure> {
+        let first = self.plan.servers[0].clone();
+        let mut map = Map::of(first.address.clone());
+        let mut said = Vec::new();
+        let question = source.question();
+        let found = self.plan.servers.clone().into_iter().any(|server| {
+            let server = match source {
+                // The password is that of the data.
+                Source::Sentinels { .. } => ServerPlan {
+                    auth: Vec::new(),
+                    ..server
+                },
+                _ => server,
+            };
+            let Some(node) = map.node(server.address.clone()) else {
+                return false;
+            };
+            let reply = self.ask(&server, &[&question]).pop();
+            let reply = reply.unwrap_or(Value::NullBulk);
+            said.push(format!("{}: {}", server.address, text_of(Some(&reply))));
+            source.take(&mut map, &reply, node) && !map.primaries().is_empty()
+        });
+        if !found {
+            return Err(Failure::Local(format!(
+                "Nobody says where the data is ({}): {}",
+                question.join(" "),
+                said.join("; ")
+            )));
+        }
+        let mut addresses: Vec<Address> = match source {
+            Source::Cluster => (0..map.len())
+                .map(|node| map.address(node).clone())
+                .collect(),
+            _ => map
+                .primaries()
+                .iter()
+                .map(|&node| map.address(node).clone())
+                .collect(),
+        };
+        if *source != Source::Cluster {
+            let primary = ServerPlan {
+                address: addresses[0].clone(),
+                ..first.clone()
+            };
+            let role = self.ask(&primary, &[&["ROLE"]]).pop();
+            addresses.extend(role.iter().flat_map(replicas_of));
+        }
+        for address in addresses {
+            let endpoint = address
+                .resolve()
+                .ok()
+                .and_then(|found| found.into_iter().next());
+            let known = |server: &Server| Some(&server.endpoint) == endpoint.as_ref();
+            if let Some(endpoint) = endpoint.clone().filter(|_| !self.servers.iter().any(known)) {
+                let plan = ServerPlan {
+                    address,
+                    ..first.clone()
+                };
+                self.add(plan, endpoint);
+            }
+        }
+        self.follows = Some((source.clone(), map));
+        Ok(())
+    }
+
+    /// Where the data is now; asked until somebody says so, or the time is over.
+    pub fn ask_map(&mut self, deadline: Instant) -> Result<Map, Failure> {
+        let Some((source, map)) = self.follows.clone() else {
+            return Ok(Map::of(self.servers[0].plan.address.clone()));
+        };
+        let question = source.question();
+        let mut asked = self.plan.servers.clone();
+        if source == Source::Cluster {
+            asked.extend(self.servers.iter().map(|server| server.plan.clone()));
+        }
+        loop {
+            for server in &asked {
+                let mut map = map.clone();
+                let mut server = server.clone();
+                if matches!(source, Source::Sentinels { .. }) {
+                    server.auth.clear();
+                }
+                let Some(node) = map.node(server.address.clone()) else {
+                    continue;
+                };
+                let reply = self.ask(&server, &[&question]).pop();
+                let learned = reply.is_some_and(|reply| source.take(&mut map, &reply, node));
+                if learned && map.is_whole() {
+                    return Ok(map);
+                }
+            }
+            if Instant::now() > deadline {
+                return Err(Failure::Local(
+                    "Nobody says where all of the data is.".into(),
+                ));
+            }
+            self.control
+                .wait(Some(UNTIL_STARTED))
+                .map_err(|error| Failure::local("epoll", &error))?;
+            if self.control.interrupted() {
+                return Err(Failure::Interrupted);
+            }
+        }
+    }
+
+    /// Where the data was when this was made.
+    pub fn known_map(&self) -> Map {
+        let known = self.follows.as_ref().map(|(_, map)| map.clone());
+        known.unwrap_or_else(|| Map::of(self.servers[0].plan.address.clone()))
+    }
+
+    /// Whether keys are spread over the nodes by their slots.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.follows, Some((Source::Cluster, _)))
+    }
+
+    /// Asks a node of the map.
+    pub fn ask_node(&mut self, address: &Address, requests: &[&[&str]]) -> Vec<Value> {
+        let server = ServerPlan {
+            address: address.clone(),
+            ..self.servers[0].plan.clone()
+        };
+        self.ask(&server, requests)
+    }
+
     /// Asks the server, on a connection of its own; no replies if it (or a proxy before it) does not answer in time.
-    fn ask(&mut self, requests: &[&[&str]]) -> Vec<Value> {
+    fn ask(&mut self, plan: &ServerPlan, requests: &[&[&str]]) -> Vec<Value> {
         let mut ask = || -> Result<Vec<Value>, Failure> {
             let (control, tls) = (&mut self.control, self.tls.as_ref());
-            let (_, mut stream) = probe::connect(control, &self.address, tls)?;
-            let (mut bytes, before) = (Vec::new(), usize::from(!self.plan.auth.is_empty()));
+            let (_, mut stream) = probe::connect(control, &plan.address, tls)?;
+            let (mut bytes, before) = (Vec::new(), usize::from(!plan.auth.is_empty()));
             if before > 0 {
-                encode_request(&self.plan.auth, &mut bytes);
+                encode_request(&plan.auth, &mut bytes);
             }
             for request in requests {
                 encode_request(*request, &mut bytes);
@@ -129,8 +294,9 @@ impl Prepared {
     }
 
     /// The lines of INFO.
-    fn ask_info(&mut self) -> Info {
-        let replies = self.ask(&[&["INFO"]]);
+    fn ask_info(&mut self, server: usize) -> Info {
+        let plan = self.servers[server].plan.clone();
+        let replies = self.ask(&plan, &[&["INFO"]]);
         text_of(replies.first())
             .lines()
             .filter_map(|line| line.split_once(':'))
@@ -141,10 +307,17 @@ impl Prepared {
     /// What may spoil the figures.
     fn preflight(&mut self, plan: &RunPlan) -> Facts {
         let mut facts = Facts::of_machine();
-        facts.is_local = Facts::is_local(&self.endpoint);
+        facts.is_local = self
+            .servers
+            .iter()
+            .any(|server| Facts::is_local(&server.endpoint));
         facts.threads = plan.manner.threads.min(plan.manner.connections);
-        facts.info = self.info.clone();
-        let replies = self.ask(&[&["CONFIG", "GET", "loglevel"], &["CLIENT", "LIST"]]);
+        facts.info = self.servers[0].info.clone();
+        let main = self.servers[0].plan.clone();
+        let replies = self.ask(
+            &main,
+            &[&["CONFIG", "GET", "loglevel"], &["CLIENT", "LIST"]],
+        );
         if let Some(Value::Array(pair)) = replies.first()
             && let [_, level] = pair.as_slice()
         {
@@ -165,11 +338,12 @@ impl Prepared {
     fn ping(&mut self) -> Option<u64> {
         let mut ping = || -> Result<u64, Failure> {
             let (control, tls) = (&mut self.control, self.tls.as_ref());
-            let (_, mut stream) = probe::connect(control, &self.address, tls)?;
+            let plan = &self.servers[0].plan;
+            let (_, mut stream) = probe::connect(control, &plan.address, tls)?;
             let mut times = Vec::new();
             let mut request = Vec::new();
-            if !self.plan.auth.is_empty() {
-                encode_request(&self.plan.auth, &mut request);
+            if !plan.auth.is_empty() {
+                encode_request(&plan.auth, &mut request);
             }
             for _ in 0..PINGS {
                 let count = 1 + usize::from(!request.is_empty());
@@ -187,7 +361,8 @@ impl Prepared {
     }
 
     fn server_name(&self) -> Option<String> {
-        let field = |name: &str| self.info.get(name).map(String::as_str);
+        let info = &self.servers[0].info;
+        let field = |name: &str| info.get(name).map(String::as_str);
         let (name, version) = match (field("redline_version"), field("valkey_version")) {
             (Some(version), _) => ("redline", version),
             (_, Some(version)) => ("valkey", version),
@@ -197,14 +372,40 @@ impl Prepared {
     }
 
     fn connection_plan(&self, connections: usize) -> Plan {
+        let place = |server: &Server| Place {
+            endpoint: server.endpoint.clone(),
+            prefix: target::prefix(&server.plan.auth, false, server.plan.db, self.plan.resp3),
+        };
         Plan {
-            address: self.address.clone(),
-            endpoint: self.endpoint.clone(),
+            address: self.servers[0].plan.address.clone(),
+            places: self.servers.iter().map(place).collect(),
             tls: self.tls.clone(),
-            prefix: target::prefix(&self.plan.auth, false, self.plan.db, self.plan.resp3),
             clients: connections,
             keep_alive: true,
         }
+    }
+
+    /// Runs the drives to their end: each on connections of its own, or following the data through a cluster.
+    fn drive<'a>(
+        &mut self,
+        drives: Vec<Drive<'a>>,
+        connections: usize,
+        following: Following,
+        observer: &mut dyn Observer,
+    ) -> Result<(load::Outcome<Drive<'a>>, Counts), Failure> {
+        let plan = self.connection_plan(connections);
+        let Some((source, map)) = &self.follows else {
+            let outcome = load::run(&mut self.control, plan, drives, observer)?;
+            return Ok((outcome, Counts::default()));
+        };
+        let manner = follow::Manner {
+            source: source.clone(),
+            reads: self.plan.reads,
+            patience: following.patience,
+            keeps_acks: following.keeps_acks,
+            slice: following.slice,
+        };
+        follow::run(&mut self.control, plan, drives, &manner, map, observer)
     }
 
     /// Does what `plan` says; Ctrl-C and failures leave a result of what was measured until then, if anything was.
@@ -269,8 +470,8 @@ impl Prepared {
             Drive::new(manner, vec![choice], Some(quota), random, recorder)
         });
         let drives = drives.collect();
-        let connection_plan = self.connection_plan(connections);
-        let outcome = load::run(&mut self.control, connection_plan, drives, &mut Unwatched)?;
+        let following = Following::of(plan);
+        let (outcome, _) = self.drive(drives, connections, following, &mut Unwatched)?;
         outcome.failure.map_or(Ok(()), Err)
     }
 
@@ -286,6 +487,7 @@ impl Prepared {
         let (sender, slices) = mpsc::channel();
         let inserted: Arc<AtomicU64> = Arc::default();
         let rows: usize = plan.templates.iter().map(Template::requests).sum();
+        let follows = self.follows.is_some();
         let drives = (0..threads).map(|thread| {
             let mut random = random.fork();
             let mut first_row = 0;
@@ -318,7 +520,8 @@ impl Prepared {
                     duration: manner.duration,
                     count_errors: manner.on_error == OnError::Count,
                     reconnect: manner.reconnect || manner.timeout.is_some(),
-                    timeout: manner.timeout,
+                    // Who follows the data gives silent nodes up itself.
+                    timeout: manner.timeout.filter(|_| !follows),
                     reconnect_after: manner.reconnect_after,
                 },
                 choices,
@@ -331,15 +534,15 @@ impl Prepared {
         drop(sender);
         let facts = self.preflight(plan);
         let started_unix_ms = clock::wall_ms();
-        let info_before = self.watches_by_info().then(|| self.ask_info());
-        let connection_plan = self.connection_plan(manner.connections);
+        let info_before = self.infos();
         let series = Series::new(slices, plan.output.interval, log);
         let mut watch = Watch::new(self, plan, series);
-        let outcome = load::run(&mut self.control, connection_plan, drives, &mut watch)?;
+        let following = Following::of(plan);
+        let (outcome, counts) = self.drive(drives, manner.connections, following, &mut watch)?;
         watch.finish();
         let (watched, series) = (watch.watched, watch.series);
-        let info_after = self.watches_by_info().then(|| self.ask_info());
-        let info = info_before.zip(info_after);
+        let happened = watch.incident.map(|incident| incident.happened);
+        let info: Vec<_> = info_before.into_iter().zip(self.infos()).collect();
         let mut elapsed = outcome.elapsed.saturating_sub(manner.warmup);
         if let (Some(duration), None, None) = (manner.duration, &outcome.failure, manner.requests) {
             elapsed = elapsed.max(duration);
@@ -353,20 +556,71 @@ impl Prepared {
             points,
             elapsed,
             watched,
-            info: info.as_ref(),
+            info,
+            counts: &counts,
             facts,
             prepared: self,
         };
         let failure = outcome.failure;
         let mut result = measured.result(threads, started_unix_ms);
         result.ended_early = failure.as_ref().map(Failure::to_string);
-        Ok(Finished { result, failure })
+        Ok(Finished {
+            result,
+            failure,
+            counts,
+            happened,
+        })
     }
 
-    /// Whether the server's use of the CPU has to be asked for.
-    fn watches_by_info(&self) -> bool {
-        self.server.is_none() && self.proxy.is_none() && self.info.contains_key("used_cpu_user")
+    /// What servers say whose use of the CPU has to be asked for, in their order.
+    fn infos(&mut self) -> Vec<Option<Info>> {
+        let mut infos = Vec::new();
+        for index in 0..self.servers.len() {
+            let server = &self.servers[index];
+            let asks = server.process.is_none()
+                && self.proxy.is_none()
+                && server.info.contains_key("used_cpu_user");
+            infos.push(asks.then(|| self.ask_info(index)));
+        }
+        infos
     }
+}
+
+/// How requests follow their data through a cluster.
+#[derive(Clone, Copy)]
+struct Following {
+    patience: Duration,
+    slice: Duration,
+    keeps_acks: bool,
+}
+
+impl Following {
+    fn of(plan: &RunPlan) -> Following {
+        Following {
+            patience: plan.manner.timeout.unwrap_or(NODE_PATIENCE),
+            slice: plan.output.interval,
+            keeps_acks: plan.incident.is_some(),
+        }
+    }
+}
+
+/// The replicas that a primary names (ROLE).
+fn replicas_of(role: &Value) -> Vec<Address> {
+    let Value::Array(parts) = role else {
+        return Vec::new();
+    };
+    let Some(Value::Array(replicas)) = parts.get(2) else {
+        return Vec::new();
+    };
+    let address = |replica: &Value| match replica {
+        Value::Array(parts) => {
+            let host = text_of(parts.first());
+            let port = text_of(parts.get(1)).parse().ok()?;
+            Some(Address::tcp(host, port))
+        }
+        _ => None,
+    };
+    replicas.iter().filter_map(address).collect()
 }
 
 fn text_of(reply: Option<&Value>) -> String {
@@ -380,6 +634,72 @@ pub struct Finished {
     pub result: RunResult,
     /// Why it ended before its time, if it did.
     pub failure: Option<Failure>,
+    /// How requests found their node.
+    pub counts: Counts,
+    /// What was made to fail.
+    pub happened: Option<Happened>,
+}
+
+/// The user's command, which is run at its time.
+struct Happening {
+    incident: Incident,
+    child: Option<Child>,
+    /// When to look next whether it has ended.
+    look_at: Option<Instant>,
+    happened: Happened,
+}
+
+/// What became of the user's command; times in seconds from the start of the measured time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Happened {
+    /// When it was started; `None` if the run ended before.
+    pub started_s: Option<f64>,
+    /// When it had ended; `None` if it had not when the run ended.
+    pub ended_s: Option<f64>,
+    /// How it ended.
+    pub status: Option<String>,
+}
+
+impl Happening {
+    fn new(incident: Incident) -> Happening {
+        Happening {
+            incident,
+            child: None,
+            look_at: None,
+            happened: Happened::default(),
+        }
+    }
+
+    /// When to look again.
+    fn next(&self, from: Instant) -> Option<Instant> {
+        match self.happened.started_s {
+            None => Some(from + self.incident.at),
+            Some(_) => self.look_at,
+        }
+    }
+
+    fn look(&mut self, from: Instant, now: Instant) -> Result<(), Failure> {
+        let at_s = now.duration_since(from).as_secs_f64();
+        if self.happened.started_s.is_none() && now >= from + self.incident.at {
+            let mut shell = Command::new("sh");
+            // What it says must not be mistaken for our result.
+            let spawned = shell
+                .args(["-c", &self.incident.command])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn();
+            self.child = Some(spawned.map_err(|error| Failure::local("sh", &error))?);
+            self.happened.started_s = Some(at_s);
+        }
+        let ended = self.child.as_mut().map(Child::try_wait);
+        self.look_at = self.child.as_ref().map(|_| now + UNTIL_STARTED);
+        if let Some(Ok(Some(status))) = ended {
+            self.happened.ended_s = Some(at_s);
+            self.happened.status = Some(status.to_string());
+            (self.child, self.look_at) = (None, None);
+        }
+        Ok(())
+    }
 }
 
 /// Looks at nothing.
@@ -398,7 +718,8 @@ impl Observer for Unwatched {
 /// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.
 struct Watch<'a> {
     series: Series<'a>,
-    server: Option<Process>,
+    servers: Vec<(Endpoint, Option<Process>)>,
+    incident: Option<Happening>,
     proxy: Option<Process>,
     warmup: Duration,
     interval: Duration,
@@ -411,7 +732,8 @@ struct Watch<'a> {
 /// What was seen.
 #[derive(Default)]
 struct Watched {
-    server: Vec<Snapshot>,
+    /// Of each server, in their order, by look; `None` when it did not run.
+    servers: Vec<Vec<Option<Snapshot>>>,
     proxy: Vec<Snapshot>,
     machine: Option<(MachineTime, MachineTime)>,
     /// Of the looks, in the order of the snapshots, from the start of the measured time.
@@ -422,13 +744,21 @@ impl<'a> Watch<'a> {
     fn new(prepared: &Prepared, plan: &RunPlan, series: Series<'a>) -> Watch<'a> {
         Watch {
             series,
-            server: prepared.server.clone(),
+            servers: prepared
+                .servers
+                .iter()
+                .map(|server| (server.endpoint.clone(), server.process.clone()))
+                .collect(),
+            incident: plan.incident.clone().map(Happening::new),
             proxy: prepared.proxy.clone(),
             warmup: plan.manner.warmup,
             interval: plan.output.interval.max(Duration::from_millis(100)),
             next: Instant::now(),
             from: None,
-            watched: Watched::default(),
+            watched: Watched {
+                servers: vec![Vec::new(); prepared.servers.len()],
+                ..Watched::default()
+            },
         }
     }
 
@@ -436,9 +766,16 @@ impl<'a> Watch<'a> {
         let watched = &mut self.watched;
         watched.at.push(from.elapsed());
         // A process that has ended gives no more figures.
-        watched
-            .server
-            .extend(self.server.as_ref().and_then(Process::snapshot));
+        for ((endpoint, process), snapshots) in self.servers.iter_mut().zip(&mut watched.servers) {
+            let snapshot = process.as_ref().and_then(Process::snapshot);
+            // A server that was started again is another process. One that was never found is not looked for again.
+            if snapshot.is_none() && process.is_some() {
+                let found = process::listening_at(endpoint).ok().flatten();
+                let found = found.and_then(|pid| Process::new(pid).ok());
+                *process = found.or(process.take());
+            }
+            snapshots.push(snapshot);
+        }
         watched
             .proxy
             .extend(self.proxy.as_ref().and_then(Process::snapshot));
@@ -457,13 +794,21 @@ impl<'a> Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn next(&self) -> Option<Instant> {
-        Some(self.next)
+        let incident = self.incident.as_ref().zip(self.from);
+        let due = incident.and_then(|(incident, from)| incident.next(from));
+        Some(due.map_or(self.next, |due| due.min(self.next)))
     }
 
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
         let now = Instant::now();
         self.series.absorb();
+        if let (Some(incident), Some(from)) = (&mut self.incident, self.from) {
+            incident.look(from, now)?;
+        }
         if let Some(from) = self.from {
+            if now < self.next {
+                return Ok(());
+            }
             self.look(from);
             while self.next <= now {
                 self.next += self.interval;
@@ -489,7 +834,9 @@ struct Measured<'a> {
     points: Vec<Point>,
     elapsed: Duration,
     watched: Watched,
-    info: Option<&'a (Info, Info)>,
+    /// Of each server, before and after.
+    info: Vec<(Option<Info>, Option<Info>)>,
+    counts: &'a Counts,
     facts: Facts,
     prepared: &'a Prepared,
 }
@@ -529,7 +876,8 @@ impl Measured<'_> {
             redline_version: env!("CARGO_PKG_VERSION").to_owned(),
             started_unix_ms,
             target: Target {
-                address: self.prepared.address.to_string(),
+                address: self.prepared.servers[0].plan.address.to_string(),
+                nodes: self.nodes(),
                 embedded: plan.target.embedded,
                 server: self.prepared.server_name(),
                 tls: plan.target.tls.is_some(),
@@ -548,6 +896,11 @@ impl Measured<'_> {
             sent_bytes: sum(|recorder| recorder.sent_bytes),
             received_bytes: sum(|recorder| recorder.received_bytes),
             ping_us: self.facts.ping_us,
+            redirects: self
+                .prepared
+                .follows
+                .is_some()
+                .then(|| Redirects::of(self.counts)),
             parties: Vec::new(),
             verdict: Measurements::default().verdict(),
             warnings: Vec::new(),
@@ -555,6 +908,23 @@ impl Measured<'_> {
         self.judge(&mut result);
         self.warn(&mut result);
         result
+    }
+
+    /// The servers, with what each has answered where requests look for their node.
+    fn nodes(&self) -> Vec<Node> {
+        let node = |address: String| Node {
+            replies: self.counts.by_node.get(&address).copied(),
+            address,
+        };
+        let servers = self.prepared.servers.iter();
+        let mut nodes: Vec<Node> = servers
+            .map(|server| node(server.plan.address.to_string()))
+            .collect();
+        // Some were met on the way.
+        let met = self.counts.by_node.keys().cloned();
+        let known: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+        nodes.extend(met.filter(|address| !known.contains(address)).map(node));
+        nodes
     }
 
     /// All commands and threads together.
@@ -602,7 +972,24 @@ impl Measured<'_> {
             used.map(|used| used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
                 .collect()
         };
-        let (server, proxy) = (cpus(&self.watched.server), cpus(&self.watched.proxy));
+        let proxy = cpus(&self.watched.proxy);
+        let servers: Vec<Vec<Option<f64>>> = self
+            .watched
+            .servers
+            .iter()
+            .map(|looks| {
+                let pairs = looks.windows(2).map(|pair| {
+                    let (before, after) = (pair[0].as_ref()?, pair[1].as_ref()?);
+                    let used = after.since(before);
+                    Some(used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
+                });
+                pairs.collect()
+            })
+            .collect();
+        let of_servers = |look: usize| -> Vec<Option<f64>> {
+            let at = servers.iter().map(|cpus| cpus.get(look).copied().flatten());
+            at.collect()
+        };
         let mut points = std::mem::take(&mut self.points);
         let mut looks = self.watched.at.iter().skip(1).enumerate().peekable();
         for point in &mut points {
@@ -613,7 +1000,16 @@ impl Measured<'_> {
                 .is_some()
             {}
             let look = looks.peek().map(|&(index, _)| index);
-            point.server_cpus = look.and_then(|look| server.get(look).copied());
+            let nodes = look.map(of_servers).unwrap_or_default();
+            // All servers together; none if nothing is known of any.
+            point.server_cpus = nodes
+                .iter()
+                .flatten()
+                .copied()
+                .reduce(|all, cpus| all + cpus);
+            if nodes.len() > 1 {
+                point.node_cpus = nodes;
+            }
             point.proxy_cpus = look.and_then(|look| proxy.get(look).copied());
         }
         points
@@ -633,10 +1029,6 @@ impl Measured<'_> {
             [first, .., last] => Some(last.since(first)),
             _ => None,
         };
-        let (server, server_by) = match first_and_last(&self.watched.server) {
-            Some(used) => (Some(used), "proc"),
-            None => (self.used_by_info(), "info"),
-        };
         let proxy = first_and_last(&self.watched.proxy);
         result
             .parties
@@ -646,15 +1038,33 @@ impl Measured<'_> {
                 .as_ref()
                 .map(|process| (process.pid, process.name.clone()))
         };
-        for (role, used, process, by) in [
-            ("server", &server, name(&self.prepared.server), server_by),
-            ("proxy", &proxy, name(&self.prepared.proxy), "proc"),
-        ] {
-            if let Some(used) = used {
-                let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
-                let party = Party::of(role, process, by, used, replies);
-                result.parties.push(party);
+        let mut busiest: Option<Used> = None;
+        for (index, server) in self.prepared.servers.iter().enumerate() {
+            let looks = self.watched.servers[index].iter().flatten();
+            let (used, by) = match first_and_last(&looks.cloned().collect::<Vec<_>>()) {
+                Some(used) => (Some(used), "proc"),
+                None => (self.used_by_info(index), "info"),
+            };
+            let Some(used) = used else { continue };
+            let process = name(&server.process);
+            let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
+            result
+                .parties
+                .push(Party::of("server", process, by, &used, replies));
+            let share = |used: &Used| used.load().busiest;
+            if busiest
+                .as_ref()
+                .is_none_or(|known| share(known) < share(&used))
+            {
+                busiest = Some(used);
             }
+        }
+        if let Some(used) = &proxy {
+            let process = name(&self.prepared.proxy);
+            let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
+            result
+                .parties
+                .push(Party::of("proxy", process, "proc", used, replies));
         }
         let fuller = result.sent_bytes.max(result.received_bytes);
         let link = self.plan.output.link_mbit;
@@ -662,7 +1072,7 @@ impl Measured<'_> {
             offered: result.settings.offered_rps,
             achieved: result.achieved_rps,
             client: generator.load(),
-            server: server.map(|used| used.load()),
+            server: busiest.map(|used| used.load()),
             proxy: proxy.map(|used| used.load()),
             bytes_per_second: fuller as f64 / result.elapsed_s.max(1e-9),
             link_bytes_per_second: link.map(|mbit| mbit * 1e6 / 8.0),
@@ -675,8 +1085,9 @@ impl Measured<'_> {
     }
 
     /// What the server says of itself: all of its threads as one, and its main thread as the busiest.
-    fn used_by_info(&self) -> Option<Used> {
-        let (before, after) = self.info?;
+    fn used_by_info(&self, server: usize) -> Option<Used> {
+        let (before, after) = self.info.get(server)?;
+        let (before, after) = (before.as_ref()?, after.as_ref()?);
         let span = |name: &str| {
             let seconds = |info: &Info| info.get(name)?.parse::<f64>().ok();
             let seconds = seconds(after)? - seconds(before)?;
@@ -718,6 +1129,12 @@ impl Measured<'_> {
                 "{} connections were lost, with {} requests under way, whose response times are counted with what they \
                  had waited until then; {} attempts to connect again failed.",
                 requests.connections_lost, requests.lost, requests.reconnects_failed
+            ));
+        }
+        if self.counts.resent > 0 {
+            warnings.push(format!(
+                "{} requests were sent again since their connection was lost or silent: they may have been executed twice.",
+                self.counts.resent
             ));
         }
         for drive in &self.drives {

@@ -16,7 +16,7 @@
 
 pub mod arguments;
 mod csv;
-mod drive;
+pub mod drive;
 pub mod execute;
 mod record;
 pub mod result;
@@ -33,14 +33,14 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::{StartEmbedded, Streams};
-use crate::{compare, html, suites};
+use crate::{compare, failover, html, suites};
 use arguments::{Arguments, Command, ReportArguments, RunArguments, RunPlan};
 use execute::{Finished, Prepared};
 use result::{FORMAT, RunResult};
 use stairs::{Climb, Objective};
 
 /// The sub-commands: a first argument that is one of them is none of redis-benchmark's.
-const COMMANDS: &[&str] = &["run", "compare", "report"];
+const COMMANDS: &[&str] = &["run", "compare", "report", "failover"];
 /// A usage, configuration or run error.
 const FAILED: u8 = 1;
 
@@ -69,6 +69,7 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
             start,
         ),
         Command::Report(arguments) => report(&arguments, streams.stdout),
+        Command::Failover(arguments) => failover::run(&arguments, streams.stdout, streams.stderr),
         Command::Compare { .. } => unreachable!("its arguments are taken apart before"),
     };
     match result {
@@ -120,7 +121,9 @@ fn run(
     if let Some((climb, objective)) = plan.manner.stairs.zip(plan.manner.objective) {
         return climb_stairs(&mut prepared, &plan, climb, objective, stdout, stderr);
     }
-    let Finished { result, failure } = prepared.run(&plan)?;
+    let Finished {
+        result, failure, ..
+    } = prepared.run(&plan)?;
     let json = plan.output.json.as_deref();
     if let Some(path) = json {
         write_json(path, &result, stdout)?;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cause::parties::Used;
 use crate::cause::verdict::Verdict;
+use crate::cluster::follow::Counts;
 
 /// Changes when a field changes its meaning or goes away; new fields may come without.
 pub const FORMAT: u32 = 1;
@@ -51,6 +52,9 @@ pub struct RunResult {
     pub received_bytes: u64,
     /// Half of some pings before the run took at most so long, one after the other; `None` without replies.
     pub ping_us: Option<u64>,
+    /// How requests found their node; in a cluster only.
+    #[serde(default)]
+    pub redirects: Option<Redirects>,
     /// What it cost whom.
     pub parties: Vec<Party>,
     /// What was the limit.
@@ -62,14 +66,63 @@ pub struct RunResult {
 /// Whom a run loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// As it was called.
+    /// As it was called; of several, the first.
     pub address: String,
+    /// All servers; of a cluster, all nodes.
+    #[serde(default)]
+    pub nodes: Vec<Node>,
     /// In this process.
     pub embedded: bool,
     /// How it calls itself, from INFO.
     pub server: Option<String>,
     /// With TLS.
     pub tls: bool,
+}
+
+/// One of several servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Where it is.
+    pub address: String,
+    /// Replies that settled a request; in a cluster only.
+    pub replies: Option<u64>,
+}
+
+/// How requests found their node, warm-up included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Redirects {
+    /// Sent on since their slot had moved.
+    pub moved: u64,
+    /// Sent on since their slot is moving.
+    pub asked: u64,
+    /// Sent again because some of their keys were still elsewhere.
+    pub try_again: u64,
+    /// Sent again because the node could not serve.
+    pub refused: u64,
+    /// Sent again because their connection was lost or silent: perhaps executed twice.
+    pub resent: u64,
+    /// Connections that were lost or given up.
+    pub connections_lost: u64,
+    /// Attempts to connect that failed.
+    pub connects_failed: u64,
+    /// Maps that were learned during the run.
+    pub maps: u64,
+}
+
+impl Redirects {
+    /// Those of all threads.
+    pub fn of(counts: &Counts) -> Redirects {
+        Redirects {
+            moved: counts.moved,
+            asked: counts.asked,
+            try_again: counts.try_again,
+            refused: counts.refused,
+            resent: counts.resent,
+            connections_lost: counts.connections_lost,
+            connects_failed: counts.connects_failed,
+            maps: counts.maps,
+        }
+    }
 }
 
 /// How a run was to be done.
@@ -245,6 +298,9 @@ pub struct Point {
     pub server_cpus: Option<f64>,
     /// CPUs that the proxy used meanwhile.
     pub proxy_cpus: Option<f64>,
+    /// The same of each of several servers, in the order of the target's nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_cpus: Vec<Option<f64>>,
 }
 
 /// What a run cost one party.

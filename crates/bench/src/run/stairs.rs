@@ -169,7 +169,9 @@ pub fn climb(
     let mut ended = None;
     while let Some(rate) = search.next() {
         plan.manner.rps = Some(rate);
-        let Finished { result, failure } = match prepared.run(&plan) {
+        let Finished {
+            result, failure, ..
+        } = match prepared.run(&plan) {
             Ok(finished) => finished,
             Err(failure) if steps.is_empty() => return Err(failure),
             Err(failure) => {

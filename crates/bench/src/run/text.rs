@@ -32,6 +32,14 @@ fn head(out: &mut String, result: &RunResult) {
     let settings = &result.settings;
     let server = result.target.server.as_deref().unwrap_or("unknown server");
     let _ = writeln!(out, "{} ({server})", result.target.address);
+    if result.target.nodes.len() > 1 {
+        for node in &result.target.nodes {
+            let _ = match node.replies {
+                Some(replies) => writeln!(out, "  node {}: {replies} replies", node.address),
+                None => writeln!(out, "  server {}", node.address),
+            };
+        }
+    }
     for command in &settings.commands {
         if settings.commands.len() > 1 {
             let _ = writeln!(out, "  {} x {}", command.weight, command.template);
@@ -98,6 +106,14 @@ fn figures(out: &mut String, result: &RunResult) {
         megabits(result.sent_bytes, result.elapsed_s),
         megabits(result.received_bytes, result.elapsed_s)
     );
+    if let Some(found) = &result.redirects {
+        let _ = writeln!(
+            out,
+            "on their way: {} moved, {} asked elsewhere, {} sent again for split keys, {} for nodes that could not \
+             serve, {} for lost connections",
+            found.moved, found.asked, found.try_again, found.refused, found.resent
+        );
+    }
     let _ = writeln!(
         out,
         "\n{:<16}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",

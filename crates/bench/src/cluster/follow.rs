@@ -1,0 +1,1041 @@
+//! One thread that follows its data: to the node that owns a key's slot, and to the next one when that changes.
+//!
+//! Must not know what is sent, nor when: that is the business of `run::drive`, whose clients it serves. Each client has
+//! a connection of its own to every node that it has needed.
+//!
+//! # No request is forgotten
+//!
+//! A request keeps its bytes until a reply settles it. A redirect sends it on at once (MOVED also mends the map, and
+//! has the whole of it asked for again); a node that cannot serve now (CLUSTERDOWN, TRYAGAIN, LOADING, MASTERDOWN,
+//! READONLY), a connection that is lost, or a node that is silent for too long, has it sent again after a pause that
+//! grows. So a request is answered, or is among the unanswered when the run ends. One whose connection was lost may
+//! have been executed all the same, and is then executed twice: those are counted.
+//!
+//! Replies of different nodes overtake each other. Each is recorded when it arrives.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redline_net::{
+    Address, Alarm, Interest, Poller, Read, Shutdown, Stream, Waker, clock, connect_endpoint,
+};
+use redline_resp::{Outcome, ReplyDecoder, Value, encode_request};
+use redline_spec::{Flags, reachable_keys, resolve, row};
+
+use super::map::{Map, Redirect, slot_of};
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::load::{self, Engine, Observer, Plan};
+use crate::run::drive::{Drive, Pending};
+use crate::worker::{Ended, Load, Progress, Shared, Then, Wait, secure};
+
+/// Who says where the data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The nodes of a Redis Cluster.
+    Cluster,
+    /// Sentinels, of the primary that they watch under a name.
+    Sentinels {
+        /// The name.
+        name: String,
+        /// Where they are.
+        at: Vec<Address>,
+    },
+    /// The servers themselves: whichever says that it is a primary.
+    Roles {
+        /// Where they are.
+        at: Vec<Address>,
+    },
+}
+
+impl Source {
+    /// The nodes that are asked; none if it is whichever is known.
+    fn asked(&self) -> &[Address] {
+        match self {
+            Source::Cluster => &[],
+            Source::Sentinels { at, .. } | Source::Roles { at } => at,
+        }
+    }
+
+    /// The question.
+    pub fn question(&self) -> Vec<&str> {
+        match self {
+            Source::Cluster => vec!["CLUSTER", "SLOTS"],
+            Source::Sentinels { name, .. } => vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name],
+            Source::Roles { .. } => vec!["ROLE"],
+        }
+    }
+
+    /// Takes what `from` has answered into the map. False if that says nothing.
+    pub fn take(&self, map: &mut Map, reply: &Value, from: usize) -> bool {
+        let primary = match self {
+            Source::Cluster => return map.take(reply, from),
+            Source::Sentinels { .. } => primary_of(reply).and_then(|address| map.node(address)),
+            Source::Roles { .. } => match reply {
+                Value::Array(parts) => {
+                    let role = parts.first().and_then(Value::as_bytes);
+                    (role == Some(b"master")).then_some(from)
+                }
+                _ => None,
+            },
+        };
+        if let Some(primary) = primary {
+            map.all_to(primary);
+        }
+        primary.is_some()
+    }
+}
+
+/// Where reads go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Reads {
+    /// To the primaries
+    #[default]
+    Primaries,
+    /// To replicas, where there are any
+    Replicas,
+    /// To both
+    All,
+}
+
+/// How a thread follows.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Whom to ask.
+    pub source: Source,
+    /// Where reads go.
+    pub reads: Reads,
+    /// A node that leaves a request unanswered for so long is given up, and asked again on a new connection.
+    pub patience: Duration,
+    /// Whether to remember the numbers of acknowledged writes: the last word of each request.
+    pub keeps_acks: bool,
+    /// Length of a piece of [`Counts::trouble`].
+    pub slice: Duration,
+}
+
+/// What became of requests on their way.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Sent on since their slot had moved.
+    pub moved: u64,
+    /// Sent on since their slot is moving.
+    pub asked: u64,
+    /// Sent again because some of their keys are still elsewhere (TRYAGAIN).
+    pub try_again: u64,
+    /// Sent again because the node could not serve.
+    pub refused: u64,
+    /// Sent again because their connection was lost, or silent for too long: perhaps executed twice.
+    pub resent: u64,
+    /// Connections that were lost.
+    pub connections_lost: u64,
+    /// Attempts to connect that failed.
+    pub connects_failed: u64,
+    /// Maps that were learned.
+    pub maps: u64,
+    /// Replies by node.
+    pub by_node: BTreeMap<String, u64>,
+    /// By piece of the time since the start, and by kind (the first word of an error): what went wrong.
+    pub trouble: BTreeMap<u64, BTreeMap<String, u64>>,
+    /// The numbers of acknowledged writes, and when, since the start.
+    pub acks: Vec<(u64, Duration)>,
+}
+
+impl Counts {
+    /// Adds another thread's.
+    pub fn add(&mut self, other: &Counts) {
+        for (to, from) in [
+            (&mut self.moved, other.moved),
+            (&mut self.asked, other.asked),
+            (&mut self.try_again, other.try_again),
+            (&mut self.refused, other.refused),
+            (&mut self.resent, other.resent),
+            (&mut self.connections_lost, other.connections_lost),
+            (&mut self.connects_failed, other.connects_failed),
+            (&mut self.maps, other.maps),
+        ] {
+            *to += from;
+        }
+        for (node, replies) in &other.by_node {
+            *self.by_node.entry(node.clone()).or_default() += replies;
+        }
+        for (slice, kinds) in &other.trouble {
+            let to = self.trouble.entry(*slice).or_default();
+            for (kind, times) in kinds {
+                *to.entry(kind.clone()).or_default() += times;
+            }
+        }
+        self.acks.extend_from_slice(&other.acks);
+    }
+}
+
+/// What a thread measured.
+pub struct Followed<'a> {
+    /// Latencies and counts.
+    pub drive: Drive<'a>,
+    /// Redirects, and what went wrong.
+    pub counts: Counts,
+}
+
+/// One thread.
+pub struct Follower<'s, 'a> {
+    shared: &'s Shared,
+    progress: &'s Progress,
+    drive: Drive<'a>,
+    manner: Manner,
+    map: Map,
+    /// Nodes that are asked for the map; none if it is whichever is known.
+    askable: Vec<usize>,
+    poller: Poller,
+    alarm: Option<Alarm>,
+    clients: Vec<Pending>,
+    links: Vec<Option<Link>>,
+    /// Where the link of a node and a client is.
+    found: HashMap<(usize, usize), usize>,
+    /// Links with bytes to send.
+    dirty: Vec<usize>,
+    /// Links that do not stand yet.
+    connecting: usize,
+    /// Requests that come again, by when and in their order.
+    later: BTreeMap<(u64, u64), Flight>,
+    later_count: u64,
+    /// The map is doubted.
+    doubts: bool,
+    ask_at_ns: u64,
+    asked_node: usize,
+    look_at_ns: u64,
+    turn: usize,
+    started_ns: u64,
+    last_reply_ns: u64,
+    counts: Counts,
+    random: fastrand::Rng,
+}
+
+/// A connection.
+struct Link {
+    node: usize,
+    client: usize,
+    stream: Stream,
+    connecting: bool,
+    since_ns: u64,
+    decoder: ReplyDecoder,
+    input: Vec<u8>,
+    out: Vec<u8>,
+    awaited: VecDeque<(Awaited, u64)>,
+}
+
+/// What the next reply of a connection answers.
+enum Awaited {
+    /// What prepares the connection.
+    Prefix,
+    /// ASKING.
+    Asking,
+    /// The question for the map.
+    Map,
+    Request(Flight),
+}
+
+/// A request until it is settled.
+struct Flight {
+    client: usize,
+    number: u64,
+    bytes: Vec<u8>,
+    /// Without a key, any node will do.
+    slot: Option<u16>,
+    reads: bool,
+    tries: u32,
+}
+
+/// The client whose connections ask for the map.
+const ASKER: usize = usize::MAX;
+const EVENTS_MAX: usize = 1024;
+/// Connections that one thread opens at a time.
+const CONNECTING_MAX: usize = 64;
+const WAKE_TOKEN: usize = usize::MAX;
+const ALARM_TOKEN: usize = usize::MAX - 1;
+/// Bytes of one read.
+const READ_BYTES: usize = 64 * 1024;
+/// From one question for the map to the next.
+const ASK_PAUSE_NS: u64 = 100_000_000;
+/// A question that is not answered in so long is put to the next node.
+const ASK_PATIENCE: Duration = Duration::from_millis(500);
+/// How often silent connections are looked for.
+const LOOK_PAUSE_NS: u64 = 50_000_000;
+/// Pauses before a request comes again.
+const PAUSE_MIN_NS: u64 = 5_000_000;
+const PAUSE_MAX_NS: u64 = 100_000_000;
+
+/// Runs drives, a thread for each, from the map that is known, to their end.
+pub fn run<'a>(
+    control: &mut Control,
+    plan: Plan,
+    drives: Vec<Drive<'a>>,
+    manner: &Manner,
+    map: &Map,
+    observer: &mut dyn Observer,
+) -> Result<(load::Outcome<Drive<'a>>, Counts), Failure> {
+    let (shared, clients) = plan.share();
+    let progress: Vec<Progress> = drives.iter().map(|_| Progress::default()).collect();
+    let followers = progress.iter().zip(drives).map(|(progress, drive)| {
+        Follower::new(&shared, progress, drive, manner.clone(), map.clone())
+    });
+    let followers: std::io::Result<Vec<_>> = followers.collect();
+    let followers = followers.map_err(|error| Failure::local("epoll", &error))?;
+    let outcome = load::run_engines(control, &shared, &progress, followers, clients, observer)?;
+    let mut counts = Counts::default();
+    let loads = outcome.loads.into_iter().map(|followed| {
+        counts.add(&followed.counts);
+        followed.drive
+    });
+    let outcome = load::Outcome {
+        loads: loads.collect(),
+        elapsed: outcome.elapsed,
+        failure: outcome.failure,
+    };
+    Ok((outcome, counts))
+}
+
+impl<'s, 'a> Follower<'s, 'a> {
+    /// A thread's state without its connections.
+    pub fn new(
+        shared: &'s Shared,
+        progress: &'s Progress,
+        drive: Drive<'a>,
+        manner: Manner,
+        mut map: Map,
+    ) -> std::io::Result<Follower<'s, 'a>> {
+        let asked = manner.source.asked().iter().cloned();
+        let askable = asked.filter_map(|address| map.node(address)).collect();
+        Ok(Follower {
+            shared,
+            progress,
+            drive,
+            manner,
+            map,
+            askable,
+            poller: Poller::new(EVENTS_MAX)?,
+            alarm: None,
+            clients: Vec::new(),
+            links: Vec::new(),
+            found: HashMap::new(),
+            dirty: Vec::new(),
+            connecting: 0,
+            later: BTreeMap::new(),
+            later_count: 0,
+            doubts: false,
+            ask_at_ns: 0,
+            asked_node: 0,
+            look_at_ns: 0,
+            turn: 0,
+            started_ns: 0,
+            last_reply_ns: 0,
+            counts: Counts::default(),
+            random: fastrand::Rng::new(),
+        })
+    }
+
+    /// Sentinels have no data, and neither our users nor our TLS.
+    fn is_sentinel(&self, node: usize) -> bool {
+        matches!(self.manner.source, Source::Sentinels { .. }) && self.askable.contains(&node)
+    }
+
+    fn stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// Connects each client to each node that it will need.
+    fn open(&mut self, clients: usize) -> Result<(), Failure> {
+        self.clients = (0..clients).map(|_| self.drive.pending()).collect();
+        let mut nodes = self.map.primaries();
+        if self.manner.reads != Reads::Primaries {
+            let owners = nodes.clone();
+            let copies = owners.iter().flat_map(|&owner| self.map.replicas_of(owner));
+            nodes.extend(copies.map(|&node| usize::from(node)));
+        }
+        for client in 0..clients {
+            for &node in &nodes {
+                let now_ns = clock::monotonic_ns();
+                self.link(node, client, now_ns)?;
+                while self.connecting >= CONNECTING_MAX && !self.stopped() {
+                    self.poll(None)?;
+                    self.take_events(true)?;
+                }
+            }
+        }
+        while self.connecting > 0 && !self.stopped() {
+            self.poll(None)?;
+            self.take_events(true)?;
+        }
+        Ok(())
+    }
+
+    fn send_all(&mut self, opened_ns: u64) -> Result<(), Failure> {
+        if self.stopped() {
+            return Ok(());
+        }
+        self.started_ns = clock::monotonic_ns();
+        (self.last_reply_ns, self.look_at_ns) = (self.started_ns, self.started_ns);
+        self.progress
+            .started_ns
+            .store(self.started_ns, Ordering::Relaxed);
+        self.drive.begin(self.clients.len(), opened_ns);
+        for client in 0..self.clients.len() {
+            if self.stopped() || !self.drive.start(client) {
+                break;
+            }
+            self.pump(client, clock::monotonic_ns());
+        }
+        self.flush(clock::monotonic_ns());
+        while self.drive.is_active() && !self.stopped() {
+            self.sleep()?;
+            self.take_events(false)?;
+            let now_ns = clock::monotonic_ns();
+            while let Some(client) = self.drive.due(now_ns) {
+                self.pump(client, now_ns);
+            }
+            self.look_after(now_ns);
+            self.flush(now_ns);
+            self.drive.turned();
+            let (finished, latency_us) = self.drive.progress();
+            self.progress.finished.store(finished, Ordering::Relaxed);
+            self.progress
+                .latency_us
+                .store(latency_us, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>) -> Result<(), Failure> {
+        self.poller
+            .poll(timeout)
+            .map_err(|error| Failure::local("epoll", &error))
+    }
+
+    /// Waits for events, or until there is something to do.
+    fn sleep(&mut self) -> Result<(), Failure> {
+        let mut at_ns = match self.drive.wait() {
+            Wait::ForEvents => u64::MAX,
+            Wait::Until(at_ns) => at_ns,
+        };
+        if let Some((&(later_ns, _), _)) = self.later.first_key_value() {
+            at_ns = at_ns.min(later_ns);
+        }
+        if self.doubts {
+            at_ns = at_ns.min(self.ask_at_ns);
+        }
+        at_ns = at_ns.min(self.look_at_ns);
+        if at_ns <= clock::monotonic_ns() {
+            return self.poll(Some(Duration::ZERO));
+        }
+        let failed = |error| Failure::local("timerfd", &error);
+        if self.alarm.is_none() {
+            let alarm = Alarm::new().map_err(failed)?;
+            self.poller
+                .register(&alarm, ALARM_TOKEN, Interest::Read)
+                .map_err(failed)?;
+            self.alarm = Some(alarm);
+        }
+        if let Some(alarm) = &mut self.alarm {
+            alarm.set(at_ns).map_err(failed)?;
+        }
+        self.poll(None)
+    }
+
+    /// Has a client send what is next for it.
+    fn pump(&mut self, client: usize, now_ns: u64) {
+        let pending = &mut self.clients[client];
+        let bytes = self.drive.next(client, pending, now_ns);
+        let requests = requests_of(bytes);
+        let first = pending.sent() - requests.len() as u64;
+        for (number, (bytes, slot, reads)) in (first..).zip(requests) {
+            let flight = Flight {
+                client,
+                number,
+                bytes,
+                slot,
+                reads,
+                tries: 0,
+            };
+            self.dispatch(flight, now_ns);
+        }
+    }
+
+    /// Sends a request to the node that it belongs to, or later if there is none.
+    fn dispatch(&mut self, flight: Flight, now_ns: u64) {
+        match self.place(&flight) {
+            Some(node) => self.send(flight, node, false, now_ns),
+            None => self.again_later(flight, now_ns),
+        }
+    }
+
+    fn place(&mut self, flight: &Flight) -> Option<usize> {
+        let Some(slot) = flight.slot else {
+            let primaries = self.map.primaries();
+            self.turn = self.turn.wrapping_add(1);
+            return primaries.get(self.turn % primaries.len().max(1)).copied();
+        };
+        let owner = self.map.owner(slot)?;
+        let copies = self.map.replicas_of(owner);
+        // A replica that could not answer is not asked twice.
+        if flight.reads && flight.tries == 0 && !copies.is_empty() {
+            let all = copies.len() + usize::from(self.manner.reads == Reads::All);
+            match self.manner.reads {
+                Reads::Primaries => {}
+                Reads::Replicas | Reads::All => {
+                    let drawn = self.random.usize(..all);
+                    return Some(copies.get(drawn).map_or(owner, |&copy| copy.into()));
+                }
+            }
+        }
+        Some(owner)
+    }
+
+    fn send(&mut self, flight: Flight, node: usize, asking: bool, now_ns: u64) {
+        let Ok(token) = self.link(node, flight.client, now_ns) else {
+            self.counts.connects_failed += 1;
+            self.note("connect", now_ns);
+            return self.again_later(flight, now_ns);
+        };
+        let link = self.links[token].as_mut().expect("it was just found");
+        if asking {
+            encode_request(&["ASKING"], &mut link.out);
+            link.awaited.push_back((Awaited::Asking, now_ns));
+        }
+        link.out.extend_from_slice(&flight.bytes);
+        link.awaited.push_back((Awaited::Request(flight), now_ns));
+        self.dirty.push(token);
+    }
+
+    /// Has a request come again, and the map asked for.
+    fn again_later(&mut self, mut flight: Flight, now_ns: u64) {
+        let pause_ns = (PAUSE_MIN_NS << flight.tries.min(8)).min(PAUSE_MAX_NS);
+        flight.tries += 1;
+        self.doubts = true;
+        self.later_count += 1;
+        self.later
+            .insert((now_ns + pause_ns, self.later_count), flight);
+    }
+
+    /// The link of a client to a node, which may not stand yet.
+    fn link(&mut self, node: usize, client: usize, now_ns: u64) -> Result<usize, Failure> {
+        if let Some(&token) = self.found.get(&(node, client)) {
+            return Ok(token);
+        }
+        let address = self.map.address(node);
+        let failed = |error| Failure::connect(address, &error);
+        let endpoint = address
+            .resolve()
+            .map_err(|error| Failure::connect_endpoint(address, &error))?
+            .into_iter()
+            .next()
+            .ok_or_else(|| Failure::Local(format!("{address} has no endpoint")))?;
+        let stream = connect_endpoint(&endpoint)
+            .map_err(|error| Failure::connect_endpoint(address, &error))?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let free = self.links.iter().position(Option::is_none);
+        let token = free.unwrap_or(self.links.len());
+        self.poller
+            .register(&stream, token, Interest::ReadWrite)
+            .map_err(failed)?;
+        let mut link = Link {
+            node,
+            client,
+            stream,
+            connecting: true,
+            since_ns: now_ns,
+            decoder: ReplyDecoder::new(),
+            input: Vec::new(),
+            out: Vec::new(),
+            awaited: VecDeque::new(),
+        };
+        if !self.is_sentinel(node) {
+            let prefix = &self.shared.places[0].prefix;
+            link.out.extend_from_slice(&prefix.bytes);
+            let mut replies = prefix.replies;
+            if self.manner.reads != Reads::Primaries && client != ASKER {
+                encode_request(&["READONLY"], &mut link.out);
+                replies += 1;
+            }
+            let awaited = (0..replies).map(|_| (Awaited::Prefix, now_ns));
+            link.awaited.extend(awaited);
+        }
+        if token == self.links.len() {
+            self.links.push(None);
+        }
+        self.links[token] = Some(link);
+        self.found.insert((node, client), token);
+        self.connecting += 1;
+        Ok(token)
+    }
+
+    /// Takes in what has happened. While connections are opened for the first time, one that fails ends the test.
+    fn take_events(&mut self, opening: bool) -> Result<(), Failure> {
+        for index in 0..self.poller.event_count() {
+            let event = self.poller.event(index);
+            let Some(Some(link)) = self.links.get_mut(event.token) else {
+                continue; // the waker, the alarm, or a link that has just gone
+            };
+            let now_ns = clock::monotonic_ns();
+            let result = if link.connecting {
+                self.connected(event.token)
+            } else {
+                if event.writable && !link.out.is_empty() {
+                    self.dirty.push(event.token);
+                }
+                if event.readable || event.closed || event.error {
+                    self.receive(event.token)
+                } else {
+                    Ok(())
+                }
+            };
+            match result {
+                Err(failure) if opening || !failure.is_of_connection() => return Err(failure),
+                Err(failure) => self.lose(event.token, &failure, now_ns),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether a link stands, its TLS included.
+    fn connected(&mut self, token: usize) -> Result<(), Failure> {
+        let Some(link) = &self.links[token] else {
+            return Ok(());
+        };
+        let address = self.map.address(link.node);
+        let failed = |error| Failure::connect(address, &error);
+        if let Some(error) = link.stream.take_error().map_err(failed)? {
+            return Err(failed(error));
+        }
+        let is_sentinel = self.is_sentinel(link.node);
+        let Some(link) = &mut self.links[token] else {
+            return Ok(());
+        };
+        if let Some(tls) = self.shared.tls.as_ref().filter(|_| !is_sentinel)
+            && !secure(&mut link.stream, tls)?
+        {
+            return Ok(());
+        }
+        link.connecting = false;
+        self.connecting -= 1;
+        self.poller
+            .reregister(&link.stream, token, Interest::Read)
+            .map_err(failed)?;
+        self.dirty.push(token);
+        Ok(())
+    }
+
+    /// Sends what waits on the links that have something.
+    fn flush(&mut self, now_ns: u64) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for token in dirty.drain(..) {
+            let Some(link) = &mut self.links[token] else {
+                continue;
+            };
+            if link.connecting || link.out.is_empty() && !link.stream.has_unsent() {
+                continue;
+            }
+            match link.stream.write(&link.out) {
+                Ok(written) => {
+                    link.out.drain(..written.unwrap_or(0));
+                    if !link.out.is_empty() || link.stream.has_unsent() {
+                        let interest = Interest::ReadWrite;
+                        // A socket that cannot be watched is silent, and is given up as such.
+                        let _ = self.poller.reregister(&link.stream, token, interest);
+                    }
+                }
+                Err(error) => self.lose(token, &Failure::Io(error), now_ns),
+            }
+        }
+        // What was lost meanwhile is to be sent elsewhere in the next turn.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+    }
+
+    fn receive(&mut self, token: usize) -> Result<(), Failure> {
+        loop {
+            let Some(link) = &mut self.links[token] else {
+                return Ok(());
+            };
+            let drained = match link.stream.read_into(&mut link.input, READ_BYTES) {
+                Ok(Read::Data { drained, .. }) => drained,
+                Ok(Read::WouldBlock) => return Ok(()),
+                Ok(Read::Eof) => return Err(Failure::Closed),
+                Err(error) => return Err(Failure::Io(error)),
+            };
+            let now_ns = clock::monotonic_ns();
+            let (node, mut at) = (link.node, 0);
+            let input = std::mem::take(&mut link.input);
+            loop {
+                let Some(link) = &mut self.links[token] else {
+                    return Ok(());
+                };
+                let decoded = link.decoder.decode(&input[at..])?;
+                at += decoded.consumed;
+                let Some(value) = decoded.value else { break };
+                if !matches!(value, Value::Push(_))
+                    && let Some((awaited, _)) = link.awaited.pop_front()
+                {
+                    self.take_reply(awaited, &value, node, now_ns)?;
+                }
+            }
+            if let Some(link) = &mut self.links[token] {
+                link.input = input;
+                link.input.drain(..at);
+            }
+            if drained {
+                return Ok(());
+            }
+        }
+    }
+
+    fn take_reply(
+        &mut self,
+        awaited: Awaited,
+        value: &Value,
+        node: usize,
+        now_ns: u64,
+    ) -> Result<(), Failure> {
+        match awaited {
+            Awaited::Asking => Ok(()),
+            Awaited::Prefix if value.is_error() => Err(Failure::Reply(text_of(value))),
+            Awaited::Prefix => Ok(()),
+            Awaited::Map => {
+                self.take_map(value, node);
+                Ok(())
+            }
+            Awaited::Request(flight) if value.is_error() => {
+                self.take_error(flight, &text_of(value), node, now_ns)
+            }
+            Awaited::Request(flight) => {
+                if self.manner.keeps_acks
+                    && let Some(number) = number_of(&flight.bytes)
+                {
+                    let at = Duration::from_nanos(now_ns.saturating_sub(self.started_ns));
+                    self.counts.acks.push((number, at));
+                }
+                let outcome = match value {
+                    Value::Null | Value::NullBulk | Value::NullArray => Outcome::Null,
+                    _ => Outcome::Value,
+                };
+                self.settle(&flight, outcome, node, now_ns);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_error(
+        &mut self,
+        mut flight: Flight,
+        text: &str,
+        node: usize,
+        now_ns: u64,
+    ) -> Result<(), Failure> {
+        let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match kind {
+            "MOVED" | "ASK" => {
+                let redirect = Redirect::parse(rest);
+                let target = redirect
+                    .as_ref()
+                    .and_then(|redirect| self.map.target(redirect, node));
+                let (Some(redirect), Some(target)) = (redirect, target) else {
+                    return Err(Failure::Reply(text.to_owned()));
+                };
+                self.note(kind, now_ns);
+                flight.tries += 1;
+                if kind == "ASK" {
+                    self.counts.asked += 1;
+                    self.send(flight, target, true, now_ns);
+                    return Ok(());
+                }
+                self.counts.moved += 1;
+                self.map.moved(redirect.slot, target);
+                self.doubts = true;
+                // Two nodes that name each other would have it sent for ever, and nothing else done.
+                if flight.tries > 3 {
+                    self.again_later(flight, now_ns);
+                } else {
+                    self.send(flight, target, false, now_ns);
+                }
+            }
+            "TRYAGAIN" => {
+                self.note(kind, now_ns);
+                self.counts.try_again += 1;
+                self.again_later(flight, now_ns);
+            }
+            "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => {
+                self.note(kind, now_ns);
+                self.counts.refused += 1;
+                self.again_later(flight, now_ns);
+            }
+            _ => {
+                self.note(kind, now_ns);
+                self.settle(&flight, Outcome::Error, node, now_ns);
+                self.drive.recorder.error_text(text.to_owned());
+                if !self.drive.counts_errors() {
+                    return Err(Failure::Reply(text.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, flight: &Flight, outcome: Outcome, node: usize, now_ns: u64) {
+        self.last_reply_ns = now_ns;
+        let name = self.map.address(node).to_string();
+        *self.counts.by_node.entry(name).or_default() += 1;
+        let pending = &mut self.clients[flight.client];
+        let then = self
+            .drive
+            .settle(flight.client, pending, flight.number, outcome, now_ns);
+        if then == Then::Send {
+            self.pump(flight.client, now_ns);
+        }
+    }
+
+    /// Gives a link up. What waited on it comes again.
+    fn lose(&mut self, token: usize, failure: &Failure, now_ns: u64) {
+        let Some(link) = self.links[token].take() else {
+            return;
+        };
+        self.found.remove(&(link.node, link.client));
+        // A socket that has failed may have left the poller, and may be shut already.
+        let _ = self.poller.deregister(&link.stream);
+        let _ = link.stream.shutdown(Shutdown::Both);
+        if link.connecting {
+            self.connecting -= 1;
+        }
+        self.doubts = true;
+        // Who only asks, asks another.
+        if link.client == ASKER {
+            return;
+        }
+        let kind = match failure {
+            Failure::Connect { .. } => {
+                self.counts.connects_failed += 1;
+                "connect"
+            }
+            Failure::TimedOut => {
+                self.counts.connections_lost += 1;
+                "timeout"
+            }
+            _ => {
+                self.counts.connections_lost += 1;
+                "lost"
+            }
+        };
+        self.note(kind, now_ns);
+        for (awaited, _) in link.awaited {
+            if let Awaited::Request(flight) = awaited {
+                // What was never sent cannot have been executed.
+                self.counts.resent += u64::from(!link.connecting);
+                self.again_later(flight, now_ns);
+            }
+        }
+    }
+
+    /// Counts something that went wrong, by when it did.
+    fn note(&mut self, kind: &str, now_ns: u64) {
+        let since_ns = now_ns.saturating_sub(self.started_ns);
+        let slice = since_ns / self.manner.slice.as_nanos().max(1) as u64;
+        let kinds = self.counts.trouble.entry(slice).or_default();
+        *kinds.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// What has its time: requests that come again, questions for the map, silent connections.
+    fn look_after(&mut self, now_ns: u64) {
+        while let Some(entry) = self.later.first_entry() {
+            if entry.key().0 > now_ns {
+                break;
+            }
+            let flight = entry.remove();
+            self.dispatch(flight, now_ns);
+        }
+        if self.doubts && now_ns >= self.ask_at_ns {
+            self.ask(now_ns);
+        }
+        if now_ns < self.look_at_ns {
+            return;
+        }
+        self.look_at_ns = now_ns + LOOK_PAUSE_NS;
+        for token in 0..self.links.len() {
+            let Some(link) = &self.links[token] else {
+                continue;
+            };
+            let patience = if link.client == ASKER {
+                ASK_PATIENCE
+            } else {
+                self.manner.patience
+            };
+            let since_ns = link.awaited.front().map(|&(_, at_ns)| at_ns);
+            // A link that does not stand yet may have had nothing to do for long.
+            let since_ns = since_ns.map(|at_ns| at_ns.max(link.since_ns));
+            if since_ns.is_some_and(|at_ns| now_ns - at_ns > patience.as_nanos() as u64) {
+                self.lose(token, &Failure::TimedOut, now_ns);
+            }
+        }
+    }
+
+    /// Asks the next node for the map.
+    fn ask(&mut self, now_ns: u64) {
+        self.ask_at_ns = now_ns + ASK_PAUSE_NS;
+        let nodes = match self.askable.len() {
+            0 => (0..self.map.len()).collect(),
+            _ => self.askable.clone(),
+        };
+        let asked = self.found.iter().find(|((_, client), _)| *client == ASKER);
+        let waits = asked.is_some_and(|(_, &token)| {
+            let link = self.links[token].as_ref();
+            link.is_some_and(|link| !link.awaited.is_empty())
+        });
+        if waits {
+            return;
+        }
+        self.asked_node = self.asked_node.wrapping_add(1);
+        let node = nodes[self.asked_node % nodes.len()];
+        let Ok(token) = self.link(node, ASKER, now_ns) else {
+            return;
+        };
+        let Some(link) = &mut self.links[token] else {
+            return;
+        };
+        encode_request(self.manner.source.question(), &mut link.out);
+        link.awaited.push_back((Awaited::Map, now_ns));
+        self.dirty.push(token);
+    }
+
+    fn take_map(&mut self, value: &Value, node: usize) {
+        let learned = self.manner.source.take(&mut self.map, value, node);
+        if learned {
+            self.counts.maps += 1;
+            // While requests wait to come again, the last word has not been spoken.
+            self.doubts = !self.later.is_empty();
+        }
+    }
+}
+
+impl<'a> Engine for Follower<'_, 'a> {
+    type Load = Followed<'a>;
+
+    fn waker(&mut self) -> std::io::Result<Waker> {
+        self.poller.waker(WAKE_TOKEN)
+    }
+
+    fn run(mut self, clients: usize, connected: impl FnOnce()) -> Ended<Followed<'a>> {
+        let opened = self.open(clients);
+        let result = opened.and_then(|()| {
+            connected();
+            let opened_ns = self.shared.gate.pass();
+            self.send_all(opened_ns)
+        });
+        let stopped = result.is_err() || self.stopped();
+        let now_ns = clock::monotonic_ns();
+        for pending in &mut self.clients {
+            self.drive.give_up(pending, now_ns);
+        }
+        self.drive.end(now_ns);
+        Ended {
+            load: Followed {
+                drive: self.drive,
+                counts: self.counts,
+            },
+            started_ns: self.started_ns,
+            ended_ns: if stopped { now_ns } else { self.last_reply_ns },
+            failure: result.err(),
+        }
+    }
+}
+
+/// The primary that a Sentinel names.
+pub fn primary_of(value: &Value) -> Option<Address> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let [host, port] = parts.as_slice() else {
+        return None;
+    };
+    let text = |value: &Value| String::from_utf8(value.as_bytes()?.to_vec()).ok();
+    Some(Address::tcp(text(host)?, text(port)?.parse().ok()?))
+}
+
+fn text_of(value: &Value) -> String {
+    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
+}
+
+/// A request's bytes, the slot of its first key, and whether it only reads.
+type Parted = (Vec<u8>, Option<u16>, bool);
+
+/// Takes rendered requests apart. They are ours, so they are whole.
+fn requests_of(bytes: &[u8]) -> Vec<Parted> {
+    let (mut requests, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let start = at;
+        let count = number_at(bytes, &mut at);
+        let mut words = Vec::with_capacity(count);
+        for _ in 0..count {
+            let length = number_at(bytes, &mut at);
+            words.push(&bytes[at..at + length]);
+            at += length + 2;
+        }
+        let id = resolve(words[0], words.get(1).copied()).ok();
+        let key = id.and_then(|id| reachable_keys(id, words.len(), |at| words[at]).next());
+        let slot = key.map(|key| slot_of(words[key.position]));
+        let reads = id.is_some_and(|id| row(id).flags.has(Flags::READONLY));
+        requests.push((bytes[start..at].to_vec(), slot, reads));
+    }
+    requests
+}
+
+/// The number of a header, whose line ends at `at` afterwards.
+fn number_at(bytes: &[u8], at: &mut usize) -> usize {
+    let mut number = 0;
+    *at += 1;
+    while bytes[*at].is_ascii_digit() {
+        number = number * 10 + usize::from(bytes[*at] - b'0');
+        *at += 1;
+    }
+    *at += 2;
+    number
+}
+
+/// The number that is a request's last word.
+fn number_of(request: &[u8]) -> Option<u64> {
+    let line = request.strip_suffix(b"\r\n")?;
+    let start = line.iter().rposition(|&byte| byte == b'\n')? + 1;
+    std::str::from_utf8(&line[start..]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rendered_requests_are_taken_apart() {
+        let mut bytes = Vec::new();
+        encode_request(&["SET", "foo", "a\r\n*1"], &mut bytes);
+        encode_request(&["GET", "{foo}x"], &mut bytes);
+        encode_request(&["PING"], &mut bytes);
+        encode_request(&["SET", "k", "17"], &mut bytes);
+        let requests = requests_of(&bytes);
+        let facts: Vec<_> = requests
+            .iter()
+            .map(|(_, slot, reads)| (*slot, *reads))
+            .collect();
+        assert_eq!(facts[..2], [(Some(12182), false), (Some(12182), true)]);
+        assert_eq!(facts[2].0, None);
+        assert_eq!(number_of(&requests[3].0), Some(17));
+        assert_eq!(number_of(&requests[1].0), None);
+        let all: Vec<u8> = requests.into_iter().flat_map(|(bytes, ..)| bytes).collect();
+        assert_eq!(all, bytes);
+    }
+
+    #[test]
+    fn a_sentinels_answer_is_an_address() {
+        let answer = Value::Array(vec![
+            Value::Bulk(b"10.0.0.1".to_vec()),
+            Value::Bulk(b"6380".to_vec()),
+        ]);
+        assert_eq!(primary_of(&answer), Some(Address::tcp("10.0.0.1", 6380)));
+        assert_eq!(primary_of(&Value::NullArray), None);
+    }
+}

@@ -1,0 +1,11 @@
+//! Loads that follow their data: requests go to the node that owns their key, and come again when it was another.
+//!
+//! Apart from the worker of one server (`worker`), whose straight path knows nothing of it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `map` | who owns which slot: Redis Cluster's map, or the one primary that Sentinel names |
+//! | `follow` | one thread: its clients, their connections to every node, redirects, and requests that come again |
+
+pub mod follow;
+pub mod map;

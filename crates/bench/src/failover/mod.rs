@@ -1,0 +1,372 @@
+//! `redline bench failover`: numbered values under load while a primary fails, and what became of them.
+//!
+//! Knows no socket: a run (`run::execute`) follows the data, runs the user's command, and remembers which writes were
+//! acknowledged; what was acknowledged is then read back.
+//!
+//! # What is counted
+//!
+//! Every write is a key of its own, whose value is its number. A write is *acknowledged* when its reply has arrived, and
+//! *gone* if it was acknowledged and its key has no value, or another, when everything is over. A shard is *without
+//! service* from an acknowledgement on if none follows for ten times as long as one would take to follow, and for a tenth
+//! of a second at least. A shard is what one node owned at the start.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use redline_net::clock;
+use redline_resp::Value;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::follow::{Counts, Source};
+use crate::cluster::map::{Map, slot_of};
+use crate::failure::Failure;
+use crate::html;
+use crate::run::arguments::{Arguments, Command, FailoverArguments, Incident, RunPlan};
+use crate::run::execute::{Finished, Happened, Prepared};
+use crate::run::result::RunResult;
+use crate::run::{write, write_json};
+
+/// Changes when a field changes its meaning or goes away; new fields may come without.
+const FORMAT: u32 = 1;
+/// Seconds until keys are gone by themselves.
+const EXPIRE_S: u32 = 3600;
+/// Keys that are read back at a time: few enough for one write.
+const READ_KEYS: usize = 64;
+/// Writes of one client that are under way.
+const UNDER_WAY_MAX: usize = 1_000_000;
+/// How long the servers may take to serve all keys again.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+/// A shard without acknowledgements for less is not without service.
+const OUTAGE_S_MIN: f64 = 0.1;
+/// Nor is one whose writes come so rarely: this many of them would have come.
+const OUTAGE_WRITES: f64 = 10.0;
+/// Ranges of numbers that are named one by one.
+const RANGES_MAX: usize = 1000;
+
+/// The result of `redline bench failover`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailoverResult {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The command that was run.
+    pub command: String,
+    /// What became of it.
+    pub happened: Happened,
+    /// When shards were without service.
+    pub outages: Vec<Outage>,
+    /// Writes that were acknowledged.
+    pub acknowledged: u64,
+    /// Of these, those whose value was there at the end.
+    pub found: u64,
+    /// Of these, those whose value was not.
+    pub gone: u64,
+    /// The numbers of those, as ranges: the first and the last of each.
+    pub gone_numbers: Vec<(u64, u64)>,
+    /// What keys begin with; their number follows.
+    pub key_prefix: String,
+    /// What went wrong on the way, by kind: the first word of an error, `lost` and `timeout` of connections, `connect` of
+    /// attempts to make one.
+    pub trouble: BTreeMap<String, u64>,
+    /// The same by piece of the series, warm-up excluded.
+    pub trouble_over_time: Vec<Trouble>,
+    /// Latencies, costs, and the series with the CPUs of every node.
+    pub run: RunResult,
+}
+
+/// A time in which a shard acknowledged nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outage {
+    /// Who owned the shard at the start.
+    pub node: String,
+    /// From the start of the run.
+    pub from_s: f64,
+    /// How long.
+    pub seconds: f64,
+}
+
+/// What went wrong in a piece of the series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Its start.
+    pub at_s: f64,
+    /// How often, by kind.
+    pub kinds: BTreeMap<String, u64>,
+}
+
+/// Runs the sub-command.
+pub fn run(
+    arguments: &FailoverArguments,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<(), Failure> {
+    let prefix = match &arguments.prefix {
+        Some(prefix) => prefix.clone(),
+        None => format!("failover:{}:", clock::wall_ms()),
+    };
+    let plan = plan(arguments, &prefix).map_err(Failure::Local)?;
+    let mut prepared = Prepared::new(&plan, None)?;
+    let map = prepared.known_map();
+    let finished = prepared.run(&plan)?;
+    let acks = &finished.counts.acks;
+    if let Some(path) = &arguments.acks {
+        let mut log = String::new();
+        for (number, at) in acks {
+            let _ = writeln!(log, "{number} {:.6}", at.as_secs_f64());
+        }
+        write(path, &log, stdout)?;
+    }
+    // Progress is for who looks; a closed stream is nobody.
+    let _ = writeln!(stderr, "reading back {} acknowledged writes", acks.len());
+    let mut gone = read_back(&mut prepared, &prefix, acks)?;
+    let Finished {
+        result,
+        failure,
+        counts,
+        happened,
+    } = finished;
+    let (of_cluster, duration_s) = (prepared.is_cluster(), result.elapsed_s);
+    let outages = outages(
+        &counts,
+        &map,
+        &prefix,
+        of_cluster,
+        duration_s,
+        arguments.rps,
+    );
+    let gone_numbers = ranges(&mut gone);
+    let result = FailoverResult {
+        format: FORMAT,
+        command: arguments.run.clone(),
+        happened: happened.unwrap_or_default(),
+        outages,
+        acknowledged: counts.acks.len() as u64,
+        found: (counts.acks.len() - gone.len()) as u64,
+        gone: gone.len() as u64,
+        gone_numbers,
+        key_prefix: prefix,
+        trouble: trouble(&counts),
+        trouble_over_time: trouble_over_time(&counts, arguments.interval),
+        run: result,
+    };
+    if let Some(path) = &arguments.json {
+        write_json(path, &result, stdout)?;
+    }
+    if let Some(path) = &arguments.html {
+        let named = [(result.command.clone(), result.run.clone())];
+        let page =
+            html::page(&named).map_err(|error| Failure::Local(format!("charts: {error}")))?;
+        write(path, &page, stdout)?;
+    }
+    let taken = [&arguments.json, &arguments.html, &arguments.acks];
+    let is_taken = |path: &&std::path::PathBuf| path.as_os_str() == "-";
+    if !taken.into_iter().flatten().any(|path| is_taken(&path)) {
+        write(Path::new("-"), &text::text(&result), stdout)?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// The run that it is: an open loop of one command, that counts errors and goes on.
+fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> {
+    if prefix.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '{' | '}')) {
+        return Err("--prefix: no spaces, quotes or braces.".into());
+    }
+    if arguments.at >= arguments.duration {
+        return Err("--at lies before the end (--duration).".into());
+    }
+    let template = format!("SETEX {prefix}{{id=insert:1}} {EXPIRE_S} {{id}}");
+    let words = ["redline bench", "run", "--on-error", "count", "--command"];
+    let words = words.into_iter().chain([template.as_str()]);
+    let parsed = Arguments::try_parse_from(words).map_err(|error| error.to_string())?;
+    let Command::Run(mut run) = parsed.command else {
+        unreachable!("it says run")
+    };
+    run.server = arguments.server.clone();
+    run.manner.rps = Some(arguments.rps);
+    run.manner.connections = arguments.connections;
+    // Writes to a shard that serves do not wait for those to one that does not.
+    run.manner.pipeline = UNDER_WAY_MAX;
+    run.manner.duration = Some(arguments.duration);
+    run.manner.timeout = Some(arguments.timeout);
+    run.output.interval = arguments.interval;
+    let mut plan = run.plan()?;
+    if plan.target.embedded {
+        return Err("--embedded: a server in this process is not made to fail.".into());
+    }
+    if plan.target.source.is_none() {
+        let places = plan.target.servers.iter();
+        plan.target.source = Some(Source::Roles {
+            at: places.map(|server| server.address.clone()).collect(),
+        });
+    }
+    plan.incident = Some(Incident {
+        command: arguments.run.clone(),
+        at: arguments.at,
+    });
+    Ok(plan)
+}
+
+/// The numbers of acknowledged writes that are not there.
+fn read_back(
+    prepared: &mut Prepared,
+    prefix: &str,
+    acks: &[(u64, Duration)],
+) -> Result<Vec<u64>, Failure> {
+    let deadline = Instant::now() + READ_WITHIN;
+    let mut left: Vec<u64> = acks.iter().map(|&(number, _)| number).collect();
+    let mut gone = Vec::new();
+    while !left.is_empty() {
+        let map = prepared.ask_map(deadline)?;
+        let mut by_node: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for number in left.drain(..) {
+            let key = format!("{prefix}{number}");
+            let owner = map.owner(slot_of(key.as_bytes())).unwrap_or(0);
+            by_node.entry(owner).or_default().push(number);
+        }
+        for (node, numbers) in by_node {
+            for chunk in numbers.chunks(READ_KEYS) {
+                let keys: Vec<String> = chunk.iter().map(|n| format!("{prefix}{n}")).collect();
+                let gets: Vec<[&str; 2]> = keys.iter().map(|key| ["GET", key]).collect();
+                let gets: Vec<&[&str]> = gets.iter().map(|get| get.as_slice()).collect();
+                let replies = prepared.ask_node(map.address(node), &gets);
+                if replies.len() != chunk.len() {
+                    left.extend_from_slice(chunk);
+                    continue;
+                }
+                for (&number, reply) in chunk.iter().zip(&replies) {
+                    match reply {
+                        Value::Bulk(value) if *value == number.to_string().as_bytes() => {}
+                        // It is elsewhere, or not to be had yet.
+                        reply if reply.is_error() => left.push(number),
+                        _ => gone.push(number),
+                    }
+                }
+            }
+        }
+        if !left.is_empty() && Instant::now() > deadline {
+            return Err(Failure::Local(format!(
+                "{} acknowledged writes could not be read back: nobody serves them",
+                left.len()
+            )));
+        }
+    }
+    Ok(gone)
+}
+
+/// Times without acknowledgements, by who owned the shard at the start.
+fn outages(
+    counts: &Counts,
+    map: &Map,
+    prefix: &str,
+    of_cluster: bool,
+    duration_s: f64,
+    rate: f64,
+) -> Vec<Outage> {
+    let mut by_owner: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for owner in map.primaries() {
+        by_owner.insert(owner, Vec::new());
+    }
+    let share = 1.0 / by_owner.len().max(1) as f64;
+    let first = map.primaries().first().copied().unwrap_or(0);
+    for (number, at) in &counts.acks {
+        let owner = if of_cluster {
+            map.owner(slot_of(format!("{prefix}{number}").as_bytes()))
+        } else {
+            Some(first)
+        };
+        let times = owner.and_then(|owner| by_owner.get_mut(&owner));
+        times
+            .into_iter()
+            .for_each(|times| times.push(at.as_secs_f64()));
+    }
+    let least = (OUTAGE_WRITES / (rate * share)).max(OUTAGE_S_MIN);
+    let mut found = Vec::new();
+    for (owner, mut times) in by_owner {
+        times.push(0.0);
+        times.push(duration_s);
+        times.sort_by(f64::total_cmp);
+        let pauses = times.windows(2).filter(|pair| pair[1] - pair[0] >= least);
+        found.extend(pauses.map(|pair| Outage {
+            node: map.address(owner).to_string(),
+            from_s: pair[0],
+            seconds: pair[1] - pair[0],
+        }));
+    }
+    found.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
+    found
+}
+
+/// Numbers as ranges, at most so many that a person may still look at them.
+fn ranges(numbers: &mut [u64]) -> Vec<(u64, u64)> {
+    numbers.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers.iter() {
+        if let Some((_, last)) = ranges.last_mut()
+            && *last + 1 == number
+        {
+            *last = number;
+        } else if ranges.len() < RANGES_MAX {
+            ranges.push((number, number));
+        } else {
+            break;
+        }
+    }
+    ranges
+}
+
+fn trouble(counts: &Counts) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for (kind, times) in counts.trouble.values().flatten() {
+        *all.entry(kind.clone()).or_default() += times;
+    }
+    all
+}
+
+fn trouble_over_time(counts: &Counts, interval: Duration) -> Vec<Trouble> {
+    let slices = counts.trouble.iter();
+    slices
+        .map(|(&slice, kinds)| Trouble {
+            at_s: slice as f64 * interval.as_secs_f64(),
+            kinds: kinds.clone(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_net::Address;
+
+    use super::*;
+
+    #[test]
+    fn numbers_become_ranges() {
+        assert_eq!(ranges(&mut [5, 3, 4, 9, 1]), [(1, 1), (3, 5), (9, 9)]);
+        assert_eq!(ranges(&mut []), []);
+    }
+
+    #[test]
+    fn a_pause_without_acknowledgements_is_an_outage() {
+        let at = |ms| Duration::from_millis(ms);
+        let mut counts = Counts::default();
+        let before = (0..100).map(|number| (number, at(number * 10)));
+        let after = (100..200).map(|number| (number, at(2000 + (number - 100) * 10)));
+        counts.acks = before.chain(after).collect();
+        let map = Map::of(Address::tcp("a", 1));
+        let found = outages(&counts, &map, "k", false, 3.0, 100.0);
+        let [one] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert!((one.from_s - 0.99).abs() < 1e-9 && (one.seconds - 1.01).abs() < 1e-9);
+        assert_eq!(one.node, "a:1");
+        // The end of the run counts as well: 0.99 s, 1.01 s, and 1.01 s to the end.
+        let found = outages(&counts, &map, "k", false, 4.0, 100.0);
+        assert_eq!(found.len(), 2);
+        // Where writes come every second, a second without one means nothing.
+        assert!(outages(&counts, &map, "k", false, 3.0, 1.0).is_empty());
+    }
+}

@@ -1,0 +1,352 @@
+//! Several servers under `redline bench`: a Redis Cluster of the system's redis-servers whose slots move and whose
+//! primaries fail while it is loaded, and two servers side by side.
+//!
+//! What the bench says is checked against what the nodes say themselves.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redline_testkit::client::Client;
+use redline_testkit::process::ServerProcess;
+use serde_json::Value;
+
+use crate::compat::Setting;
+use crate::install;
+use crate::run::{Failure, captured, free_port, until};
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+const SLOTS: u32 = 16_384;
+/// Counters that requests go to.
+const COUNTERS: u32 = 1_000;
+
+/// Loads them.
+pub fn run(setting: &Setting) -> Result<String, Failure> {
+    let mut cluster = Cluster::start()?;
+    at_rest(setting, &cluster)?;
+    let moved = while_slots_move(setting, &cluster)?;
+    let resent = while_a_primary_dies(setting, &mut cluster)?;
+    side_by_side(setting)?;
+    Ok(format!(
+        "every node loaded, {moved} requests redirected while slots moved and none lost or done twice, \
+         {resent} sent again when a primary died, two servers side by side"
+    ))
+}
+
+/// Three primaries with a replica each, of the system's redis-server.
+pub struct Cluster {
+    /// The nodes that run; the first three began as primaries.
+    pub nodes: Vec<ServerProcess>,
+}
+
+impl Cluster {
+    /// Starts the nodes and waits until all of them agree.
+    pub fn start() -> Result<Cluster, Failure> {
+        let program = install::older_redis_server()?;
+        let mut nodes = Vec::new();
+        for _ in 0..6 {
+            let bus = free_port()?.to_string();
+            let words = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+            let more = [
+                "--cluster-port",
+                &bus,
+                "--cluster-replica-validity-factor",
+                "0",
+                "--repl-ping-replica-period",
+                "1",
+            ];
+            let words: Vec<String> = words.iter().chain(&more).map(|&w| w.to_owned()).collect();
+            let node = ServerProcess::redis(&program, &words);
+            nodes.push(node.map_err(|error| format!("redis-server: {error}"))?);
+        }
+        let mut create = Command::new("redis-cli");
+        create.args(["--cluster", "create"]);
+        create.args(nodes.iter().map(|node| node.address().to_string()));
+        create.args(["--cluster-replicas", "1", "--cluster-yes"]);
+        captured(create, b"", TIMEOUT)?;
+        let cluster = Cluster { nodes };
+        cluster.until_whole(6)?;
+        Ok(cluster)
+    }
+
+    /// Waits until so many nodes are up, serve all slots, and agree about it.
+    pub fn until_whole(&self, up: usize) -> Result<(), Failure> {
+        until("the cluster is whole", || {
+            self.nodes.iter().all(|node| {
+                let said = told(node, &["CLUSTER", "INFO"]).unwrap_or_default();
+                let has = |line: &str| said.contains(line);
+                let slaves = told(node, &["CLUSTER", "NODES"]).unwrap_or_default();
+                let well = slaves.lines().filter(|line| !line.contains("fail"));
+                let linked = well.filter(|line| line.contains(" connected")).count();
+                has("cluster_state:ok") && has("cluster_slots_ok:16384") && linked >= up
+            })
+        })?;
+        // Replicas are part of the map from their first byte on.
+        until("the map has all nodes", || {
+            self.nodes.iter().all(|node| {
+                let said = told(node, &["CLUSTER", "SLOTS"]).unwrap_or_default();
+                said.matches("127.0.0.1").count() >= up
+            })
+        })?;
+        // A replica that has not taken over its primary's data has nothing to take over with.
+        until("replicas are in step", || {
+            self.nodes.iter().all(|node| {
+                let said = told(node, &["INFO", "replication"]).unwrap_or_default();
+                said.contains("role:master") || said.contains("master_link_status:up")
+            })
+        })
+    }
+
+    /// The node that is a primary and that this runs: its place.
+    pub fn primary(&self) -> Result<usize, Failure> {
+        let of = |node: &ServerProcess| told(node, &["ROLE"]).unwrap_or_default();
+        let place = self.nodes.iter().position(|n| of(n).starts_with("master"));
+        place.ok_or_else(|| "no node is a primary".to_owned())
+    }
+}
+
+/// What a node answers: its words by lines.
+pub fn told(node: &ServerProcess, words: &[&str]) -> Option<String> {
+    use redline_testkit::client::Value;
+    fn text(value: &Value) -> String {
+        match value {
+            Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join("\n"),
+            Value::Integer(number) => number.to_string(),
+            value => String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned(),
+        }
+    }
+    let mut client = Client::connect(node.address()).ok()?;
+    client.call(words).ok().map(|value| text(&value))
+}
+
+/// A run that goes on meanwhile.
+fn begin(setting: &Setting, words: &[&str]) -> Result<Child, Failure> {
+    let mut command = Command::new(&setting.redline);
+    command
+        .args(["bench", "run", "--json", "-"])
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().map_err(|error| error.to_string())
+}
+
+fn end(child: Child) -> Result<Value, Failure> {
+    let output = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!(
+            "the run ended with {}: {complaints}",
+            output.status
+        ));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+}
+
+fn number(result: &Value, path: &str) -> u64 {
+    result.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn check(so: bool, what: &str, result: &Value) -> Result<(), Failure> {
+    if so {
+        return Ok(());
+    }
+    let parts = ["requests", "redirects", "target", "warnings", "ended_early"];
+    let shown: Vec<String> = parts.iter().map(|part| result[part].to_string()).collect();
+    Err(format!("{what}: {}", shown.join("\n")))
+}
+
+/// Nothing changes: every primary answers, and with replica reads every replica as well.
+fn at_rest(setting: &Setting, cluster: &Cluster) -> Result<(), Failure> {
+    let port = cluster.nodes[0].address().port().to_string();
+    let local = ["-p", &port, "--cluster", "--duration", "1", "-c", "6"];
+    let fill = [
+        "--load",
+        "SET key:{seq:3000} {value}",
+        "--command",
+        "GET key:{uniform:3000}",
+    ];
+    let deep = ["-P", "4", "--threads", "2", "--reads", "all"];
+    for (more, nodes) in [(&[][..], 3), (&["--rps", "500"][..], 3), (&deep[..], 6)] {
+        let words = [&local[..], &fill[..], more].concat();
+        let result = end(begin(setting, &words)?)?;
+        let used = result["target"]["nodes"].as_array().map_or(0, |nodes| {
+            nodes
+                .iter()
+                .filter(|n| n["replies"].as_u64() > Some(0))
+                .count()
+        });
+        let requests = &result["requests"];
+        check(used == nodes, "nodes used", &result)?;
+        let all = number(&result, "/requests/values");
+        // A replica may not have got everything at once.
+        let hits = number(&result, "/requests/nulls") * 100 <= all;
+        check(
+            hits && requests["errors"] == 0,
+            "all keys are found",
+            &result,
+        )?;
+        let servers = result["parties"].as_array().map_or(0, |parties| {
+            parties.iter().filter(|p| p["role"] == "server").count()
+        });
+        check(servers == 6, "every node's CPU is known", &result)?;
+    }
+    Ok(())
+}
+
+/// Slots move while counters are counted up: each request is done exactly once.
+fn while_slots_move(setting: &Setting, cluster: &Cluster) -> Result<u64, Failure> {
+    const REQUESTS: u64 = 150_000;
+    let [first, second] = [0, 1].map(|at| &cluster.nodes[at]);
+    let port = first.address().port().to_string();
+    let count = REQUESTS.to_string();
+    let template = format!("INCR counter:{{uniform:{COUNTERS}}}");
+    let words = [
+        "-p",
+        &port,
+        "--cluster",
+        "-c",
+        "8",
+        "-n",
+        &count,
+        "--rps",
+        "25000",
+    ];
+    let child = begin(setting, &[&words[..], &["--command", &template]].concat())?;
+    let id = |node: &ServerProcess| told(node, &["CLUSTER", "MYID"]).unwrap_or_default();
+    let (from, to) = (id(first), id(second));
+    let mut reshard = Command::new("redis-cli");
+    reshard
+        .args(["--cluster", "reshard", &first.address().to_string()])
+        .args(["--cluster-from", &from, "--cluster-to", &to])
+        .args([
+            "--cluster-slots",
+            &(SLOTS / 16).to_string(),
+            "--cluster-yes",
+        ]);
+    let resharded = captured(reshard, b"", TIMEOUT);
+    let result = end(child)?;
+    resharded?;
+    let answered = number(&result, "/requests/values");
+    check(answered == REQUESTS, "all requests are answered", &result)?;
+    let moved = number(&result, "/redirects/moved");
+    check(moved > 0, "slots were seen to move", &result)?;
+    check(
+        number(&result, "/redirects/resent") == 0,
+        "nothing was lost",
+        &result,
+    )?;
+    let sum = sum_of_counters(cluster)?;
+    check(
+        sum == REQUESTS,
+        &format!("the counters' sum is {sum}"),
+        &result,
+    )?;
+    Ok(moved + number(&result, "/redirects/asked"))
+}
+
+/// Of all counters, as the nodes have them.
+fn sum_of_counters(cluster: &Cluster) -> Result<u64, Failure> {
+    let mut get = String::new();
+    for counter in 0..COUNTERS {
+        get += &format!("GET counter:{counter}\n");
+    }
+    let mut command = Command::new("redis-cli");
+    let port = cluster.nodes[1].address().port().to_string();
+    command.args(["-c", "-p", &port]);
+    let said = captured(command, get.as_bytes(), TIMEOUT)?;
+    // Between the values, redis-cli says where it was sent.
+    Ok(said
+        .lines()
+        .filter_map(|line| line.trim().parse::<u64>().ok())
+        .sum())
+}
+
+/// A primary is killed: its replica takes over, and all requests are answered after all.
+fn while_a_primary_dies(setting: &Setting, cluster: &mut Cluster) -> Result<u64, Failure> {
+    let victim = cluster.primary()?;
+    let alive = (victim + 1) % cluster.nodes.len();
+    let port = cluster.nodes[alive].address().port().to_string();
+    let words = [
+        "-p",
+        &port,
+        "--cluster",
+        "-c",
+        "8",
+        "--duration",
+        "6",
+        "--rps",
+        "5000",
+    ];
+    let template = [
+        "--command",
+        "SET key:{uniform:30000} {value}",
+        "--timeout",
+        "1",
+    ];
+    // What was counted before does not tell.
+    let reset = told(&cluster.nodes[victim], &["CONFIG", "RESETSTAT"]);
+    reset.ok_or("the victim does not answer")?;
+    let child = begin(setting, &[&words[..], &template].concat())?;
+    // Not before it has sent something: then it has its connections.
+    let counts = || told(&cluster.nodes[victim], &["INFO", "commandstats"]);
+    let sets = |said: String| said.contains("cmdstat_set:");
+    until("the run has begun", || counts().is_some_and(sets))?;
+    drop(cluster.nodes.remove(victim));
+    let result = end(child)?;
+    let redirects = &result["redirects"];
+    let answered = number(&result, "/requests/values");
+    let sent = number(&result, "/requests/sent");
+    check(
+        answered == sent && sent > 0,
+        "all requests are answered",
+        &result,
+    )?;
+    check(
+        number(&result, "/requests/errors") == 0,
+        "none with an error",
+        &result,
+    )?;
+    let resent = number(&result, "/redirects/resent");
+    let failed = redirects["connects_failed"].as_u64() > Some(0);
+    check(failed || resent > 0, "the death was noticed", &result)?;
+    Ok(resent)
+}
+
+/// Two servers that know nothing of each other get half of the connections each.
+fn side_by_side(setting: &Setting) -> Result<(), Failure> {
+    let servers = [setting.start_redis(&[])?, setting.start_redis(&[])?];
+    let [one, two] = [0, 1].map(|at| servers[at].address().to_string());
+    let uri = format!("redis://{two}/1");
+    let words = [
+        "--endpoint",
+        &one,
+        "--endpoint",
+        &uri,
+        "-c",
+        "4",
+        "-n",
+        "20000",
+    ];
+    let set = ["--command", "SET key:{seq:20000} {value}"];
+    let result = end(begin(setting, &[&words[..], &set].concat())?)?;
+    check(
+        number(&result, "/requests/values") == 20_000,
+        "all answered",
+        &result,
+    )?;
+    let sizes: Vec<u64> = servers
+        .iter()
+        .map(|server| told(server, &["INFO", "keyspace"]).unwrap_or_default())
+        .map(|said| {
+            let keys = said.split("keys=").nth(1).unwrap_or("0");
+            keys.split(',')
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0)
+        })
+        .collect();
+    let fair = sizes.iter().sum::<u64>() == 20_000 && sizes.iter().all(|&size| size > 2_000);
+    check(fair, &format!("keys by server: {sizes:?}"), &result)
+}
