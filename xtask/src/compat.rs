@@ -10,7 +10,7 @@ use redline_testkit::{access, compare, configuration, payloads};
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, failover, histories, install, jobs,
-    suite, tcl, tls, verdicts,
+    memcached, suite, tcl, tls, verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -19,7 +19,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 17] = [
+const STEPS: [(&str, Step); 18] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -33,6 +33,7 @@ const STEPS: [(&str, Step); 17] = [
     ("bench", suite::our_bench_against_redis),
     ("cluster", clusters::run),
     ("failover", failover::run),
+    ("memcached", memcached::run),
     ("tls", tls::run),
     ("verdicts", verdicts::run),
     ("suites", client_suites::run),

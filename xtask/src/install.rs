@@ -151,6 +151,12 @@ pub fn nutcracker() -> Result<PathBuf, Failure> {
     Ok(installed)
 }
 
+/// memcached, from the system's packages.
+pub fn memcached() -> Result<PathBuf, Failure> {
+    packages(&["memcached"], &["memcached"])?;
+    program("memcached")
+}
+
 /// Network namespaces, and queues with a limited rate.
 pub fn network_tools() -> Result<(), Failure> {
     packages(&["ip", "tc"], &["iproute2"])

@@ -12,6 +12,7 @@ mod failover;
 mod histories;
 mod install;
 mod jobs;
+mod memcached;
 mod run;
 mod suite;
 mod tcl;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access config benchmark cli clients jobs histories bench cluster failover tls. Installs what it needs
+    Steps: spec compare payloads access config benchmark cli clients jobs histories bench cluster failover memcached tls. Installs what it needs
     (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py and go-redis (half an hour), tcl, that of Redis 7.0 (an hour;
     --units unit/scan,... runs a part), and verdicts, bottlenecks built for real and what our bench says of them (a minute

@@ -10,6 +10,8 @@
 //! | `probe` | the first connection, which asks the server about itself |
 //! | `load` | one test: its threads, its start and its end |
 //! | `worker` | one load thread: the hot path |
+//! | `null_server` | a server that does nothing, for what the generator costs by itself |
+//! | `memcached` | replies of memcached's text protocol |
 //! | `closed`, `batch` | what a worker sends for redis-benchmark's command line: batches |
 //! | `report` | the text of results |
 //! | `idle` | `-I` |
@@ -37,6 +39,8 @@ mod failure;
 mod html;
 mod idle;
 mod load;
+mod memcached;
+mod null_server;
 mod options;
 mod probe;
 mod report;

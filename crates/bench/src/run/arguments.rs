@@ -13,7 +13,7 @@ use super::stairs::{Climb, Objective};
 use crate::cluster::follow::{Reads, Source};
 use crate::target::{self, Uri};
 use crate::workload::keys::Shape;
-use crate::workload::template::Template;
+use crate::workload::template::{Protocol, Template};
 use crate::workload::values::{Content, Sizes};
 
 /// A load generator that says why the number is what it is.
@@ -207,6 +207,9 @@ pub struct TargetArguments {
     /// Name of an ACL user, with --password
     #[arg(long, requires = "password")]
     pub user: Option<String>,
+    /// What is spoken; with memcache_text a command is one of memcached's: GET key, SET key {value} [TTL]
+    #[arg(long, default_value = "resp", value_name = "PROTOCOL")]
+    pub protocol: Protocol,
     /// Database
     #[arg(long, default_value_t = 0)]
     pub db: u32,
@@ -318,6 +321,9 @@ pub struct MannerArguments {
     /// Replaces a connection by a new one after so many requests
     #[arg(long, value_name = "N")]
     pub reconnect_after: Option<u64>,
+    /// Leaves out what is done after the run: a fifth of a second in which the generator is measured by itself
+    #[arg(long)]
+    pub no_calibration: bool,
     /// Warns when fewer than this share of the reads find something, 0 to 1
     #[arg(long, default_value_t = 0.9, value_name = "SHARE")]
     pub hit_rate_min: f64,
@@ -413,6 +419,8 @@ pub struct TargetPlan {
     pub source: Option<Source>,
     /// Where reads go in a cluster.
     pub reads: Reads,
+    /// In what words it is spoken to.
+    pub protocol: Protocol,
     /// Start one in this process.
     pub embedded: bool,
     /// RESP3.
@@ -458,8 +466,11 @@ impl RunArguments {
     pub fn plan(mut self) -> Result<RunPlan, String> {
         let sizes = Sizes::parse(&self.workload.value_size)
             .map_err(|reason| format!("--value-size: {reason}"))?;
+        let protocol = self.server.protocol;
         let template = |option: &str, text: &String| {
-            Template::parse(text, &sizes).map_err(|reason| format!("{option} \"{text}\": {reason}"))
+            Template::parse(text, &sizes)
+                .and_then(|template| template.check_for(protocol).map(|()| template))
+                .map_err(|reason| format!("{option} \"{text}\": {reason}"))
         };
         let templates: Vec<Template> = self
             .workload
@@ -592,6 +603,15 @@ impl TargetArguments {
             tls = with_tls;
             servers.push(server);
         }
+        let redis_only = self.cluster
+            || !self.sentinel.is_empty()
+            || self.resp3
+            || servers.iter().any(|s| s.db != 0 || !s.auth.is_empty());
+        if self.protocol != Protocol::Resp && redis_only {
+            return Err(
+                "--protocol memcache_text: without users, databases, RESP3, Sentinels and clusters.".into(),
+            );
+        }
         if self.cluster && servers.iter().any(|server| server.db != 0) {
             return Err("--cluster: a Redis Cluster has database 0 only.".into());
         }
@@ -628,6 +648,7 @@ impl TargetArguments {
             servers,
             source,
             reads,
+            protocol: self.protocol,
             embedded: self.embedded,
             resp3: self.resp3,
             tls,
@@ -780,6 +801,22 @@ mod tests {
         assert!(plan(&both).is_ok());
         let rate = [&both[..], &["--rps", "5"]].concat();
         assert!(plan(&rate).unwrap_err().contains("--rps"));
+    }
+
+    #[test]
+    fn memcached_is_asked_for_nothing_that_it_has_not() {
+        let line = ["--protocol", "memcache_text", "--command", "GET a"];
+        assert_eq!(plan(&line).unwrap().target.protocol, Protocol::MemcacheText);
+        for more in [&["-a", "p"][..], &["--db", "1"], &["-3"], &["--cluster"]] {
+            let error = plan(&[&line[..], more].concat()).unwrap_err();
+            assert!(error.contains("memcache_text"), "{error}");
+        }
+        let command = ["--command", "GET {value}"];
+        assert!(
+            plan(&[&line[..2], &command].concat())
+                .unwrap_err()
+                .contains("stored")
+        );
     }
 
     #[test]

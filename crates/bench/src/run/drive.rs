@@ -25,12 +25,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redline_net::process::{self, CpuTime};
-use redline_resp::Outcome;
+use redline_resp::{Outcome, Skipped};
 
 use super::record::{Answered, GivenUp, Recorder};
 use crate::failure::Failure;
+use crate::memcached::TextSkipper;
 use crate::worker::{Arrived, Load, Taken, Then, Wait, first_error};
-use crate::workload::template::Renderer;
+use crate::workload::template::{Protocol, Renderer};
 
 /// How one thread of a run sends.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Manner {
     pub warmup: Duration,
     /// Measured.
     pub duration: Option<Duration>,
+    /// In what words the server answers.
+    pub protocol: Protocol,
     /// Error replies are counted, and do not end the run.
     pub count_errors: bool,
     /// Connections that are lost are opened again.
@@ -147,6 +150,8 @@ pub struct Pending {
     suspected: bool,
     /// Requests sent on it.
     sent: u64,
+    /// What counts replies that are not RESP.
+    text: Option<Box<TextSkipper>>,
 }
 
 struct Request {
@@ -419,6 +424,7 @@ impl Load for Drive<'_> {
             queued: self.manner.rate.is_some() && self.started_ns == 0,
             suspected: false,
             sent: 0,
+            text: (self.manner.protocol == Protocol::MemcacheText).then(Box::default),
         }
     }
 
@@ -466,7 +472,8 @@ impl Load for Drive<'_> {
         let (mut prefix_failed, mut errors, mut answered) = (false, 0u64, 0u64);
         let mut run: Option<(Answered, u64)> = None;
         let recorder = &mut self.recorder;
-        let skipped = arrived.skipper.skip_each(arrived.bytes, |outcome| {
+        let mut text = pending.text.take();
+        let on_reply = |outcome| {
             if *prefix_awaited > 0 {
                 *prefix_awaited -= 1;
                 prefix_failed |= outcome == Outcome::Error;
@@ -492,15 +499,30 @@ impl Load for Drive<'_> {
                     }
                 }
             }
-        })?;
+        };
+        let skipped = match &mut text {
+            None => arrived.skipper.skip_each(arrived.bytes, on_reply),
+            Some(text) => text
+                .skip_each(arrived.bytes, on_reply)
+                .map(|consumed| Skipped {
+                    consumed,
+                    ..Skipped::default()
+                }),
+        };
+        pending.text = text;
+        let skipped = skipped?;
+        let first_error = || match &pending.text {
+            None => first_error(arrived.skipper),
+            Some(text) => text.first_error().to_owned(),
+        };
         if let Some((answered, count)) = run {
             recorder.answered(answered, count, now_ns);
         }
         if prefix_failed || (errors > 0 && !self.manner.count_errors) {
-            return Err(Failure::Reply(first_error(arrived.skipper)));
+            return Err(Failure::Reply(first_error()));
         }
         if errors > 0 {
-            recorder.error_text(first_error(arrived.skipper));
+            recorder.error_text(first_error());
         }
         if recorder.is_measuring(now_ns) {
             recorder.received_bytes += skipped.consumed as u64;
@@ -669,7 +691,14 @@ mod tests {
         ] {
             let mut random = fastrand::Rng::with_seed(1);
             let choice = Choice {
-                renderer: template.renderer(0, 1, Content::Fixed, &Arc::default(), &mut random),
+                renderer: template.renderer(
+                    Protocol::Resp,
+                    0,
+                    1,
+                    Content::Fixed,
+                    &Arc::default(),
+                    &mut random,
+                ),
                 rows: 0..2,
                 weight: 1,
             };
@@ -680,6 +709,7 @@ mod tests {
                 window: false,
                 warmup: Duration::ZERO,
                 duration: Some(Duration::from_secs(seconds)),
+                protocol: Protocol::Resp,
                 count_errors: false,
                 reconnect: false,
                 timeout: None,

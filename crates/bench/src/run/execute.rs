@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Incident, OnError, RunPlan, ServerPlan, TargetPlan};
 use super::drive::{Choice, Drive, Manner};
-use super::record::{self, Recorder, Row};
+use super::record::{self, Recorder, Row, Slice};
 use super::result::{
-    CommandResult, FORMAT, Latency, Node, Party, Point, Redirects, Requests, RunResult, Settings,
-    Target, Weighted,
+    CommandResult, FORMAT, Latency, Node, OwnCost, Party, Point, Redirects, Requests, RunResult,
+    Settings, Target, Weighted,
 };
 use super::series::{self, HdrLog, Series};
 use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
@@ -34,8 +34,9 @@ use crate::cluster::map::Map;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::load::{self, Observer, Plan, Totals};
+use crate::null_server::NullServer;
 use crate::worker::Place;
-use crate::workload::template::Template;
+use crate::workload::template::{Protocol, Template};
 use crate::{EmbeddedServer, StartEmbedded, probe, target};
 
 /// A server that has been found and answers, ready to be loaded.
@@ -72,6 +73,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
 /// How often the server is pinged before a run.
 const PINGS: usize = 21;
+/// How long the generator is measured by itself.
+const CALIBRATION: Duration = Duration::from_millis(200);
+/// Over at most so many connections: to open more takes longer than what is measured.
+const CALIBRATION_CONNECTIONS: usize = 200;
 /// How long a node of a cluster may be silent, unless --timeout says otherwise.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
 /// What a fill has under way on each connection, at least.
@@ -116,8 +121,12 @@ impl Prepared {
             if let Some(embedded) = &embedded {
                 server.address = embedded.address.clone();
             }
-            let probed = probe::probe(&mut control, &server.address, tls.as_ref(), &server.auth)?;
-            prepared.add(server, probed.endpoint);
+            let (address, tls) = (&server.address, tls.as_ref());
+            let endpoint = match plan.protocol {
+                Protocol::Resp => probe::probe(&mut control, address, tls, &server.auth)?.endpoint,
+                Protocol::MemcacheText => probe::connect(&mut control, address, tls)?.0,
+            };
+            prepared.add(server, endpoint);
         }
         prepared.control = control;
         prepared._embedded = embedded;
@@ -275,6 +284,9 @@ impl Prepared {
 
     /// Asks the server, on a connection of its own; no replies if it (or a proxy before it) does not answer in time.
     fn ask(&mut self, plan: &ServerPlan, requests: &[&[&str]]) -> Vec<Value> {
+        if self.plan.protocol != Protocol::Resp {
+            return Vec::new();
+        }
         let mut ask = || -> Result<Vec<Value>, Failure> {
             let (control, tls) = (&mut self.control, self.tls.as_ref());
             let (_, mut stream) = probe::connect(control, &plan.address, tls)?;
@@ -336,6 +348,9 @@ impl Prepared {
 
     /// What half of some pings take at most, one after the other on one connection.
     fn ping(&mut self) -> Option<u64> {
+        if self.plan.protocol != Protocol::Resp {
+            return None;
+        }
         let mut ping = || -> Result<u64, Failure> {
             let (control, tls) = (&mut self.control, self.tls.as_ref());
             let plan = &self.servers[0].plan;
@@ -366,7 +381,11 @@ impl Prepared {
         let (name, version) = match (field("redline_version"), field("valkey_version")) {
             (Some(version), _) => ("redline", version),
             (_, Some(version)) => ("valkey", version),
-            _ => ("redis", field("redis_version")?),
+            _ => match field("redis_version") {
+                Some(version) => ("redis", version),
+                // What says nothing of itself has the name of its process.
+                None => return self.servers[0].process.as_ref().map(|p| p.name.clone()),
+            },
         };
         Some(format!("{name} {version}"))
     }
@@ -439,6 +458,7 @@ impl Prepared {
     ) -> Result<(), Failure> {
         let sequence = load.sequence().map_or(0, |sequence| sequence.count);
         let connections = plan.manner.connections;
+        let protocol = self.plan.protocol;
         let threads = plan.manner.threads.min(connections);
         // Each thread takes every so-maniest number.
         let quotas: Vec<AtomicU64> = (0..threads as u64)
@@ -455,6 +475,7 @@ impl Prepared {
                 window: false,
                 warmup: Duration::ZERO,
                 duration: None,
+                protocol,
                 count_errors: false,
                 reconnect: false,
                 timeout: None,
@@ -462,7 +483,14 @@ impl Prepared {
             };
             let mut random = random.fork();
             let choice = Choice {
-                renderer: load.renderer(thread, threads, plan.content, &inserted, &mut random),
+                renderer: load.renderer(
+                    protocol,
+                    thread,
+                    threads,
+                    plan.content,
+                    &inserted,
+                    &mut random,
+                ),
                 rows: 0..load.requests() as u32,
                 weight: 1,
             };
@@ -485,52 +513,7 @@ impl Prepared {
         let threads = manner.threads.min(manner.connections);
         let quota = manner.requests.map(AtomicU64::new);
         let (sender, slices) = mpsc::channel();
-        let inserted: Arc<AtomicU64> = Arc::default();
-        let rows: usize = plan.templates.iter().map(Template::requests).sum();
-        let follows = self.follows.is_some();
-        let drives = (0..threads).map(|thread| {
-            let mut random = random.fork();
-            let mut first_row = 0;
-            let choices = plan.templates.iter().zip(&plan.weights);
-            let choices = choices.map(|(template, &weight)| {
-                let rows = first_row..first_row + template.requests() as u32;
-                first_row = rows.end;
-                Choice {
-                    renderer: template.renderer(
-                        thread,
-                        threads,
-                        plan.content,
-                        &inserted,
-                        &mut random,
-                    ),
-                    rows,
-                    weight,
-                }
-            });
-            let choices = choices.collect();
-            let paced = manner.rps.is_some();
-            let slice_ns = plan.output.interval.as_nanos() as u64;
-            Drive::new(
-                Manner {
-                    rate: manner.rps.map(|rate| rate / threads as f64),
-                    shift: thread as f64 / threads as f64,
-                    depth: manner.pipeline,
-                    window: manner.window,
-                    warmup: manner.warmup,
-                    duration: manner.duration,
-                    count_errors: manner.on_error == OnError::Count,
-                    reconnect: manner.reconnect || manner.timeout.is_some(),
-                    // Who follows the data gives silent nodes up itself.
-                    timeout: manner.timeout.filter(|_| !follows),
-                    reconnect_after: manner.reconnect_after,
-                },
-                choices,
-                quota.as_ref(),
-                random,
-                Recorder::new(rows, paced, slice_ns, sender.clone()),
-            )
-        });
-        let drives = drives.collect();
+        let drives = self.drives(plan, random, quota.as_ref(), &sender);
         drop(sender);
         let facts = self.preflight(plan);
         let started_unix_ms = clock::wall_ms();
@@ -569,6 +552,111 @@ impl Prepared {
             failure,
             counts,
             happened,
+        })
+    }
+
+    /// The load of each thread, as `plan` says.
+    fn drives<'a>(
+        &self,
+        plan: &RunPlan,
+        random: &mut fastrand::Rng,
+        quota: Option<&'a AtomicU64>,
+        sender: &mpsc::Sender<Slice>,
+    ) -> Vec<Drive<'a>> {
+        let manner = &plan.manner;
+        let threads = manner.threads.min(manner.connections);
+        let inserted: Arc<AtomicU64> = Arc::default();
+        let rows: usize = plan.templates.iter().map(Template::requests).sum();
+        let follows = self.follows.is_some();
+        let protocol = self.plan.protocol;
+        let drives = (0..threads).map(|thread| {
+            let mut random = random.fork();
+            let mut first_row = 0;
+            let choices = plan.templates.iter().zip(&plan.weights);
+            let choices = choices.map(|(template, &weight)| {
+                let rows = first_row..first_row + template.requests() as u32;
+                first_row = rows.end;
+                Choice {
+                    renderer: template.renderer(
+                        protocol,
+                        thread,
+                        threads,
+                        plan.content,
+                        &inserted,
+                        &mut random,
+                    ),
+                    rows,
+                    weight,
+                }
+            });
+            let choices = choices.collect();
+            let paced = manner.rps.is_some();
+            let slice_ns = plan.output.interval.as_nanos() as u64;
+            Drive::new(
+                Manner {
+                    rate: manner.rps.map(|rate| rate / threads as f64),
+                    shift: thread as f64 / threads as f64,
+                    depth: manner.pipeline,
+                    window: manner.window,
+                    warmup: manner.warmup,
+                    duration: manner.duration,
+                    protocol,
+                    count_errors: manner.on_error == OnError::Count,
+                    reconnect: manner.reconnect || manner.timeout.is_some(),
+                    // Who follows the data gives silent nodes up itself.
+                    timeout: manner.timeout.filter(|_| !follows),
+                    reconnect_after: manner.reconnect_after,
+                },
+                choices,
+                quota,
+                random,
+                Recorder::new(rows, paced, slice_ns, sender.clone()),
+            )
+        });
+        drives.collect()
+    }
+
+    /// What the generator costs by itself: the same requests, in a closed loop, to a server that does nothing. `None` if
+    /// they are not RESP, or if it cannot be measured now.
+    pub fn calibrate(&mut self, plan: &RunPlan) -> Option<OwnCost> {
+        if self.plan.protocol != Protocol::Resp {
+            return None;
+        }
+        let server = NullServer::start().ok()?;
+        let mut plan = plan.clone();
+        let manner = &mut plan.manner;
+        let paced = manner.rps.is_some();
+        (manner.rps, manner.requests, manner.reconnect_after) = (None, None, None);
+        (manner.warmup, manner.duration) = (CALIBRATION / 10, Some(CALIBRATION));
+        manner.connections = manner.connections.min(CALIBRATION_CONNECTIONS);
+        // In the open loop the depth is a limit, and not what is sent at once.
+        if paced {
+            manner.pipeline = 1;
+        }
+        let mut random = fastrand::Rng::with_seed(1);
+        let (sender, _slices) = mpsc::channel();
+        let drives = self.drives(&plan, &mut random, None, &sender);
+        let mut connections = self.connection_plan(plan.manner.connections);
+        connections.tls = None;
+        connections.places.truncate(1);
+        connections.places[0].endpoint = server.endpoint().clone();
+        let outcome = load::run(&mut self.control, connections, drives, &mut Unwatched).ok()?;
+        let (mut used, mut total) = (Used::default(), Row::new(false));
+        for drive in &outcome.loads {
+            used.add_thread(drive.usage.cpu, Duration::ZERO, None);
+            for row in &drive.recorder.rows {
+                total.add(row);
+            }
+        }
+        if outcome.failure.is_some() || total.values == 0 {
+            return None;
+        }
+        let us = |span: Duration| span.as_secs_f64() * 1e6 / total.values as f64;
+        Some(OwnCost {
+            requests: total.values,
+            user_us_per_request: us(used.cpu.user),
+            system_us_per_request: us(used.cpu.system),
+            response_us: Latency::of(&total.response),
         })
     }
 
@@ -896,6 +984,7 @@ impl Measured<'_> {
             sent_bytes: sum(|recorder| recorder.sent_bytes),
             received_bytes: sum(|recorder| recorder.received_bytes),
             ping_us: self.facts.ping_us,
+            own_cost: None,
             redirects: self
                 .prepared
                 .follows

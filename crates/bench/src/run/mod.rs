@@ -122,8 +122,13 @@ fn run(
         return climb_stairs(&mut prepared, &plan, climb, objective, stdout, stderr);
     }
     let Finished {
-        result, failure, ..
+        mut result,
+        failure,
+        ..
     } = prepared.run(&plan)?;
+    if failure.is_none() && !plan.manner.no_calibration {
+        result.own_cost = prepared.calibrate(&plan);
+    }
     let json = plan.output.json.as_deref();
     if let Some(path) = json {
         write_json(path, &result, stdout)?;

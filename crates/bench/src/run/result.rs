@@ -52,6 +52,9 @@ pub struct RunResult {
     pub received_bytes: u64,
     /// Half of some pings before the run took at most so long, one after the other; `None` without replies.
     pub ping_us: Option<u64>,
+    /// What the generator costs by itself, measured after the run; `None` where that was not done.
+    #[serde(default)]
+    pub own_cost: Option<OwnCost>,
     /// How requests found their node; in a cluster only.
     #[serde(default)]
     pub redirects: Option<Redirects>,
@@ -77,6 +80,20 @@ pub struct Target {
     pub server: Option<String>,
     /// With TLS.
     pub tls: bool,
+}
+
+/// What the generator costs with the same requests in a closed loop, when a server in its process does nothing but
+/// answer each with five bytes: an overhead that is part of every other figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnCost {
+    /// Requests that it was measured with.
+    pub requests: u64,
+    /// CPU time of the generator's threads in its own code for each.
+    pub user_us_per_request: f64,
+    /// CPU time in the kernel for each.
+    pub system_us_per_request: f64,
+    /// Response times.
+    pub response_us: Latency,
 }
 
 /// One of several servers.

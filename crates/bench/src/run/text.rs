@@ -15,6 +15,19 @@ pub fn text(result: &RunResult) -> String {
         commands(&mut out, &result.commands);
     }
     parties(&mut out, &result.parties);
+    if let Some(own) = &result.own_cost {
+        let _ = writeln!(
+            out,
+            "{:<16}{:>10.2}{:>10.2}{:>10.2}{:>24}with a server that does nothing: p50 {:.3} ms, p99 {:.3} ms",
+            "  by itself",
+            own.user_us_per_request,
+            own.system_us_per_request,
+            own.user_us_per_request + own.system_us_per_request,
+            "",
+            own.response_us.p50 as f64 / 1000.0,
+            own.response_us.p99 as f64 / 1000.0
+        );
+    }
     let _ = writeln!(out, "\n{}", result.verdict.text);
     for line in &result.verdict.evidence {
         let _ = writeln!(out, "  - {line}");

@@ -111,9 +111,34 @@ impl Template {
         self.commands.iter().flatten().flatten().map(part).sum()
     }
 
+    /// Whether memcached's text protocol can say it; the error says what it cannot.
+    pub fn check_for(&self, protocol: Protocol) -> Result<(), String> {
+        if protocol == Protocol::Resp {
+            return Ok(());
+        }
+        let has_value = |word: &Word| word.iter().any(|part| matches!(part, Part::Value(_)));
+        for (words, name) in self.commands.iter().zip(self.names()) {
+            let stores = STORES.contains(&name.as_str());
+            if stores && !(3..=4).contains(&words.len()) {
+                return Err(format!(
+                    "{name} takes a key, a value and a time to live if wanted"
+                ));
+            }
+            let places = words.iter().enumerate().filter(|(_, word)| has_value(word));
+            if places.into_iter().any(|(place, _)| !(stores && place == 2)) {
+                return Err(format!(
+                    "memcached takes values of unknown size only as those that are stored: {}",
+                    STORES.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// What renders it on one of `threads` threads.
     pub fn renderer(
         &self,
+        protocol: Protocol,
         thread: usize,
         threads: usize,
         content: Content,
@@ -122,6 +147,10 @@ impl Template {
     ) -> Renderer {
         let mut steps = Vec::new();
         for words in &self.commands {
+            if protocol == Protocol::MemcacheText {
+                compile_text(words, &mut steps);
+                continue;
+            }
             push_text(&mut steps, format!("*{}\r\n", words.len()).as_bytes());
             for word in words {
                 compile(word, &self.numbers, &self.sizes, &mut steps);
@@ -144,6 +173,20 @@ impl Template {
     }
 }
 
+/// In what words a server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// Redis's
+    #[default]
+    Resp,
+    /// memcached's text protocol
+    #[value(name = "memcache_text")]
+    MemcacheText,
+}
+
+/// Commands of memcached that bring a value.
+const STORES: [&str; 5] = ["SET", "ADD", "REPLACE", "APPEND", "PREPEND"];
+
 /// Writes one template's requests, on one thread.
 #[derive(Clone, Debug)]
 pub struct Renderer {
@@ -162,6 +205,10 @@ enum Step {
     Padded { drawn: usize, width: usize },
     /// A word whose length is not known before: `fixed` bytes of it are text.
     Word { fixed: usize, parts: Vec<Part> },
+    /// Parts as they are.
+    Bare(Vec<Part>),
+    /// A length, a line end, the parts, a line end: the rest of a command of memcached's that brings a value.
+    Block { fixed: usize, parts: Vec<Part> },
 }
 
 impl Renderer {
@@ -175,12 +222,19 @@ impl Renderer {
             match step {
                 Step::Text(bytes) => out.extend_from_slice(bytes),
                 Step::Padded { drawn, width } => push_number(out, self.drawn[*drawn], *width),
-                Step::Word { fixed, parts } => self.word(*fixed, parts, out, random),
+                Step::Word { fixed, parts } => {
+                    out.push(b'$');
+                    self.block(*fixed, parts, out, random);
+                }
+                Step::Bare(parts) => self.parts(parts, 0, out, random),
+                Step::Block { fixed, parts } => self.block(*fixed, parts, out, random),
             }
         }
     }
 
-    fn word(&self, fixed: usize, parts: &[Part], out: &mut Vec<u8>, random: &mut fastrand::Rng) {
+    /// Appends a length, and parts of this length.
+    #[inline]
+    fn block(&self, fixed: usize, parts: &[Part], out: &mut Vec<u8>, random: &mut fastrand::Rng) {
         let mut value_bytes = 0;
         let mut bytes = fixed;
         for part in parts {
@@ -194,9 +248,20 @@ impl Renderer {
                 }
             }
         }
-        out.push(b'$');
         push_number(out, bytes as u64, 0);
         out.extend_from_slice(b"\r\n");
+        self.parts(parts, value_bytes, out, random);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn parts(
+        &self,
+        parts: &[Part],
+        value_bytes: usize,
+        out: &mut Vec<u8>,
+        random: &mut fastrand::Rng,
+    ) {
         for part in parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text),
@@ -204,7 +269,6 @@ impl Renderer {
                 Part::Value(kind) => self.values[*kind].append(value_bytes, out, random),
             }
         }
-        out.extend_from_slice(b"\r\n");
     }
 }
 
@@ -247,6 +311,40 @@ fn compile(word: &Word, numbers: &[Distribution], sizes: &[Sizes], steps: &mut V
         }
     }
     push_text(steps, b"\r\n");
+}
+
+/// A command in memcached's words: `get key`, or `set key 0 TTL LENGTH` and the value on a line of its own.
+fn compile_text(words: &[Word], steps: &mut Vec<Step>) {
+    let name: Vec<u8> = match words[0].first() {
+        Some(Part::Text(text)) => text.to_ascii_lowercase(),
+        _ => Vec::new(),
+    };
+    let upper = String::from_utf8_lossy(&name).to_ascii_uppercase();
+    let stores = STORES.contains(&upper.as_str());
+    push_text(steps, &name);
+    let keys = if stores { &words[1..2] } else { &words[1..] };
+    for word in keys {
+        push_text(steps, b" ");
+        steps.push(Step::Bare(word.clone()));
+    }
+    if !stores {
+        push_text(steps, b"\r\n");
+        return;
+    }
+    push_text(steps, b" 0 ");
+    match words.get(3) {
+        Some(ttl) => steps.push(Step::Bare(ttl.clone())),
+        None => push_text(steps, b"0"),
+    }
+    push_text(steps, b" ");
+    let text = |part: &Part| match part {
+        Part::Text(text) => text.len(),
+        _ => 0,
+    };
+    steps.push(Step::Block {
+        fixed: words[2].iter().map(text).sum(),
+        parts: words[2].clone(),
+    });
 }
 
 fn push_text(steps: &mut Vec<Step>, bytes: &[u8]) {
@@ -540,11 +638,42 @@ mod tests {
         Template::parse(text, &Sizes::parse("3").unwrap())
     }
 
+    #[test]
+    fn memcached_is_spoken_to_in_its_own_words() {
+        let text = "SET k{id=seq:2} {value} {seq:60-61} ; get k{id} b ; incr n 5 ; add x yz";
+        let template = parse(text).unwrap();
+        assert_eq!(template.check_for(Protocol::MemcacheText), Ok(()));
+        let mut random = fastrand::Rng::with_seed(2);
+        let protocol = Protocol::MemcacheText;
+        let content = Content::Compressible(1.0);
+        let mut renderer = template.renderer(protocol, 0, 1, content, &Arc::default(), &mut random);
+        let mut out = Vec::new();
+        renderer.render(&mut out, &mut random);
+        let said = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = said.split("\r\n").collect();
+        assert_eq!((lines[0], lines[1].len()), ("set k0 0 60 3", 3));
+        assert_eq!(
+            lines[2..],
+            ["get k0 b", "incr n 5", "add x 0 0 2", "yz", ""]
+        );
+        for wrong in ["SET k", "GET {value}", "SET {value} v", "SET k v 1 2"] {
+            let checked = parse(wrong).unwrap().check_for(Protocol::MemcacheText);
+            assert!(checked.is_err(), "{wrong}");
+        }
+    }
+
     /// The requests of some renderings, as words.
     fn rendered(text: &str, renderings: usize) -> Vec<Vec<String>> {
         let mut random = fastrand::Rng::with_seed(2);
         let template = parse(text).unwrap();
-        let mut renderer = template.renderer(0, 1, Content::Fixed, &Arc::default(), &mut random);
+        let mut renderer = template.renderer(
+            Protocol::Resp,
+            0,
+            1,
+            Content::Fixed,
+            &Arc::default(),
+            &mut random,
+        );
         let mut out = Vec::new();
         for _ in 0..renderings {
             renderer.render(&mut out, &mut random);
