@@ -9,8 +9,8 @@ use redline_testkit::{access, compare, configuration, payloads};
 
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
-    client_suites, clients, clusters, command_line_tools, failover, histories, install, jobs,
-    memcached, suite, tcl, tls, verdicts,
+    client_suites, clients, clusters, command_line_tools, compared, failover, histories, install,
+    jobs, memcached, suite, tcl, tls, verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -19,7 +19,7 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 18] = [
+const STEPS: [(&str, Step); 19] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -36,11 +36,12 @@ const STEPS: [(&str, Step); 18] = [
     ("memcached", memcached::run),
     ("tls", tls::run),
     ("verdicts", verdicts::run),
+    ("compared", compared::run),
     ("suites", client_suites::run),
     ("tcl", tcl::run),
 ];
 /// Steps that take too long, or want a quieter machine, than a run has that names none.
-const ON_REQUEST: [&str; 3] = ["suites", "tcl", "verdicts"];
+const ON_REQUEST: [&str; 4] = ["suites", "tcl", "verdicts", "compared"];
 
 /// DEBUG is used to look at both servers.
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];

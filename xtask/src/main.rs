@@ -7,6 +7,7 @@ mod client_suites;
 mod clients;
 mod clusters;
 mod command_line_tools;
+mod compared;
 mod compat;
 mod failover;
 mod histories;
@@ -25,11 +26,11 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access config benchmark cli clients jobs histories bench cluster failover memcached tls. Installs what it needs
-    (apt, pip, npm, go).
+    Steps: spec compare payloads access config benchmark cli clients jobs histories bench cluster failover memcached tls.
+    Installs what it needs (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py and go-redis (half an hour), tcl, that of Redis 7.0 (an hour;
-    --units unit/scan,... runs a part), and verdicts, bottlenecks built for real and what our bench says of them (a minute
-    and a half of a quiet machine, as root).
+    --units unit/scan,... runs a part), and, on a quiet machine, verdicts, bottlenecks built for real and what our bench
+    says of them (a minute, as root), and compared, servers that it has to tell apart or not (two minutes).
 cargo xtask tidy
     The rules of the house that a program can check.";
 

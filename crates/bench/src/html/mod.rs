@@ -195,10 +195,17 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
         lines
     });
     let cpus = each(&|name, result| {
-        vec![
-            over_time(name, result, "server", &|point| point.server_cpus),
-            over_time(name, result, "proxy", &|point| point.proxy_cpus),
-        ]
+        let mut lines = vec![over_time(name, result, "proxy", &|point| point.proxy_cpus)];
+        if result.series.iter().all(|point| point.node_cpus.is_empty()) {
+            let server = |point: &Point| point.server_cpus;
+            lines.insert(0, over_time(name, result, "server", &server));
+        }
+        // Of several servers each is a line of its own.
+        for (place, node) in result.target.nodes.iter().enumerate() {
+            let cpus = |point: &Point| point.node_cpus.get(place).copied().flatten();
+            lines.push(over_time(name, result, &node.address, &cpus));
+        }
+        lines
     });
     let cost: Vec<Bar> = results
         .iter()

@@ -440,6 +440,8 @@ pub struct ServerPlan {
     pub db: i64,
 }
 
+/// A piece of the series costs a histogram.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 1_000_000;
 const PIPELINE_MAX: usize = 1_000_000;
@@ -500,8 +502,8 @@ impl RunArguments {
         if self.manner.duration.is_none() && self.manner.requests.is_none() {
             self.manner.duration = Some(DURATION_DEFAULT);
         }
-        if self.output.interval.is_zero() {
-            return Err("--interval is more than 0 seconds.".into());
+        if self.output.interval < INTERVAL_MIN {
+            return Err("--interval is at least 0.001 seconds.".into());
         }
         Ok(RunPlan {
             target: self.server.plan()?,
@@ -781,6 +783,7 @@ mod tests {
             (&["--command", "PING", "--rps", "0"], "--rps"),
             (&["--command", "PING", "--rps", "nan"], "--rps"),
             (&["--command", "PING", "--duration=-1"], "span of time"),
+            (&["--command", "PING", "--interval=0"], "0.001"),
             (&["--command", "PING", "--user", "bob"], "--password"),
             (
                 &["--command", "PING", "-u", "http://x"],

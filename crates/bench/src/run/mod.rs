@@ -212,15 +212,25 @@ fn page(results: &[(String, RunResult)]) -> Result<String, Failure> {
     html::page(results).map_err(|error| Failure::Local(format!("charts: {error}")))
 }
 
-/// Writes something that can be kept, to a file or to standard output.
+/// Writes something that can be kept, to a file or to standard output, piece by piece: a long series is large as text.
 pub fn write_json(
     path: &Path,
     what: &impl serde::Serialize,
     stdout: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(what);
-    let text = text.map_err(|error| Failure::Local(format!("JSON: {error}")))?;
-    write(path, &(text + "\n"), stdout)
+    let failed = |error| Failure::local(&path.display().to_string(), &error);
+    let mut file;
+    let to: &mut dyn Write = if path == Path::new("-") {
+        stdout
+    } else {
+        file = std::fs::File::create(path).map_err(failed)?;
+        &mut file
+    };
+    let mut out = std::io::BufWriter::new(to);
+    serde_json::to_writer_pretty(&mut out, what)
+        .map_err(|error| failed(error.into()))
+        .and_then(|()| out.write_all(b"\n").map_err(failed))
+        .and_then(|()| out.flush().map_err(failed))
 }
 
 /// Reads a result that `--json` has left.

@@ -203,6 +203,20 @@ mod tests {
     }
 
     #[test]
+    fn a_series_of_millions_of_pieces_keeps_so_many_points_and_no_histograms() {
+        let (sender, receiver) = mpsc::channel();
+        let mut series = Series::new(receiver, Duration::from_millis(1), None);
+        for index in (0..5_000_000).step_by(50_000) {
+            sender.send(slice(index, 10, 1)).unwrap();
+            series.absorb();
+            assert!(series.open.len() <= OPEN_MAX);
+        }
+        let points = series.finish(Duration::from_secs(5_000)).unwrap();
+        assert_eq!(points.len() as u64, POINTS_MAX);
+        assert!(points[1_000_000].answered == 1 && points[1_000_001].answered == 0);
+    }
+
+    #[test]
     fn the_log_holds_every_interval() {
         let (sender, receiver) = mpsc::channel();
         sender.send(slice(0, 100, 3)).unwrap();
