@@ -613,45 +613,46 @@ impl<'a> View<'a> {
     ) -> Result<Option<R>, WrongType> {
         self.emptied = false;
         let (hash, found) = self.find_mut(key);
-        let Some(entry) = found else {
-            if !create {
-                return Ok(None);
-            }
-            let mut fresh = match PackedRef::empty(T::KIND) {
+        // What is no structure by itself is edited in one of the worker's.
+        let mut opened = match found {
+            None if !create => return Ok(None),
+            None => Some(match PackedRef::empty(T::KIND) {
                 Some(empty) => self.local.opened.take(empty),
                 None => T::empty(&self.local.limits).into(),
-            };
-            let result = edit(opened_as(&mut fresh), &self.local.limits);
-            if !fresh.is_empty() || T::KIND == Kind::Stream {
-                self.store_edited(fresh, |view, stored| {
-                    view.replace(key, hash, None, stored, Expiry::Clear);
-                });
-            } else {
-                self.local.opened.give_back(fresh);
+            }),
+            Some(entry) => {
+                self.access(entry);
+                match self.content(entry) {
+                    Content::Packed(packed) if packed.form.kind() == T::KIND => {
+                        Some(self.local.opened.take(packed))
+                    }
+                    _ => None,
+                }
+            }
+        };
+        let is_opened = opened.is_some();
+        let value = match (&mut opened, found) {
+            (Some(value), _) => value,
+            // SAFETY: the stripe is held, and `&mut self` says that nobody looks.
+            (None, Some(entry)) => unsafe { entry.object_mut() }.ok_or(WrongType)?,
+            (None, None) => unreachable!("one is made for a key that is missing"),
+        };
+        let edited = T::of_mut(value).ok_or(WrongType)?;
+        let (before, was_timed) = (edited.heap_bytes(), edited.earliest_expiry_ms().is_some());
+        // The only call: what handlers do is compiled into it.
+        let result = edit(edited, &self.local.limits);
+        let Some(entry) = found.filter(|_| !is_opened) else {
+            if let Some(value) = opened {
+                self.close_edited(key, hash, found, value);
             }
             return Ok(Some(result));
         };
-        self.access(entry);
-        // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the bytes are copied before they change.
-        let value = match unsafe { entry.content() } {
-            Content::Packed(packed) if packed.form.kind() == T::KIND => {
-                let mut value = self.local.opened.take(packed);
-                let result = edit(opened_as(&mut value), &self.local.limits);
-                self.exchange_edited(hash, entry, value);
-                return Ok(Some(result));
-            }
-            // SAFETY: as above.
-            _ => unsafe { entry.object_mut() }.ok_or(WrongType)?,
-        };
-        let found = T::of_mut(value).ok_or(WrongType)?;
-        let (before, was_timed) = (found.heap_bytes(), found.earliest_expiry_ms().is_some());
-        let result = edit(found, &self.local.limits);
         let (after, earliest_ms, empty) = (
-            found.heap_bytes(),
-            found.earliest_expiry_ms(),
-            found.is_empty() && T::KIND != Kind::Stream,
+            edited.heap_bytes(),
+            edited.earliest_expiry_ms(),
+            edited.is_empty() && T::KIND != Kind::Stream,
         );
-        let packs = found
+        let packs = edited
             .packed()
             .is_some_and(|packed| packed.bytes.len() <= PACKED_AGAIN_BYTES_MAX);
         let mut grown = after as i64 - before as i64;
@@ -921,12 +922,6 @@ impl<'a> View<'a> {
             self.remove_met_expired();
         }
     }
-}
-
-/// A value that is opened as the collection that it is.
-#[inline]
-fn opened_as<T: Collection>(value: &mut Value) -> &mut T {
-    T::of_mut(value).expect("it was opened as a value of this type")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::{ptr::NonNull, sync::atomic::Ordering};
 
 use redline_table::Index;
-use redline_types::Value;
+use redline_types::{Kind, Value};
 
 use super::{Expiry, HINTS_AHEAD, View};
 use crate::{
@@ -319,9 +319,22 @@ impl View<'_> {
         }
     }
 
-    /// Stores a value that has been edited in the place of the packed one that it was; the key goes with its last
-    /// element.
-    pub(super) fn exchange_edited(&mut self, hash: u64, entry: Entry, value: Value) {
+    /// Stores a value that was opened or made to be edited, under its key, which goes with the last element (but of a
+    /// stream).
+    pub(super) fn close_edited(&mut self, key: &[u8], hash: u64, old: Option<Entry>, value: Value) {
+        match old {
+            Some(entry) => self.exchange_edited(hash, entry, value),
+            None if value.is_empty() && value.kind() != Kind::Stream => {
+                self.local.opened.give_back(value);
+            }
+            None => self.store_edited(value, |view, stored| {
+                view.replace(key, hash, None, stored, Expiry::Clear);
+            }),
+        }
+    }
+
+    /// Stores a value that has been edited in the place of the packed one that it was.
+    fn exchange_edited(&mut self, hash: u64, entry: Entry, value: Value) {
         if value.is_empty() {
             self.unlink(self.db, hash, entry);
             self.emptied = true;

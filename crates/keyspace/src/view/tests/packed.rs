@@ -1,5 +1,6 @@
 //! Small collections inside their entries: the same as outside, whatever is done to them and in whatever order.
 
+use redline_table::heap::Compaction;
 use redline_types::zset::AddFlags;
 
 use super::*;
@@ -451,4 +452,78 @@ fn walks_see_values_in_passing() {
     assert!(lens.into_iter().eq(0..=200));
     let met = scan_all(&mut alone, 10, |_| ());
     assert_eq!(met.len(), 201);
+}
+
+#[test]
+fn a_compaction_moves_small_collections_whole() {
+    let mut alone = Alone::new();
+    let keys: u32 = if cfg!(miri) { 200 } else { 80_000 };
+    let fill = |view: &mut View<'_>, n: u32| {
+        let key = format!("hash:{n}");
+        view.update(key.as_bytes(), true, |hash: &mut Hash, limits| {
+            for field in 0..12 {
+                let value = format!("value {n}");
+                hash.set(
+                    format!("field {field}").as_bytes(),
+                    value.as_bytes(),
+                    limits,
+                );
+            }
+        })
+        .expect("a hash");
+        let at_ms = n.is_multiple_of(20).then_some(9_000_000);
+        assert!(view.set_expire_at_ms(key.as_bytes(), at_ms));
+    };
+    (0..keys).for_each(|n| alone.unit(|view| fill(view, n)));
+    for n in (0..keys).filter(|n| !n.is_multiple_of(10)) {
+        assert!(alone.unit(|view| view.delete(format!("hash:{n}").as_bytes())));
+    }
+    alone.local.heap.flush();
+    let used = alone.used_bytes();
+    let compaction = Compaction::begin();
+    assert!(
+        compaction.is_some() || cfg!(miri),
+        "nine tenths of it are free"
+    );
+    alone.local.heap.tick();
+    let (mut stripe, mut moved) = (0, 0);
+    while stripe < STRIPES {
+        moved += alone.space.compact_step(&mut alone.local, &mut stripe).done;
+    }
+    drop(compaction);
+    assert!(cfg!(miri) || moved > keys as usize / 100, "{moved} moved");
+    assert_eq!(alone.used_bytes(), used);
+    assert_eq!(alone.expiring(), u64::from(keys / 20));
+    for n in (0..keys).step_by(10) {
+        alone.unit(|view| {
+            let key = format!("hash:{n}");
+            let hash = view.collection::<Hash>(key.as_bytes()).unwrap().unwrap();
+            assert_eq!(hash.len(), 12);
+            let value = hash.get(b"field 7").map(|value| value.to_vec());
+            assert_eq!(value, Some(format!("value {n}").into_bytes()));
+            let at_ms = view.expire_at_ms(key.as_bytes()).flatten();
+            assert_eq!(at_ms.is_some(), n.is_multiple_of(20));
+        });
+    }
+}
+
+#[test]
+fn small_collections_are_evicted_like_any_key() {
+    let mut alone = Alone::new();
+    let policy = crate::Policy::AllKeysRandom as u32;
+    alone.space.settings.policy.store(policy, Ordering::Relaxed);
+    for n in 0..500 {
+        alone.unit(|view| push(view, &format!("list:{n}"), 1 + n % 30));
+    }
+    let limit = alone.space.fixed_bytes() + alone.used_bytes() / 2;
+    let maxmemory = &alone.space.settings.maxmemory_bytes;
+    maxmemory.store(limit, Ordering::Relaxed);
+    while alone.space.over_limit() {
+        let evicted = alone.space.evict_one(&mut alone.local, 0, &mut |_| ());
+        assert_eq!(evicted, crate::upkeep::Evicted::One);
+        alone.used_bytes();
+    }
+    let left = alone.space.key_count(0);
+    assert!((1..500).contains(&left), "{left} are left");
+    assert!(alone.local.garbage.is_empty(), "nothing is left to free");
 }
