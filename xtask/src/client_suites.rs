@@ -1,6 +1,6 @@
-//! Client libraries' own test suites: redis-py's and go-redis's, against a real Redis 8.2.3 and against us. The suites are
-//! fetched with the clients' sources and unpacked below `target/`; nothing of them is kept here. What fails with us and not
-//! with Redis has to be named in docs/compatibility.md, with the reason.
+//! Client libraries' own test suites: those of redis-py, go-redis, phpredis and hiredis, against a real Redis 8.2.3 and
+//! against us. The suites are fetched with the clients' sources and unpacked below `target/`; nothing of them is kept here.
+//! What fails with us and not with Redis has to be named in docs/compatibility.md, with the reason.
 //!
 //! Suites expect their server at port 6379. Each runs with its server in a network of its own (a namespace), where that
 //! port is always free, and nothing else can be reached by mistake.
@@ -43,7 +43,7 @@ const GO_REDIS_LEFT_OUT: &str = "Cluster|cluster|[sS]entinel|Failover|Ring|RediS
 const IN_A_NETWORK_OF_ITS_OWN: &str = r#"
 ip link set lo up || exit 90
 cd "$SERVER_FOLDER" || exit 91
-"$SERVER" $SERVER_WORD --port 6379 --save "" --appendonly no --enable-debug-command yes >log 2>&1 &
+"$SERVER" $SERVER_WORD --port 6379 --unixsocket "$UNIX_SOCKET" --save "" --appendonly no --enable-debug-command yes >log 2>&1 &
 server=$!
 tries=0
 until redis-cli ping >/dev/null 2>&1; do
@@ -55,6 +55,7 @@ cd "$SUITE_FOLDER" || exit 93
 "$@"
 kill $server
 wait $server
+rm -f "$UNIX_SOCKET"
 exit 0
 "#;
 
@@ -81,6 +82,9 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     let mut summaries = Vec::new();
     let mut unexplained = Vec::new();
     for suite in suites()? {
+        if !setting.wants_unit(suite.name) {
+            continue;
+        }
         let theirs = suite.run(&setting.redis, "", REDIS_VERSION)?;
         let (ours, mut only_ours) = suite.run_ours(setting, &theirs, &explained)?;
         summaries.push(format!(
@@ -114,10 +118,16 @@ fn folder() -> PathBuf {
     install::folder().join("suites")
 }
 
+/// Where the server listens besides: its namespace does not cover files.
+fn unix_socket() -> String {
+    let name = format!("redline-suites-{}.sock", std::process::id());
+    std::env::temp_dir().join(name).display().to_string()
+}
+
 fn suites() -> Result<Vec<Suite>, Failure> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     let (python, redis_py) = install::redis_py_suite()?;
-    let variants = [("redis-py RESP2", "2"), ("redis-py RESP3", "3")];
+    let variants = [("redis-py-resp2", "2"), ("redis-py-resp3", "3")];
     let mut suites: Vec<Suite> = variants
         .map(|(name, protocol)| Suite {
             name,
@@ -146,6 +156,24 @@ fn suites() -> Result<Vec<Suite>, Failure> {
         words: words(&go_words),
         read: Outcome::of_ginkgo,
     });
+    let (program, folder) = install::php_redis_suite()?;
+    let quietly = ["-d", "error_reporting=0", "-d", "display_errors=0"];
+    let against = ["TestRedis.php", "--class", "Redis", "--host", "127.0.0.1"];
+    suites.push(Suite {
+        name: "phpredis",
+        folder,
+        program,
+        words: words(&[quietly.as_slice(), &against].concat()),
+        read: Outcome::of_phpredis,
+    });
+    let (program, folder) = install::hiredis_suite()?;
+    suites.push(Suite {
+        name: "hiredis",
+        folder,
+        program,
+        words: words(&["-s", &unix_socket()]),
+        read: Outcome::of_hiredis,
+    });
     Ok(suites)
 }
 
@@ -170,7 +198,7 @@ impl Suite {
     }
 
     fn run(&self, server: &Path, word: &str, label: &str) -> Result<Outcome, Failure> {
-        let home = folder().join(format!("{}-{label}", self.name.replace(' ', "-")));
+        let home = folder().join(format!("{}-{label}", self.name));
         let fail = |error: std::io::Error| format!("{}: {error}", home.display());
         if home.exists() {
             fs::remove_dir_all(&home).map_err(fail)?;
@@ -185,6 +213,7 @@ impl Suite {
             .env("SERVER", server)
             .env("SERVER_WORD", word)
             .env("SERVER_FOLDER", &home)
+            .env("UNIX_SOCKET", unix_socket())
             .env("SUITE_FOLDER", &self.folder)
             // go-redis: no servers but the one.
             .env("RE_CLUSTER", "true")
@@ -221,6 +250,27 @@ impl Outcome {
             }
         }
         outcome
+    }
+
+    /// `[PASSED]` for each test; lines `Assertion failed: place (test)` behind all.
+    fn of_phpredis(said: &str) -> Outcome {
+        let failed = said
+            .lines()
+            .filter(|line| line.contains("Assertion failed"))
+            .filter_map(|line| line.rsplit_once('(')?.1.strip_suffix(')'));
+        Outcome {
+            passed: said.matches("PASSED").count(),
+            failed: failed.map(str::to_owned).collect(),
+        }
+    }
+
+    /// Lines `#1 test: PASSED`, with colours.
+    fn of_hiredis(said: &str) -> Outcome {
+        let failed = said.lines().filter(|line| line.contains("FAILED"));
+        Outcome {
+            passed: said.matches("PASSED").count(),
+            failed: failed.map(str::to_owned).collect(),
+        }
     }
 
     /// Lines `[FAIL] test`, and at the end `FAIL! -- 2 Passed | 1 Failed | …`.

@@ -81,8 +81,7 @@ pub fn redis_server_with_tls() -> Result<PathBuf, Failure> {
     program("redis-server")
 }
 
-/// The source of Redis 7.0 as Debian has it, for the sake of its test suite, and the Tcl that this needs. The list of
-/// sources is one of ours: the system's stays as it is.
+/// The source of Redis 7.0 as Debian has it, for the sake of its test suite, and the Tcl that this needs.
 pub fn redis_suite() -> Result<PathBuf, Failure> {
     packages(
         &["tclsh", "dpkg-source", "openssl"],
@@ -91,9 +90,16 @@ pub fn redis_suite() -> Result<PathBuf, Failure> {
     if !succeeds(Command::new("sh").args(["-c", "echo 'package require tls' | tclsh"])) {
         apt(&["tcl-tls"])?;
     }
+    debian_source("redis", "redis")
+}
+
+/// The source of a Debian package, unpacked into a folder of that name. The list of sources is one of ours: the system's
+/// stays as it is.
+fn debian_source(package: &str, name: &str) -> Result<PathBuf, Failure> {
+    packages(&["dpkg-source"], &["dpkg-dev"])?;
     let home = folder().join("tcl");
-    let unpacked = home.join("redis");
-    if unpacked.join("runtest").exists() {
+    let unpacked = home.join(name);
+    if unpacked.join("debian").exists() {
         return Ok(unpacked);
     }
     for part in ["lists/partial", "cache/archives/partial"] {
@@ -125,10 +131,17 @@ pub fn redis_suite() -> Result<PathBuf, Failure> {
             .current_dir(&home);
         captured(command, b"", INSTALL_TIMEOUT)
     };
-    println!("fetching the source of Redis for its test suite");
+    println!("fetching the source of {package} for its test suite");
     apt_get(&["update"])?;
-    apt_get(&["source", "--download-only", "redis"])?;
-    let description = file_that_ends_with(&home, ".dsc")
+    apt_get(&["source", "--download-only", package])?;
+    let description = fs::read_dir(&home)
+        .map_err(|error| format!("{}: {error}", home.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            file.starts_with(&format!("{package}_")) && file.ends_with(".dsc")
+        })
         .ok_or_else(|| format!("apt-get source has left no .dsc in {}", home.display()))?;
     let mut unpack = Command::new("dpkg-source");
     unpack
@@ -138,6 +151,30 @@ pub fn redis_suite() -> Result<PathBuf, Failure> {
         .current_dir(&home);
     captured(unpack, b"", INSTALL_TIMEOUT)?;
     Ok(unpacked)
+}
+
+/// PHP with phpredis as Debian has them, and the folder of phpredis's tests.
+pub fn php_redis_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    packages(&["php"], &["php-cli", "php-redis"])?;
+    let source = debian_source("php-redis", "php-redis")?;
+    let newest = fs::read_dir(&source)
+        .map_err(|error| format!("{}: {error}", source.display()))?
+        .flatten()
+        .map(|entry| entry.path().join("tests"))
+        .filter(|tests| tests.join("TestRedis.php").exists())
+        .max()
+        .ok_or_else(|| format!("{} holds no tests", source.display()))?;
+    Ok((program("php")?, newest))
+}
+
+/// hiredis's own test program, built, and its folder.
+pub fn hiredis_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    packages(&["gcc", "make"], &["gcc", "make", "libc6-dev"])?;
+    let source = debian_source("hiredis", "hiredis")?;
+    let mut build = Command::new("make");
+    build.args(["-s", "hiredis-test"]).current_dir(&source);
+    captured(build, b"", INSTALL_TIMEOUT)?;
+    Ok((source.join("hiredis-test"), source))
 }
 
 /// twemproxy's nutcracker, from the system's packages.
@@ -377,16 +414,6 @@ fn succeeds(command: &mut Command) -> bool {
 
 fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
-}
-
-fn file_that_ends_with(folder: &Path, end: &str) -> Option<PathBuf> {
-    let files = fs::read_dir(folder)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path());
-    files
-        .into_iter()
-        .find(|path| path.to_string_lossy().ends_with(end))
 }
 
 /// A file of that name below a folder.

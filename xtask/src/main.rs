@@ -28,9 +28,10 @@ cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary
     Our server and our bench against a real Redis, its tools, and clients in three languages.
     Steps: spec compare payloads access config benchmark cli clients jobs histories bench cluster failover memcached tls.
     Installs what it needs (apt, pip, npm, go).
-    Only when named: suites, the test suites of redis-py and go-redis (half an hour), tcl, that of Redis 7.0 (an hour;
-    --units unit/scan,... runs a part), and, on a quiet machine, verdicts, bottlenecks built for real and what our bench
-    says of them (a minute, as root), and compared, servers that it has to tell apart or not (two minutes).
+    Only when named: suites, the test suites of redis-py, go-redis, phpredis and hiredis (half an hour), tcl, that of
+    Redis 7.0 (an hour; of both, --units go-redis,unit/scan,... runs a part), and, on a quiet machine, verdicts,
+    bottlenecks built for real and what our bench says of them (a minute, as root), and compared, servers that it has to
+    tell apart or not (two minutes).
 cargo xtask tidy
     The rules of the house that a program can check.";
 

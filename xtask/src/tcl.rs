@@ -30,11 +30,11 @@ const SKIPPED: [&str; 2] = [
     "Tracking invalidation message of eviction keys should be before response",
 ];
 /// What the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or with
-/// snapshots, or with directives of loading, which do not exist yet: they are started without, so that what is not about
+/// snapshots, or with directives that exist for these tests alone: they are started without, so that what is not about
 /// files is tested all the same.
 const WITHOUT_FILES: &str = "#!/bin/bash
 if [ -f \"$1\" ]; then
-    sed -i -E '/^(key-load-delay|loading-process-events-interval-bytes) /d' \"$1\"
+    sed -i -E '/^(key-load-delay|loading-process-events-interval-bytes|use-exit-on-panic) /d' \"$1\"
     printf '\\nappendonly no\\nsave \"\"\\n' >> \"$1\"
 fi
 exec -a \"$0\" '{redline}' \"$@\"
@@ -393,7 +393,14 @@ impl Explained {
     }
 
     fn parse(page: &str) -> Explained {
-        const BEGINNINGS: [&str; 4] = ["| unit/", "| integration/", "| redis-py", "| go-redis"];
+        const BEGINNINGS: [&str; 6] = [
+            "| unit/",
+            "| integration/",
+            "| redis-py",
+            "| go-redis",
+            "| phpredis",
+            "| hiredis",
+        ];
         // A bar in a test's name is written as `\|`.
         let rows = page
             .lines()

@@ -632,14 +632,16 @@ fn encode(
 
 /// As [`Side::last_words`]. The library must not be shown records once it has refused one: it would refuse them again,
 /// and panic over its second alert. But its first call hands out the alert that waits, before it looks at anything. So
-/// there is one call, and none where the peer was first to send an alert, which is not answered.
+/// there is one call, and none where the peer was first to send an alert, which is not answered, nor where what it sends is no
+/// record at all: a client that speaks in the clear would take the alert for a reply.
 fn last_words(
     connection: &mut impl Connection,
     error: &rustls::Error,
     records: &mut [u8],
     unsent: &mut Vec<u8>,
 ) {
-    if matches!(error, rustls::Error::AlertReceived(_)) {
+    let in_the_clear = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+    if matches!(error, rustls::Error::AlertReceived(_)) || *error == in_the_clear {
         return;
     }
     if let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process(records).state {

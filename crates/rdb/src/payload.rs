@@ -38,9 +38,8 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, RestoreError> 
     const WRONG: RestoreError = RestoreError::VersionOrChecksum;
     let (signed, checksum) = payload.split_last_chunk::<8>().ok_or(WRONG)?;
     let (body, version) = signed.split_last_chunk::<2>().ok_or(WRONG)?;
-    if u16::from_le_bytes(*version) > VERSION
-        || u64::from_le_bytes(*checksum) != crc64::update(0, signed)
-    {
+    let is_right = || u64::from_le_bytes(*checksum) == crc64::update(0, signed);
+    if u16::from_le_bytes(*version) > VERSION || !(limits.payload_checksum_skipped || is_right()) {
         return Err(WRONG);
     }
     let mut reader = Reader::new(body);

@@ -20,6 +20,30 @@ fn simple(value: &Value) -> &str {
 }
 
 #[test]
+fn a_wrong_checksum_is_no_matter_when_told() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("SET k value");
+    let Value::Bulk(mut payload) = client.call("DUMP k") else {
+        panic!("a payload")
+    };
+    *payload.last_mut().unwrap() ^= 1;
+    let mut restore = |payload: &[u8]| {
+        client.call("DEL to");
+        client.call_args(&[b"RESTORE", b"to", b"0", payload])
+    };
+    let wrong = "ERR DUMP payload version or checksum are wrong";
+    assert_eq!(restore(&payload).error(), wrong);
+    let mut admin = Client::connect(&server);
+    admin.call("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1").ok();
+    restore(&payload).ok();
+    let damaged = [&b"\x01"[..], &payload[1..]].concat();
+    assert_eq!(restore(&damaged).error(), "ERR Bad data format");
+    admin.call("DEBUG SET-SKIP-CHECKSUM-VALIDATION 0").ok();
+    assert_eq!(restore(&payload).error(), wrong);
+}
+
+#[test]
 fn timers_rest_when_told() {
     let server = start(Settings {
         enable_debug_command: Permission::Yes,

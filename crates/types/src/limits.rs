@@ -9,6 +9,9 @@ pub struct Limits {
     /// Bytes from which an element of a list in nodes has a node of its own, whatever its pack could hold; `None`: when
     /// it is larger than a node. No parameter: DEBUG QUICKLIST-PACKED-THRESHOLD.
     pub list_plain_node_bytes: Option<usize>,
+    /// A payload is taken whatever its checksum; what is inside is checked all the same. No parameter: DEBUG
+    /// SET-SKIP-CHECKSUM-VALIDATION.
+    pub payload_checksum_skipped: bool,
     /// Nodes at each end of a list that stay uncompressed. Accepted; nodes are never compressed.
     pub list_compress_depth: u32,
     /// Field-value pairs up to which a hash stays packed.
@@ -38,6 +41,7 @@ impl Default for Limits {
         Limits {
             list_max_listpack_size: -2,
             list_plain_node_bytes: None,
+            payload_checksum_skipped: false,
             list_compress_depth: 0,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value: 64,

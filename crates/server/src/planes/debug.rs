@@ -54,6 +54,8 @@ const HELP: &[&str] = &[
     "    Stop (0) or resume (1) looking for expired keys in the background.",
     "SET-DISABLE-DENY-SCRIPTS <0|1>",
     "    Let scripts call DEBUG and CLIENT LIST (1), or not (0).",
+    "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "    Take payloads whatever their checksum (1), or not (0). What is inside is checked all the same.",
     "SLEEP <seconds>",
     "    Stop this client's worker for so long. Decimals are allowed.",
     "HELP",
@@ -184,6 +186,15 @@ pub(crate) fn debug(
         (b"set-active-expire", 3) => {
             let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
             worker.shared.active_expire.store(on, Ordering::Relaxed);
+            session.reply().ok();
+        }
+        (b"set-skip-checksum-validation", 3) => {
+            let skipped = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            worker.shared.settings.update(|settings| {
+                settings.limits.payload_checksum_skipped = skipped;
+                Ok::<(), Error>(())
+            })?;
+            worker.refresh_if_changed();
             session.reply().ok();
         }
         (b"set-disable-deny-scripts", 3) => {
