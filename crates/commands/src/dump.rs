@@ -14,7 +14,6 @@ use crate::{
 const BUSY_KEY: Error = Error::line("BUSYKEY Target key name already exists.");
 const NEGATIVE_TTL: Error = Error::line("ERR Invalid TTL value, must be >= 0");
 const WRONG_FOOTER: Error = Error::line("ERR DUMP payload version or checksum are wrong");
-const BAD_FORMAT: Error = Error::line("ERR Bad data format");
 
 /// DUMP key
 pub(crate) fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
@@ -44,7 +43,7 @@ pub(crate) fn restore(
     let object =
         redline_rdb::restore(&args[3], ctx.keys.limits()).map_err(|error| match error {
             RestoreError::VersionOrChecksum => WRONG_FOOTER,
-            RestoreError::Object(_) => BAD_FORMAT,
+            RestoreError::Object(damage) => Error::Damaged(damage.0),
         })?;
     let deleted = ctx.keys.delete(key);
     let now_ms = ctx.keys.now_ms();

@@ -30,6 +30,8 @@ pub enum Error {
     InvalidExpire(&'static str),
     /// A string would grow beyond `proto-max-bulk-len`.
     StringTooLong,
+    /// A payload with damage inside; says what does not hold, for the log alone.
+    Damaged(&'static str),
     /// Any other: the whole line, its code included.
     Line(Cow<'static, str>),
     /// Not an error of the caller's: a stripe is in use, run the command again when it is free.
@@ -86,6 +88,7 @@ impl Error {
             Error::InvalidExpire(command) => {
                 return Cow::Owned(format!("ERR invalid expire time in '{command}' command"));
             }
+            Error::Damaged(_) => "ERR Bad data format",
             Error::Line(line) => line,
             Error::Busy(_) | Error::Missing(_) => {
                 unreachable!("the executor runs the command again")

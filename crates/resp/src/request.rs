@@ -322,6 +322,14 @@ impl RequestDecoder {
         self.partial.is_none() && self.blobs.is_empty()
     }
 
+    /// Of a request that is not whole yet: bytes of the query buffer that are arguments already, and bytes that have arrived
+    /// of a large argument in an allocation of its own.
+    pub fn partial_bytes(&self) -> (usize, usize) {
+        let partial = self.partial.as_ref();
+        let arrived = |partial: &Partial| partial.big.as_ref().map_or(0, |big| big.bytes.len());
+        partial.map_or((0, 0), |partial| (partial.progress.at, arrived(partial)))
+    }
+
     /// Bytes held for a request that is not whole yet, beside the query buffer.
     pub fn heap_bytes(&self) -> usize {
         let partial = self.partial.as_ref().map_or(0, |partial| {

@@ -497,6 +497,7 @@ impl Worker {
         }
         if let Err(error) = result {
             stats.failed.add(1);
+            log_damage(&error);
             let text = error.text();
             self.stats.note_error(&text);
             session.out.truncate(mark);
@@ -515,6 +516,7 @@ impl Worker {
         match outcome {
             Ok(()) => {}
             Err(Halt::Error(error)) => {
+                log_damage(&error);
                 let text = error.text();
                 self.stats.note_error(&text);
                 session.out.truncate(mark);
@@ -1183,4 +1185,10 @@ fn for_each_key<'a>(id: CommandId, args: Args<'a>, visit: impl FnMut(&'a [u8])) 
     spec::reachable_keys(id, args.len(), |index| args.get(index).unwrap_or_default())
         .filter_map(|key| args.get(key.position))
         .for_each(visit);
+}
+/// A client is told that its payload is damaged, and the log of what does not hold in it.
+fn log_damage(error: &Error) {
+    if let Error::Damaged(what) = error {
+        crate::log::warning(&format!("Payload integrity check failed: {what}"));
+    }
 }

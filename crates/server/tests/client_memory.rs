@@ -75,15 +75,30 @@ fn a_percentage_is_of_maxmemory() {
     assert_eq!(stays.read(), Value::Bulk(vec![b'x'; 6 * MIB]));
 }
 
+#[test]
+fn what_had_arrived_of_a_large_argument_was_no_part_of_the_query_buffer() {
+    let server = start(settings(2));
+    let mut admin = Client::connect(&server);
+    let mut client = Client::connect(&server);
+    let id = client.call("CLIENT ID").integer();
+    client.write(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", MIB).as_bytes());
+    client.write(&vec![b'x'; MIB / 2]);
+    until("it has arrived", || {
+        field(&mut admin, id, "qbuf=") == MIB as u64 / 2
+    });
+}
+
 /// What a client takes, as CLIENT LIST tells.
 fn total(admin: &mut Client, id: i64) -> u64 {
+    field(admin, id, "tot-mem=")
+}
+
+fn field(admin: &mut Client, id: i64, name: &str) -> u64 {
     let Value::Bulk(text) = admin.call(&format!("CLIENT LIST ID {id}")) else {
         panic!("CLIENT LIST is text")
     };
     let text = String::from_utf8(text).unwrap();
-    let field = text
-        .split(' ')
-        .find_map(|word| word.strip_prefix("tot-mem="));
+    let field = text.split(' ').find_map(|word| word.strip_prefix(name));
     field.unwrap().parse().unwrap()
 }
 

@@ -5,7 +5,8 @@
 //! The language: `*` any bytes, `?` one byte, `[abc]`, `[a-z]`, `[^a]` one byte of a class, `\x`
 //! the byte x, all else itself. Its corner cases are those of Redis: an unclosed class ends with the
 //! pattern, `[]` matches nothing, a range compares signed bytes and may be written either way round,
-//! and of the patterns that could match no bytes at all only the empty one and `*` do.
+//! of the patterns that could match no bytes at all only the empty one and `*` do, and none matches
+//! anything that has more than 1,000 stars before its last item.
 
 /// Whether upper and lower case letters (ASCII) are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,9 @@ impl Case {
     }
 }
 
+/// Most stars that have something behind them, neighbours counting as one.
+const STARS_MAX: usize = 1000;
+
 /// Whether the whole text matches the pattern.
 ///
 /// Every item of a pattern but `*` takes exactly one byte. So when the items behind a `*` fail, only
@@ -43,11 +47,19 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     let (mut item, mut at) = (0, 0);
     // The item behind the last `*`, and where the text that it is tried on starts.
     let mut star = None;
+    let mut stars = 0;
     loop {
         if pattern.get(item) == Some(&b'*') {
-            item += 1;
+            while pattern.get(item) == Some(&b'*') {
+                item += 1;
+            }
             if item == pattern.len() {
                 return true;
+            }
+            // No star is met twice: whatever fails goes back to what is behind the last one.
+            stars += 1;
+            if stars > STARS_MAX {
+                return false;
             }
             star = Some((item, at));
             continue;
@@ -178,6 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_with_very_many_stars_matched() {
+        for (stars, matched) in [(1000, true), (1001, false)] {
+            for item in ["*a", "*?", "**a"] {
+                let pattern = item.repeat(stars);
+                assert_eq!(sensitive(&pattern, &"a".repeat(stars)), matched);
+                assert_eq!(sensitive(&(pattern + "*"), &"a".repeat(stars)), matched);
+            }
+        }
+    }
+
+    #[test]
     fn without_case_letters_are_folded_but_for_escapes_in_a_class() {
         for (pattern, text, expected) in [
             ("MAXMEMORY*", "maxmemory-policy", true),
@@ -238,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_hostile_pattern_takes_no_longer_than_its_length_times_the_text() {
-        let pattern = [b"a*".repeat(5_000), b"b".to_vec()].concat();
+        let pattern = [b"a*".repeat(STARS_MAX), b"b".to_vec()].concat();
         let text = b"a".repeat(20_000);
         assert!(!matches(&pattern, &text, Case::Sensitive));
     }

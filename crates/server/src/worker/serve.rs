@@ -339,10 +339,13 @@ impl Worker {
 
     fn fill_card(&self, session: &Session) {
         let card = &session.card;
-        card.query_bytes
-            .store(session.query.len() as u64, Ordering::Relaxed);
+        // What has been received and is no argument yet; a large one becomes an argument when it is whole.
+        let (parsed, arrived) = session.decoder.partial_bytes();
+        let unparsed = session.query.len().saturating_sub(parsed) + arrived;
+        card.query_bytes.store(unparsed as u64, Ordering::Relaxed);
+        let capacity = session.query.capacity() + arrived;
         card.query_capacity
-            .store(session.query.capacity() as u64, Ordering::Relaxed);
+            .store(capacity as u64, Ordering::Relaxed);
         card.output_bytes
             .store(session.out.len_bytes() as u64, Ordering::Relaxed);
         let pieces = match session.out.len_bytes() {
@@ -356,7 +359,8 @@ impl Worker {
         let capacity = session.out.heap_bytes() as u64;
         card.output_capacity.store(capacity, Ordering::Relaxed);
         let arguments = session.decoder.heap_bytes() as u64;
-        card.argument_bytes.store(arguments, Ordering::Relaxed);
+        let whole = arguments.saturating_sub(arrived as u64);
+        card.argument_bytes.store(whole, Ordering::Relaxed);
         let queued = session.multi.bytes as u64;
         card.multi_bytes.store(queued, Ordering::Relaxed);
         let fixed = mem::size_of::<Session>() + mem::size_of::<Card>();
