@@ -13,7 +13,7 @@ use std::{
 
 use redline_types::glob::{self, Case};
 
-use super::{find, not_built, table};
+use super::{find, not_built, table, words_of};
 use crate::settings::{Settings, UserLine};
 
 /// Includes within includes.
@@ -93,7 +93,11 @@ impl Loader {
         if values.is_empty() && parameter.name == "replicaof" {
             return refused("wrong number of arguments");
         }
-        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        let values: Vec<&[u8]> = match values {
+            // Several words in quotes are several words, as for CONFIG SET.
+            [one] if !one.is_empty() => words_of(parameter, one),
+            _ => values.iter().map(Vec::as_slice).collect(),
+        };
         let result = parameter.add(&mut self.settings, &values);
         self.places.insert(parameter.name, place.into());
         result.or_else(|why| refused(&why))
@@ -369,6 +373,12 @@ mod tests {
         assert_eq!(settings.port, Some(7001));
         assert_eq!(settings.maxmemory_bytes, 1 << 20);
         assert_eq!(settings.bind, ["127.0.0.1", "::1"]);
+    }
+
+    #[test]
+    fn several_words_in_one_argument_were_one() {
+        let settings = load("bind \"127.0.0.1 ::1\"\nshutdown-on-sigterm \"nosave force\"\n");
+        assert_eq!(settings.unwrap().bind, ["127.0.0.1", "::1"]);
     }
 
     #[test]
