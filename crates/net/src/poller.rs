@@ -21,14 +21,32 @@
 //! bare epoll is below what can be told apart here, so the unsafe calls stay in mio.
 //! The same exchange through this crate's whole loop (mailbox, pooled buffer, [`crate::flush`]) took 1.57 us when mio
 //! alone took 1.53, the difference again being within the spread.
+//!
+//! # Letting events gather
+//!
+//! Whoever sleeps in the poller is woken by the first event, serves that one socket, and goes to sleep again before the
+//! next has something to say: with many busy peers every few requests cost a wake-up. A poller with a span of gathering
+//! that finds nothing first sleeps for that span, in which no socket can wake it, and then looks again. Network cards know
+//! this as interrupt coalescing. While something is ready it never sleeps. Whether it pays, its owner knows.
+//!
+//! Measured with a server, 50 connections of redis-benchmark on another CPU, a span of 50 us and one request a read: 55 instead
+//! of 180 sleeps in a thousand reads, 8 % less CPU time, of the server's own code a quarter less (its caches stay warm), and
+//! 9 % more requests, since waking the server was work of the client's. Where requests come evenly spaced, it saves
+//! nothing and they take some 40 us longer.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Poll, Token};
+use rustix::thread::set_current_timer_slack;
+
+/// How late the end of a gathering may be: nanoseconds. The kernel's default is 50 us, as much as the whole.
+const GATHERING_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
 
 /// What a source is watched for.
 ///
@@ -76,6 +94,9 @@ pub struct Poller {
     events: Events,
     ready: Vec<Event>,
     waker: Option<(usize, Waker)>,
+    gathering: Duration,
+    has_gathered: bool,
+    is_punctual: bool,
 }
 
 impl Poller {
@@ -90,12 +111,50 @@ impl Poller {
             events: Events::with_capacity(events_max),
             ready: Vec::with_capacity(events_max),
             waker: None,
+            gathering: Duration::ZERO,
+            has_gathered: false,
+            is_punctual: false,
         })
+    }
+
+    /// For how long events are left to gather (see the head of this file); zero, as at first: not at all. A wait may
+    /// end so much after its timeout, and a [`Waker`] be heard so much later.
+    pub fn set_gathering(&mut self, span: Duration) {
+        self.gathering = span;
+    }
+
+    /// Whether the last [`Poller::poll`] has let events gather.
+    pub fn has_gathered(&self) -> bool {
+        self.has_gathered
     }
 
     /// Waits for events: at most `timeout` (rounded up to a millisecond), for ever if `None`, not at all if zero.
     /// A signal ends the wait early, without events.
     pub fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.has_gathered = false;
+        if self.gathering.is_zero() || timeout == Some(Duration::ZERO) {
+            return self.look(timeout);
+        }
+        self.look(Some(Duration::ZERO))?;
+        if self.ready.is_empty() {
+            self.gather();
+            self.look(timeout)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn gather(&mut self) {
+        if !self.is_punctual {
+            // Where this is refused, a gathering takes longer.
+            let _ = set_current_timer_slack(Some(GATHERING_SLACK_NS));
+            self.is_punctual = true;
+        }
+        thread::sleep(self.gathering);
+        self.has_gathered = true;
+    }
+
+    fn look(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.ready.clear();
         match self.poll.poll(&mut self.events, timeout) {
             Ok(()) => {}

@@ -32,6 +32,7 @@ pub fn tick(worker: &mut Worker) {
     worker.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
     worker.ticks += 1;
     worker.refresh_if_changed();
+    worker.set_gathering();
     if worker.shared.timers_rest.load(Ordering::Relaxed) {
         return;
     }

@@ -22,7 +22,7 @@ use crate::{
     pubsub::Kind,
     session::flag,
     settings::Settings,
-    shared::Shared,
+    shared::{Shared, WorkerHandle},
     stats::{self, CommandTotals, Totals},
 };
 
@@ -466,19 +466,33 @@ fn workers(page: &mut Page, shared: &Shared) {
     page.gauge("redline_workers", "Worker threads.", shared.workers().len());
     let name = "redline_worker_connections";
     page.family(name, Sort::Gauge, "Connections of each worker.");
-    for (number, worker) in shared.workers().iter().enumerate() {
-        let connections = worker.connections.load(Ordering::Relaxed);
-        page.sample(name, &[("worker", &number.to_string())], connections);
-    }
+    each_worker(page, name, shared, |worker| {
+        worker.connections.load(Ordering::Relaxed) as u64
+    });
     let name = "redline_worker_put_aside_total";
     page.family(
         name,
         Sort::Counter,
         "Times that a session of a worker was put aside: something that it needed was in use.",
     );
+    each_worker(page, name, shared, |worker| worker.stats.put_aside.get());
+    let name = "redline_worker_gathered_total";
+    page.family(
+        name,
+        Sort::Counter,
+        "Times that a worker let requests gather before it looked for them (event-coalescing-us).",
+    );
+    each_worker(page, name, shared, |worker| worker.stats.gathered.get());
+}
+
+fn each_worker(
+    page: &mut Page,
+    name: &str,
+    shared: &Shared,
+    figure: impl Fn(&WorkerHandle) -> u64,
+) {
     for (number, worker) in shared.workers().iter().enumerate() {
-        let put_aside = worker.stats.put_aside.get();
-        page.sample(name, &[("worker", &number.to_string())], put_aside);
+        page.sample(name, &[("worker", &number.to_string())], figure(worker));
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Settings {
     pub tcp_keepalive_s: u32,
     /// Number of workers; 0: one per usable CPU.
     pub threads: usize,
+    /// How long a worker may let the requests of many busy clients gather: microseconds.
+    pub event_coalescing_us: u64,
     /// Number of databases.
     pub databases: u32,
     /// Clients are closed after so many idle seconds; 0: never.
@@ -249,6 +251,7 @@ impl Default for Settings {
             tcp_backlog: 511,
             tcp_keepalive_s: 300,
             threads: 0,
+            event_coalescing_us: 50,
             databases: 16,
             timeout_s: 0,
             maxclients: 10_000,

@@ -122,6 +122,8 @@ pub struct WorkerStats {
     pub denied_channel: Counter,
     /// Sessions put aside because a stripe was in use.
     pub put_aside: Counter,
+    /// Looks for events before which they were let gather.
+    pub gathered: Counter,
     /// Clients closed because they did not read their replies.
     pub output_limit_closed: Counter,
     /// Clients closed because their query buffer was too large.
@@ -165,6 +167,7 @@ impl Default for WorkerStats {
             denied_key: Counter::default(),
             denied_channel: Counter::default(),
             put_aside: Counter::default(),
+            gathered: Counter::default(),
             output_limit_closed: Counter::default(),
             query_limit_closed: Counter::default(),
             evicted_clients: Counter::default(),

@@ -8,6 +8,7 @@
 //!
 //! Must not know: what any command does.
 
+mod gathering;
 mod serve;
 
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
@@ -37,6 +38,8 @@ use crate::{
     timing::Timing,
     tracking::{self, Invalidation, News},
 };
+
+use self::gathering::Gathering;
 
 /// Output that no limit counts: in Redis each client has a fixed buffer of that size.
 const OUTPUT_BYTES_FREE: u64 = 16 * 1024;
@@ -129,6 +132,7 @@ pub struct Worker {
     /// Set by SHUTDOWN and the signals.
     pub stop: bool,
     poller: Poller,
+    gathering: Gathering,
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
     /// Messages that were fetched before their time, see `read_own_mail`.
@@ -172,6 +176,8 @@ struct Place {
     session: Option<Box<Session>>,
     /// In `ready`.
     queued: bool,
+    /// The tick, in its lowest bits, before which the last event came.
+    heard_at_tick: u32,
     /// Bytes may be waiting in the socket.
     readable: bool,
     /// The peer has sent all that it will.
@@ -251,6 +257,7 @@ impl Worker {
             number,
             settings,
             poller,
+            gathering: Gathering::default(),
             mailbox,
             listeners,
             signals,
@@ -292,13 +299,22 @@ impl Worker {
         let began_ms = clock::monotonic_coarse_ms();
         // What is read and decoded goes by limits, too.
         self.refresh_if_changed();
-        for index in 0..self.poller.event_count() {
+        let events = self.poller.event_count();
+        let mut first = 0;
+        for index in 0..events {
             let event = self.poller.event(index);
             match event.token {
                 WAKER => {}
                 SIGNALS => self.on_signal(),
                 token if token < FIRST_SESSION => self.accept(token - FIRST_LISTENER),
-                token => self.on_event(token - FIRST_SESSION, &event),
+                token => first += u32::from(self.on_event(token - FIRST_SESSION, &event)),
+            }
+        }
+        self.gathering.note(first);
+        if self.poller.has_gathered() {
+            self.stats.gathered.add(1);
+            if !self.gathering.go_on(events) {
+                self.poller.set_gathering(Duration::ZERO);
             }
         }
         self.fetch_messages();
@@ -436,13 +452,25 @@ impl Worker {
 
     // ---- sessions -----------------------------------------------------------------------------
 
-    fn on_event(&mut self, index: usize, event: &redline_net::Event) {
+    /// Says whether it is the first from that client since the last tick.
+    fn on_event(&mut self, index: usize, event: &redline_net::Event) -> bool {
         let Some(place) = self.places.get_mut(index).filter(|place| place.used) else {
-            return;
+            return false;
         };
         place.readable |= event.readable || event.error || event.closed;
         place.closed |= event.closed || event.error;
+        let tick = self.ticks as u32;
+        let first = mem::replace(&mut place.heard_at_tick, tick) != tick;
         self.enqueue(index);
+        first
+    }
+
+    /// Decides at every tick whether requests may gather until the next.
+    pub fn set_gathering(&mut self) {
+        let allowed = Duration::from_micros(self.settings.event_coalescing_us);
+        let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
+        let span = self.gathering.tick(now_us, used_us, allowed);
+        self.poller.set_gathering(span);
     }
 
     fn enqueue(&mut self, index: usize) {

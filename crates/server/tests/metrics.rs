@@ -336,3 +336,40 @@ fn without_a_port_there_is_no_listener_and_a_stop_ends_it() {
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
     ends(stalled);
 }
+
+#[test]
+fn a_busy_worker_lets_the_requests_of_many_clients_gather() {
+    let server = server(1);
+    let mut clients: Vec<Client> = (0..24).map(|_| Client::connect(&server)).collect();
+    for _ in 0..200 {
+        let push = format!("RPUSH list{}", " element".repeat(100));
+        clients[0].call(&push).integer();
+    }
+    // Work for the worker, next to none for the test: what it takes to be busy on a machine that has more to do.
+    let mut ask = || {
+        for client in &mut clients {
+            client.send("LPOS list missing");
+        }
+        for client in &mut clients {
+            assert_eq!(client.read(), Value::Nil);
+        }
+    };
+    let gathered = || {
+        sample(
+            &scrape(&server),
+            "redline_worker_gathered_total{worker=\"0\"}",
+        )
+    };
+    until("requests gather", || {
+        ask();
+        gathered() > 0.0
+    });
+    Client::connect(&server)
+        .call("CONFIG SET event-coalescing-us 0")
+        .ok();
+    until("they do so no more", || {
+        let before = gathered();
+        (0..50).for_each(|_| ask());
+        gathered() == before
+    });
+}

@@ -1,0 +1,56 @@
+//! A poller that lets events gather: it never sleeps over what is there, and misses nothing that comes meanwhile.
+
+use std::thread;
+use std::time::Duration;
+
+use redline_net::{Interest, Poller, Stream};
+
+const TOKEN: usize = 7;
+/// No test would live to see its end.
+const FOR_EVER: Duration = Duration::from_secs(100_000);
+const SHORT: Duration = Duration::from_micros(10);
+
+fn poller_with(source: &Stream, gathering: Duration) -> Poller {
+    let mut poller = Poller::new(8).unwrap();
+    poller.register(source, TOKEN, Interest::Read).unwrap();
+    poller.set_gathering(gathering);
+    poller
+}
+
+#[test]
+fn what_is_there_is_reported_at_once() {
+    let (mut near, far) = Stream::pair().unwrap();
+    let mut poller = poller_with(&far, FOR_EVER);
+    near.write(b"x").unwrap();
+    poller.poll(None).unwrap();
+    assert_eq!((poller.event_count(), poller.has_gathered()), (1, false));
+}
+
+#[test]
+fn a_look_does_not_wait() {
+    let (_near, far) = Stream::pair().unwrap();
+    let mut poller = poller_with(&far, FOR_EVER);
+    poller.poll(Some(Duration::ZERO)).unwrap();
+    assert_eq!((poller.event_count(), poller.has_gathered()), (0, false));
+}
+
+#[test]
+fn without_anything_to_report_events_gather() {
+    let (_near, far) = Stream::pair().unwrap();
+    let mut poller = poller_with(&far, SHORT);
+    poller.poll(Some(Duration::from_millis(1))).unwrap();
+    assert_eq!((poller.event_count(), poller.has_gathered()), (0, true));
+}
+
+#[test]
+fn what_comes_while_events_gather_or_later_is_reported() {
+    let (mut near, far) = Stream::pair().unwrap();
+    let mut poller = poller_with(&far, SHORT);
+    let writer = thread::spawn(move || {
+        near.write(b"x").unwrap();
+        near
+    });
+    poller.poll(None).unwrap();
+    assert_eq!(poller.event(0).token, TOKEN);
+    writer.join().unwrap();
+}
