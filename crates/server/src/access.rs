@@ -18,6 +18,7 @@ use redline_spec::{self as spec, CommandId};
 use crate::{
     config::file,
     planes::client,
+    pubsub::Kind,
     session::{Card, Session, flag, state},
     settings::Settings,
     shared::{Message, Shared},
@@ -116,13 +117,16 @@ impl Session {
 
     /// Does it hold a subscription that its user may not have any more?
     fn has_lost_channels(&self, before: &User, user: &User) -> bool {
-        if !self.is(state::LISTENS) {
+        let Some(subscriptions) = self.subscriptions.as_deref() else {
             return false;
-        }
+        };
         user.channels_left_after(before).is_some_and(|left| {
-            let mut channels = self.channels.iter().chain(&self.shard_channels);
-            !channels.all(|name| left.allow(name, false))
-                || !self.patterns.iter().all(|name| left.allow(name, true))
+            [Kind::Channel, Kind::Shard, Kind::Pattern]
+                .into_iter()
+                .any(|kind| {
+                    let mut names = subscriptions.of(kind).iter();
+                    !names.all(|name| left.allow(name, kind == Kind::Pattern))
+                })
         })
     }
 }

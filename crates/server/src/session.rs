@@ -16,6 +16,7 @@ use redline_spec::CommandId;
 
 use crate::{
     block::{Again, Wait},
+    subscribe::Subscriptions,
     tracking::Mode,
 };
 
@@ -356,12 +357,8 @@ pub struct Session {
     pub watched: Vec<Watched>,
     /// See `watched`.
     pub watch_flag: Arc<WatchFlag>,
-    /// Subscribed channels and patterns, in order of subscription.
-    pub channels: Vec<Arc<[u8]>>,
-    /// See `channels`.
-    pub patterns: Vec<Arc<[u8]>>,
-    /// See `channels`; those of shards (SSUBSCRIBE).
-    pub shard_channels: Vec<Arc<[u8]>>,
+    /// What it is subscribed to, if to anything.
+    pub subscriptions: Option<Box<Subscriptions>>,
     /// How it tracks keys, if it does.
     pub tracking: Option<Box<Mode>>,
     /// What its subscriptions, watches and prefixes take, here and where they are looked up: bytes.
