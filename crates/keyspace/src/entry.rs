@@ -29,7 +29,7 @@
 //! bytes, any other makes a new entry. Other collections are a [`Value`], which is a tag and a pointer, and move back
 //! in when they have shrunk to [`PACKED_AGAIN_BYTES_MAX`]: half, so that one at the border does not move at every step.
 
-use std::{alloc::Layout, ptr::NonNull, sync::Arc};
+use std::{ptr::NonNull, sync::Arc};
 
 use redline_table::Heap;
 use redline_types::{Kind, PackedForm, PackedRef, Value, number};
@@ -48,9 +48,6 @@ pub const PACKED_BYTES_MAX: usize = 960;
 
 /// Largest packed collection that comes back into its entry.
 pub const PACKED_AGAIN_BYTES_MAX: usize = PACKED_BYTES_MAX / 2;
-
-/// Entries up to this size come from the heap's classes, larger ones (long keys) from the allocator.
-const HEAP_BYTES_MAX: usize = INLINE_BYTES_MAX + 256;
 
 const TAG_MASK: u64 = 0x3f;
 const EXPIRE: u64 = 1 << 6;
@@ -236,7 +233,7 @@ impl Entry {
             }
         };
         let key_at = key_offset(header);
-        let pointer = allocate(heap, key_at + key.len() + inline_bytes(header));
+        let pointer = heap.alloc(key_at + key.len() + inline_bytes(header));
         // SAFETY: `allocate` gave `key_at + key.len() + inline_bytes(header)` bytes, 8-aligned, ours alone; every
         // write below stays within them, at the offsets that the layout above gives.
         unsafe {
@@ -294,7 +291,7 @@ impl Entry {
                 Tag::Blob => Some(Garbage::Blob(slot.cast::<Blob>().read())),
                 Tag::Object => Some(Garbage::Object(slot.cast::<Value>().read())),
             };
-            release(heap, self.0, bytes);
+            heap.free(self.0, bytes);
             garbage
         }
     }
@@ -417,7 +414,7 @@ impl Entry {
             let old = inline_len(header);
             if value.len() != old
                 && (value.len() > INLINE_BYTES_MAX
-                    || class_bytes(at + value.len()) != class_bytes(at + old))
+                    || Heap::size_class(at + value.len()) != Heap::size_class(at + old))
             {
                 return false;
             }
@@ -451,7 +448,9 @@ impl Entry {
             let at = key_offset(header) + self.key_len(header);
             let fresh =
                 header & !(TAG_MASK | VALUE_LEN_MASK << VALUE_LEN_SHIFT) | packed_header(&packed);
-            if class_bytes(at + inline_bytes(fresh)) != class_bytes(at + inline_bytes(header)) {
+            if Heap::size_class(at + inline_bytes(fresh))
+                != Heap::size_class(at + inline_bytes(header))
+            {
                 return false;
             }
             self.0.as_ptr().cast::<u64>().write(fresh);
@@ -546,7 +545,7 @@ impl Entry {
                 Content::Packed(packed) => Stored::Packed(packed),
             };
             let fresh = Entry::create(heap, self.key(), value, expire_at_ms, self.clock());
-            release(heap, self.0, self.bytes());
+            heap.free(self.0, self.bytes());
             fresh
         }
     }
@@ -567,7 +566,7 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn heap_bytes(self) -> usize {
         // SAFETY: handed on.
-        unsafe { class_bytes(self.bytes()) }
+        unsafe { Heap::size_class(self.bytes()) }
     }
 
     /// Heap bytes of the value outside the entry.
@@ -827,39 +826,6 @@ fn slot_bytes(header: u64) -> usize {
 
 fn long_len_offset(header: u64) -> usize {
     8 + 8 * (header >> 6 & 1) as usize
-}
-
-#[inline]
-fn class_bytes(bytes: usize) -> usize {
-    if bytes <= HEAP_BYTES_MAX {
-        Heap::size_class(bytes)
-    } else {
-        bytes.next_multiple_of(16)
-    }
-}
-
-fn allocate(heap: &mut Heap, bytes: usize) -> NonNull<u8> {
-    if bytes <= HEAP_BYTES_MAX {
-        return heap.alloc(bytes);
-    }
-    let layout =
-        Layout::from_size_align(bytes, 8).expect("a key is shorter than the address space");
-    // SAFETY: the layout's size is above HEAP_BYTES_MAX, so not zero.
-    let pointer = unsafe { std::alloc::alloc(layout) };
-    NonNull::new(pointer).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
-}
-
-/// # Safety
-/// `pointer` came from [`allocate`] with the same `bytes`, and this is its last use.
-unsafe fn release(heap: &mut Heap, pointer: NonNull<u8>, bytes: usize) {
-    if bytes <= HEAP_BYTES_MAX {
-        // SAFETY: handed on from the caller.
-        unsafe { heap.free(pointer, bytes) };
-    } else {
-        let layout = Layout::from_size_align(bytes, 8).expect("it was allocated with this layout");
-        // SAFETY: handed on from the caller.
-        unsafe { std::alloc::dealloc(pointer.as_ptr(), layout) };
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A poller that lets events gather: it never sleeps over what is there, and misses nothing that comes meanwhile.
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -53,4 +54,24 @@ fn what_comes_while_events_gather_or_later_is_reported() {
     poller.poll(None).unwrap();
     assert_eq!(poller.event(0).token, TOKEN);
     writer.join().unwrap();
+}
+
+#[test]
+fn a_waker_ends_it() {
+    let (_near, far) = Stream::pair().unwrap();
+    let mut poller = poller_with(&far, FOR_EVER);
+    let waker = poller.waker(TOKEN + 1).unwrap();
+    let (tell, told) = mpsc::channel();
+    let sleeper = thread::spawn(move || {
+        // The first look finds the wake-up that came before it, the second has to be woken.
+        poller.poll(None).unwrap();
+        assert!(!poller.has_gathered());
+        tell.send(()).unwrap();
+        poller.poll(None).unwrap();
+        poller.event(0).token
+    });
+    waker.wake();
+    told.recv().unwrap();
+    waker.wake();
+    assert_eq!(sleeper.join().unwrap(), TOKEN + 1);
 }

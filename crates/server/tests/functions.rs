@@ -2,7 +2,10 @@
 
 mod client;
 
-use std::thread;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use client::{Client, Value, settings, start, until};
 
@@ -110,6 +113,37 @@ fn stats_were_silent_before_a_function_was_busy() {
     other.call("FUNCTION KILL").ok();
     assert!(client.read().error().contains("killed by user"));
     assert_eq!(running(&other.call("FUNCTION STATS")), Value::Nil);
+}
+
+#[test]
+fn stats_and_kill_called_a_script_busy_long_before_the_threshold() {
+    let server = start(settings(2));
+    let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
+    let code = b"#!lua name=l\nredis.register_function{function_name='f', callback=function() while true do end end, flags={'no-writes'}}";
+    client.call_args(&[b"FUNCTION", b"LOAD", code]);
+    // A function shows when a script is noticed: as soon, another script is.
+    client.send("FCALL f 0");
+    until("it is noticed", || {
+        other.call("FUNCTION STATS").array()[1] != Value::Nil
+    });
+    assert!(other.call("SCRIPT KILL").error().starts_with("NOTBUSY "));
+    other.call("FUNCTION KILL").ok();
+    client.read().error();
+
+    client.write(&client::encode(&[b"EVAL", b"while true do end", b"0"]));
+    // Longer than it takes to be noticed.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(200) {
+        assert_eq!(other.call("FUNCTION STATS").array()[1], Value::Nil);
+    }
+    assert!(other.call("FUNCTION KILL").error().starts_with("NOTBUSY "));
+    other.call("CONFIG SET busy-reply-threshold 50").ok();
+    until(
+        "it is busy",
+        || matches!(other.call("FUNCTION STATS"), Value::Error(error) if error.starts_with("BUSY ")),
+    );
+    other.call("SCRIPT KILL").ok();
+    client.read().error();
 }
 
 #[test]

@@ -369,3 +369,33 @@ fn encodings_have_the_borders_of_redis() {
         "raw"
     );
 }
+
+#[test]
+fn an_entry_overwritten_in_place_was_freed_where_it_did_not_come_from() {
+    let mut heap = Heap::new();
+    let mut in_place = 0;
+    // Around every size at which another allocator might take over.
+    for key_len in [250, 500, 4_000, 5_000] {
+        let lens = (15_900..=INLINE_BYTES_MAX).step_by(120);
+        for (old, new) in lens.clone().flat_map(|a| lens.clone().map(move |b| (a, b))) {
+            let (key, fresh) = (text(key_len, 1), text(new, 3));
+            let stored = Stored::Bytes {
+                bytes: &text(old, 2),
+                raw: false,
+            };
+            let entry = Entry::create(&mut heap, &key, stored, None, 0);
+            // SAFETY: the entry is alive and ours alone until it is destroyed.
+            unsafe {
+                if entry.overwrite(&fresh, false, Expiry::Keep) {
+                    in_place += 1;
+                    let Content::String(string) = entry.content() else {
+                        panic!("a string");
+                    };
+                    assert_eq!(string.as_bytes(), fresh);
+                }
+                assert!(entry.destroy(&mut heap).is_none());
+            }
+        }
+    }
+    assert!(in_place > 0);
+}

@@ -565,13 +565,15 @@ pub(crate) fn script_debug(
 fn kill(worker: &mut Worker, session: &mut Session, is_function: bool) -> Result<(), Halt> {
     let running = &worker.shared.running_script;
     let run = running.look();
-    if let Some(slow) = running.slow()
-        && slow.is_function != is_function
-        && !run.has_written()
-    {
+    let slow = running.slow();
+    let killed = if slow.is_none_or(|slow| slow.is_function == is_function) || run.has_written() {
+        running.kill(run)
+    } else if running.busy.load(Ordering::Acquire) {
         return Err(busy_error(worker).into());
-    }
-    running.kill(run).map_err(|reason| {
+    } else {
+        Err(Unkillable::Over)
+    };
+    killed.map_err(|reason| {
         Error::line(match reason {
             Unkillable::Over => "NOTBUSY No scripts in execution right now.",
             Unkillable::Wrote => "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",

@@ -3,7 +3,10 @@
 //! Whoever holds the script mutex has that interpreter. So a library is loaded, replaced or deleted for all workers at once,
 //! and what a library keeps between calls is the same wherever it is called.
 
-use std::{borrow::Cow, sync::PoisonError};
+use std::{
+    borrow::Cow,
+    sync::{PoisonError, atomic::Ordering},
+};
 
 use redline_commands::Error;
 use redline_net::clock;
@@ -278,9 +281,13 @@ pub(crate) fn function_stats(
     session: &mut Session,
     _: Args<'_>,
 ) -> Result<(), Halt> {
-    let running = worker.shared.running_script.slow();
+    let shared = &worker.shared.running_script;
+    let mut running = shared.slow();
     if running.as_ref().is_some_and(|slow| !slow.is_function) {
-        return Err(busy_error(worker).into());
+        if shared.busy.load(Ordering::Acquire) {
+            return Err(busy_error(worker).into());
+        }
+        running = None;
     }
     let (libraries, functions) = worker.shared.libraries.counts();
     let mut reply = session.reply();
