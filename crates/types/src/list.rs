@@ -416,7 +416,10 @@ impl List {
             }
             let room = bytes.saturating_add(count.saturating_mul(Pack::ENTRY_OVERHEAD_MAX));
             if !allowed.allow(bytes, count) || room > Pack::SAFE_BYTES_MAX {
-                self.repr = Repr::Nodes(Quicklist::from_pack(std::mem::take(pack), limits));
+                let mut pack = std::mem::take(pack);
+                // It may have been opened to be edited, with more room than a node needs.
+                pack.shrink();
+                self.repr = Repr::Nodes(Quicklist::from_pack(pack, limits));
             }
         }
     }
