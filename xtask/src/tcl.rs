@@ -166,6 +166,9 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
         let healed = explained.of(unit).filter(|test| row.redline.passes(test));
         healed.for_each(|test| println!("  passes, strike it from the list: {unit}: {test}"));
     }
+    if units == 0 {
+        return Err("none of these --units is one of the Tcl suite".to_owned());
+    }
     let percent = |of: usize| 100.0 * ours as f64 / f64::from(of.max(1) as u32);
     let summary = format!(
         "{ours} of the {theirs} tests of {units} units that Debian's server passes, {:.1} %; of those that Redis \

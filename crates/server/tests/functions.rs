@@ -343,7 +343,7 @@ fn a_function_that_never_ends_is_named_and_killed() {
             break;
         }
     }
-    assert_eq!(client.call("SCRIPT KILL").error(), busy);
+    until("it is busy", || client.call("SCRIPT KILL").error() == busy);
     assert_eq!(load(&mut client, &["REPLACE"], code).error(), busy);
     client.call("FUNCTION KILL").ok();
     assert_eq!(
