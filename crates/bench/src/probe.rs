@@ -28,7 +28,7 @@ pub fn probe(
     tls: Option<&ClientTls>,
     auth: &[Vec<u8>],
 ) -> Result<Probed, Failure> {
-    let (endpoint, mut stream) = connect(control, address, tls)?;
+    let (endpoint, mut stream) = connect(control, address, tls, None)?;
     match ask(control, &mut stream, auth) {
         Ok(config) => Ok(Probed { endpoint, config }),
         Err(Failure::Reply(text)) => Err(Failure::Refused {
@@ -44,29 +44,35 @@ pub fn probe(
     }
 }
 
-/// Connects to the first endpoint of the address that accepts, and carries TLS so far that requests can be sent.
+/// Connects to the first endpoint of the address that accepts, and carries TLS so far that requests can be sent, until
+/// the deadline if there is one.
 pub fn connect(
     control: &mut Control,
     address: &Address,
     tls: Option<&ClientTls>,
+    deadline: Option<Instant>,
 ) -> Result<(Endpoint, Stream), Failure> {
-    let (endpoint, mut stream) = connect_any(control, address)?;
+    let (endpoint, mut stream) = connect_any(control, address, deadline)?;
     if let Some(tls) = tls {
         while !secure(&mut stream, tls)? {
-            wait(control, usize::MAX, None)?;
+            wait(control, usize::MAX, deadline)?;
         }
     }
     Ok((endpoint, stream))
 }
 
 /// Tries each endpoint of the address; the error is that of the last.
-fn connect_any(control: &mut Control, address: &Address) -> Result<(Endpoint, Stream), Failure> {
+fn connect_any(
+    control: &mut Control,
+    address: &Address,
+    deadline: Option<Instant>,
+) -> Result<(Endpoint, Stream), Failure> {
     let endpoints = address
         .resolve()
         .map_err(|error| Failure::connect_endpoint(address, &error))?;
     let mut last = Failure::Local(format!("{address} has no endpoint"));
     for (token, endpoint) in endpoints.into_iter().enumerate() {
-        match connect_one(control, &endpoint, token)? {
+        match connect_one(control, &endpoint, token, deadline)? {
             Ok(stream) => return Ok((endpoint, stream)),
             Err(error) => last = Failure::connect_endpoint(address, &error),
         }
@@ -78,6 +84,7 @@ fn connect_one(
     control: &mut Control,
     endpoint: &Endpoint,
     token: usize,
+    deadline: Option<Instant>,
 ) -> Result<Result<Stream, NetError>, Failure> {
     let stream = match connect_endpoint(endpoint) {
         Ok(stream) => stream,
@@ -86,7 +93,7 @@ fn connect_one(
     control
         .watch(&stream, token, Interest::ReadWrite)
         .map_err(|error| Failure::local("epoll", &error))?;
-    wait(control, token, None)?;
+    wait(control, token, deadline)?;
     match stream.take_error() {
         Ok(None) => Ok(Ok(stream)),
         Ok(Some(error)) | Err(error) => Ok(Err(NetError::new(endpoint, error))),
@@ -163,11 +170,12 @@ fn replies(
 /// Waits until something happens to the watched socket, or to any if `token` names none.
 fn wait(control: &mut Control, token: usize, deadline: Option<Instant>) -> Result<(), Failure> {
     loop {
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
             return Err(Failure::Local("The server does not answer.".into()));
         }
         let happened = control
-            .wait(Some(PATIENCE))
+            .wait(Some(left.map_or(PATIENCE, |left| left.min(PATIENCE))))
             .map_err(|error| Failure::local("epoll", &error))?;
         if control.interrupted() {
             return Err(Failure::Interrupted);

@@ -2,6 +2,7 @@
 
 mod running;
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -237,4 +238,47 @@ fn called_as_redis_benchmark_run_is_a_command_for_the_server() {
         stderr.starts_with("Error from server: ERR unknown command 'run'"),
         "{stderr}"
     );
+}
+
+fn start_failover(server: &Running, args: &[&str]) -> Child {
+    Command::new(REDLINE)
+        .args(["bench", "failover", "--json", "-", "-S"])
+        .arg(server.path("s"))
+        .args(["--rps", "500", "--duration", "1", "--at", "0.5"])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts")
+}
+
+#[test]
+fn a_failover_reads_back_from_the_database_that_it_wrote_to() {
+    let server = server();
+    let result = result(start_failover(&server, &["--db", "3", "--run", "true"]));
+    assert!(number(&result["acknowledged"]) > 0.0, "{result}");
+    assert_eq!(result["found"], result["acknowledged"]);
+    assert_eq!((&result["gone"], &result["unread"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn an_interrupted_read_back_leaves_the_result() {
+    let server = server();
+    let kill = format!("kill -KILL {}", server.child.id());
+    let mut child = start_failover(&server, &["--run", &kill]);
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.starts_with("reading back") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).expect("it is text") > 0);
+    }
+    signal(&child, "INT");
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(output.status.code(), Some(130));
+    let result: Value = serde_json::from_slice(&output.stdout).expect("the result is there");
+    // What could not be read is neither found nor gone.
+    assert!(number(&result["acknowledged"]) > 0.0, "{result}");
+    assert_eq!(result["unread"], result["acknowledged"]);
+    assert_eq!((&result["found"], &result["gone"]), (&0.into(), &0.into()));
 }

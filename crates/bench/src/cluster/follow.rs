@@ -523,13 +523,17 @@ impl<'s, 'a> Follower<'s, 'a> {
         }
         let address = self.map.address(node);
         let failed = |error| Failure::connect(address, &error);
-        let endpoint = address
+        let endpoints = address
             .resolve()
-            .map_err(|error| Failure::connect_endpoint(address, &error))?
-            .into_iter()
-            .next()
-            .ok_or_else(|| Failure::Local(format!("{address} has no endpoint")))?;
-        let stream = connect_endpoint(&endpoint)
+            .map_err(|error| Failure::connect_endpoint(address, &error))?;
+        // Where and as who it was reached before; one that was only heard of is reached as the first.
+        let mut places = self.shared.places.iter();
+        let place = places.find(|place| endpoints.contains(&place.endpoint));
+        let prefix = &place.unwrap_or(&self.shared.places[0]).prefix;
+        let endpoint = place.map(|place| &place.endpoint).or(endpoints.first());
+        let endpoint =
+            endpoint.ok_or_else(|| Failure::Local(format!("{address} has no endpoint")))?;
+        let stream = connect_endpoint(endpoint)
             .map_err(|error| Failure::connect_endpoint(address, &error))?;
         stream.set_nodelay(true).map_err(failed)?;
         let free = self.links.iter().position(Option::is_none);
@@ -549,7 +553,6 @@ impl<'s, 'a> Follower<'s, 'a> {
             awaited: VecDeque::new(),
         };
         if !self.is_sentinel(node) {
-            let prefix = &self.shared.places[0].prefix;
             link.out.extend_from_slice(&prefix.bytes);
             let mut replies = prefix.replies;
             if self.manner.reads != Reads::Primaries && client != ASKER {
@@ -579,7 +582,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             let result = if link.connecting {
                 self.connected(event.token)
             } else {
-                if event.writable && !link.out.is_empty() {
+                if event.writable && (!link.out.is_empty() || link.stream.has_unsent()) {
                     self.dirty.push(event.token);
                 }
                 if event.readable || event.closed || event.error {

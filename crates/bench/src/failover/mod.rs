@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use redline_net::clock;
+use redline_net::{Address, clock};
 use redline_resp::Value;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ const EXPIRE_S: u32 = 3600;
 const READ_KEYS: usize = 64;
 /// Writes of one client that are under way.
 const UNDER_WAY_MAX: usize = 1_000_000;
-/// How long the servers may take to serve all keys again.
+/// How long no key may be readable.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 /// A shard without acknowledgements for less is not without service.
 const OUTAGE_S_MIN: f64 = 0.1;
@@ -66,6 +66,9 @@ pub struct FailoverResult {
     pub found: u64,
     /// Of these, those whose value was not.
     pub gone: u64,
+    /// Of these, those that could not be read back.
+    #[serde(default)]
+    pub unread: u64,
     /// The numbers of those, as ranges: the first and the last of each.
     pub gone_numbers: Vec<(u64, u64)>,
     /// What keys begin with; their number follows.
@@ -123,7 +126,7 @@ pub fn run(
     }
     // Progress is for who looks; a closed stream is nobody.
     let _ = writeln!(stderr, "reading back {} acknowledged writes", acks.len());
-    let mut gone = read_back(&mut prepared, &prefix, acks)?;
+    let mut read = read_back(&mut prepared, &prefix, acks);
     let Finished {
         result,
         failure,
@@ -139,15 +142,16 @@ pub fn run(
         duration_s,
         arguments.rps,
     );
-    let gone_numbers = ranges(&mut gone);
+    let gone_numbers = ranges(&mut read.gone);
     let result = FailoverResult {
         format: FORMAT,
         command: arguments.run.clone(),
         happened: happened.unwrap_or_default(),
         outages,
         acknowledged: counts.acks.len() as u64,
-        found: (counts.acks.len() - gone.len()) as u64,
-        gone: gone.len() as u64,
+        found: (counts.acks.len() - read.gone.len() - read.unread.len()) as u64,
+        gone: read.gone.len() as u64,
+        unread: read.unread.len() as u64,
         gone_numbers,
         key_prefix: prefix,
         trouble: trouble(&counts),
@@ -168,7 +172,7 @@ pub fn run(
     if !taken.into_iter().flatten().any(|path| is_taken(&path)) {
         write(Path::new("-"), &text::text(&result), stdout)?;
     }
-    failure.map_or(Ok(()), Err)
+    failure.or(read.failure).map_or(Ok(()), Err)
 }
 
 /// The run that it is: an open loop of one command, that counts errors and goes on.
@@ -211,51 +215,116 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
     Ok(plan)
 }
 
-/// The numbers of acknowledged writes that are not there.
-fn read_back(
+/// What became of acknowledged writes whose value is not known to be there.
+#[derive(Default)]
+struct ReadBack {
+    /// Without a value, or with another.
+    gone: Vec<u64>,
+    /// Nobody could be asked, or none would say.
+    unread: Vec<u64>,
+    /// Why.
+    failure: Option<Failure>,
+}
+
+/// Reads what was acknowledged, again and again until all of it could be read, or none for [`READ_WITHIN`].
+fn read_back(prepared: &mut Prepared, prefix: &str, acks: &[(u64, Duration)]) -> ReadBack {
+    let mut read = ReadBack {
+        unread: acks.iter().map(|&(number, _)| number).collect(),
+        ..ReadBack::default()
+    };
+    let mut deadline = Instant::now() + READ_WITHIN;
+    while !read.unread.is_empty() && read.failure.is_none() {
+        let before = read.unread.len();
+        let passed = match prepared.ask_map(deadline) {
+            Ok(map) => read_pass(prepared, prefix, &map, &mut read),
+            Err(failure) => {
+                read.failure = Some(failure);
+                break;
+            }
+        };
+        let left = read.unread.len();
+        if left < before {
+            deadline = Instant::now() + READ_WITHIN;
+        }
+        read.failure = match passed {
+            Err(Failure::Interrupted) => Some(Failure::Interrupted),
+            Err(reason) if Instant::now() > deadline => Some(Failure::Local(format!(
+                "{left} acknowledged writes could not be read back: {reason}"
+            ))),
+            Err(_) => prepared.pause().err(),
+            Ok(()) => None,
+        };
+    }
+    read
+}
+
+/// Reads each that is unread once, over one connection to each node. The error is the last of those that left some unread.
+fn read_pass(
     prepared: &mut Prepared,
     prefix: &str,
-    acks: &[(u64, Duration)],
-) -> Result<Vec<u64>, Failure> {
-    let deadline = Instant::now() + READ_WITHIN;
-    let mut left: Vec<u64> = acks.iter().map(|&(number, _)| number).collect();
-    let mut gone = Vec::new();
-    while !left.is_empty() {
-        let map = prepared.ask_map(deadline)?;
-        let mut by_node: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-        for number in left.drain(..) {
-            let key = format!("{prefix}{number}");
-            let owner = map.owner(slot_of(key.as_bytes())).unwrap_or(0);
-            by_node.entry(owner).or_default().push(number);
+    map: &Map,
+    read: &mut ReadBack,
+) -> Result<(), Failure> {
+    let mut by_node: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    for number in read.unread.drain(..) {
+        let key = format!("{prefix}{number}");
+        let owner = map.owner(slot_of(key.as_bytes())).unwrap_or(0);
+        by_node.entry(owner).or_default().push(number);
+    }
+    let mut result = Ok(());
+    for (node, numbers) in by_node {
+        // Who was interrupted asks nobody else.
+        if matches!(result, Err(Failure::Interrupted)) {
+            read.unread.extend(numbers);
+            continue;
         }
-        for (node, numbers) in by_node {
-            for chunk in numbers.chunks(READ_KEYS) {
-                let keys: Vec<String> = chunk.iter().map(|n| format!("{prefix}{n}")).collect();
-                let gets: Vec<[&str; 2]> = keys.iter().map(|key| ["GET", key]).collect();
-                let gets: Vec<&[&str]> = gets.iter().map(|get| get.as_slice()).collect();
-                let replies = prepared.ask_node(map.address(node), &gets);
-                if replies.len() != chunk.len() {
-                    left.extend_from_slice(chunk);
-                    continue;
+        let asked = read_node(prepared, prefix, map.address(node), &numbers, read);
+        result = asked.and(result);
+    }
+    result
+}
+
+/// Reads what one node owns. The error is the last of those that left some unread.
+fn read_node(
+    prepared: &mut Prepared,
+    prefix: &str,
+    address: &Address,
+    numbers: &[u64],
+    read: &mut ReadBack,
+) -> Result<(), Failure> {
+    let mut connection = match prepared.connect_node(address) {
+        Ok(connection) => connection,
+        Err(failure) => {
+            read.unread.extend_from_slice(numbers);
+            return Err(failure);
+        }
+    };
+    let mut result = Ok(());
+    for (index, chunk) in numbers.chunks(READ_KEYS).enumerate() {
+        let keys: Vec<String> = chunk.iter().map(|n| format!("{prefix}{n}")).collect();
+        let gets: Vec<[&str; 2]> = keys.iter().map(|key| ["GET", key]).collect();
+        let gets: Vec<&[&str]> = gets.iter().map(|get| get.as_slice()).collect();
+        let replies = match prepared.ask_node(&mut connection, &gets) {
+            Ok(replies) => replies,
+            Err(failure) => {
+                read.unread.extend_from_slice(&numbers[index * READ_KEYS..]);
+                return Err(failure);
+            }
+        };
+        for (&number, reply) in chunk.iter().zip(&replies) {
+            match reply {
+                Value::Bulk(value) if *value == number.to_string().as_bytes() => {}
+                // It is elsewhere, or not to be had yet.
+                reply if reply.is_error() => {
+                    let text = reply.as_bytes().unwrap_or_default();
+                    result = Err(Failure::Reply(String::from_utf8_lossy(text).into_owned()));
+                    read.unread.push(number);
                 }
-                for (&number, reply) in chunk.iter().zip(&replies) {
-                    match reply {
-                        Value::Bulk(value) if *value == number.to_string().as_bytes() => {}
-                        // It is elsewhere, or not to be had yet.
-                        reply if reply.is_error() => left.push(number),
-                        _ => gone.push(number),
-                    }
-                }
+                _ => read.gone.push(number),
             }
         }
-        if !left.is_empty() && Instant::now() > deadline {
-            return Err(Failure::Local(format!(
-                "{} acknowledged writes could not be read back: nobody serves them",
-                left.len()
-            )));
-        }
     }
-    Ok(gone)
+    result
 }
 
 /// Times without acknowledgements, by who owned the shard at the start.
@@ -339,8 +408,6 @@ fn trouble_over_time(counts: &Counts, interval: Duration) -> Vec<Trouble> {
 
 #[cfg(test)]
 mod tests {
-    use redline_net::Address;
-
     use super::*;
 
     #[test]

@@ -24,6 +24,9 @@ pub fn text(result: &FailoverResult) -> String {
     let _ = writeln!(out, "\n{} writes acknowledged", result.acknowledged);
     let _ = writeln!(out, "{} of them read back", result.found);
     let _ = writeln!(out, "{} of them gone", result.gone);
+    if result.unread > 0 {
+        let _ = writeln!(out, "{} of them could not be read back", result.unread);
+    }
     let shown = result.gone_numbers.iter().take(8);
     for (first, last) in shown {
         let _ = writeln!(

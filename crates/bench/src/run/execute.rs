@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use redline_net::process::{self, MachineTime};
 use redline_net::tls::ClientTls;
-use redline_net::{Address, Endpoint, clock, limits};
+use redline_net::{Address, Endpoint, Stream, clock, limits};
 use redline_resp::{Value, encode_request};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,9 @@ struct Server {
     info: Info,
 }
 
+/// A connection to a node, over which it is asked one thing after the other.
+pub struct NodeConnection(Stream);
+
 /// The lines of INFO, by name.
 type Info = BTreeMap<String, String>;
 
@@ -69,6 +72,8 @@ type Info = BTreeMap<String, String>;
 const OTHER_FILES: u64 = 1100;
 /// How long a question to the server may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// When servers that could not answer are asked again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// When to look again whether connections stand.
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
 /// How often the server is pinged before a run.
@@ -124,7 +129,7 @@ impl Prepared {
             let (address, tls) = (&server.address, tls.as_ref());
             let endpoint = match plan.protocol {
                 Protocol::Resp => probe::probe(&mut control, address, tls, &server.auth)?.endpoint,
-                Protocol::MemcacheText => probe::connect(&mut control, address, tls)?.0,
+                Protocol::MemcacheText => probe::connect(&mut control, address, tls, None)?.0,
             };
             prepared.add(server, endpoint);
         }
@@ -163,18 +168,10 @@ impl Prepared {
         let mut said = Vec::new();
         let question = source.question();
         let found = self.plan.servers.clone().into_iter().any(|server| {
-            let server = match source {
-                // The password is that of the data.
-                Source::Sentinels { .. } => ServerPlan {
-                    auth: Vec::new(),
-                    ..server
-                },
-                _ => server,
-            };
             let Some(node) = map.node(server.address.clone()) else {
                 return false;
             };
-            let reply = self.ask(&server, &[&question]).pop();
+            let reply = self.ask_where(source, &server);
             let reply = reply.unwrap_or(Value::NullBulk);
             said.push(format!("{}: {}", server.address, text_of(Some(&reply))));
             source.take(&mut map, &reply, node) && !map.primaries().is_empty()
@@ -227,7 +224,6 @@ impl Prepared {
         let Some((source, map)) = self.follows.clone() else {
             return Ok(Map::of(self.servers[0].plan.address.clone()));
         };
-        let question = source.question();
         let mut asked = self.plan.servers.clone();
         if source == Source::Cluster {
             asked.extend(self.servers.iter().map(|server| server.plan.clone()));
@@ -235,14 +231,10 @@ impl Prepared {
         loop {
             for server in &asked {
                 let mut map = map.clone();
-                let mut server = server.clone();
-                if matches!(source, Source::Sentinels { .. }) {
-                    server.auth.clear();
-                }
                 let Some(node) = map.node(server.address.clone()) else {
                     continue;
                 };
-                let reply = self.ask(&server, &[&question]).pop();
+                let reply = self.ask_where(&source, server);
                 let learned = reply.is_some_and(|reply| source.take(&mut map, &reply, node));
                 if learned && map.is_whole() {
                     return Ok(map);
@@ -253,12 +245,24 @@ impl Prepared {
                     "Nobody says where all of the data is.".into(),
                 ));
             }
-            self.control
-                .wait(Some(UNTIL_STARTED))
-                .map_err(|error| Failure::local("epoll", &error))?;
+            self.pause()?;
+        }
+    }
+
+    /// Lets servers that could not answer recover before they are asked again. The error may be Ctrl-C.
+    pub fn pause(&mut self) -> Result<(), Failure> {
+        let until = Instant::now() + ASK_AGAIN_AFTER;
+        loop {
             if self.control.interrupted() {
                 return Err(Failure::Interrupted);
             }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.control
+                .wait(Some(left))
+                .map_err(|error| Failure::local("epoll", &error))?;
         }
     }
 
@@ -273,13 +277,35 @@ impl Prepared {
         matches!(self.follows, Some((Source::Cluster, _)))
     }
 
-    /// Asks a node of the map.
-    pub fn ask_node(&mut self, address: &Address, requests: &[&[&str]]) -> Vec<Value> {
+    /// Connects to a node of the map, as who it was named for, or as the first server if nobody named it.
+    pub fn connect_node(&mut self, address: &Address) -> Result<NodeConnection, Failure> {
+        let found = self.servers.iter().map(|server| &server.plan);
+        let mut known = self.plan.servers.iter().chain(found);
+        let known = known.find(|plan| plan.address == *address);
         let server = ServerPlan {
             address: address.clone(),
-            ..self.servers[0].plan.clone()
+            ..known.unwrap_or(&self.servers[0].plan).clone()
         };
-        self.ask(&server, requests)
+        self.connect(&server).map(NodeConnection)
+    }
+
+    /// Asks over a connection, which is of no further use after an error. As many replies as requests.
+    pub fn ask_node(
+        &mut self,
+        connection: &mut NodeConnection,
+        requests: &[&[&str]],
+    ) -> Result<Vec<Value>, Failure> {
+        self.exchange(&mut connection.0, requests)
+    }
+
+    /// Asks a server where the data is. To a Sentinel nothing is said before: users and databases are those of the data.
+    fn ask_where(&mut self, source: &Source, server: &ServerPlan) -> Option<Value> {
+        let mut server = server.clone();
+        if matches!(source, Source::Sentinels { .. }) {
+            server.auth.clear();
+            server.db = 0;
+        }
+        self.ask(&server, &[&source.question()]).pop()
     }
 
     /// Asks the server, on a connection of its own; no replies if it (or a proxy before it) does not answer in time.
@@ -287,22 +313,39 @@ impl Prepared {
         if self.plan.protocol != Protocol::Resp {
             return Vec::new();
         }
-        let mut ask = || -> Result<Vec<Value>, Failure> {
-            let (control, tls) = (&mut self.control, self.tls.as_ref());
-            let (_, mut stream) = probe::connect(control, &plan.address, tls)?;
-            let (mut bytes, before) = (Vec::new(), usize::from(!plan.auth.is_empty()));
-            if before > 0 {
-                encode_request(&plan.auth, &mut bytes);
+        let connected = self.connect(plan);
+        let replies = connected.and_then(|mut stream| self.exchange(&mut stream, requests));
+        replies.unwrap_or_default()
+    }
+
+    /// A connection that speaks RESP2, whatever the run speaks, as the plan's user and in its database.
+    fn connect(&mut self, plan: &ServerPlan) -> Result<Stream, Failure> {
+        let (control, tls) = (&mut self.control, self.tls.as_ref());
+        let deadline = Some(Instant::now() + ANSWER_WITHIN);
+        let (_, mut stream) = probe::connect(control, &plan.address, tls, deadline)?;
+        let prefix = target::prefix(&plan.auth, false, plan.db, false);
+        if prefix.replies > 0 {
+            let (bytes, count) = (&prefix.bytes, prefix.replies as usize);
+            let replies = probe::exchange(control, &mut stream, bytes, count, deadline)?;
+            if let Some(error) = replies.iter().find(|reply| reply.is_error()) {
+                return Err(Failure::Reply(text_of(Some(error))));
             }
-            for request in requests {
-                encode_request(*request, &mut bytes);
-            }
-            let deadline = Some(Instant::now() + ANSWER_WITHIN);
-            let count = before + requests.len();
-            let mut replies = probe::exchange(control, &mut stream, &bytes, count, deadline)?;
-            Ok(replies.split_off(before))
-        };
-        ask().unwrap_or_default()
+        }
+        Ok(stream)
+    }
+
+    fn exchange(
+        &mut self,
+        stream: &mut Stream,
+        requests: &[&[&str]],
+    ) -> Result<Vec<Value>, Failure> {
+        let mut bytes = Vec::new();
+        for request in requests {
+            encode_request(*request, &mut bytes);
+        }
+        let deadline = Some(Instant::now() + ANSWER_WITHIN);
+        let control = &mut self.control;
+        probe::exchange(control, stream, &bytes, requests.len(), deadline)
     }
 
     /// The lines of INFO.
@@ -352,22 +395,13 @@ impl Prepared {
             return None;
         }
         let mut ping = || -> Result<u64, Failure> {
-            let (control, tls) = (&mut self.control, self.tls.as_ref());
-            let plan = &self.servers[0].plan;
-            let (_, mut stream) = probe::connect(control, &plan.address, tls)?;
+            let plan = self.servers[0].plan.clone();
+            let mut stream = self.connect(&plan)?;
             let mut times = Vec::new();
-            let mut request = Vec::new();
-            if !plan.auth.is_empty() {
-                encode_request(&plan.auth, &mut request);
-            }
             for _ in 0..PINGS {
-                let count = 1 + usize::from(!request.is_empty());
-                encode_request(&["PING"], &mut request);
                 let begin = Instant::now();
-                let deadline = Some(begin + ANSWER_WITHIN);
-                probe::exchange(control, &mut stream, &request, count, deadline)?;
+                self.exchange(&mut stream, &[&["PING"]])?;
                 times.push(begin.elapsed().as_micros() as u64);
-                request.clear();
             }
             times.sort_unstable();
             Ok(times[times.len() / 2])
