@@ -213,3 +213,31 @@ fn fail_on_error(reply: Option<Value>) -> Result<(), Failure> {
 fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use redline_net::tls::{ClientTlsOptions, Peer, TlsOptions};
+
+    use super::*;
+
+    #[test]
+    fn a_handshake_that_nobody_answers_ends_at_its_deadline() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = silent.local_addr().expect("it is bound").port();
+        let tls = ClientTls::new(&ClientTlsOptions {
+            common: TlsOptions::default(),
+            server_name: None,
+            peer: Peer::Anyone,
+        });
+        let tls = tls.expect("these are valid");
+        let mut control = Control::new().expect("epoll");
+        let address = Address::tcp("127.0.0.1", port);
+        let begin = Instant::now();
+        let deadline = Some(begin + Duration::from_millis(50));
+        let connected = connect(&mut control, &address, Some(&tls), deadline);
+        assert!(matches!(connected, Err(Failure::Local(_))));
+        assert!(begin.elapsed() >= Duration::from_millis(50));
+    }
+}

@@ -190,6 +190,8 @@ pub struct Follower<'s, 'a> {
     alarm: Option<Alarm>,
     clients: Vec<Pending>,
     links: Vec<Option<Link>>,
+    /// Places of `links` that are empty.
+    free: Vec<usize>,
     /// Where the link of a node and a client is.
     found: HashMap<(usize, usize), usize>,
     /// Links with bytes to send.
@@ -208,6 +210,8 @@ pub struct Follower<'s, 'a> {
     started_ns: u64,
     last_reply_ns: u64,
     counts: Counts,
+    /// Replies by node.
+    replies: Vec<u64>,
     random: fastrand::Rng,
 }
 
@@ -317,6 +321,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             alarm: None,
             clients: Vec::new(),
             links: Vec::new(),
+            free: Vec::new(),
             found: HashMap::new(),
             dirty: Vec::new(),
             connecting: 0,
@@ -330,11 +335,12 @@ impl<'s, 'a> Follower<'s, 'a> {
             started_ns: 0,
             last_reply_ns: 0,
             counts: Counts::default(),
+            replies: Vec::new(),
             random: fastrand::Rng::new(),
         })
     }
 
-    /// Sentinels have no data, and neither our users nor our TLS.
+    /// Sentinels have no data, and not the users of the data. TLS they have if the servers have it.
     fn is_sentinel(&self, node: usize) -> bool {
         matches!(self.manner.source, Source::Sentinels { .. }) && self.askable.contains(&node)
     }
@@ -346,7 +352,7 @@ impl<'s, 'a> Follower<'s, 'a> {
     /// Connects each client to each node that it will need.
     fn open(&mut self, clients: usize) -> Result<(), Failure> {
         self.clients = (0..clients).map(|_| self.drive.pending()).collect();
-        let mut nodes = self.map.primaries();
+        let mut nodes = self.map.primaries().to_vec();
         if self.manner.reads != Reads::Primaries {
             let owners = nodes.clone();
             let copies = owners.iter().flat_map(|&owner| self.map.replicas_of(owner));
@@ -536,8 +542,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         let stream = connect_endpoint(endpoint)
             .map_err(|error| Failure::connect_endpoint(address, &error))?;
         stream.set_nodelay(true).map_err(failed)?;
-        let free = self.links.iter().position(Option::is_none);
-        let token = free.unwrap_or(self.links.len());
+        let token = self.free.last().copied().unwrap_or(self.links.len());
         self.poller
             .register(&stream, token, Interest::ReadWrite)
             .map_err(failed)?;
@@ -562,7 +567,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             let awaited = (0..replies).map(|_| (Awaited::Prefix, now_ns));
             link.awaited.extend(awaited);
         }
-        if token == self.links.len() {
+        if self.free.pop().is_none() {
             self.links.push(None);
         }
         self.links[token] = Some(link);
@@ -602,7 +607,7 @@ impl<'s, 'a> Follower<'s, 'a> {
 
     /// Looks whether a link stands, its TLS included.
     fn connected(&mut self, token: usize) -> Result<(), Failure> {
-        let Some(link) = &self.links[token] else {
+        let Some(link) = &mut self.links[token] else {
             return Ok(());
         };
         let address = self.map.address(link.node);
@@ -610,11 +615,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         if let Some(error) = link.stream.take_error().map_err(failed)? {
             return Err(failed(error));
         }
-        let is_sentinel = self.is_sentinel(link.node);
-        let Some(link) = &mut self.links[token] else {
-            return Ok(());
-        };
-        if let Some(tls) = self.shared.tls.as_ref().filter(|_| !is_sentinel)
+        if let Some(tls) = &self.shared.tls
             && !secure(&mut link.stream, tls)?
         {
             return Ok(());
@@ -785,8 +786,10 @@ impl<'s, 'a> Follower<'s, 'a> {
 
     fn settle(&mut self, flight: &Flight, outcome: Outcome, node: usize, now_ns: u64) {
         self.last_reply_ns = now_ns;
-        let name = self.map.address(node).to_string();
-        *self.counts.by_node.entry(name).or_default() += 1;
+        if self.replies.len() <= node {
+            self.replies.resize(self.map.len(), 0);
+        }
+        self.replies[node] += 1;
         let pending = &mut self.clients[flight.client];
         let then = self
             .drive
@@ -801,6 +804,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         let Some(link) = self.links[token].take() else {
             return;
         };
+        self.free.push(token);
         self.found.remove(&(link.node, link.client));
         // A socket that has failed may have left the poller, and may be shut already.
         let _ = self.poller.deregister(&link.stream);
@@ -937,6 +941,11 @@ impl<'a> Engine for Follower<'_, 'a> {
             self.drive.give_up(pending, now_ns);
         }
         self.drive.end(now_ns);
+        let replies = self.replies.iter().enumerate();
+        for (node, &replies) in replies.filter(|&(_, &replies)| replies > 0) {
+            let name = self.map.address(node).to_string();
+            self.counts.by_node.insert(name, replies);
+        }
         Ended {
             load: Followed {
                 drive: self.drive,

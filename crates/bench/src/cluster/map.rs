@@ -79,6 +79,8 @@ pub struct Map {
     nodes: Vec<Address>,
     /// By slot.
     owners: Vec<u16>,
+    /// Those among `owners`, each once and in order.
+    primaries: Vec<usize>,
     /// By owner: the nodes that copy it.
     replicas: Vec<Vec<u16>>,
 }
@@ -89,6 +91,7 @@ impl Map {
         Map {
             nodes: vec![first],
             owners: vec![0; SLOTS],
+            primaries: vec![0],
             replicas: vec![Vec::new()],
         }
     }
@@ -104,12 +107,8 @@ impl Map {
     }
 
     /// Those that own a slot now.
-    pub fn primaries(&self) -> Vec<usize> {
-        let mut owners: Vec<usize> = self.owners.iter().map(|&node| node.into()).collect();
-        owners.sort_unstable();
-        owners.dedup();
-        owners.retain(|&node| node < self.nodes.len());
-        owners
+    pub fn primaries(&self) -> &[usize] {
+        &self.primaries
     }
 
     /// Whether every slot has an owner.
@@ -150,12 +149,28 @@ impl Map {
 
     /// That a slot has moved.
     pub fn moved(&mut self, slot: u16, to: usize) {
-        self.owners[usize::from(slot)] = to as u16;
+        let owner = &mut self.owners[usize::from(slot)];
+        if *owner != to as u16 {
+            *owner = to as u16;
+            self.find_primaries();
+        }
     }
 
     /// That one node owns everything, as a primary does that Sentinel names.
     pub fn all_to(&mut self, node: usize) {
         self.owners.fill(node as u16);
+        self.primaries = vec![node];
+    }
+
+    fn find_primaries(&mut self) {
+        let mut owns = vec![false; self.nodes.len()];
+        for &owner in &self.owners {
+            if let Some(owns) = owns.get_mut(usize::from(owner)) {
+                *owns = true;
+            }
+        }
+        let nodes = 0..self.nodes.len();
+        self.primaries = nodes.filter(|&node| owns[node]).collect();
     }
 
     /// Takes in the reply to CLUSTER SLOTS that `from` gave. False if it is no map at all.
@@ -196,6 +211,7 @@ impl Map {
         }
         replicas.resize(self.nodes.len(), Vec::new());
         (self.owners, self.replicas) = (owners, replicas);
+        self.find_primaries();
         true
     }
 
@@ -276,6 +292,12 @@ mod tests {
         assert_eq!(map.primaries(), [0, third]);
         map.moved(100, third);
         assert_eq!(map.owner(100), Some(third));
+        for slot in 0..100 {
+            map.moved(slot, third);
+        }
+        assert_eq!(map.primaries(), [third]);
+        map.all_to(0);
+        assert_eq!(map.primaries(), [0]);
     }
 
     #[test]

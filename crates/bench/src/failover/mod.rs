@@ -337,7 +337,7 @@ fn outages(
     rate: f64,
 ) -> Vec<Outage> {
     let mut by_owner: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    for owner in map.primaries() {
+    for &owner in map.primaries() {
         by_owner.insert(owner, Vec::new());
     }
     let share = 1.0 / by_owner.len().max(1) as f64;

@@ -178,7 +178,7 @@ pub struct TargetArguments {
     /// The servers are nodes of one Redis Cluster: requests go to the node that owns their key, wherever that moves
     #[arg(long, conflicts_with_all = ["unix_socket", "embedded"])]
     pub cluster: bool,
-    /// A Sentinel, which says where the primary is, also when that changes; may be given several times
+    /// A Sentinel, which says where the primary is, also when that changes; with --tls it has TLS too; may be given several times
     #[arg(long, value_name = "HOST:PORT",
           conflicts_with_all = ["server", "port", "unix_socket", "uri", "endpoint", "cluster", "embedded"])]
     pub sentinel: Vec<String>,
