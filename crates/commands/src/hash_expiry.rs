@@ -7,7 +7,7 @@
 use redline_keyspace::{Classes, journal::Word};
 use redline_resp::{Args, Reply};
 use redline_types::{
-    Hash,
+    Hash, Limits,
     number::{self, IntText},
 };
 
@@ -254,15 +254,20 @@ pub(crate) fn hsetex(
         }
     }
     let past = call.at_ms.is_some_and(|at| at <= now_ms);
-    let set = |hash: &mut Hash, limits: &_| {
+    let set = |hash: &mut Hash, limits: &Limits| {
         if call.at_ms.is_some() {
             hash.prepare_expiry();
         }
+        let mut limits = limits.clone();
+        if past && pairs.len() / 2 <= limits.hash_max_listpack_entries {
+            // They only pass through: together with what is there they may be more than a listpack takes.
+            limits.hash_max_listpack_entries = usize::MAX;
+        }
         for (field, value) in names().zip(pairs.iter().skip(1).step_by(2)) {
             if call.keep_expiry {
-                hash.set_keeping_expiry(field, value, limits);
+                hash.set_keeping_expiry(field, value, &limits);
             } else {
-                hash.set(field, value, limits);
+                hash.set(field, value, &limits);
             }
             // One whose time has come goes below, once the key and its new value have been told of.
             if call.at_ms.is_some() && !past {

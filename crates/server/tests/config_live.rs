@@ -501,6 +501,24 @@ fn encodings_change_at_their_thresholds() {
 }
 
 #[test]
+fn fields_whose_time_has_passed_made_a_table_of_a_listpack() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    set(&mut client, "hash-max-listpack-entries", "4");
+    client.call("HSET h a 1 b 2 c 3").integer();
+    client
+        .call("HSETEX h EXAT 1 FIELDS 3 d 4 e 5 f 6")
+        .integer();
+    assert_eq!(text(&client.call("OBJECT ENCODING h")), "listpackex");
+    assert_eq!(client.call("HLEN h").integer(), 3);
+    // More than a listpack takes by themselves make a table all the same.
+    client
+        .call("HSETEX h EXAT 1 FIELDS 5 d 4 e 5 f 6 g 7 h 8")
+        .integer();
+    assert_eq!(text(&client.call("OBJECT ENCODING h")), "hashtable");
+}
+
+#[test]
 fn hyperloglogs_become_dense_at_their_threshold() {
     let server = server();
     let mut client = Client::connect(&server);
