@@ -209,6 +209,28 @@ impl Gate {
     }
 }
 
+/// An alarm that a thread's poller reports, made when it is first set: the poller's own time-outs are whole milliseconds.
+#[derive(Default)]
+pub struct PollerAlarm(Option<Alarm>);
+
+impl PollerAlarm {
+    /// Ends the next poll at this time of the monotonic clock. A failure is one of this machine.
+    pub fn set(&mut self, poller: &Poller, at_ns: u64) -> Result<(), Failure> {
+        let failed = |error| Failure::local("timerfd", &error);
+        let alarm = match &mut self.0 {
+            Some(alarm) => alarm,
+            unmade => {
+                let alarm = Alarm::new().map_err(failed)?;
+                poller
+                    .register(&alarm, ALARM_TOKEN, Interest::Read)
+                    .map_err(failed)?;
+                unmade.insert(alarm)
+            }
+        };
+        alarm.set(at_ns).map_err(failed)
+    }
+}
+
 /// Requests that prepare a connection, and how many replies they bring.
 #[derive(Clone, Default)]
 pub struct Prefix {
@@ -249,7 +271,7 @@ pub struct Worker<'a, L: Load> {
     load: L,
     poller: Poller,
     /// Made when the load first names a time.
-    alarm: Option<Alarm>,
+    alarm: PollerAlarm,
     connections: Vec<Connection<L::Pending>>,
     /// Every read goes here.
     receive: Vec<u8>,
@@ -299,7 +321,7 @@ impl<'a, L: Load> Worker<'a, L> {
             progress,
             load,
             poller: Poller::new(EVENTS_MAX)?,
-            alarm: None,
+            alarm: PollerAlarm::default(),
             connections: Vec::new(),
             receive: vec![0; RECEIVE_BYTES],
             opening: 0,
@@ -540,17 +562,7 @@ impl<'a, L: Load> Worker<'a, L> {
         if at_ns <= clock::monotonic_ns() {
             return self.poll(Some(Duration::ZERO));
         }
-        let failed = |error| Failure::local("timerfd", &error);
-        if self.alarm.is_none() {
-            let alarm = Alarm::new().map_err(failed)?;
-            self.poller
-                .register(&alarm, ALARM_TOKEN, Interest::Read)
-                .map_err(failed)?;
-            self.alarm = Some(alarm);
-        }
-        if let Some(alarm) = &mut self.alarm {
-            alarm.set(at_ns).map_err(failed)?;
-        }
+        self.alarm.set(&self.poller, at_ns)?;
         self.poll(None)
     }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redline_net::{
-    Address, Alarm, Interest, Poller, Read, Shutdown, Stream, Waker, clock, connect_endpoint,
+    Address, Interest, Poller, Read, Shutdown, Stream, Waker, clock, connect_endpoint,
 };
 use redline_resp::{Outcome, ReplyDecoder, Value, encode_request};
 use redline_spec::{Flags, reachable_keys, resolve, row};
@@ -28,7 +28,8 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::load::{self, Engine, Observer, Plan};
 use crate::run::drive::{Drive, Pending};
-use crate::worker::{Ended, Load, Progress, Shared, Then, Wait, secure};
+use crate::run::result::Redirects;
+use crate::worker::{Ended, Load, PollerAlarm, Progress, Shared, Then, Wait, secure};
 
 /// Who says where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,22 +118,8 @@ pub struct Manner {
 /// What became of requests on their way.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Sent on since their slot had moved.
-    pub moved: u64,
-    /// Sent on since their slot is moving.
-    pub asked: u64,
-    /// Sent again because some of their keys are still elsewhere (TRYAGAIN).
-    pub try_again: u64,
-    /// Sent again because the node could not serve.
-    pub refused: u64,
-    /// Sent again because their connection was lost, or silent for too long: perhaps executed twice.
-    pub resent: u64,
-    /// Connections that were lost.
-    pub connections_lost: u64,
-    /// Attempts to connect that failed.
-    pub connects_failed: u64,
-    /// Maps that were learned.
-    pub maps: u64,
+    /// How often the way to a node was another.
+    pub redirects: Redirects,
     /// Replies by node.
     pub by_node: BTreeMap<String, u64>,
     /// By piece of the time since the start, and by kind (the first word of an error): what went wrong.
@@ -144,18 +131,7 @@ pub struct Counts {
 impl Counts {
     /// Adds another thread's.
     pub fn add(&mut self, other: &Counts) {
-        for (to, from) in [
-            (&mut self.moved, other.moved),
-            (&mut self.asked, other.asked),
-            (&mut self.try_again, other.try_again),
-            (&mut self.refused, other.refused),
-            (&mut self.resent, other.resent),
-            (&mut self.connections_lost, other.connections_lost),
-            (&mut self.connects_failed, other.connects_failed),
-            (&mut self.maps, other.maps),
-        ] {
-            *to += from;
-        }
+        self.redirects.add(&other.redirects);
         for (node, replies) in &other.by_node {
             *self.by_node.entry(node.clone()).or_default() += replies;
         }
@@ -187,7 +163,7 @@ pub struct Follower<'s, 'a> {
     /// Nodes that are asked for the map; none if it is whichever is known.
     askable: Vec<usize>,
     poller: Poller,
-    alarm: Option<Alarm>,
+    alarm: PollerAlarm,
     clients: Vec<Pending>,
     links: Vec<Option<Link>>,
     /// Places of `links` that are empty.
@@ -256,7 +232,6 @@ const EVENTS_MAX: usize = 1024;
 /// Connections that one thread opens at a time.
 const CONNECTING_MAX: usize = 64;
 const WAKE_TOKEN: usize = usize::MAX;
-const ALARM_TOKEN: usize = usize::MAX - 1;
 /// Bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 /// From one question for the map to the next.
@@ -318,7 +293,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             map,
             askable,
             poller: Poller::new(EVENTS_MAX)?,
-            alarm: None,
+            alarm: PollerAlarm::default(),
             clients: Vec::new(),
             links: Vec::new(),
             free: Vec::new(),
@@ -433,17 +408,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         if at_ns <= clock::monotonic_ns() {
             return self.poll(Some(Duration::ZERO));
         }
-        let failed = |error| Failure::local("timerfd", &error);
-        if self.alarm.is_none() {
-            let alarm = Alarm::new().map_err(failed)?;
-            self.poller
-                .register(&alarm, ALARM_TOKEN, Interest::Read)
-                .map_err(failed)?;
-            self.alarm = Some(alarm);
-        }
-        if let Some(alarm) = &mut self.alarm {
-            alarm.set(at_ns).map_err(failed)?;
-        }
+        self.alarm.set(&self.poller, at_ns)?;
         self.poll(None)
     }
 
@@ -498,7 +463,7 @@ impl<'s, 'a> Follower<'s, 'a> {
 
     fn send(&mut self, flight: Flight, node: usize, asking: bool, now_ns: u64) {
         let Ok(token) = self.link(node, flight.client, now_ns) else {
-            self.counts.connects_failed += 1;
+            self.counts.redirects.connects_failed += 1;
             self.note("connect", now_ns);
             return self.again_later(flight, now_ns);
         };
@@ -748,11 +713,11 @@ impl<'s, 'a> Follower<'s, 'a> {
                 self.note(kind, now_ns);
                 flight.tries += 1;
                 if kind == "ASK" {
-                    self.counts.asked += 1;
+                    self.counts.redirects.asked += 1;
                     self.send(flight, target, true, now_ns);
                     return Ok(());
                 }
-                self.counts.moved += 1;
+                self.counts.redirects.moved += 1;
                 self.map.moved(redirect.slot, target);
                 self.doubts = true;
                 // Two nodes that name each other would have it sent for ever, and nothing else done.
@@ -764,12 +729,12 @@ impl<'s, 'a> Follower<'s, 'a> {
             }
             "TRYAGAIN" => {
                 self.note(kind, now_ns);
-                self.counts.try_again += 1;
+                self.counts.redirects.try_again += 1;
                 self.again_later(flight, now_ns);
             }
             "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => {
                 self.note(kind, now_ns);
-                self.counts.refused += 1;
+                self.counts.redirects.refused += 1;
                 self.again_later(flight, now_ns);
             }
             _ => {
@@ -819,15 +784,15 @@ impl<'s, 'a> Follower<'s, 'a> {
         }
         let kind = match failure {
             Failure::Connect { .. } => {
-                self.counts.connects_failed += 1;
+                self.counts.redirects.connects_failed += 1;
                 "connect"
             }
             Failure::TimedOut => {
-                self.counts.connections_lost += 1;
+                self.counts.redirects.connections_lost += 1;
                 "timeout"
             }
             _ => {
-                self.counts.connections_lost += 1;
+                self.counts.redirects.connections_lost += 1;
                 "lost"
             }
         };
@@ -835,7 +800,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         for (awaited, _) in link.awaited {
             if let Awaited::Request(flight) = awaited {
                 // What was never sent cannot have been executed.
-                self.counts.resent += u64::from(!link.connecting);
+                self.counts.redirects.resent += u64::from(!link.connecting);
                 self.again_later(flight, now_ns);
             }
         }
@@ -914,7 +879,7 @@ impl<'s, 'a> Follower<'s, 'a> {
     fn take_map(&mut self, value: &Value, node: usize) {
         let learned = self.manner.source.take(&mut self.map, value, node);
         if learned {
-            self.counts.maps += 1;
+            self.counts.redirects.maps += 1;
             // While requests wait to come again, the last word has not been spoken.
             self.doubts = !self.later.is_empty();
         }

@@ -22,8 +22,8 @@ use super::arguments::{Incident, OnError, RunPlan, ServerPlan, TargetPlan};
 use super::drive::{Choice, Drive, Manner};
 use super::record::{self, Recorder, Row, Slice};
 use super::result::{
-    CommandResult, FORMAT, Latency, Node, OwnCost, Party, Point, Redirects, Requests, RunResult,
-    Settings, Target, Weighted,
+    CommandResult, FORMAT, Latency, Node, OwnCost, Party, Point, Requests, RunResult, Settings,
+    Target, Weighted,
 };
 use super::series::{self, HdrLog, Series};
 use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
@@ -1023,7 +1023,7 @@ impl Measured<'_> {
                 .prepared
                 .follows
                 .is_some()
-                .then(|| Redirects::of(self.counts)),
+                .then(|| self.counts.redirects.clone()),
             parties: Vec::new(),
             verdict: Measurements::default().verdict(),
             warnings: Vec::new(),
@@ -1254,10 +1254,10 @@ impl Measured<'_> {
                 requests.connections_lost, requests.lost, requests.reconnects_failed
             ));
         }
-        if self.counts.resent > 0 {
+        if self.counts.redirects.resent > 0 {
             warnings.push(format!(
                 "{} requests were sent again since their connection was lost or silent: they may have been executed twice.",
-                self.counts.resent
+                self.counts.redirects.resent
             ));
         }
         for drive in &self.drives {

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::cause::parties::Used;
 use crate::cause::verdict::Verdict;
-use crate::cluster::follow::Counts;
 
 /// Changes when a field changes its meaning or goes away; new fields may come without.
 pub const FORMAT: u32 = 1;
@@ -127,17 +126,19 @@ pub struct Redirects {
 }
 
 impl Redirects {
-    /// Those of all threads.
-    pub fn of(counts: &Counts) -> Redirects {
-        Redirects {
-            moved: counts.moved,
-            asked: counts.asked,
-            try_again: counts.try_again,
-            refused: counts.refused,
-            resent: counts.resent,
-            connections_lost: counts.connections_lost,
-            connects_failed: counts.connects_failed,
-            maps: counts.maps,
+    /// Adds another thread's.
+    pub fn add(&mut self, other: &Redirects) {
+        for (to, from) in [
+            (&mut self.moved, other.moved),
+            (&mut self.asked, other.asked),
+            (&mut self.try_again, other.try_again),
+            (&mut self.refused, other.refused),
+            (&mut self.resent, other.resent),
+            (&mut self.connections_lost, other.connections_lost),
+            (&mut self.connects_failed, other.connects_failed),
+            (&mut self.maps, other.maps),
+        ] {
+            *to += from;
         }
     }
 }
