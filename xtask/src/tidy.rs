@@ -40,6 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("bench", &["net", "resp", "spec"]),
+    ("proxy", &["net", "resp", "spec"]),
     ("cli", &["server", "bench"]),
     ("testkit", &["resp", "spec"]),
     ("xtask", &["testkit"]),
@@ -47,6 +48,7 @@ const EDGES: &[(&str, &[&str])] = &[
 /// What tests and benchmarks of a room may know beyond that.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("server", &["testkit"]),
+    ("proxy", &["testkit"]),
     ("cli", &["testkit", "resp"]),
     ("xtask", &["spec"]),
 ];

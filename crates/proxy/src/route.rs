@@ -1,0 +1,141 @@
+//! Which node has a key: an immutable picture of the servers, made by the control side and read by every worker.
+//!
+//! Must not know connections, clients or how the picture came about.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redline_net::Endpoint;
+
+/// A node's number: its place in [`Routes::nodes`]. It keeps its number for as long as the process runs, so workers may
+/// keep connections by it; a node that left has nothing that routes to it any more.
+pub type NodeId = u16;
+/// Nobody has it.
+pub const NOBODY: NodeId = NodeId::MAX;
+/// Slots of a cluster.
+pub const SLOTS: usize = 16_384;
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Where it is. A name was resolved by the control side, which publishes anew when the name points elsewhere.
+    pub endpoint: Endpoint,
+    /// As the configuration or the cluster writes it: for messages, and to find the target of a redirect.
+    pub name: String,
+    /// Whom to be there, if it is not the default user.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<String>,
+    /// It does not answer: requests are refused at once, except probes.
+    pub ejected: bool,
+}
+
+/// One part of the keys, and who has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Who takes writes.
+    pub primary: NodeId,
+    /// Who may take reads beside it.
+    pub replicas: Vec<NodeId>,
+}
+
+/// How keys are spread over the shards of a pool.
+#[derive(Clone, Debug)]
+pub enum Placement {
+    /// There is one shard.
+    One,
+    /// By a hash and a distribution: the shard's number for a key.
+    Hashed(Arc<dyn Hashed>),
+    /// By the slots of a cluster: the shard's number for each, [`NOBODY`] where none is known.
+    Slots(Box<[u16; SLOTS]>),
+}
+
+/// A hash and a distribution.
+pub trait Hashed: Send + Sync + std::fmt::Debug {
+    /// The number of the shard that has `key`: below the number of shards for which it was made.
+    fn shard(&self, key: &[u8]) -> usize;
+}
+
+/// A set of servers that hold one set of keys.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its parts; at least one.
+    pub shards: Vec<Shard>,
+    /// Which of them has a key.
+    pub placement: Placement,
+    /// How many databases SELECT may name.
+    pub databases: u32,
+}
+
+/// The picture.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// All servers that there ever were.
+    pub nodes: Vec<Node>,
+    /// At least one.
+    pub pools: Vec<Pool>,
+}
+
+/// Where the control side publishes pictures and workers find them.
+#[derive(Debug)]
+pub struct Published {
+    epoch: AtomicU64,
+    routes: Mutex<Arc<Routes>>,
+}
+
+impl Published {
+    /// Begins with this picture.
+    pub fn new(routes: Routes) -> Published {
+        Published {
+            epoch: AtomicU64::new(1),
+            routes: Mutex::new(Arc::new(routes)),
+        }
+    }
+
+    /// Replaces the picture; workers take it up in their next turn.
+    pub fn publish(&self, routes: Routes) {
+        *self.lock() = Arc::new(routes);
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes with every publication: one load a turn.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The picture as it is now.
+    pub fn current(&self) -> Arc<Routes> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Routes>> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_publication_is_seen_by_its_epoch() {
+        let routes = |pools| Routes {
+            nodes: Vec::new(),
+            pools,
+        };
+        let published = Published::new(routes(Vec::new()));
+        let before = published.epoch();
+        assert!(published.current().pools.is_empty());
+        published.publish(routes(vec![Pool {
+            name: "a".to_owned(),
+            shards: Vec::new(),
+            placement: Placement::One,
+            databases: 16,
+        }]));
+        assert_ne!(published.epoch(), before);
+        assert_eq!(published.current().pools.len(), 1);
+    }
+}
