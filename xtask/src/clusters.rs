@@ -3,16 +3,15 @@
 //!
 //! What the bench says is checked against what the nodes say themselves.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use redline_testkit::client::Client;
-use redline_testkit::process::ServerProcess;
-use serde_json::Value;
-
+use crate::benched::{begin, check, end, number, run as benched};
 use crate::compat::Setting;
 use crate::install;
 use crate::run::{Failure, captured, free_port, until};
+use redline_testkit::client::Client;
+use redline_testkit::process::ServerProcess;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 const SLOTS: u32 = 16_384;
@@ -118,45 +117,6 @@ pub fn told(node: &ServerProcess, words: &[&str]) -> Option<String> {
     client.call(words).ok().map(|value| text(&value))
 }
 
-/// A run that goes on meanwhile.
-fn begin(setting: &Setting, words: &[&str]) -> Result<Child, Failure> {
-    let mut command = Command::new(&setting.redline);
-    command
-        .args(["bench", "run", "--json", "-"])
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command.spawn().map_err(|error| error.to_string())
-}
-
-fn end(child: Child) -> Result<Value, Failure> {
-    let output = child
-        .wait_with_output()
-        .map_err(|error| error.to_string())?;
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(format!(
-            "the run ended with {}: {complaints}",
-            output.status
-        ));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
-}
-
-fn number(result: &Value, path: &str) -> u64 {
-    result.pointer(path).and_then(Value::as_u64).unwrap_or(0)
-}
-
-fn check(so: bool, what: &str, result: &Value) -> Result<(), Failure> {
-    if so {
-        return Ok(());
-    }
-    let parts = ["requests", "redirects", "target", "warnings", "ended_early"];
-    let shown: Vec<String> = parts.iter().map(|part| result[part].to_string()).collect();
-    Err(format!("{what}: {}", shown.join("\n")))
-}
-
 /// Nothing changes: every primary answers, and with replica reads every replica as well.
 fn at_rest(setting: &Setting, cluster: &Cluster) -> Result<(), Failure> {
     let port = cluster.nodes[0].address().port().to_string();
@@ -170,7 +130,7 @@ fn at_rest(setting: &Setting, cluster: &Cluster) -> Result<(), Failure> {
     let deep = ["-P", "4", "--threads", "2", "--reads", "all"];
     for (more, nodes) in [(&[][..], 3), (&["--rps", "500"][..], 3), (&deep[..], 6)] {
         let words = [&local[..], &fill[..], more].concat();
-        let result = end(begin(setting, &words)?)?;
+        let result = benched(setting, &words)?;
         let used = result["target"]["nodes"].as_array().map_or(0, |nodes| {
             nodes
                 .iter()
@@ -330,7 +290,7 @@ fn side_by_side(setting: &Setting) -> Result<(), Failure> {
         "20000",
     ];
     let set = ["--command", "SET key:{seq:20000} {value}"];
-    let result = end(begin(setting, &[&words[..], &set].concat())?)?;
+    let result = benched(setting, &[&words[..], &set].concat())?;
     check(
         number(&result, "/requests/values") == 20_000,
         "all answered",

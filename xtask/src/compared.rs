@@ -5,8 +5,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
-
+use crate::benched;
 use crate::compat::Setting;
 use crate::run::{Failure, captured};
 
@@ -57,15 +56,13 @@ fn count(
 ) -> Result<usize, Failure> {
     let mut count = 0;
     for _ in 0..COMPARISONS {
-        let mut command = Command::new(&setting.redline);
+        let mut command = benched::command(setting, "compare");
         command
-            .args(["bench", "compare", "--json", "-", "--pairs", PAIRS])
+            .args(["--pairs", PAIRS])
             .args(["--", "-p", a, "--", "-p", b, "--"])
             .args(["--command", "LRANGE list 0 -1", "-c", "20"])
             .args(["--duration", "0.15", "--warmup", "0.02"]);
-        let said = captured(command, b"", TIMEOUT)?;
-        let comparison: Value =
-            serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+        let comparison = benched::result(command)?;
         let shown = comparison["difference_shown"] == true;
         let ratio = comparison["figures"][0]["ratio"].as_f64().unwrap_or(1.0);
         if right(shown, ratio) {

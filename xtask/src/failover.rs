@@ -11,6 +11,7 @@ use std::time::Duration;
 use redline_testkit::process::ServerProcess;
 use serde_json::Value;
 
+use crate::benched::{self, check};
 use crate::clusters::{Cluster, told};
 use crate::compat::Setting;
 use crate::install;
@@ -177,21 +178,13 @@ impl Sentinel {
 fn failover(setting: &Setting, words: &[&str]) -> Result<(Value, BTreeSet<u64>), Failure> {
     let folder = Folder::new("failover")?;
     let file = folder.path().join("acks");
-    let mut command = Command::new(&setting.redline);
+    let mut command = benched::command(setting, "failover");
     command
-        .args([
-            "bench",
-            "failover",
-            "--json",
-            "-",
-            "--rps",
-            &RATE.to_string(),
-        ])
+        .args(["--rps", &RATE.to_string()])
         .arg("--acks")
         .arg(&file)
         .args(words);
-    let said = captured(command, b"", TIMEOUT)?;
-    let result = serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+    let result = benched::result(command)?;
     let acks = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     let numbers = acks
         .lines()
@@ -269,15 +262,4 @@ fn outage(result: &Value) -> Result<f64, Failure> {
     let ran = result["happened"]["ended_s"].as_f64().is_some();
     check(ran, "the command ran", result)?;
     Ok(longest)
-}
-
-fn check(so: bool, what: &str, result: &Value) -> Result<(), Failure> {
-    if so {
-        return Ok(());
-    }
-    let mut result = result.clone();
-    result["run"]["series"] = Value::Null;
-    result["run"]["commands"] = Value::Null;
-    result["run"]["response_us"] = Value::Null;
-    Err(format!("{what}: {result:#}"))
 }

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod benched;
 mod client_suites;
 mod clients;
 mod clusters;

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::benched::{self, check, number};
 use crate::compat::Setting;
 use crate::install;
-use crate::run::{Failure, Process, captured, free_port, until, workspace};
+use crate::run::{Failure, Process, free_port, until, workspace};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 const KEYS: u64 = 3_000;
@@ -28,21 +29,8 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     until("memcached listens", || connect().is_ok())?;
     let text = port.to_string();
     let bench = |words: &[&str]| -> Result<Value, Failure> {
-        let mut command = Command::new(&setting.redline);
-        command
-            .args([
-                "bench",
-                "run",
-                "--json",
-                "-",
-                "--protocol",
-                "memcache_text",
-                "-p",
-                &text,
-            ])
-            .args(words);
-        let said = captured(command, b"", TIMEOUT)?;
-        serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))
+        let all = ["--protocol", "memcache_text", "-p", &text];
+        benched::run(setting, &[&all[..], words].concat())
     };
     let fill = format!("SET key:{{seq:{KEYS}}} {{value:100}} 600");
     let get = format!("GET key:{{uniform:{KEYS}}}");
@@ -107,15 +95,13 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
 
 fn suite(setting: &Setting, port: u16) -> Result<usize, Failure> {
     let redis = setting.start_redis(&[])?;
-    let mut command = Command::new(&setting.redline);
+    let mut command = benched::command(setting, "run");
     command
-        .args(["bench", "run"])
         .arg(workspace().join("suites/memcached.toml"))
-        .args(["--scale", "0.02", "--json", "-"])
+        .args(["--scale", "0.02"])
         .args(["--target", &format!("memcached=127.0.0.1:{port}")])
         .args(["--target", &format!("redis={}", redis.address())]);
-    let said = captured(command, b"", TIMEOUT)?;
-    let result: Value = serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+    let result = benched::result(command)?;
     let runs = result["runs"].as_array().cloned().unwrap_or_default();
     for run in &runs {
         let rate = run["result"]["achieved_rps"].as_f64().unwrap_or(0.0);
@@ -135,17 +121,4 @@ fn asked(client: &mut TcpStream, request: &str) -> Result<String, Failure> {
         Ok(line.trim_end().to_owned())
     };
     ask().map_err(|error| format!("memcached: {error}"))
-}
-
-fn number(result: &Value, path: &str) -> u64 {
-    result.pointer(path).and_then(Value::as_u64).unwrap_or(0)
-}
-
-fn check(so: bool, what: &str, result: &Value) -> Result<(), Failure> {
-    if so {
-        return Ok(());
-    }
-    let parts = ["requests", "hit_rate", "parties", "warnings", "verdict"];
-    let shown: Vec<String> = parts.iter().map(|part| result[part].to_string()).collect();
-    Err(format!("{what}: {}", shown.join("\n")))
 }

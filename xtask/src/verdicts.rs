@@ -9,8 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
-
+use crate::benched;
 use crate::compat::{Setting, stop};
 use crate::install;
 use crate::run::{Failure, Folder, Process, captured, free_port, until};
@@ -103,9 +102,7 @@ fn count(expected: &str, bench: impl Fn() -> Command) -> Result<Count, Failure> 
         wrong: Vec::new(),
     };
     for _ in 0..RUNS {
-        let said = captured(bench(), b"", TIMEOUT)?;
-        let result: Value =
-            serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+        let result = benched::result(bench())?;
         let verdict = &result["verdict"];
         if verdict["bottleneck"] == expected {
             count.right += 1;

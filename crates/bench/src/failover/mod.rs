@@ -28,8 +28,9 @@ use crate::cluster::map::{Map, slot_of};
 use crate::failure::Failure;
 use crate::html;
 use crate::run::arguments::{Arguments, Command, FailoverArguments, Incident, RunPlan};
-use crate::run::execute::{Finished, Happened, Prepared};
+use crate::run::execute::{Finished, Prepared};
 use crate::run::result::RunResult;
+use crate::run::watch::Happened;
 use crate::run::{write, write_json};
 
 /// Changes when a field changes its meaning or goes away; new fields may come without.

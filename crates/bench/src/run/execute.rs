@@ -5,30 +5,26 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
-use redline_net::process::{self, MachineTime};
+use redline_net::process;
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Stream, clock, limits};
 use redline_resp::{Value, encode_request};
-use serde::{Deserialize, Serialize};
 
-use super::arguments::{Incident, OnError, RunPlan, ServerPlan, TargetPlan};
+use super::arguments::{OnError, RunPlan, ServerPlan, TargetPlan};
 use super::drive::{Choice, Drive, Manner};
-use super::record::{self, Recorder, Row, Slice};
-use super::result::{
-    CommandResult, FORMAT, Latency, Node, OwnCost, Party, Point, Requests, RunResult, Settings,
-    Target, Weighted,
-};
+use super::measured::Measured;
+use super::record::{Recorder, Row, Slice};
+use super::result::{Latency, OwnCost, RunResult};
 use super::series::{self, HdrLog, Series};
-use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
+use super::watch::{Happened, Watch};
+use crate::cause::parties::{Process, Used};
 use crate::cause::preflight::Facts;
-use crate::cause::verdict::Measurements;
 use crate::cluster::follow::{self, Counts, Source};
 use crate::cluster::map::Map;
 use crate::control::Control;
@@ -43,21 +39,21 @@ use crate::{EmbeddedServer, StartEmbedded, probe, target};
 pub struct Prepared {
     control: Control,
     /// At least one. Of a cluster all nodes, with those first that were named.
-    servers: Vec<Server>,
+    pub(super) servers: Vec<Server>,
     /// Who says where the data is, and what was said, if requests have to follow it.
-    follows: Option<(Source, Map)>,
+    pub(super) follows: Option<(Source, Map)>,
     plan: TargetPlan,
     tls: Option<ClientTls>,
-    proxy: Option<Process>,
+    pub(super) proxy: Option<Process>,
     _embedded: Option<EmbeddedServer>,
 }
 
 /// One server that takes part.
-struct Server {
-    plan: ServerPlan,
-    endpoint: Endpoint,
+pub(super) struct Server {
+    pub(super) plan: ServerPlan,
+    pub(super) endpoint: Endpoint,
     /// If it is on this machine.
-    process: Option<Process>,
+    pub(super) process: Option<Process>,
     /// What INFO said at the start.
     info: Info,
 }
@@ -66,7 +62,7 @@ struct Server {
 pub struct NodeConnection(Stream);
 
 /// The lines of INFO, by name.
-type Info = BTreeMap<String, String>;
+pub(super) type Info = BTreeMap<String, String>;
 
 /// Descriptors beside those of connections.
 const OTHER_FILES: u64 = 1100;
@@ -74,8 +70,6 @@ const OTHER_FILES: u64 = 1100;
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// When servers that could not answer are asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// When to look again whether connections stand.
-const UNTIL_STARTED: Duration = Duration::from_millis(5);
 /// How often the server is pinged before a run.
 const PINGS: usize = 21;
 /// How long the generator is measured by itself.
@@ -409,7 +403,7 @@ impl Prepared {
         ping().ok()
     }
 
-    fn server_name(&self) -> Option<String> {
+    pub(super) fn server_name(&self) -> Option<String> {
         let info = &self.servers[0].info;
         let field = |name: &str| info.get(name).map(String::as_str);
         let (name, version) = match (field("redline_version"), field("valkey_version")) {
@@ -762,68 +756,6 @@ pub struct Finished {
     pub happened: Option<Happened>,
 }
 
-/// The user's command, which is run at its time.
-struct Happening {
-    incident: Incident,
-    child: Option<Child>,
-    /// When to look next whether it has ended.
-    look_at: Option<Instant>,
-    happened: Happened,
-}
-
-/// What became of the user's command; times in seconds from the start of the measured time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Happened {
-    /// When it was started; `None` if the run ended before.
-    pub started_s: Option<f64>,
-    /// When it had ended; `None` if it had not when the run ended.
-    pub ended_s: Option<f64>,
-    /// How it ended.
-    pub status: Option<String>,
-}
-
-impl Happening {
-    fn new(incident: Incident) -> Happening {
-        Happening {
-            incident,
-            child: None,
-            look_at: None,
-            happened: Happened::default(),
-        }
-    }
-
-    /// When to look again.
-    fn next(&self, from: Instant) -> Option<Instant> {
-        match self.happened.started_s {
-            None => Some(from + self.incident.at),
-            Some(_) => self.look_at,
-        }
-    }
-
-    fn look(&mut self, from: Instant, now: Instant) -> Result<(), Failure> {
-        let at_s = now.duration_since(from).as_secs_f64();
-        if self.happened.started_s.is_none() && now >= from + self.incident.at {
-            let mut shell = Command::new("sh");
-            // What it says must not be mistaken for our result.
-            let spawned = shell
-                .args(["-c", &self.incident.command])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn();
-            self.child = Some(spawned.map_err(|error| Failure::local("sh", &error))?);
-            self.happened.started_s = Some(at_s);
-        }
-        let ended = self.child.as_mut().map(Child::try_wait);
-        self.look_at = self.child.as_ref().map(|_| now + UNTIL_STARTED);
-        if let Some(Ok(Some(status))) = ended {
-            self.happened.ended_s = Some(at_s);
-            self.happened.status = Some(status.to_string());
-            (self.child, self.look_at) = (None, None);
-        }
-        Ok(())
-    }
-}
-
 /// Looks at nothing.
 struct Unwatched;
 
@@ -835,477 +767,4 @@ impl Observer for Unwatched {
     fn observe(&mut self, _totals: &Totals) -> Result<(), Failure> {
         Ok(())
     }
-}
-
-/// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.
-struct Watch<'a> {
-    series: Series<'a>,
-    servers: Vec<(Endpoint, Option<Process>)>,
-    incident: Option<Happening>,
-    proxy: Option<Process>,
-    warmup: Duration,
-    interval: Duration,
-    next: Instant,
-    /// When the measured time began.
-    from: Option<Instant>,
-    watched: Watched,
-}
-
-/// What was seen.
-#[derive(Default)]
-struct Watched {
-    /// Of each server, in their order, by look; `None` when it did not run.
-    servers: Vec<Vec<Option<Snapshot>>>,
-    proxy: Vec<Snapshot>,
-    machine: Option<(MachineTime, MachineTime)>,
-    /// Of the looks, in the order of the snapshots, from the start of the measured time.
-    at: Vec<Duration>,
-}
-
-impl<'a> Watch<'a> {
-    fn new(prepared: &Prepared, plan: &RunPlan, series: Series<'a>) -> Watch<'a> {
-        Watch {
-            series,
-            servers: prepared
-                .servers
-                .iter()
-                .map(|server| (server.endpoint.clone(), server.process.clone()))
-                .collect(),
-            incident: plan.incident.clone().map(Happening::new),
-            proxy: prepared.proxy.clone(),
-            warmup: plan.manner.warmup,
-            interval: plan.output.interval.max(Duration::from_millis(100)),
-            next: Instant::now(),
-            from: None,
-            watched: Watched {
-                servers: vec![Vec::new(); prepared.servers.len()],
-                ..Watched::default()
-            },
-        }
-    }
-
-    fn look(&mut self, from: Instant) {
-        let watched = &mut self.watched;
-        watched.at.push(from.elapsed());
-        // A process that has ended gives no more figures.
-        for ((endpoint, process), snapshots) in self.servers.iter_mut().zip(&mut watched.servers) {
-            let snapshot = process.as_ref().and_then(Process::snapshot);
-            // A server that was started again is another process. One that was never found is not looked for again.
-            if snapshot.is_none() && process.is_some() {
-                let found = process::listening_at(endpoint).ok().flatten();
-                let found = found.and_then(|pid| Process::new(pid).ok());
-                *process = found.or(process.take());
-            }
-            snapshots.push(snapshot);
-        }
-        watched
-            .proxy
-            .extend(self.proxy.as_ref().and_then(Process::snapshot));
-        if let Ok(now) = process::machine_time() {
-            let (first, _) = watched.machine.unwrap_or((now, now));
-            watched.machine = Some((first, now));
-        }
-    }
-
-    fn finish(&mut self) {
-        if let Some(from) = self.from {
-            self.look(from);
-        }
-    }
-}
-
-impl Observer for Watch<'_> {
-    fn next(&self) -> Option<Instant> {
-        let incident = self.incident.as_ref().zip(self.from);
-        let due = incident.and_then(|(incident, from)| incident.next(from));
-        Some(due.map_or(self.next, |due| due.min(self.next)))
-    }
-
-    fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
-        let now = Instant::now();
-        self.series.absorb();
-        if let (Some(incident), Some(from)) = (&mut self.incident, self.from) {
-            incident.look(from, now)?;
-        }
-        if let Some(from) = self.from {
-            if now < self.next {
-                return Ok(());
-            }
-            self.look(from);
-            while self.next <= now {
-                self.next += self.interval;
-            }
-        } else if totals.elapsed.is_zero() {
-            self.next = now + UNTIL_STARTED;
-        } else if totals.elapsed < self.warmup {
-            self.next = now + (self.warmup - totals.elapsed);
-        } else {
-            let from = now - (totals.elapsed - self.warmup);
-            self.from = Some(from);
-            self.look(from);
-            self.next = from + self.interval;
-        }
-        Ok(())
-    }
-}
-
-/// Everything that a result is made of.
-struct Measured<'a> {
-    plan: &'a RunPlan,
-    drives: Vec<Drive<'a>>,
-    points: Vec<Point>,
-    elapsed: Duration,
-    watched: Watched,
-    /// Of each server, before and after.
-    info: Vec<(Option<Info>, Option<Info>)>,
-    counts: &'a Counts,
-    facts: Facts,
-    prepared: &'a Prepared,
-}
-
-impl Measured<'_> {
-    fn result(mut self, threads: usize, started_unix_ms: u64) -> RunResult {
-        let series = self.series();
-        let (manner, plan) = (&self.plan.manner, self.plan);
-        let total = self.total();
-        let recorders = || self.drives.iter().map(|drive| &drive.recorder);
-        let sum = |figure: fn(&Recorder) -> u64| recorders().map(figure).sum::<u64>();
-        let requests = Requests {
-            sent: sum(|recorder| recorder.sent),
-            values: total.values,
-            nulls: total.nulls,
-            errors: total.errors,
-            unsent: sum(|recorder| recorder.unsent),
-            unanswered: sum(|recorder| recorder.unanswered),
-            lost: sum(|recorder| recorder.lost),
-            connections_lost: sum(|recorder| recorder.connections_lost),
-            reconnects_failed: sum(|recorder| recorder.reconnects_failed),
-        };
-        let mut lag = load::histogram(record::DIGITS);
-        for recorder in recorders() {
-            record::add(&mut lag, &recorder.lag);
-        }
-        let elapsed_s = self.elapsed.as_secs_f64();
-        let answered = total.values + total.nulls;
-        let achieved_rps = answered as f64 / elapsed_s.max(1e-9);
-        let commands = self.commands(elapsed_s);
-        let reads = commands.iter().filter(|command| command.hit_rate.is_some());
-        let (hits, misses) = reads.fold((0, 0), |(hits, misses), command| {
-            (hits + command.values, misses + command.nulls)
-        });
-        let mut result = RunResult {
-            format: FORMAT,
-            redline_version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_unix_ms,
-            target: Target {
-                address: self.prepared.servers[0].plan.address.to_string(),
-                nodes: self.nodes(),
-                embedded: plan.target.embedded,
-                server: self.prepared.server_name(),
-                tls: plan.target.tls.is_some(),
-            },
-            settings: settings(plan, threads),
-            elapsed_s,
-            ended_early: None,
-            requests,
-            achieved_rps,
-            hit_rate: share(hits, misses),
-            response_us: Latency::with_curve(&total.response),
-            service_us: total.service.as_ref().map(Latency::with_curve),
-            schedule_lag_us: manner.rps.map(|_| Latency::of(&lag)),
-            commands,
-            series,
-            sent_bytes: sum(|recorder| recorder.sent_bytes),
-            received_bytes: sum(|recorder| recorder.received_bytes),
-            ping_us: self.facts.ping_us,
-            own_cost: None,
-            redirects: self
-                .prepared
-                .follows
-                .is_some()
-                .then(|| self.counts.redirects.clone()),
-            parties: Vec::new(),
-            verdict: Measurements::default().verdict(),
-            warnings: Vec::new(),
-        };
-        self.judge(&mut result);
-        self.warn(&mut result);
-        result
-    }
-
-    /// The servers, with what each has answered where requests look for their node.
-    fn nodes(&self) -> Vec<Node> {
-        let node = |address: String| Node {
-            replies: self.counts.by_node.get(&address).copied(),
-            address,
-        };
-        let servers = self.prepared.servers.iter();
-        let mut nodes: Vec<Node> = servers
-            .map(|server| node(server.plan.address.to_string()))
-            .collect();
-        // Some were met on the way.
-        let met = self.counts.by_node.keys().cloned();
-        let known: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
-        nodes.extend(met.filter(|address| !known.contains(address)).map(node));
-        nodes
-    }
-
-    /// All commands and threads together.
-    fn total(&self) -> Row {
-        let mut total = Row::new(self.plan.manner.rps.is_some());
-        for drive in &self.drives {
-            for row in &drive.recorder.rows {
-                total.add(row);
-            }
-        }
-        total
-    }
-
-    fn commands(&self, elapsed_s: f64) -> Vec<CommandResult> {
-        let mut results = Vec::new();
-        for template in &self.plan.templates {
-            for name in template.names() {
-                let mut row = Row::new(self.plan.manner.rps.is_some());
-                for drive in &self.drives {
-                    row.add(&drive.recorder.rows[results.len()]);
-                }
-                results.push(CommandResult {
-                    hit_rate: is_read(&name)
-                        .then(|| share(row.values, row.nulls))
-                        .flatten(),
-                    name,
-                    template: template.text.clone(),
-                    values: row.values,
-                    nulls: row.nulls,
-                    errors: row.errors,
-                    rps: (row.values + row.nulls) as f64 / elapsed_s.max(1e-9),
-                    response_us: Latency::with_curve(&row.response),
-                    service_us: row.service.as_ref().map(Latency::of),
-                });
-            }
-        }
-        results
-    }
-
-    /// The points, with what the processes used meanwhile.
-    fn series(&mut self) -> Vec<Point> {
-        let interval_s = self.plan.output.interval.as_secs_f64();
-        let cpus = |snapshots: &[Snapshot]| -> Vec<f64> {
-            let used = snapshots.windows(2).map(|pair| pair[1].since(&pair[0]));
-            used.map(|used| used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
-                .collect()
-        };
-        let proxy = cpus(&self.watched.proxy);
-        let servers: Vec<Vec<Option<f64>>> = self
-            .watched
-            .servers
-            .iter()
-            .map(|looks| {
-                let pairs = looks.windows(2).map(|pair| {
-                    let (before, after) = (pair[0].as_ref()?, pair[1].as_ref()?);
-                    let used = after.since(before);
-                    Some(used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
-                });
-                pairs.collect()
-            })
-            .collect();
-        let of_servers = |look: usize| -> Vec<Option<f64>> {
-            let at = servers.iter().map(|cpus| cpus.get(look).copied().flatten());
-            at.collect()
-        };
-        let mut points = std::mem::take(&mut self.points);
-        let mut looks = self.watched.at.iter().skip(1).enumerate().peekable();
-        for point in &mut points {
-            // The look whose span covers the middle of the piece.
-            let middle_s = point.at_s + interval_s / 2.0;
-            while looks
-                .next_if(|(_, at)| at.as_secs_f64() < middle_s)
-                .is_some()
-            {}
-            let look = looks.peek().map(|&(index, _)| index);
-            let nodes = look.map(of_servers).unwrap_or_default();
-            // All servers together; none if nothing is known of any.
-            point.server_cpus = nodes
-                .iter()
-                .flatten()
-                .copied()
-                .reduce(|all, cpus| all + cpus);
-            if nodes.len() > 1 {
-                point.node_cpus = nodes;
-            }
-            point.proxy_cpus = look.and_then(|look| proxy.get(look).copied());
-        }
-        points
-    }
-
-    /// Fills in the parties and the verdict.
-    fn judge(&self, result: &mut RunResult) {
-        let replies = result.requests.values + result.requests.nulls + result.requests.errors;
-        let mut generator = Used::default();
-        for drive in &self.drives {
-            let usage = &drive.usage;
-            generator.wall = generator.wall.max(usage.wall);
-            let waited = usage.waited.unwrap_or_default();
-            generator.add_thread(usage.cpu, waited, Some(usage.sleeps));
-        }
-        let first_and_last = |snapshots: &[Snapshot]| match snapshots {
-            [first, .., last] => Some(last.since(first)),
-            _ => None,
-        };
-        let proxy = first_and_last(&self.watched.proxy);
-        result
-            .parties
-            .push(Party::of("generator", None, "threads", &generator, replies));
-        let name = |process: &Option<Process>| {
-            process
-                .as_ref()
-                .map(|process| (process.pid, process.name.clone()))
-        };
-        let mut busiest: Option<Used> = None;
-        for (index, server) in self.prepared.servers.iter().enumerate() {
-            let looks = self.watched.servers[index].iter().flatten();
-            let (used, by) = match first_and_last(&looks.cloned().collect::<Vec<_>>()) {
-                Some(used) => (Some(used), "proc"),
-                None => (self.used_by_info(index), "info"),
-            };
-            let Some(used) = used else { continue };
-            let process = name(&server.process);
-            let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
-            result
-                .parties
-                .push(Party::of("server", process, by, &used, replies));
-            let share = |used: &Used| used.load().busiest;
-            if busiest
-                .as_ref()
-                .is_none_or(|known| share(known) < share(&used))
-            {
-                busiest = Some(used);
-            }
-        }
-        if let Some(used) = &proxy {
-            let process = name(&self.prepared.proxy);
-            let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
-            result
-                .parties
-                .push(Party::of("proxy", process, "proc", used, replies));
-        }
-        let fuller = result.sent_bytes.max(result.received_bytes);
-        let link = self.plan.output.link_mbit;
-        let measurements = Measurements {
-            offered: result.settings.offered_rps,
-            achieved: result.achieved_rps,
-            client: generator.load(),
-            server: busiest.map(|used| used.load()),
-            proxy: proxy.map(|used| used.load()),
-            bytes_per_second: fuller as f64 / result.elapsed_s.max(1e-9),
-            link_bytes_per_second: link.map(|mbit| mbit * 1e6 / 8.0),
-            stolen: self
-                .watched
-                .machine
-                .map_or(0.0, |(before, after)| stolen_share(&before, &after)),
-        };
-        result.verdict = measurements.verdict();
-    }
-
-    /// What the server says of itself: all of its threads as one, and its main thread as the busiest.
-    fn used_by_info(&self, server: usize) -> Option<Used> {
-        let (before, after) = self.info.get(server)?;
-        let (before, after) = (before.as_ref()?, after.as_ref()?);
-        let span = |name: &str| {
-            let seconds = |info: &Info| info.get(name)?.parse::<f64>().ok();
-            let seconds = seconds(after)? - seconds(before)?;
-            Duration::try_from_secs_f64(seconds).ok()
-        };
-        let (user, system) = (span("used_cpu_user")?, span("used_cpu_sys")?);
-        let main = span("used_cpu_user_main_thread").zip(span("used_cpu_sys_main_thread"));
-        let busiest = main.map_or(user + system, |(user, system)| user + system);
-        Some(Used {
-            // Asked before the connections stood, and after the last reply.
-            wall: self.elapsed + self.plan.manner.warmup,
-            cpu: process::CpuTime { user, system },
-            threads: 1,
-            busiest,
-            ..Used::default()
-        })
-    }
-
-    fn warn(&self, result: &mut RunResult) {
-        let mut warnings = self.facts.findings();
-        if let Some(rate) = result.hit_rate
-            && rate < self.plan.manner.hit_rate_min
-        {
-            warnings.push(format!(
-                "only {:.1} % of the reads found something: a miss costs less than a hit. Fill the server first (--load).",
-                100.0 * rate
-            ));
-        }
-        let waiting = result.requests.unsent + result.requests.unanswered;
-        if waiting > 0 {
-            warnings.push(format!(
-                "{waiting} requests were not answered when the run ended: their response times are counted with what \
-                 they had waited until then, and would have been longer."
-            ));
-        }
-        let requests = &result.requests;
-        if requests.connections_lost > 0 {
-            warnings.push(format!(
-                "{} connections were lost, with {} requests under way, whose response times are counted with what they \
-                 had waited until then; {} attempts to connect again failed.",
-                requests.connections_lost, requests.lost, requests.reconnects_failed
-            ));
-        }
-        if self.counts.redirects.resent > 0 {
-            warnings.push(format!(
-                "{} requests were sent again since their connection was lost or silent: they may have been executed twice.",
-                self.counts.redirects.resent
-            ));
-        }
-        for drive in &self.drives {
-            for text in drive.recorder.error_texts.keys() {
-                let warning = format!("seen during the run: {text}");
-                if !warnings.contains(&warning) {
-                    warnings.push(warning);
-                }
-            }
-        }
-        result.warnings = warnings;
-    }
-}
-
-fn settings(plan: &RunPlan, threads: usize) -> Settings {
-    let manner = &plan.manner;
-    let commands = plan.templates.iter().zip(&plan.weights);
-    Settings {
-        commands: commands
-            .map(|(template, &weight)| Weighted {
-                template: template.text.clone(),
-                weight,
-            })
-            .collect(),
-        offered_rps: manner.rps,
-        connections: manner.connections,
-        threads,
-        pipeline: manner.pipeline,
-        window: manner.window,
-        warmup_s: manner.warmup.as_secs_f64(),
-        duration_s: manner.duration.map(|duration| duration.as_secs_f64()),
-        requests: manner.requests,
-        interval_s: plan.output.interval.as_secs_f64(),
-        seed: plan.seed,
-    }
-}
-
-/// The share of hits, if there is anything to share.
-fn share(hits: u64, misses: u64) -> Option<f64> {
-    (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
-}
-
-/// Whether a null reply of this command is a miss.
-fn is_read(name: &str) -> bool {
-    let id = redline_spec::lookup(name.as_bytes());
-    id.is_some_and(|id| {
-        redline_spec::row(id)
-            .flags
-            .has(redline_spec::Flags::READONLY)
-    })
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `arguments` | the command line of the sub-commands |
 //! | `execute` | one run from its first connection to its result |
+//! | `watch`, `measured` | what is seen meanwhile, and what all of it comes to |
 //! | `drive`, `record` | one thread's part: what it sends when, what it measures |
 //! | `stairs` | runs at ever higher rates, until a latency objective breaks |
 //! | `series` | what all threads measured, over time |
@@ -18,11 +19,13 @@ pub mod arguments;
 mod csv;
 pub mod drive;
 pub mod execute;
+mod measured;
 mod record;
 pub mod result;
 mod series;
 mod stairs;
 mod text;
+pub mod watch;
 
 use clap::Parser;
 use clap::error::ErrorKind;

@@ -1,0 +1,392 @@
+//! What a run came to, put together: from the records of its threads and from what was seen meanwhile to its result.
+//!
+//! Asks nobody anything: the run is over.
+
+use std::time::Duration;
+
+use redline_net::process;
+
+use super::arguments::RunPlan;
+use super::drive::Drive;
+use super::execute::{Info, Prepared};
+use super::record::{self, Recorder, Row};
+use super::result::{
+    CommandResult, FORMAT, Latency, Node, Party, Point, Requests, RunResult, Settings, Target,
+    Weighted,
+};
+use super::watch::Watched;
+use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
+use crate::cause::preflight::Facts;
+use crate::cause::verdict::Measurements;
+use crate::cluster::follow::Counts;
+use crate::load;
+
+/// Everything that a result is made of.
+pub struct Measured<'a> {
+    /// What was asked for.
+    pub plan: &'a RunPlan,
+    /// The load of each thread, at its end.
+    pub drives: Vec<Drive<'a>>,
+    /// The time series, without what the processes used.
+    pub points: Vec<Point>,
+    /// The measured time.
+    pub elapsed: Duration,
+    /// What was seen meanwhile.
+    pub watched: Watched,
+    /// Of each server, before and after.
+    pub(super) info: Vec<(Option<Info>, Option<Info>)>,
+    /// How requests found their node.
+    pub counts: &'a Counts,
+    /// What was known before.
+    pub facts: Facts,
+    /// Whom it was about.
+    pub prepared: &'a Prepared,
+}
+
+impl Measured<'_> {
+    /// The result, without why it ended early and what the generator costs by itself.
+    pub fn result(mut self, threads: usize, started_unix_ms: u64) -> RunResult {
+        let series = self.series();
+        let (manner, plan) = (&self.plan.manner, self.plan);
+        let total = self.total();
+        let recorders = || self.drives.iter().map(|drive| &drive.recorder);
+        let sum = |figure: fn(&Recorder) -> u64| recorders().map(figure).sum::<u64>();
+        let requests = Requests {
+            sent: sum(|recorder| recorder.sent),
+            values: total.values,
+            nulls: total.nulls,
+            errors: total.errors,
+            unsent: sum(|recorder| recorder.unsent),
+            unanswered: sum(|recorder| recorder.unanswered),
+            lost: sum(|recorder| recorder.lost),
+            connections_lost: sum(|recorder| recorder.connections_lost),
+            reconnects_failed: sum(|recorder| recorder.reconnects_failed),
+        };
+        let mut lag = load::histogram(record::DIGITS);
+        for recorder in recorders() {
+            record::add(&mut lag, &recorder.lag);
+        }
+        let elapsed_s = self.elapsed.as_secs_f64();
+        let answered = total.values + total.nulls;
+        let achieved_rps = answered as f64 / elapsed_s.max(1e-9);
+        let commands = self.commands(elapsed_s);
+        let reads = commands.iter().filter(|command| command.hit_rate.is_some());
+        let (hits, misses) = reads.fold((0, 0), |(hits, misses), command| {
+            (hits + command.values, misses + command.nulls)
+        });
+        let mut result = RunResult {
+            format: FORMAT,
+            redline_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_ms,
+            target: Target {
+                address: self.prepared.servers[0].plan.address.to_string(),
+                nodes: self.nodes(),
+                embedded: plan.target.embedded,
+                server: self.prepared.server_name(),
+                tls: plan.target.tls.is_some(),
+            },
+            settings: settings(plan, threads),
+            elapsed_s,
+            ended_early: None,
+            requests,
+            achieved_rps,
+            hit_rate: share(hits, misses),
+            response_us: Latency::with_curve(&total.response),
+            service_us: total.service.as_ref().map(Latency::with_curve),
+            schedule_lag_us: manner.rps.map(|_| Latency::of(&lag)),
+            commands,
+            series,
+            sent_bytes: sum(|recorder| recorder.sent_bytes),
+            received_bytes: sum(|recorder| recorder.received_bytes),
+            ping_us: self.facts.ping_us,
+            own_cost: None,
+            redirects: self
+                .prepared
+                .follows
+                .is_some()
+                .then(|| self.counts.redirects.clone()),
+            parties: Vec::new(),
+            verdict: Measurements::default().verdict(),
+            warnings: Vec::new(),
+        };
+        self.judge(&mut result);
+        self.warn(&mut result);
+        result
+    }
+
+    /// The servers, with what each has answered where requests look for their node.
+    fn nodes(&self) -> Vec<Node> {
+        let node = |address: String| Node {
+            replies: self.counts.by_node.get(&address).copied(),
+            address,
+        };
+        let servers = self.prepared.servers.iter();
+        let mut nodes: Vec<Node> = servers
+            .map(|server| node(server.plan.address.to_string()))
+            .collect();
+        // Some were met on the way.
+        let met = self.counts.by_node.keys().cloned();
+        let known: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+        nodes.extend(met.filter(|address| !known.contains(address)).map(node));
+        nodes
+    }
+
+    /// All commands and threads together.
+    fn total(&self) -> Row {
+        let mut total = Row::new(self.plan.manner.rps.is_some());
+        for drive in &self.drives {
+            for row in &drive.recorder.rows {
+                total.add(row);
+            }
+        }
+        total
+    }
+
+    fn commands(&self, elapsed_s: f64) -> Vec<CommandResult> {
+        let mut results = Vec::new();
+        for template in &self.plan.templates {
+            for name in template.names() {
+                let mut row = Row::new(self.plan.manner.rps.is_some());
+                for drive in &self.drives {
+                    row.add(&drive.recorder.rows[results.len()]);
+                }
+                results.push(CommandResult {
+                    hit_rate: is_read(&name)
+                        .then(|| share(row.values, row.nulls))
+                        .flatten(),
+                    name,
+                    template: template.text.clone(),
+                    values: row.values,
+                    nulls: row.nulls,
+                    errors: row.errors,
+                    rps: (row.values + row.nulls) as f64 / elapsed_s.max(1e-9),
+                    response_us: Latency::with_curve(&row.response),
+                    service_us: row.service.as_ref().map(Latency::of),
+                });
+            }
+        }
+        results
+    }
+
+    /// The points, with what the processes used meanwhile.
+    fn series(&mut self) -> Vec<Point> {
+        let interval_s = self.plan.output.interval.as_secs_f64();
+        let cpus = |snapshots: &[Snapshot]| -> Vec<f64> {
+            let used = snapshots.windows(2).map(|pair| pair[1].since(&pair[0]));
+            used.map(|used| used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
+                .collect()
+        };
+        let proxy = cpus(&self.watched.proxy);
+        let servers: Vec<Vec<Option<f64>>> = self
+            .watched
+            .servers
+            .iter()
+            .map(|looks| {
+                let pairs = looks.windows(2).map(|pair| {
+                    let (before, after) = (pair[0].as_ref()?, pair[1].as_ref()?);
+                    let used = after.since(before);
+                    Some(used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
+                });
+                pairs.collect()
+            })
+            .collect();
+        let of_servers = |look: usize| -> Vec<Option<f64>> {
+            let at = servers.iter().map(|cpus| cpus.get(look).copied().flatten());
+            at.collect()
+        };
+        let mut points = std::mem::take(&mut self.points);
+        let mut looks = self.watched.at.iter().skip(1).enumerate().peekable();
+        for point in &mut points {
+            // The look whose span covers the middle of the piece.
+            let middle_s = point.at_s + interval_s / 2.0;
+            while looks
+                .next_if(|(_, at)| at.as_secs_f64() < middle_s)
+                .is_some()
+            {}
+            let look = looks.peek().map(|&(index, _)| index);
+            let nodes = look.map(of_servers).unwrap_or_default();
+            // All servers together; none if nothing is known of any.
+            point.server_cpus = nodes
+                .iter()
+                .flatten()
+                .copied()
+                .reduce(|all, cpus| all + cpus);
+            if nodes.len() > 1 {
+                point.node_cpus = nodes;
+            }
+            point.proxy_cpus = look.and_then(|look| proxy.get(look).copied());
+        }
+        points
+    }
+
+    /// Fills in the parties and the verdict.
+    fn judge(&self, result: &mut RunResult) {
+        let replies = result.requests.values + result.requests.nulls + result.requests.errors;
+        let mut generator = Used::default();
+        for drive in &self.drives {
+            let usage = &drive.usage;
+            generator.wall = generator.wall.max(usage.wall);
+            let waited = usage.waited.unwrap_or_default();
+            generator.add_thread(usage.cpu, waited, Some(usage.sleeps));
+        }
+        let first_and_last = |snapshots: &[Snapshot]| match snapshots {
+            [first, .., last] => Some(last.since(first)),
+            _ => None,
+        };
+        let proxy = first_and_last(&self.watched.proxy);
+        result
+            .parties
+            .push(Party::of("generator", None, "threads", &generator, replies));
+        let name = |process: &Option<Process>| {
+            process
+                .as_ref()
+                .map(|process| (process.pid, process.name.clone()))
+        };
+        let mut busiest: Option<Used> = None;
+        for (index, server) in self.prepared.servers.iter().enumerate() {
+            let looks = self.watched.servers[index].iter().flatten();
+            let (used, by) = match first_and_last(&looks.cloned().collect::<Vec<_>>()) {
+                Some(used) => (Some(used), "proc"),
+                None => (self.used_by_info(index), "info"),
+            };
+            let Some(used) = used else { continue };
+            let process = name(&server.process);
+            let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
+            result
+                .parties
+                .push(Party::of("server", process, by, &used, replies));
+            let share = |used: &Used| used.load().busiest;
+            if busiest
+                .as_ref()
+                .is_none_or(|known| share(known) < share(&used))
+            {
+                busiest = Some(used);
+            }
+        }
+        if let Some(used) = &proxy {
+            let process = name(&self.prepared.proxy);
+            let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
+            result
+                .parties
+                .push(Party::of("proxy", process, "proc", used, replies));
+        }
+        let fuller = result.sent_bytes.max(result.received_bytes);
+        let link = self.plan.output.link_mbit;
+        let measurements = Measurements {
+            offered: result.settings.offered_rps,
+            achieved: result.achieved_rps,
+            client: generator.load(),
+            server: busiest.map(|used| used.load()),
+            proxy: proxy.map(|used| used.load()),
+            bytes_per_second: fuller as f64 / result.elapsed_s.max(1e-9),
+            link_bytes_per_second: link.map(|mbit| mbit * 1e6 / 8.0),
+            stolen: self
+                .watched
+                .machine
+                .map_or(0.0, |(before, after)| stolen_share(&before, &after)),
+        };
+        result.verdict = measurements.verdict();
+    }
+
+    /// What the server says of itself: all of its threads as one, and its main thread as the busiest.
+    fn used_by_info(&self, server: usize) -> Option<Used> {
+        let (before, after) = self.info.get(server)?;
+        let (before, after) = (before.as_ref()?, after.as_ref()?);
+        let span = |name: &str| {
+            let seconds = |info: &Info| info.get(name)?.parse::<f64>().ok();
+            let seconds = seconds(after)? - seconds(before)?;
+            Duration::try_from_secs_f64(seconds).ok()
+        };
+        let (user, system) = (span("used_cpu_user")?, span("used_cpu_sys")?);
+        let main = span("used_cpu_user_main_thread").zip(span("used_cpu_sys_main_thread"));
+        let busiest = main.map_or(user + system, |(user, system)| user + system);
+        Some(Used {
+            // Asked before the connections stood, and after the last reply.
+            wall: self.elapsed + self.plan.manner.warmup,
+            cpu: process::CpuTime { user, system },
+            threads: 1,
+            busiest,
+            ..Used::default()
+        })
+    }
+
+    fn warn(&self, result: &mut RunResult) {
+        let mut warnings = self.facts.findings();
+        if let Some(rate) = result.hit_rate
+            && rate < self.plan.manner.hit_rate_min
+        {
+            warnings.push(format!(
+                "only {:.1} % of the reads found something: a miss costs less than a hit. Fill the server first (--load).",
+                100.0 * rate
+            ));
+        }
+        let waiting = result.requests.unsent + result.requests.unanswered;
+        if waiting > 0 {
+            warnings.push(format!(
+                "{waiting} requests were not answered when the run ended: their response times are counted with what \
+                 they had waited until then, and would have been longer."
+            ));
+        }
+        let requests = &result.requests;
+        if requests.connections_lost > 0 {
+            warnings.push(format!(
+                "{} connections were lost, with {} requests under way, whose response times are counted with what they \
+                 had waited until then; {} attempts to connect again failed.",
+                requests.connections_lost, requests.lost, requests.reconnects_failed
+            ));
+        }
+        if self.counts.redirects.resent > 0 {
+            warnings.push(format!(
+                "{} requests were sent again since their connection was lost or silent: they may have been executed twice.",
+                self.counts.redirects.resent
+            ));
+        }
+        for drive in &self.drives {
+            for text in drive.recorder.error_texts.keys() {
+                let warning = format!("seen during the run: {text}");
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+            }
+        }
+        result.warnings = warnings;
+    }
+}
+
+fn settings(plan: &RunPlan, threads: usize) -> Settings {
+    let manner = &plan.manner;
+    let commands = plan.templates.iter().zip(&plan.weights);
+    Settings {
+        commands: commands
+            .map(|(template, &weight)| Weighted {
+                template: template.text.clone(),
+                weight,
+            })
+            .collect(),
+        offered_rps: manner.rps,
+        connections: manner.connections,
+        threads,
+        pipeline: manner.pipeline,
+        window: manner.window,
+        warmup_s: manner.warmup.as_secs_f64(),
+        duration_s: manner.duration.map(|duration| duration.as_secs_f64()),
+        requests: manner.requests,
+        interval_s: plan.output.interval.as_secs_f64(),
+        seed: plan.seed,
+    }
+}
+
+/// The share of hits, if there is anything to share.
+fn share(hits: u64, misses: u64) -> Option<f64> {
+    (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+}
+
+/// Whether a null reply of this command is a miss.
+fn is_read(name: &str) -> bool {
+    let id = redline_spec::lookup(name.as_bytes());
+    id.is_some_and(|id| {
+        redline_spec::row(id)
+            .flags
+            .has(redline_spec::Flags::READONLY)
+    })
+}

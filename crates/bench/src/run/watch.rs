@@ -1,0 +1,202 @@
+//! What is looked at and done while a run goes on: the processes, and the user's command of `failover`.
+//!
+//! Must not know what is made of it.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redline_net::Endpoint;
+use redline_net::process::{self, MachineTime};
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Incident, RunPlan};
+use super::execute::Prepared;
+use super::series::Series;
+use crate::cause::parties::{Process, Snapshot};
+use crate::failure::Failure;
+use crate::load::{Observer, Totals};
+
+/// When to look again whether connections stand, or a command has ended.
+const UNTIL_STARTED: Duration = Duration::from_millis(5);
+
+/// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.
+pub struct Watch<'a> {
+    /// What all threads measured so far.
+    pub series: Series<'a>,
+    servers: Vec<(Endpoint, Option<Process>)>,
+    /// What was made to happen.
+    pub incident: Option<Happening>,
+    proxy: Option<Process>,
+    warmup: Duration,
+    interval: Duration,
+    next: Instant,
+    /// When the measured time began.
+    from: Option<Instant>,
+    /// What was seen so far.
+    pub watched: Watched,
+}
+
+/// What was seen.
+#[derive(Default)]
+pub struct Watched {
+    /// Of each server, in their order, by look; `None` when it did not run.
+    pub servers: Vec<Vec<Option<Snapshot>>>,
+    /// The same of the proxy, while it ran.
+    pub proxy: Vec<Snapshot>,
+    /// Of the whole machine, first and last.
+    pub machine: Option<(MachineTime, MachineTime)>,
+    /// Of the looks, in the order of the snapshots, from the start of the measured time.
+    pub at: Vec<Duration>,
+}
+
+impl<'a> Watch<'a> {
+    /// Looks at the servers and the proxy of `prepared`, and does what `plan` has happen.
+    pub fn new(prepared: &Prepared, plan: &RunPlan, series: Series<'a>) -> Watch<'a> {
+        Watch {
+            series,
+            servers: prepared
+                .servers
+                .iter()
+                .map(|server| (server.endpoint.clone(), server.process.clone()))
+                .collect(),
+            incident: plan.incident.clone().map(Happening::new),
+            proxy: prepared.proxy.clone(),
+            warmup: plan.manner.warmup,
+            interval: plan.output.interval.max(Duration::from_millis(100)),
+            next: Instant::now(),
+            from: None,
+            watched: Watched {
+                servers: vec![Vec::new(); prepared.servers.len()],
+                ..Watched::default()
+            },
+        }
+    }
+
+    fn look(&mut self, from: Instant) {
+        let watched = &mut self.watched;
+        watched.at.push(from.elapsed());
+        // A process that has ended gives no more figures.
+        for ((endpoint, process), snapshots) in self.servers.iter_mut().zip(&mut watched.servers) {
+            let snapshot = process.as_ref().and_then(Process::snapshot);
+            // A server that was started again is another process. One that was never found is not looked for again.
+            if snapshot.is_none() && process.is_some() {
+                let found = process::listening_at(endpoint).ok().flatten();
+                let found = found.and_then(|pid| Process::new(pid).ok());
+                *process = found.or(process.take());
+            }
+            snapshots.push(snapshot);
+        }
+        watched
+            .proxy
+            .extend(self.proxy.as_ref().and_then(Process::snapshot));
+        if let Ok(now) = process::machine_time() {
+            let (first, _) = watched.machine.unwrap_or((now, now));
+            watched.machine = Some((first, now));
+        }
+    }
+
+    /// The last look.
+    pub fn finish(&mut self) {
+        if let Some(from) = self.from {
+            self.look(from);
+        }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn next(&self) -> Option<Instant> {
+        let incident = self.incident.as_ref().zip(self.from);
+        let due = incident.and_then(|(incident, from)| incident.next(from));
+        Some(due.map_or(self.next, |due| due.min(self.next)))
+    }
+
+    fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
+        let now = Instant::now();
+        self.series.absorb();
+        if let (Some(incident), Some(from)) = (&mut self.incident, self.from) {
+            incident.look(from, now)?;
+        }
+        if let Some(from) = self.from {
+            if now < self.next {
+                return Ok(());
+            }
+            self.look(from);
+            while self.next <= now {
+                self.next += self.interval;
+            }
+        } else if totals.elapsed.is_zero() {
+            self.next = now + UNTIL_STARTED;
+        } else if totals.elapsed < self.warmup {
+            self.next = now + (self.warmup - totals.elapsed);
+        } else {
+            let from = now - (totals.elapsed - self.warmup);
+            self.from = Some(from);
+            self.look(from);
+            self.next = from + self.interval;
+        }
+        Ok(())
+    }
+}
+
+/// The user's command, which is run at its time.
+pub struct Happening {
+    incident: Incident,
+    child: Option<Child>,
+    /// When to look next whether it has ended.
+    look_at: Option<Instant>,
+    /// What became of it.
+    pub happened: Happened,
+}
+
+/// What became of the user's command; times in seconds from the start of the measured time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Happened {
+    /// When it was started; `None` if the run ended before.
+    pub started_s: Option<f64>,
+    /// When it had ended; `None` if it had not when the run ended.
+    pub ended_s: Option<f64>,
+    /// How it ended.
+    pub status: Option<String>,
+}
+
+impl Happening {
+    fn new(incident: Incident) -> Happening {
+        Happening {
+            incident,
+            child: None,
+            look_at: None,
+            happened: Happened::default(),
+        }
+    }
+
+    /// When to look again.
+    fn next(&self, from: Instant) -> Option<Instant> {
+        match self.happened.started_s {
+            None => Some(from + self.incident.at),
+            Some(_) => self.look_at,
+        }
+    }
+
+    fn look(&mut self, from: Instant, now: Instant) -> Result<(), Failure> {
+        let at_s = now.duration_since(from).as_secs_f64();
+        if self.happened.started_s.is_none() && now >= from + self.incident.at {
+            let mut shell = Command::new("sh");
+            // What it says must not be mistaken for our result.
+            let spawned = shell
+                .args(["-c", &self.incident.command])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn();
+            self.child = Some(spawned.map_err(|error| Failure::local("sh", &error))?);
+            self.happened.started_s = Some(at_s);
+        }
+        let ended = self.child.as_mut().map(Child::try_wait);
+        self.look_at = self.child.as_ref().map(|_| now + UNTIL_STARTED);
+        if let Some(Ok(Some(status))) = ended {
+            self.happened.ended_s = Some(at_s);
+            self.happened.status = Some(status.to_string());
+            (self.child, self.look_at) = (None, None);
+        }
+        Ok(())
+    }
+}
