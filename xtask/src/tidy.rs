@@ -23,6 +23,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("scripting", &["spec", "resp"]),
     // Which keys and channels a rule means is a glob.
     ("acl", &["spec", "types"]),
+    // Who owns which slot comes as a reply.
+    ("cluster", &["resp"]),
     // The figures of INFO memory come from the table's heap.
     (
         "server",
@@ -39,8 +41,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "rdb",
         ],
     ),
-    ("bench", &["net", "resp", "spec"]),
-    ("proxy", &["net", "resp", "spec"]),
+    ("bench", &["net", "resp", "spec", "cluster"]),
+    ("proxy", &["net", "resp", "spec", "cluster", "acl"]),
     ("cli", &["server", "bench"]),
     ("testkit", &["resp", "spec"]),
     ("xtask", &["testkit"]),

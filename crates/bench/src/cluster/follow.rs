@@ -17,13 +17,14 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redline_cluster::{Redirect, slot_of};
 use redline_net::{
     Address, Interest, Poller, Read, Shutdown, Stream, Waker, clock, connect_endpoint,
 };
 use redline_resp::{Outcome, ReplyDecoder, Value, encode_request};
 use redline_spec::{Flags, reachable_keys, resolve, row};
 
-use super::map::{Map, Redirect, slot_of};
+use super::map::Map;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::load::{self, Engine, Observer, Plan};

@@ -4,74 +4,14 @@
 
 use std::net::IpAddr;
 
+use redline_cluster::{Node, Redirect, SLOTS, Topology};
 use redline_net::Address;
 use redline_resp::Value;
 
-/// Slots of a cluster.
-pub const SLOTS: usize = 16_384;
 /// Nodes that are remembered: more than any cluster has, and few enough for a hostile map.
 const NODES_MAX: usize = 4_096;
 /// Nobody owns the slot, as far as is known.
 const NOBODY: u16 = u16::MAX;
-
-/// The slot of a key: of what stands in its first braces, if there is anything.
-pub fn slot_of(key: &[u8]) -> u16 {
-    let tagged = key.iter().position(|&byte| byte == b'{').and_then(|open| {
-        let rest = &key[open + 1..];
-        let close = rest.iter().position(|&byte| byte == b'}')?;
-        (close > 0).then(|| &rest[..close])
-    });
-    crc16(tagged.unwrap_or(key)) % SLOTS as u16
-}
-
-/// CRC-16/XMODEM: polynomial 0x1021, from 0.
-fn crc16(bytes: &[u8]) -> u16 {
-    const TABLE: [u16; 256] = {
-        let mut table = [0; 256];
-        let mut at = 0;
-        while at < 256 {
-            let mut crc = (at as u16) << 8;
-            let mut bit = 0;
-            while bit < 8 {
-                crc = (crc << 1) ^ (if crc & 0x8000 == 0 { 0 } else { 0x1021 });
-                bit += 1;
-            }
-            table[at] = crc;
-            at += 1;
-        }
-        table
-    };
-    bytes.iter().fold(0, |crc: u16, &byte| {
-        (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
-    })
-}
-
-/// Where a redirect points.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect {
-    /// The slot that it is about.
-    pub slot: u16,
-    /// Who has it. Without a host, it is the host that said so.
-    pub host: Option<String>,
-    /// Its port.
-    pub port: u16,
-}
-
-impl Redirect {
-    /// Reads what follows `MOVED ` or `ASK `: a slot, and a host and port with a colon between them.
-    pub fn parse(text: &str) -> Option<Redirect> {
-        let (slot, place) = text.trim().split_once(' ')?;
-        let slot: u16 = slot.parse().ok()?;
-        let (host, port) = place.rsplit_once(':')?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        (usize::from(slot) < SLOTS).then_some(())?;
-        Some(Redirect {
-            slot,
-            host: (!host.is_empty() && host != "?").then(|| host.to_owned()),
-            port: port.parse().ok().filter(|&port| port != 0)?,
-        })
-    }
-}
 
 /// The map of one thread.
 #[derive(Clone, Debug)]
@@ -175,32 +115,20 @@ impl Map {
 
     /// Takes in the reply to CLUSTER SLOTS that `from` gave. False if it is no map at all.
     pub fn take(&mut self, reply: &Value, from: usize) -> bool {
-        let Value::Array(ranges) = reply else {
+        let Some(topology) = Topology::from_slots(reply) else {
             return false;
         };
         let mut owners = vec![NOBODY; SLOTS];
         let mut replicas = vec![Vec::new(); self.nodes.len()];
-        for range in ranges {
-            let Value::Array(range) = range else {
+        for shard in &topology.shards {
+            let [primary, copies @ ..] = shard.nodes.as_slice() else {
                 return false;
             };
-            let [
-                Value::Integer(first),
-                Value::Integer(last),
-                owner,
-                copies @ ..,
-            ] = range.as_slice()
-            else {
+            let Some(owner) = self.node_of(primary, from) else {
                 return false;
             };
-            let (Ok(first), Ok(last)) = (usize::try_from(*first), usize::try_from(*last)) else {
-                return false;
-            };
-            let Some(owner) = self.node_of(owner, from).filter(|_| last < SLOTS) else {
-                return false;
-            };
-            for slot in owners.iter_mut().take(last + 1).skip(first) {
-                *slot = owner as u16;
+            for slots in &shard.slots {
+                owners[usize::from(*slots.start())..=usize::from(*slots.end())].fill(owner as u16);
             }
             let copies: Vec<u16> = copies
                 .iter()
@@ -215,21 +143,10 @@ impl Map {
         true
     }
 
-    fn node_of(&mut self, value: &Value, from: usize) -> Option<usize> {
-        let Value::Array(parts) = value else {
-            return None;
-        };
-        let host = parts.first()?.as_bytes();
-        let host = host.and_then(|host| std::str::from_utf8(host).ok());
-        // No host, or none that is known there: the one that was asked.
-        let host = match host.filter(|host| !host.is_empty() && *host != "?") {
-            Some(host) => host.to_owned(),
-            None => self.host_of(from)?,
-        };
-        let Some(Value::Integer(port)) = parts.get(1) else {
-            return None;
-        };
-        self.node(Address::tcp(host, u16::try_from(*port).ok()?))
+    fn node_of(&mut self, node: &Node, from: usize) -> Option<usize> {
+        // No host: the one that was asked.
+        let host = node.host.clone().or_else(|| self.host_of(from))?;
+        self.node(Address::tcp(host, node.port))
     }
 
     fn host_of(&self, node: usize) -> Option<String> {
@@ -243,23 +160,6 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slots_are_those_of_redis() {
-        // As CLUSTER KEYSLOT of Redis 8.2.3 says.
-        for (key, slot) in [
-            ("", 0),
-            ("foo", 12182),
-            ("bar", 5061),
-            ("123456789", 12739),
-            ("{foo}bar", 12182),
-            ("x{foo}{bar}", 12182),
-            ("foo{}", 5542),
-            ("{", 4092),
-        ] {
-            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
-        }
-    }
 
     fn node(host: &str, port: i64) -> Value {
         Value::Array(vec![
@@ -312,20 +212,6 @@ mod tests {
         ] {
             assert!(!map.take(&wrong, 0), "{wrong:?}");
             assert_eq!(map.primaries(), [0]);
-        }
-    }
-
-    #[test]
-    fn redirects_are_read_and_checked() {
-        let redirect = |text| Redirect::parse(text).map(|r| (r.slot, r.host, r.port));
-        assert_eq!(
-            redirect("3999 h:6381"),
-            Some((3999, Some("h".into()), 6381))
-        );
-        assert_eq!(redirect("1 ::1:7000"), Some((1, Some("::1".into()), 7000)));
-        assert_eq!(redirect("1 :7000"), Some((1, None, 7000)));
-        for wrong in ["", "x h:1", "16384 h:1", "1 h", "1 h:0", "1 h:99999"] {
-            assert_eq!(redirect(wrong), None, "{wrong}");
         }
     }
 }

@@ -19,12 +19,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use redline_cluster::slot_of;
 use redline_net::{Address, clock};
 use redline_resp::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::follow::{Counts, Source};
-use crate::cluster::map::{Map, slot_of};
+use crate::cluster::map::Map;
 use crate::failure::Failure;
 use crate::html;
 use crate::run::arguments::{Arguments, Command, FailoverArguments, Incident, RunPlan};

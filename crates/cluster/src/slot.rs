@@ -1,0 +1,86 @@
+//! The slot of a key. Knows nothing of who owns it.
+
+/// Slots of a cluster.
+pub const SLOTS: usize = 16_384;
+
+/// The slot of a key: of what stands in its first braces, if there is anything. Source: the Redis Cluster specification.
+#[inline]
+pub fn slot_of(key: &[u8]) -> u16 {
+    crc16(tagged(key, b'{', b'}')) % SLOTS as u16
+}
+
+/// The part of a key that decides where it is: what stands between the first `open` and the next `close` after it, or
+/// the whole key if there is nothing.
+#[inline]
+pub fn tagged(key: &[u8], open: u8, close: u8) -> &[u8] {
+    let part = key.iter().position(|&byte| byte == open).and_then(|open| {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|&byte| byte == close)?;
+        (close > 0).then(|| &rest[..close])
+    });
+    part.unwrap_or(key)
+}
+
+/// CRC-16/XMODEM: polynomial 0x1021, from 0.
+#[inline]
+pub fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, &byte| {
+        (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
+    })
+}
+
+static TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let mut crc = (at as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc << 1) ^ (if crc & 0x8000 == 0 { 0 } else { 0x1021 });
+            bit += 1;
+        }
+        table[at] = crc;
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As CLUSTER KEYSLOT of Redis 8.2.3 says.
+        for (key, slot) in [
+            ("", 0),
+            ("foo", 12182),
+            ("bar", 5061),
+            ("123456789", 12739),
+            ("{foo}bar", 12182),
+            ("x{foo}{bar}", 12182),
+            ("foo{}", 5542),
+            ("{", 4092),
+        ] {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn any_two_characters_make_a_tag() {
+        for (key, open, close, part) in [
+            ("a{b}c", b'{', b'}', "b"),
+            ("a$b$c", b'$', b'$', "b"),
+            ("a$b", b'$', b'$', "a$b"),
+            ("<<a>>", b'<', b'>', "<a"),
+            ("<>a<b>", b'<', b'>', "<>a<b>"),
+            ("}a{b}", b'{', b'}', "b"),
+        ] {
+            assert_eq!(
+                tagged(key.as_bytes(), open, close),
+                part.as_bytes(),
+                "{key}"
+            );
+        }
+    }
+}
