@@ -38,6 +38,10 @@ cargo xtask tidy
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let done = match words.first().map(String::as_str) {
         Some("compat") => {
             compat::Options::parse(&words[1..]).and_then(|options| compat::run(&options))
