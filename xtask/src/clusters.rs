@@ -3,13 +3,13 @@
 //!
 //! What the bench says is checked against what the nodes say themselves.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::benched::{begin, check, end, number, run as benched};
 use crate::compat::Setting;
 use crate::install;
-use crate::run::{Failure, captured, free_port, until};
+use crate::run::{Failure, captured, free_port, line, until};
 use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 
@@ -22,11 +22,12 @@ const COUNTERS: u32 = 1_000;
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let mut cluster = Cluster::start()?;
     at_rest(setting, &cluster)?;
+    let drop_in = as_redis_benchmark(setting, &cluster)?;
     let moved = while_slots_move(setting, &cluster)?;
     let resent = while_a_primary_dies(setting, &mut cluster)?;
     side_by_side(setting)?;
     Ok(format!(
-        "every node loaded, {moved} requests redirected while slots moved and none lost or done twice, \
+        "every node loaded, {drop_in} runs as redis-benchmark --cluster prints them, {moved} requests redirected while slots moved and none lost or done twice, \
          {resent} sent again when a primary died, two servers side by side"
     ))
 }
@@ -155,6 +156,116 @@ fn at_rest(setting: &Setting, cluster: &Cluster) -> Result<(), Failure> {
     Ok(())
 }
 
+/// redis-benchmark's own command line, beside the real one on the same cluster; then while slots move.
+fn as_redis_benchmark(setting: &Setting, cluster: &Cluster) -> Result<usize, Failure> {
+    const WAYS: [&[&str]; 6] = [
+        &["-q", "-n", "2000", "-c", "6"],
+        &["-n", "2000", "-t", "set", "-P", "4"],
+        &["-n", "2000", "-t", "get", "--threads", "2"],
+        &["--csv", "-n", "2000", "-t", "mset", "-r", "1000", "-3"],
+        &[
+            "-q",
+            "-n",
+            "2000",
+            "-t",
+            "lpush",
+            "--threads",
+            "7",
+            "-k",
+            "0",
+        ],
+        &["-q", "-n", "2000", "sadd", "{tag}own", "__rand_int__"],
+    ];
+    let node = &cluster.nodes[0];
+    let port = node.address().port().to_string();
+    let local = ["-p", &port, "--cluster"];
+    for way in WAYS {
+        let mut theirs = Command::new("redis-benchmark");
+        theirs.args(local).args(way);
+        let mut ours = Command::new(&setting.redline);
+        ours.arg("bench").args(local).args(way);
+        let text = line(&ours);
+        let [theirs, ours] = [
+            captured(theirs, b"", TIMEOUT)?,
+            captured(ours, b"", TIMEOUT)?,
+        ];
+        if without_digits(&theirs) != without_digits(&ours) {
+            return Err(format!("{text} printed\n{ours}\nredis-benchmark\n{theirs}"));
+        }
+    }
+    let moved = |node: &ServerProcess| {
+        let said = told(node, &["INFO", "errorstats"]).unwrap_or_default();
+        said.contains("errorstat_MOVED")
+    };
+    if moved(node) {
+        return Err("requests went to the wrong node".into());
+    }
+    // The first slot of the first master is the one that its connections use.
+    let mut ours = Command::new(&setting.redline);
+    ours.arg("bench").args(local);
+    ours.args(["-q", "-n", "10000000", "-t", "incr", "-c", "6"]);
+    ours.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = ours.spawn().map_err(|error| error.to_string())?;
+    let reset = told(node, &["CONFIG", "RESETSTAT"]).is_some();
+    let counts = || told(node, &["INFO", "commandstats"]).unwrap_or_default();
+    let begun = until("the run has begun", || {
+        reset && counts().contains("cmdstat_incr:")
+    });
+    let resharded = begun.and_then(|()| reshard(node, &cluster.nodes[1], 16));
+    let seen = resharded.and_then(|()| until("a slot was seen to move", || moved(node)));
+    let survived = running.try_wait().map_err(|error| error.to_string());
+    // It has shown what it had to show.
+    let _ = running.kill();
+    let output = running
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
+    seen?;
+    if survived?.is_some() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("it did not survive that slots moved: {said}"));
+    }
+    Ok(WAYS.len())
+}
+
+/// What was printed, with a mark for each number: how far they are aligned, and how many lines a distribution has,
+/// differs as well. Of a line that was rewritten, its last state.
+fn without_digits(said: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in said.lines() {
+        let line = line.rsplit('\r').next().unwrap_or(line);
+        let words = line.split([' ', '"']).filter(|word| !word.is_empty());
+        let masked: Vec<String> = words
+            .map(|word| {
+                let mut out = String::new();
+                for char in word.chars() {
+                    match char {
+                        '0'..='9' | '.' if out.ends_with('#') => {}
+                        '0'..='9' => out.push('#'),
+                        char => out.push(char),
+                    }
+                }
+                out
+            })
+            .collect();
+        let line = masked.join(" ");
+        if lines.last() != Some(&line) || !line.contains("<=") {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Moves so many slots, the first ones.
+fn reshard(from: &ServerProcess, to: &ServerProcess, slots: u32) -> Result<(), Failure> {
+    let id = |node: &ServerProcess| told(node, &["CLUSTER", "MYID"]).unwrap_or_default();
+    let mut reshard = Command::new("redis-cli");
+    reshard
+        .args(["--cluster", "reshard", &from.address().to_string()])
+        .args(["--cluster-from", &id(from), "--cluster-to", &id(to)])
+        .args(["--cluster-slots", &slots.to_string(), "--cluster-yes"]);
+    captured(reshard, b"", TIMEOUT).map(drop)
+}
+
 /// Slots move while counters are counted up: each request is done exactly once.
 fn while_slots_move(setting: &Setting, cluster: &Cluster) -> Result<u64, Failure> {
     const REQUESTS: u64 = 150_000;
@@ -174,18 +285,7 @@ fn while_slots_move(setting: &Setting, cluster: &Cluster) -> Result<u64, Failure
         "25000",
     ];
     let child = begin(setting, &[&words[..], &["--command", &template]].concat())?;
-    let id = |node: &ServerProcess| told(node, &["CLUSTER", "MYID"]).unwrap_or_default();
-    let (from, to) = (id(first), id(second));
-    let mut reshard = Command::new("redis-cli");
-    reshard
-        .args(["--cluster", "reshard", &first.address().to_string()])
-        .args(["--cluster-from", &from, "--cluster-to", &to])
-        .args([
-            "--cluster-slots",
-            &(SLOTS / 16).to_string(),
-            "--cluster-yes",
-        ]);
-    let resharded = captured(reshard, b"", TIMEOUT);
+    let resharded = reshard(first, second, SLOTS / 16);
     let result = end(child)?;
     resharded?;
     let answered = number(&result, "/requests/values");

@@ -11,10 +11,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
+use redline_resp::Skipper;
 
 use crate::batch::Batch;
 use crate::failure::Failure;
-use crate::worker::{Arrived, Load, Taken, Then, first_error};
+use crate::worker::{Arrived, Load, Taken, Then};
 
 /// Batches still to be sent. Threads take some at a time, so that the counter is touched rarely and a fast thread
 /// takes over what a slow one leaves.
@@ -53,12 +54,43 @@ impl Quota {
     }
 }
 
+/// What a thread sends: one batch for all of its connections, or one for each server.
+pub trait Batches {
+    /// Which of the servers a connection is to: its place among all, or any number that leads there in turns.
+    fn place(&self, token: usize) -> usize {
+        token
+    }
+
+    /// Requests of a batch.
+    fn requests(&self) -> u64;
+
+    /// The next batch of a connection.
+    fn next(&mut self, token: usize, random: &mut fastrand::Rng) -> &[u8];
+
+    /// Whether the test can go on although a connection got this error: then it counts as a reply.
+    fn excuse(&mut self, _token: usize, error: String) -> Result<(), Failure> {
+        Err(Failure::Reply(error))
+    }
+}
+
+impl Batches for Batch {
+    #[inline]
+    fn requests(&self) -> u64 {
+        Batch::requests(self)
+    }
+
+    #[inline]
+    fn next(&mut self, _token: usize, random: &mut fastrand::Rng) -> &[u8] {
+        Batch::next(self, random)
+    }
+}
+
 /// One thread's part of a closed loop with batches.
-pub struct Closed<'a> {
+pub struct Closed<'a, B> {
     quota: &'a Quota,
     /// False: each batch gets a connection of its own.
     keep_alive: bool,
-    batch: Batch,
+    batches: B,
     random: fastrand::Rng,
     latency: Histogram<u64>,
     /// Batches taken of the quota and not sent.
@@ -78,19 +110,19 @@ pub struct UnderWay {
     awaited: u64,
 }
 
-impl<'a> Closed<'a> {
+impl<'a, B: Batches> Closed<'a, B> {
     /// A part that takes batches from `quota` and records into `latency`.
     pub fn new(
         quota: &'a Quota,
         keep_alive: bool,
-        batch: Batch,
+        batches: B,
         random: fastrand::Rng,
         latency: Histogram<u64>,
-    ) -> Closed<'a> {
+    ) -> Closed<'a, B> {
         Closed {
             quota,
             keep_alive,
-            batch,
+            batches,
             random,
             latency,
             granted: 0,
@@ -122,6 +154,14 @@ impl<'a> Closed<'a> {
         true
     }
 
+    /// Errors end the test, unless who sends has a use for them.
+    #[cold]
+    fn excuse(&mut self, token: usize, skipper: &mut Skipper) -> Result<(), Failure> {
+        let text = skipper.take_first_error().unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        self.batches.excuse(token, text)
+    }
+
     /// Records replies that arrived together; how many there were for the batch under way.
     fn count(&mut self, arrived: &mut Arrived<'_, UnderWay>, mut replies: u64) -> u64 {
         if *arrived.prefix_awaited > 0 {
@@ -144,8 +184,12 @@ impl<'a> Closed<'a> {
     }
 }
 
-impl Load for Closed<'_> {
+impl<B: Batches> Load for Closed<'_, B> {
     type Pending = UnderWay;
+
+    fn place(&self, token: usize) -> usize {
+        self.batches.place(token)
+    }
 
     fn pending(&self) -> UnderWay {
         UnderWay::default()
@@ -160,17 +204,17 @@ impl Load for Closed<'_> {
     }
 
     #[inline]
-    fn next(&mut self, _token: usize, under_way: &mut UnderWay, now_ns: u64) -> &[u8] {
+    fn next(&mut self, token: usize, under_way: &mut UnderWay, now_ns: u64) -> &[u8] {
         under_way.sent_ns = now_ns;
-        under_way.awaited = self.batch.requests();
-        self.batch.next(&mut self.random)
+        under_way.awaited = self.batches.requests();
+        self.batches.next(token, &mut self.random)
     }
 
     #[inline]
     fn take(&mut self, mut arrived: Arrived<'_, UnderWay>) -> Result<Taken, Failure> {
         let skipped = arrived.skipper.skip(arrived.bytes)?;
         if skipped.errors > 0 {
-            return Err(Failure::Reply(first_error(arrived.skipper)));
+            self.excuse(arrived.token, arrived.skipper)?;
         }
         let replies = self.count(&mut arrived, skipped.replies);
         let then = if replies == 0 || arrived.pending.awaited > 0 {

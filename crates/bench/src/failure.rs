@@ -19,6 +19,20 @@ pub enum Failure {
     },
     /// The server answered with an error.
     Reply(String),
+    /// One node of a cluster answered with an error.
+    NodeReply {
+        /// Which one.
+        address: String,
+        /// Its error.
+        text: String,
+    },
+    /// A node of a cluster does not say what the others are.
+    NoCluster {
+        /// Which one.
+        address: String,
+        /// Its error, if that was its answer.
+        text: Option<String>,
+    },
     /// The server refused to say anything before a password.
     Refused {
         /// Which server, as the user wrote it.
@@ -118,6 +132,15 @@ impl fmt::Display for Failure {
                 write!(f, "Could not connect to Redis at {address}: {reason}")
             }
             Failure::Reply(text) => write!(f, "Error from server: {text}"),
+            Failure::NodeReply { address, text } => {
+                write!(f, "Error from server {address}: {text}")
+            }
+            Failure::NoCluster { address, text } => {
+                if let Some(text) = text {
+                    writeln!(f, "Cluster node {address} replied with error:\n{text}")?;
+                }
+                write!(f, "Failed to fetch cluster configuration from {address}")
+            }
             Failure::Refused { address, text } => {
                 write!(f, "Node {address} replied with error:\n{text}")
             }

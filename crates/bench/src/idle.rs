@@ -16,18 +16,16 @@ const REFRESH: Duration = Duration::from_millis(250);
 /// Connections opened between two looks at what happened to the others.
 const OPENED_AT_ONCE: usize = 64;
 
-/// Holds `clients` connections until something fails.
+/// Holds `clients` connections until something fails; they are dealt out among the servers, of which there is at least one.
 pub fn run(
     control: &mut Control,
-    address: &Address,
-    endpoint: &Endpoint,
+    places: &[(Address, Endpoint)],
     tls: Option<&ClientTls>,
     clients: usize,
     stdout: &mut dyn Write,
 ) -> Failure {
     let mut idle = Idle {
-        address,
-        endpoint,
+        places,
         tls,
         connections: Vec::new(),
     };
@@ -38,8 +36,7 @@ pub fn run(
 }
 
 struct Idle<'a> {
-    address: &'a Address,
-    endpoint: &'a Endpoint,
+    places: &'a [(Address, Endpoint)],
     tls: Option<&'a ClientTls>,
     connections: Vec<Stream>,
 }
@@ -80,12 +77,17 @@ impl Idle<'_> {
         }
     }
 
+    fn place(&self, token: usize) -> &(Address, Endpoint) {
+        &self.places[token % self.places.len()]
+    }
+
     fn open(&mut self, control: &mut Control) -> Result<(), Failure> {
-        let stream = match connect_endpoint(self.endpoint) {
+        let (address, endpoint) = self.place(self.connections.len());
+        let stream = match connect_endpoint(endpoint) {
             Ok(stream) => stream,
             // The backlog of a unix socket is full: the next turn tries again.
             Err(error) if error.error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(Failure::connect_endpoint(self.address, &error)),
+            Err(error) => return Err(Failure::connect_endpoint(address, &error)),
         };
         control
             .watch(&stream, self.connections.len(), Interest::ReadWrite)
@@ -98,7 +100,7 @@ impl Idle<'_> {
     fn check(&mut self, token: usize) -> Result<(), Failure> {
         let stream = &mut self.connections[token];
         if let Some(error) = stream.take_error().map_err(Failure::Io)? {
-            return Err(Failure::connect(self.address, &error));
+            return Err(Failure::connect(&self.place(token).0, &error));
         }
         if let Some(tls) = self.tls
             && !secure(stream, tls)?

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use redline_net::tls::ClientTls;
-use redline_net::{Address, Waker, clock};
+use redline_net::{Waker, clock};
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -17,9 +17,7 @@ use crate::worker::{Ended, Gate, Load, Place, Progress, Shared, Worker};
 
 /// Whom a test talks to, over how many connections.
 pub struct Plan {
-    /// The server as the user wrote it.
-    pub address: Address,
-    /// The servers, among which each thread deals its connections out in turn; at least one.
+    /// The servers, among which each thread's load deals its connections out; at least one.
     pub places: Vec<Place>,
     /// How connections are secured, if they are.
     pub tls: Option<ClientTls>,
@@ -93,7 +91,6 @@ impl Plan {
     /// What the threads of a test have in common, and how many connections they open.
     pub fn share(self) -> (Shared, usize) {
         let shared = Shared {
-            address: self.address,
             places: self.places,
             tls: self.tls,
             keep_alive: self.keep_alive,

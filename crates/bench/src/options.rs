@@ -44,6 +44,8 @@ pub struct Options {
     pub tls: bool,
     /// What the other options say about TLS; without `tls` they have no effect.
     pub tls_options: ClientTlsOptions,
+    /// `--cluster`: the server is a node of one.
+    pub cluster: bool,
     /// `--enable-tracking`.
     pub tracking: bool,
     /// `-c`, at least 1.
@@ -119,6 +121,7 @@ impl Default for Options {
             resp3: false,
             tls: false,
             tls_options: ClientTlsOptions::default(),
+            cluster: false,
             tracking: false,
             clients: 50,
             requests: 100_000,
@@ -246,11 +249,7 @@ impl Parser {
             }
             "--tls" => o.tls = true,
             "--insecure" => o.tls_options.peer = Peer::Anyone,
-            "--cluster" => {
-                return Err(Stop::failure(
-                    "cluster mode (--cluster) is not supported yet.",
-                ));
-            }
+            "--cluster" => o.cluster = true,
             _ => return Ok(false),
         }
         Ok(true)
@@ -349,6 +348,11 @@ impl Parser {
         if o.embedded && (self.host.is_some() || self.port.is_some() || self.socket.is_some()) {
             return Err(Stop::failure(
                 "--embedded starts a server of its own: it does not go with -h, -p, -s or a host in -u.",
+            ));
+        }
+        if o.embedded && o.cluster {
+            return Err(Stop::failure(
+                "--embedded starts a single server: it does not go with --cluster.",
             ));
         }
         if o.embedded && o.tls {
@@ -522,13 +526,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_are_not_built_end_the_run_with_one_line() {
-        let stop = stopped(&["--cluster"]);
+    fn a_cluster_is_not_embedded() {
+        assert!(options(&["--cluster"]).cluster);
+        let stop = stopped(&["--cluster", "--embedded"]);
         assert_eq!((stop.code, stop.stdout.as_str()), (1, ""));
-        assert_eq!(
-            stop.stderr,
-            "cluster mode (--cluster) is not supported yet.\n"
-        );
+        assert!(stop.stderr.contains("--cluster"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Interest, NetError, Read, Stream, connect_endpoint};
 use redline_resp::{ReplyDecoder, Value, encode_request};
 
+use crate::cluster::masters::{self, Master};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::report::ServerConfig;
@@ -40,6 +41,40 @@ pub fn probe(
         Err(_) => Ok(Probed {
             endpoint,
             config: None,
+        }),
+    }
+}
+
+/// Asks a node of a cluster what the nodes are: the masters that own slots, and warnings about others.
+pub fn masters(
+    control: &mut Control,
+    address: &Address,
+    tls: Option<&ClientTls>,
+    auth: &[Vec<u8>],
+) -> Result<(Vec<Master>, Vec<String>), Failure> {
+    let (_, mut stream) = connect(control, address, tls, None)?;
+    let mut request = Vec::new();
+    if !auth.is_empty() {
+        encode_request(auth, &mut request);
+    }
+    encode_request(&["CLUSTER", "NODES"], &mut request);
+    let count = 1 + usize::from(!auth.is_empty());
+    let mut replies = exchange(control, &mut stream, &request, count, None)?.into_iter();
+    if !auth.is_empty()
+        && let Err(Failure::Reply(text)) = fail_on_error(replies.next())
+    {
+        let address = address.to_string();
+        return Err(Failure::Refused { address, text });
+    }
+    let reply = replies.next();
+    let text = reply.as_ref().and_then(Value::as_bytes).map(lossy);
+    match text {
+        Some(text) if reply.is_some_and(|reply| !reply.is_error()) => {
+            Ok(masters::masters(&text, address))
+        }
+        text => Err(Failure::NoCluster {
+            address: address.to_string(),
+            text,
         }),
     }
 }

@@ -39,6 +39,8 @@ pub struct Setting {
     pub keep_alive: bool,
     /// What the server said about itself, if it did.
     pub server: Option<ServerConfig>,
+    /// The same of each master of a cluster, in their order, if it is one.
+    pub masters: Option<Vec<Option<ServerConfig>>>,
     /// `--threads` as asked for, 0 if not.
     pub threads: usize,
     /// What the embedded server calls itself, if it is what is loaded.
@@ -268,7 +270,20 @@ fn heading(out: &mut String, setting: &Setting, run: &Measured<'_>) -> fmt::Resu
 fn normal(out: &mut String, setting: &Setting, run: &Measured<'_>, live: &LiveLine) -> fmt::Result {
     write!(out, "{}", live.blanked())?;
     heading(out, setting, run)?;
-    if let Some(server) = &setting.server {
+    if let Some(masters) = &setting.masters {
+        writeln!(out, "  cluster mode: yes ({} masters)", masters.len())?;
+        for (place, config) in masters.iter().enumerate() {
+            let Some(config) = config else { continue };
+            let save = if config.save.is_empty() {
+                "NONE"
+            } else {
+                &config.save
+            };
+            writeln!(out, "  node [{place}] configuration:")?;
+            writeln!(out, "    save: {save}")?;
+            writeln!(out, "    appendonly: {}", config.appendonly)?;
+        }
+    } else if let Some(server) = &setting.server {
         writeln!(out, "  host configuration \"save\": {}", server.save)?;
         writeln!(
             out,
@@ -472,6 +487,7 @@ mod tests {
                 save: String::new(),
                 appendonly: "no".into(),
             }),
+            masters: None,
             threads: 0,
             embedded: None,
             classic_decimals: 0,
@@ -582,6 +598,32 @@ Summary:
             text,
             "\"SET\",\"144.30\",\"1.268\",\"0.015\",\"0.319\",\"2.501\",\"2.501\",\"2.501\"\n"
         );
+    }
+
+    #[test]
+    fn masters_are_listed_as_redis_benchmark_lists_them() {
+        let latency = histogram(&LATENCIES);
+        let mut setting = setting(Form::Histogram, Output::Normal);
+        let config = |save: &str| ServerConfig {
+            save: save.into(),
+            appendonly: "no".into(),
+        };
+        // The second does not tell.
+        setting.masters = Some(vec![Some(config("")), None, Some(config("900 1"))]);
+        setting.threads = 3;
+        let text = report(&setting, &measured(&latency), &LiveLine::default());
+        let expected = "  keep alive: 1
+  cluster mode: yes (3 masters)
+  node [0] configuration:
+    save: NONE
+    appendonly: no
+  node [2] configuration:
+    save: 900 1
+    appendonly: no
+  multi-thread: yes
+  threads: 3
+";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

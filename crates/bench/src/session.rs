@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use redline_net::tls::ClientTls;
-use redline_net::{Endpoint, limits};
+use redline_net::{Address, Endpoint, limits};
 use redline_resp::encode_request;
 
-use crate::batch::Batch;
-use crate::closed::{Closed, Quota};
+use crate::batch::{Batch, TooLarge};
+use crate::closed::{Batches, Closed, Quota};
+use crate::cluster::masters::{Master, Recipe, TaggedBatches};
 use crate::compat::Form;
 use crate::control::Control;
 use crate::failure::Failure;
@@ -60,7 +61,10 @@ struct Session<'a> {
     command: Vec<Vec<u8>>,
     stdout: &'a mut dyn Write,
     control: Control,
-    endpoint: Endpoint,
+    /// The server, or the masters of a cluster.
+    places: Vec<(Address, Endpoint)>,
+    /// With `--cluster`, in the order of the places.
+    masters: Vec<Master>,
     tls: Option<ClientTls>,
     setting: Setting,
     random: fastrand::Rng,
@@ -104,9 +108,33 @@ impl<'a> Session<'a> {
         let tls = tls
             .transpose()
             .map_err(|error| Failure::tls_options(&error))?;
-        let probed = probe::probe(&mut control, &options.server, tls.as_ref(), &auth(&options))?;
-        if probed.config.is_none() {
-            let _ = writeln!(stderr, "WARNING: Could not fetch server CONFIG");
+        let masters = if options.cluster {
+            find_masters(&mut control, &options, tls.as_ref(), stderr)?
+        } else {
+            Vec::new()
+        };
+        if !masters.is_empty() {
+            print(stdout, &listed(&masters))?;
+            // As many threads as masters, unless told otherwise.
+            options.threads = match options.threads {
+                0 => masters.len(),
+                threads => threads,
+            };
+        }
+        let (mut places, mut configs) = (Vec::new(), Vec::new());
+        let addresses = masters.iter().map(|master| master.address.clone());
+        let lone = masters.is_empty().then(|| options.server.clone());
+        for address in addresses.chain(lone) {
+            let probed = probe::probe(&mut control, &address, tls.as_ref(), &auth(&options))?;
+            if probed.config.is_none() {
+                let what = match options.cluster {
+                    true => format!("node CONFIG {address}"),
+                    false => "server CONFIG".to_owned(),
+                };
+                let _ = writeln!(stderr, "WARNING: Could not fetch {what}");
+            }
+            places.push((address, probed.endpoint));
+            configs.push(probed.config);
         }
         for warning in &options.warnings {
             let _ = writeln!(stderr, "{warning}");
@@ -120,7 +148,8 @@ impl<'a> Session<'a> {
             clients: options.clients,
             payload_bytes: options.payload_bytes,
             keep_alive: options.keep_alive,
-            server: probed.config,
+            server: configs.first().cloned().flatten(),
+            masters: options.cluster.then_some(configs),
             threads: options.threads,
             embedded,
             classic_decimals: options.precision.unwrap_or(0),
@@ -133,7 +162,8 @@ impl<'a> Session<'a> {
             command,
             stdout,
             control,
-            endpoint: probed.endpoint,
+            places,
+            masters,
             tls,
             setting,
             random,
@@ -177,8 +207,7 @@ impl<'a> Session<'a> {
         match self.print(&line) {
             Ok(()) => idle::run(
                 &mut self.control,
-                &self.options.server,
-                &self.endpoint,
+                &self.places,
                 self.tls.as_ref(),
                 clients,
                 self.stdout,
@@ -191,7 +220,11 @@ impl<'a> Session<'a> {
         let payload = payloads.next(self.options.payload_bytes);
         let wanted = self.options.tests.clone();
         for test in suite::select(self.options.compat, wanted.as_deref()) {
-            let request = test.render(&payload, self.options.keyspace.is_some());
+            let request = test.render(
+                &payload,
+                self.options.keyspace.is_some(),
+                self.options.cluster,
+            );
             self.run_test(test.title, &request)?;
         }
         match self.options.output {
@@ -218,31 +251,58 @@ impl<'a> Session<'a> {
 
     fn run_test(&mut self, title: &str, request: &[u8]) -> Result<(), Failure> {
         let options = &self.options;
-        let batch = Batch::new(request, options.pipeline, options.keyspace).map_err(|_| {
+        let too_large = |_: TooLarge| {
             Failure::Local(format!(
                 "{title}: a batch of {} requests is too large.",
                 options.pipeline
             ))
-        })?;
+        };
+        let threads = options.threads.max(1).min(options.clients);
+        if self.masters.is_empty() {
+            let batch = Batch::new(request, options.pipeline, options.keyspace);
+            let batches = vec![batch.map_err(too_large)?; threads];
+            return self.run_batches(title, batches);
+        }
+        let recipe = Recipe {
+            request: request.to_vec(),
+            depth: options.pipeline,
+            keyspace: options.keyspace,
+        };
+        let batches = (0..threads)
+            .map(|thread| TaggedBatches::new(&recipe, &self.masters, thread, options.threads))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(too_large)?;
+        self.run_batches(title, batches)
+    }
+
+    /// Runs a thread for each of the batches, all of which are as large.
+    fn run_batches<B: Batches + Send>(
+        &mut self,
+        title: &str,
+        batches: Vec<B>,
+    ) -> Result<(), Failure> {
+        let options = &self.options;
+        let prefix = target::prefix(&auth(options), options.tracking, options.db, options.resp3);
+        let place = |(address, endpoint): &(Address, Endpoint)| Place {
+            address: address.clone(),
+            endpoint: endpoint.clone(),
+            prefix: prefix.clone(),
+        };
         let plan = Plan {
-            address: options.server.clone(),
-            places: vec![Place {
-                endpoint: self.endpoint.clone(),
-                prefix: target::prefix(&auth(options), options.tracking, options.db, options.resp3),
-            }],
+            places: self.places.iter().map(place).collect(),
             tls: self.tls.clone(),
             clients: options.clients,
             keep_alive: options.keep_alive,
         };
-        let threads = options.threads.max(1).min(options.clients);
-        let batches = options.requests.div_ceil(batch.requests());
-        let wanted = batches.saturating_mul(batch.requests());
-        let quota = Quota::new(batches, threads);
+        let requests = batches[0].requests();
+        let count = options.requests.div_ceil(requests);
+        let wanted = count.saturating_mul(requests);
+        let quota = Quota::new(count, batches.len());
         let digits = options.precision.unwrap_or(0).max(DIGITS_MIN);
-        let loads = (0..threads).map(|_| {
+        let loads = batches.into_iter().map(|batches| {
             let random = self.random.fork();
             let latency = load::histogram(digits);
-            Closed::new(&quota, options.keep_alive, batch.clone(), random, latency)
+            Closed::new(&quota, options.keep_alive, batches, random, latency)
         });
         let loads = loads.collect();
         let mut live = Live {
@@ -294,6 +354,36 @@ fn print(stdout: &mut dyn Write, text: &str) -> Result<(), Failure> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::local("standard output", &error))
+}
+
+/// The masters of the cluster that the server is a node of; at least two, as redis-benchmark wants it.
+fn find_masters(
+    control: &mut Control,
+    options: &Options,
+    tls: Option<&ClientTls>,
+    stderr: &mut dyn Write,
+) -> Result<Vec<Master>, Failure> {
+    let (masters, warnings) = probe::masters(control, &options.server, tls, &auth(options))?;
+    for warning in warnings {
+        let _ = writeln!(stderr, "{warning}");
+    }
+    match masters.len() {
+        0 => Err(Failure::NoCluster {
+            address: options.server.to_string(),
+            text: None,
+        }),
+        1 => Err(Failure::Local("Invalid cluster: 1 node(s).".into())),
+        _ => Ok(masters),
+    }
+}
+
+/// The lines that redis-benchmark begins with.
+fn listed(masters: &[Master]) -> String {
+    let mut text = format!("Cluster has {} master nodes:\n\n", masters.len());
+    for (place, Master { id, address, .. }) in masters.iter().enumerate() {
+        text += &format!("Master {place}: {id} {address}\n");
+    }
+    text + "\n"
 }
 
 /// The line that changes while a test runs.

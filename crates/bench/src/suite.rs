@@ -29,27 +29,35 @@ enum Request {
 enum Word {
     /// Sent as it stands.
     Text(&'static str),
+    /// A key of its own; in a cluster with a tag behind it.
+    Key(&'static str),
+    /// The same with a random number at its end.
+    Keys(&'static str),
     /// The payload of `-d`.
     Payload,
     /// A random number with `-r`, else 0.
     Score,
 }
 
-use Word::{Payload, Score, Text};
+use Word::{Key, Keys, Payload, Score, Text};
 
 impl Test {
-    /// The request's bytes, with `__rand_int__` where a random number belongs.
-    pub fn render(&self, payload: &[u8], random: bool) -> Vec<u8> {
+    /// The request's bytes, with `__rand_int__` where a random number belongs, and `{tag}` where a hash tag does, if keys
+    /// are to have one.
+    pub fn render(&self, payload: &[u8], random: bool, tagged: bool) -> Vec<u8> {
+        let tag = if tagged { ":{tag}" } else { "" };
         match self.request {
             Request::Inline(text) => text.to_vec(),
             Request::Command(words) => {
-                let arguments: Vec<&[u8]> = words
+                let arguments: Vec<Vec<u8>> = words
                     .iter()
                     .map(|word| match word {
-                        Text(text) => text.as_bytes(),
-                        Payload => payload,
-                        Score if random => b"__rand_int__",
-                        Score => b"0",
+                        Text(text) => text.as_bytes().to_vec(),
+                        Key(name) => format!("{name}{tag}").into_bytes(),
+                        Keys(name) => format!("{name}{tag}:__rand_int__").into_bytes(),
+                        Payload => payload.to_vec(),
+                        Score if random => b"__rand_int__".to_vec(),
+                        Score => b"0".to_vec(),
                     })
                     .collect();
                 let mut out = Vec::new();
@@ -120,9 +128,9 @@ const fn titled(test: &Test, title: &'static str) -> Test {
     }
 }
 
-const KEY: Word = Text("key:__rand_int__");
+const KEY: Word = Keys("key");
 const ELEMENT: Word = Text("element:__rand_int__");
-const LIST: Word = Text("mylist");
+const LIST: Word = Key("mylist");
 
 static PING_INLINE: Test = Test {
     names: &["ping_inline", "ping"],
@@ -132,28 +140,24 @@ static PING_INLINE: Test = Test {
 static PING_MBULK: Test = test(&["ping_mbulk", "ping"], "PING_MBULK", &[Text("PING")]);
 static SET: Test = test(&["set"], "SET", &[Text("SET"), KEY, Payload]);
 static GET: Test = test(&["get"], "GET", &[Text("GET"), KEY]);
-static INCR: Test = test(
-    &["incr"],
-    "INCR",
-    &[Text("INCR"), Text("counter:__rand_int__")],
-);
+static INCR: Test = test(&["incr"], "INCR", &[Text("INCR"), Keys("counter")]);
 static LPUSH: Test = test(&["lpush"], "LPUSH", &[Text("LPUSH"), LIST, Payload]);
 static RPUSH: Test = test(&["rpush"], "RPUSH", &[Text("RPUSH"), LIST, Payload]);
 static LPOP: Test = test(&["lpop"], "LPOP", &[Text("LPOP"), LIST]);
 static RPOP: Test = test(&["rpop"], "RPOP", &[Text("RPOP"), LIST]);
-static SADD: Test = test(&["sadd"], "SADD", &[Text("SADD"), Text("myset"), ELEMENT]);
+static SADD: Test = test(&["sadd"], "SADD", &[Text("SADD"), Key("myset"), ELEMENT]);
 static HSET: Test = test(
     &["hset"],
     "HSET",
-    &[Text("HSET"), Text("myhash"), ELEMENT, Payload],
+    &[Text("HSET"), Key("myhash"), ELEMENT, Payload],
 );
-static SPOP: Test = test(&["spop"], "SPOP", &[Text("SPOP"), Text("myset")]);
+static SPOP: Test = test(&["spop"], "SPOP", &[Text("SPOP"), Key("myset")]);
 static ZADD: Test = test(
     &["zadd"],
     "ZADD",
-    &[Text("ZADD"), Text("myzset"), Score, ELEMENT],
+    &[Text("ZADD"), Key("myzset"), Score, ELEMENT],
 );
-static ZPOPMIN: Test = test(&["zpopmin"], "ZPOPMIN", &[Text("ZPOPMIN"), Text("myzset")]);
+static ZPOPMIN: Test = test(&["zpopmin"], "ZPOPMIN", &[Text("ZPOPMIN"), Key("myzset")]);
 /// Fills the list that the LRANGE tests read; runs, and is reported, if any of them is wanted.
 static LRANGE_FILL: Test = test(
     &[
@@ -207,7 +211,7 @@ static XADD: Test = test(
     "XADD",
     &[
         Text("XADD"),
-        Text("mystream"),
+        Key("mystream"),
         Text("*"),
         Text("myfield"),
         Payload,
@@ -305,7 +309,7 @@ mod tests {
     fn the_suite_sends_what_redis_benchmark_sends() {
         let payload = PayloadSource::new().next(3);
         let ours: Vec<String> = select(Compat::Redis70, None)
-            .map(|test| shown(&test.render(&payload, false)))
+            .map(|test| shown(&test.render(&payload, false, false)))
             .collect();
         let theirs: Vec<&str> = include_str!("../tests/golden/suite_requests.txt")
             .lines()
@@ -316,9 +320,21 @@ mod tests {
     #[test]
     fn zadd_scores_are_random_with_random_keys() {
         assert_eq!(
-            shown(&ZADD.render(b"", true)),
+            shown(&ZADD.render(b"", true, false)),
             "'ZADD' 'myzset' '__rand_int__' 'element:__rand_int__'"
         );
+    }
+
+    #[test]
+    fn in_a_cluster_every_key_has_a_tag_as_redis_benchmark_writes_it() {
+        let payload = PayloadSource::new().next(3);
+        let ours: Vec<String> = select(Compat::Redis70, None)
+            .map(|test| shown(&test.render(&payload, false, true)))
+            .collect();
+        let theirs: Vec<&str> = include_str!("../tests/golden/cluster_requests.txt")
+            .lines()
+            .collect();
+        assert_eq!(ours, theirs);
     }
 
     #[test]

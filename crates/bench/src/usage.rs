@@ -33,8 +33,11 @@ Options:
  -d <size>          Bytes of a value (default 3)
  --dbnum <db>       Database to SELECT (default 0)
  -3                 Speak RESP3 (HELLO 3).
- --threads <num>    Load threads (default: one).
- --cluster          Cluster mode. Not supported yet.
+ --threads <num>    Load threads (default: one; with --cluster one for each master).
+ --cluster          The server is a node of a Redis Cluster. Connections are dealt
+                    out among its masters, and {tag} in a key of a command of your
+                    own becomes a hash tag that the master owns; the suite's keys
+                    have one.
  --enable-tracking  Ask for key tracking (CLIENT TRACKING on) on each connection.
  -k <boolean>       1 keeps connections, 0 reconnects after each batch (default 1)
  -r <keyspacelen>   Replace every __rand_int__ by a random number of 12 digits

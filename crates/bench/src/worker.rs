@@ -41,6 +41,11 @@ pub trait Load {
     /// The gate is open: so many connections stand, and this is the moment at which the test began.
     fn begin(&mut self, connections: usize, now_ns: u64);
 
+    /// Which of [`Shared::places`] a connection is to; beyond their number, they are counted through again.
+    fn place(&self, token: usize) -> usize {
+        token
+    }
+
     /// Whether a connection that stands and has sent nothing is to send at once.
     fn start(&mut self, token: usize) -> bool;
 
@@ -154,9 +159,7 @@ pub enum Wait {
 
 /// What the threads of one test have in common.
 pub struct Shared {
-    /// The server as the user wrote it, for messages.
-    pub address: Address,
-    /// The servers, among which each thread deals its connections out in turn; at least one.
+    /// The servers, among which each thread's load deals its connections out; at least one.
     pub places: Vec<Place>,
     /// How connections are secured, if they are.
     pub tls: Option<ClientTls>,
@@ -171,6 +174,8 @@ pub struct Shared {
 /// A server, and what is said to it first.
 #[derive(Clone)]
 pub struct Place {
+    /// As the user wrote it, or a node of a cluster, for messages.
+    pub address: Address,
     /// Where it is.
     pub endpoint: Endpoint,
     /// Sent once on each connection, in front of its first batch.
@@ -392,16 +397,20 @@ impl<'a, L: Load> Worker<'a, L> {
         Ok(())
     }
 
+    fn place(&self, token: usize) -> &'a Place {
+        let places = &self.shared.places;
+        &places[self.load.place(token) % places.len()]
+    }
+
     /// Starts to connect; `None` if the server's backlog is full now.
     fn connect(&self, token: usize) -> Result<Option<Connection<L::Pending>>, Failure> {
-        let places = &self.shared.places;
-        let place = &places[token % places.len()];
+        let place = self.place(token);
         let stream = match connect_endpoint(&place.endpoint) {
             Ok(stream) => stream,
             Err(error) if error.error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(Failure::connect_endpoint(&self.shared.address, &error)),
+            Err(error) => return Err(Failure::connect_endpoint(&place.address, &error)),
         };
-        let failed = |error| Failure::connect(&self.shared.address, &error);
+        let failed = |error| Failure::connect(&place.address, &error);
         stream.set_nodelay(true).map_err(failed)?;
         self.poller
             .register(&stream, token, Interest::ReadWrite)
@@ -420,8 +429,9 @@ impl<'a, L: Load> Worker<'a, L> {
 
     /// Looks whether a connection stands, its TLS included.
     fn connected(&mut self, token: usize) -> Result<bool, Failure> {
+        let place = self.place(token);
         let connection = &mut self.connections[token];
-        let failed = |error| Failure::connect(&self.shared.address, &error);
+        let failed = |error| Failure::connect(&place.address, &error);
         if let Some(error) = connection.stream.take_error().map_err(failed)? {
             return Err(failed(error));
         }

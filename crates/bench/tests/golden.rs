@@ -1,6 +1,7 @@
 //! Our output beside that of redis-benchmark 7.0.15 for the same command line, digits apart.
 //!
-//! `golden/cases.txt` has the command lines, `golden/capture.sh` captures the files anew.
+//! `golden/cases.txt` and, for a cluster of three masters, `golden/cluster_cases.txt` have the command lines,
+//! `golden/capture.sh` captures the files anew.
 
 mod fake_server;
 mod invocation;
@@ -8,8 +9,9 @@ mod invocation;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
-use fake_server::FakeServer;
+use fake_server::{FakeServer, Request, reply};
 use invocation::{bench, settled};
 
 fn golden(name: &str) -> String {
@@ -82,6 +84,78 @@ fn every_case_prints_what_redis_benchmark_prints() {
         let expected = masked(&settled(&golden(&format!("{name}.txt"))));
         assert_eq!(masked(&settled(&ran.stdout)), expected, "{name}");
     }
+}
+
+/// Three masters that know each other, and answer everything with +OK.
+fn cluster() -> [FakeServer; 3] {
+    let nodes: Arc<OnceLock<String>> = Arc::default();
+    let servers = [(); 3].map(|()| {
+        let nodes = Arc::clone(&nodes);
+        FakeServer::start(move |request: &Request| match request[0].as_slice() {
+            b"CLUSTER" => {
+                let text = nodes.get().expect("they are known before anybody asks");
+                reply(&format!("${}\r\n{text}\r\n", text.len()))
+            }
+            _ => reply("+OK\r\n"),
+        })
+    });
+    let slots = ["0-5460", "5461-10922", "10923-16383"];
+    let lines = servers.iter().zip(slots).zip(1..);
+    let lines = lines.map(|((server, slots), number)| {
+        let address = server.address;
+        format!("{number:040x} {address}@1{number} master - 0 0 {number} connected {slots}\n")
+    });
+    nodes.set(lines.collect()).expect("it is set once");
+    servers
+}
+
+/// The names and addresses of the masters differ from cluster to cluster.
+fn without_names(output: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("Master ") {
+        Some(rest) => format!("Master {}: x", rest.split(':').next().unwrap_or_default()),
+        None => line.to_owned(),
+    };
+    output.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_case_with_a_cluster_prints_what_redis_benchmark_prints() {
+    let servers = cluster();
+    let port = servers[1].port();
+    for case in golden("cluster_cases.txt").lines() {
+        let mut words = case.split('|');
+        let name = words.next().unwrap();
+        let args: Vec<&str> = ["-p", &port, "--cluster"]
+            .into_iter()
+            .chain(words)
+            .collect();
+        let ran = bench(&args);
+        assert_eq!(ran.code, 0, "{name}: {}", ran.stderr);
+        let settled = |output: &str| masked(&without_names(&settled(output)));
+        let expected = settled(&golden(&format!("{name}.txt")));
+        assert_eq!(settled(&ran.stdout), expected, "{name}");
+    }
+    // Each master got its share, under keys of its own.
+    for (server, slots) in servers.iter().zip([0..5461, 5461..10923, 10923..16384]) {
+        let requests = server.requests();
+        let sets: Vec<&Request> = requests.iter().filter(|r| r[0] == b"SET").collect();
+        assert!(sets.len() > 300, "{}", sets.len());
+        for set in sets {
+            let key = String::from_utf8_lossy(&set[1]);
+            let tag = key.split(['{', '}']).nth(1).expect("every key has a tag");
+            assert!(slots.contains(&slot(tag.as_bytes())), "{key}");
+        }
+    }
+}
+
+/// CRC-16/XMODEM, bit by bit.
+fn slot(key: &[u8]) -> u16 {
+    let crc = key.iter().fold(0u16, |crc, &byte| {
+        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
+    });
+    crc % 16384
 }
 
 /// The kinds of text that end in a carriage return: a live line, or the blanks that wipe it out.

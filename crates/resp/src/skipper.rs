@@ -61,6 +61,11 @@ impl Skipper {
         self.first_error.as_deref()
     }
 
+    /// The same, and forgets it, so that the next error is the first again. To be asked between replies.
+    pub fn take_first_error(&mut self) -> Option<Vec<u8>> {
+        self.first_error.take()
+    }
+
     /// Goes over everything in `buf` that can be gone over. The caller drops the consumed bytes and keeps the rest.
     pub fn skip(&mut self, buf: &[u8]) -> Result<Skipped, ReplyError> {
         self.skip_each(buf, |_| {})
@@ -333,6 +338,15 @@ mod tests {
         let (skipped, skipper) = skip("+OK\r\n-NOAUTH first\r\n:1\r\n-ERR second\r\n");
         assert_eq!((skipped.replies, skipped.errors), (4, 2));
         assert_eq!(skipper.first_error(), Some(&b"NOAUTH first"[..]));
+    }
+
+    #[test]
+    fn an_error_that_was_taken_makes_room_for_the_next() {
+        let (_, mut skipper) = skip("-MOVED 1 a:1\r\n");
+        assert_eq!(skipper.take_first_error(), Some(b"MOVED 1 a:1".to_vec()));
+        assert_eq!(skipper.take_first_error(), None);
+        skipper.skip(b"-ERR second\r\n").unwrap();
+        assert_eq!(skipper.first_error(), Some(&b"ERR second"[..]));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Loads that follow their data: requests go to the node that owns their key, and come again when it was another.
 //!
-//! Apart from the worker of one server (`worker`), whose straight path knows nothing of it.
+//! Apart from the worker of one server (`worker`), whose straight path knows nothing of it. redis-benchmark's `--cluster`
+//! follows nothing: it is on that path, with keys that belong where they are sent.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `map` | who owns which slot: Redis Cluster's map, or the one primary that Sentinel names |
+//! | `masters` | what redis-benchmark's `--cluster` sends to which master |
 //! | `follow` | one thread: its clients, their connections to every node, redirects, and requests that come again |
 
 pub mod follow;
 pub mod map;
+pub mod masters;

@@ -420,11 +420,11 @@ impl Prepared {
 
     fn connection_plan(&self, connections: usize) -> Plan {
         let place = |server: &Server| Place {
+            address: server.plan.address.clone(),
             endpoint: server.endpoint.clone(),
             prefix: target::prefix(&server.plan.auth, false, server.plan.db, self.plan.resp3),
         };
         Plan {
-            address: self.servers[0].plan.address.clone(),
             places: self.servers.iter().map(place).collect(),
             tls: self.tls.clone(),
             clients: connections,
