@@ -6,4 +6,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod config;
+pub mod hash;
 pub mod route;

@@ -1,0 +1,297 @@
+//! The command line of `redline proxy`: where the configuration is, or all of it. Starts nothing.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Parser;
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error, StrDeserializer};
+
+use super::*;
+
+/// One address in front of many Redis servers
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "redline proxy",
+    disable_version_flag = true,
+    after_help = "Examples:\n  \
+    redline proxy --upstream 127.0.0.1:6379\n  \
+    redline proxy --port 7617 --threads 2 --upstream a:6379 --upstream b:6379   (sharded)\n  \
+    redline proxy --cluster --upstream 10.0.0.1:7000\n  \
+    redline proxy --sentinel mymaster --upstream 10.0.0.5:26379\n  \
+    redline proxy proxy.toml\n  \
+    redline proxy --predixy predixy.conf --print-config > proxy.toml"
+)]
+pub struct Arguments {
+    /// Configuration as TOML
+    pub file: Option<PathBuf>,
+    /// Configuration as predixy has it
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub predixy: Option<PathBuf>,
+    /// Where clients come in: the port [7617 where nothing else says it]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// On this address [127.0.0.1]; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Vec<String>,
+    /// Workers [as many as there are CPUs that the process may use]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// A server: [[user:]password@]host:port, or the path of a unix socket; several share the keys, or are nodes or Sentinels
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["file", "predixy"])]
+    pub upstream: Vec<String>,
+    /// The servers are nodes of a Redis Cluster
+    #[arg(long, requires = "upstream", conflicts_with = "sentinel")]
+    pub cluster: bool,
+    /// The servers are Sentinels, which watch a primary under this name; several primaries share the keys
+    #[arg(long, value_name = "NAME", requires = "upstream")]
+    pub sentinel: Vec<String>,
+    /// Whom to be on servers
+    #[arg(long, value_name = "NAME", requires = "upstream_password")]
+    pub upstream_user: Option<String>,
+    /// With this password
+    #[arg(long, value_name = "PASSWORD", requires = "upstream")]
+    pub upstream_password: Option<String>,
+    /// What keys are turned into [fnv1a-64]
+    #[arg(long, value_parser = named::<HashKind>, requires = "upstream")]
+    pub hash: Option<HashKind>,
+    /// Which server a hash means [ketama]
+    #[arg(long, value_parser = named::<DistributionKind>, requires = "upstream")]
+    pub distribution: Option<DistributionKind>,
+    /// Two characters: only what stands between them is hashed [{}]
+    #[arg(long, value_name = "TAG", requires = "upstream")]
+    pub hash_tag: Option<String>,
+    /// Print the configuration as TOML, and end
+    #[arg(long)]
+    pub print_config: bool,
+    /// Say what is wrong with the configuration, and end
+    #[arg(long)]
+    pub check: bool,
+    /// As predixy has it
+    #[arg(long = "Name", value_name = "NAME", hide = true)]
+    pub name: Option<String>,
+    /// As predixy has it
+    #[arg(long = "Bind", value_name = "PLACE", conflicts_with_all = ["port", "bind"], hide = true)]
+    pub place: Option<Place>,
+    /// As predixy has it
+    #[arg(
+        long = "WorkerThreads",
+        value_name = "N",
+        conflicts_with = "threads",
+        hide = true
+    )]
+    pub worker_threads: Option<usize>,
+    /// As predixy has it
+    #[arg(long = "LocalDC", value_name = "NAME", hide = true)]
+    pub local_dc: Option<String>,
+}
+
+impl Arguments {
+    /// Reads the words behind `redline proxy`. An error may also be the help that was asked for.
+    pub fn parse_words(words: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+        let name = std::iter::once(OsString::from("redline proxy"));
+        Arguments::try_parse_from(name.chain(words))
+    }
+
+    /// The configuration that they mean, and notes for a person; files are read anew each time.
+    pub fn read(&self) -> Result<(Config, Vec<String>), String> {
+        let (mut config, notes) = match (&self.file, &self.predixy) {
+            (Some(path), _) => {
+                let shown = path.display();
+                let text = std::fs::read_to_string(path);
+                let text = text.map_err(|error| format!("{shown}: {error}"))?;
+                let config =
+                    Config::from_toml(&text).map_err(|error| format!("{shown}: {error}"))?;
+                (config, Vec::new())
+            }
+            (None, Some(path)) => {
+                let converted = predixy::read(path)?;
+                (converted.config, converted.notes)
+            }
+            (None, None) => (self.of_flags()?, Vec::new()),
+        };
+        self.override_file(&mut config)?;
+        Ok((config, notes))
+    }
+
+    fn of_flags(&self) -> Result<Config, String> {
+        if self.upstream.is_empty() {
+            return Err(
+                "which servers? Name a file, or --upstream host:port (--help says more)".to_owned(),
+            );
+        }
+        let servers = self.upstream.iter().map(|text| server(text));
+        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let mut pool = Pool {
+            user: self.upstream_user.clone(),
+            password: self.upstream_password.clone(),
+            hash: self.hash.unwrap_or(Pool::default().hash),
+            distribution: self.distribution.unwrap_or(Pool::default().distribution),
+            hash_tag: self.hash_tag.clone().unwrap_or(Pool::default().hash_tag),
+            ..Pool::default()
+        };
+        if self.cluster {
+            (pool.kind, pool.seeds, pool.databases) = (PoolKind::Cluster, servers, 1);
+        } else if self.sentinel.is_empty() {
+            let shard = |server: Server| Shard {
+                name: server.address.to_string(),
+                weight: 1,
+                servers: vec![server],
+            };
+            pool.shards = servers.into_iter().map(shard).collect();
+        } else {
+            (pool.kind, pool.sentinels) = (PoolKind::Sentinel, servers);
+            let shard = |name: &String| Shard {
+                name: name.clone(),
+                weight: 1,
+                servers: Vec::new(),
+            };
+            pool.shards = self.sentinel.iter().map(shard).collect();
+        }
+        Ok(Config {
+            listeners: vec![Listener {
+                bind: "127.0.0.1:7617".parse()?,
+                pool: None,
+                tls: None,
+            }],
+            pools: vec![pool],
+            ..Config::default()
+        })
+    }
+
+    /// What flags say beats what the file says.
+    fn override_file(&self, config: &mut Config) -> Result<(), String> {
+        if self.port.is_some() || !self.bind.is_empty() {
+            let port = self.port.unwrap_or(7617);
+            let local = ["127.0.0.1".to_owned()];
+            let hosts = if self.bind.is_empty() {
+                &local[..]
+            } else {
+                &self.bind
+            };
+            config.listeners = Vec::new();
+            for host in hosts {
+                let bind = match host.as_str() {
+                    path if path.starts_with('/') => path.parse()?,
+                    host => Place(redline_net::Address::tcp(host, port)),
+                };
+                config.listeners.push(Listener {
+                    bind,
+                    pool: None,
+                    tls: None,
+                });
+            }
+        }
+        if let Some(place) = &self.place {
+            let (bind, pool, tls) = (place.clone(), None, None);
+            config.listeners = vec![Listener { bind, pool, tls }];
+        }
+        if let Some(threads) = self.threads.or(self.worker_threads) {
+            config.threads = threads;
+        }
+        if let Some(name) = &self.name {
+            config.name = name.clone();
+        }
+        if let Some(name) = &self.local_dc {
+            config.local_data_center = name.clone();
+        }
+        Ok(())
+    }
+}
+
+/// `[[user:]password@]address`.
+fn server(text: &str) -> Result<Server, String> {
+    let (who, address) = match text.rsplit_once('@') {
+        Some((who, address)) if !text.starts_with('/') => (Some(who), address),
+        _ => (None, text),
+    };
+    let (user, password) = match who.map(|who| who.split_once(':').ok_or(who)) {
+        None => (None, None),
+        Some(Ok((user, password))) => (Some(user.to_owned()), Some(password.to_owned())),
+        Some(Err(password)) => (None, Some(password.to_owned())),
+    };
+    Ok(Server {
+        address: address
+            .parse()
+            .map_err(|error| format!("--upstream: {error}"))?,
+        user: user.filter(|user| !user.is_empty()),
+        password,
+    })
+}
+
+/// A name as files have it.
+fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let text: StrDeserializer<'_, Error> = StrDeserializer::new(text);
+    T::deserialize(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(line: &str) -> Result<Config, String> {
+        let words = line.split_whitespace().map(OsString::from);
+        let arguments = Arguments::parse_words(words).map_err(|error| error.to_string())?;
+        arguments.read().map(|(config, _)| config)
+    }
+
+    #[test]
+    fn flags_are_enough_for_the_common_cases() {
+        let one = config("--port 7000 --threads 2 --upstream 127.0.0.1:6379").unwrap();
+        assert_eq!(one.threads, 2);
+        assert_eq!(one.listeners[0].bind.to_string(), "127.0.0.1:7000");
+        assert_eq!(one.check(), []);
+        let three =
+            config("--upstream a:1 --upstream u:p@b:2 --upstream q@c:3 --hash murmur").unwrap();
+        let pool = &three.pools[0];
+        assert_eq!((pool.shards.len(), pool.hash), (3, HashKind::Murmur));
+        assert_eq!(pool.shards[1].servers[0].user.as_deref(), Some("u"));
+        assert_eq!(pool.shards[2].servers[0].password.as_deref(), Some("q"));
+        assert_eq!(three.check(), []);
+        let cluster = config("--cluster --upstream a:1").unwrap();
+        assert_eq!(cluster.pools[0].kind, PoolKind::Cluster);
+        assert_eq!(cluster.check(), []);
+        let sentinel = config("--sentinel m --upstream a:26379").unwrap();
+        assert_eq!(sentinel.pools[0].shards[0].name, "m");
+        assert_eq!(sentinel.check(), []);
+        for text in [one, three, cluster, sentinel] {
+            assert_eq!(Config::from_toml(&text.to_toml()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for (line, said) in [
+            ("", "which servers?"),
+            ("--cluster", "--upstream"),
+            (
+                "--cluster --sentinel m --upstream a:1",
+                "cannot be used with",
+            ),
+            ("--upstream nowhere", "host:port"),
+            ("--upstream a:1 --hash fnv", "unknown variant"),
+            ("file.toml --upstream a:1", "cannot be used with"),
+            ("/nowhere/file.toml", "No such file"),
+            ("--nonsense", "unexpected argument"),
+        ] {
+            let error = config(line).unwrap_err();
+            assert!(error.contains(said), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn flags_of_predixy_beat_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("predixy.conf");
+        let text = "Name a\nWorkerThreads 3\nClusterServerPool {\nServers {\n+ h:1\n}\n}\n";
+        std::fs::write(&path, text).unwrap();
+        let line = format!(
+            "--predixy {} --Name=b --Bind=h:2 --WorkerThreads=4 --LocalDC=x",
+            path.display()
+        );
+        let config = config(&line).unwrap();
+        assert_eq!((config.name.as_str(), config.threads), ("b", 4));
+        assert_eq!(config.listeners[0].bind.to_string(), "h:2");
+        assert_eq!(config.local_data_center, "x");
+    }
+}

@@ -1,0 +1,649 @@
+//! The whole configuration, looked at before anything starts: what cannot be (an error says what, where, and what to do),
+//! and what probably was not meant (a warning). Knows no files and no servers.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use redline_spec::{lookup, unbuilt};
+
+use super::text::nearest;
+use super::users::{Identities, is_default};
+use super::*;
+
+/// Something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Which part of the configuration.
+    pub place: String,
+    /// What is wrong, and what to do.
+    pub text: String,
+    /// It keeps the proxy from starting.
+    pub is_fatal: bool,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_fatal { "error" } else { "warning" };
+        write!(f, "{kind}: {}: {}", self.place, self.text)
+    }
+}
+
+impl Config {
+    /// Everything that is wrong with it.
+    pub fn check(&self) -> Vec<Problem> {
+        let mut check = Check::default();
+        check.listeners(self);
+        check.pools(self);
+        check.routes(self);
+        check.users(self);
+        check.commands(&self.commands);
+        check.data_centers(self);
+        check.monitors(self);
+        check.timeouts(&self.timeouts);
+        check.problems
+    }
+}
+
+/// Servers and shards that one pool may have: their numbers fit into 16 bits with room for those that come and go.
+const SHARDS_MAX: usize = 4_096;
+
+#[derive(Default)]
+struct Check {
+    problems: Vec<Problem>,
+}
+
+impl Check {
+    fn error(&mut self, place: &str, text: impl Into<String>) {
+        self.problems.push(Problem {
+            place: place.to_owned(),
+            text: text.into(),
+            is_fatal: true,
+        });
+    }
+
+    fn warn(&mut self, place: &str, text: impl Into<String>) {
+        self.problems.push(Problem {
+            place: place.to_owned(),
+            text: text.into(),
+            is_fatal: false,
+        });
+    }
+
+    /// Names that are there, and each once.
+    fn names<'a>(&mut self, what: &str, names: impl Iterator<Item = &'a str>) {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if name.is_empty() {
+                self.error(what, "one of them has no name; give it a `name`");
+            } else if !seen.insert(name) {
+                self.error(
+                    &format!("{what} \"{name}\""),
+                    "the name is taken; give one of the two another",
+                );
+            }
+        }
+    }
+
+    fn listeners(&mut self, config: &Config) {
+        if config.listeners.is_empty() {
+            self.error(
+                "listener",
+                "there is none; add [[listener]] with `bind = \"0.0.0.0:7617\"`",
+            );
+        }
+        let mut seen = Vec::new();
+        for listener in &config.listeners {
+            let place = format!("listener {}", listener.bind);
+            if seen.contains(&&listener.bind) {
+                self.error(&place, "two listeners have this address; leave one out");
+            }
+            seen.push(&listener.bind);
+            if let Some(pool) = &listener.pool {
+                self.is_pool(config, &place, pool);
+            }
+            if let Some(tls) = &listener.tls {
+                if tls.certificate.is_none() || tls.key.is_none() {
+                    self.error(&place, "TLS needs `certificate` and `key`");
+                }
+                if tls.client_certificates && tls.authorities.is_none() {
+                    self.error(
+                        &place,
+                        "`client-certificates` needs `authorities` that sign them",
+                    );
+                }
+            }
+        }
+    }
+
+    fn is_pool(&mut self, config: &Config, place: &str, pool: &str) {
+        let mut names = config.pools.iter().map(|pool| pool.name.as_str());
+        if !names.clone().any(|name| name == pool) {
+            let mut text = format!("there is no pool \"{pool}\"");
+            match nearest(pool, &mut names) {
+                Some(meant) => text += &format!("; did you mean \"{meant}\"?"),
+                None => text += "; add it, or name one that there is",
+            }
+            self.error(place, text);
+        }
+    }
+
+    fn pools(&mut self, config: &Config) {
+        if config.pools.is_empty() {
+            self.error(
+                "pool",
+                "there is none; add [[pool]], or --upstream host:port on the command line",
+            );
+        }
+        self.names("pool", config.pools.iter().map(|pool| pool.name.as_str()));
+        for pool in &config.pools {
+            let place = format!("pool \"{}\"", pool.name);
+            self.servers_of(pool, &place);
+            self.spread_of(pool, &place);
+            if !(1..=10_000).contains(&pool.databases) {
+                self.error(&place, "`databases` is 1 to 10000");
+            }
+            if pool.failure.limit == 0 {
+                self.error(&place, "`failure.limit` is at least 1");
+            }
+            if pool.failure.retry.on().is_none() || pool.failure.retry_max < pool.failure.retry {
+                self.error(&place, "`failure.retry` is more than nothing, and `failure.retry-max` not less than it");
+            }
+            if pool.refresh.on().is_none() && pool.kind != PoolKind::Servers {
+                self.error(
+                    &place,
+                    "`refresh` cannot be off: the topology would be asked for once only",
+                );
+            }
+            let reads = &pool.reads;
+            let priorities = [
+                reads.primary_priority,
+                reads.static_replica_priority,
+                reads.dynamic_replica_priority,
+            ];
+            if priorities.iter().any(|&priority| priority > 100) {
+                self.error(&place, "read priorities are 0 to 100");
+            }
+            if priorities == [0; 3] {
+                self.error(&place, "all read priorities are 0: nobody would answer reads; give `reads.primary-priority` 50");
+            }
+            if pool.user.is_some() && pool.password.is_none() {
+                self.error(&place, "`user` needs a `password`");
+            }
+        }
+    }
+
+    fn servers_of(&mut self, pool: &Pool, place: &str) {
+        let lists = [
+            (!pool.seeds.is_empty(), PoolKind::Cluster, "seed"),
+            (!pool.sentinels.is_empty(), PoolKind::Sentinel, "sentinel"),
+        ];
+        for (is_there, kind, list) in lists {
+            if is_there && pool.kind != kind {
+                self.error(place, format!("[[pool.{list}]] belongs to `kind = \"{list}\"`; leave it out, or say that kind")
+                    .replace("kind = \"seed\"", "kind = \"cluster\""));
+            } else if !is_there && pool.kind == kind {
+                self.error(
+                    place,
+                    format!("there is no [[pool.{list}]]; name at least one, better three"),
+                );
+            }
+        }
+        if pool.kind == PoolKind::Cluster {
+            if !pool.shards.is_empty() {
+                self.error(
+                    place,
+                    "a cluster says itself which shards it has; leave [[pool.shard]] out",
+                );
+            }
+            if pool.databases != 1 && pool.databases != 16 {
+                self.error(
+                    place,
+                    "a Redis Cluster has one database; leave `databases` out",
+                );
+            }
+            return;
+        }
+        if pool.shards.is_empty() {
+            self.error(place, "there is no [[pool.shard]]");
+        }
+        if pool.shards.len() > SHARDS_MAX {
+            self.error(place, format!("more than {SHARDS_MAX} shards"));
+        }
+        let names: Vec<String> = pool.shards.iter().map(Shard::known_as).collect();
+        self.names(&format!("{place}, shard"), names.iter().map(String::as_str));
+        for (shard, name) in pool.shards.iter().zip(&names) {
+            let place = format!("{place}, shard \"{name}\"");
+            if pool.kind == PoolKind::Servers && shard.servers.is_empty() {
+                self.error(&place, "it has no [[pool.shard.server]]");
+            }
+            if pool.kind == PoolKind::Sentinel && shard.name.is_empty() {
+                self.error(&place, "`name` has to be the name that Sentinels know");
+            }
+            let mut seen = Vec::new();
+            for server in &shard.servers {
+                if seen.contains(&&server.address) {
+                    self.error(
+                        &place,
+                        format!("{} is there twice; leave one out", server.address),
+                    );
+                }
+                seen.push(&server.address);
+            }
+        }
+    }
+
+    fn spread_of(&mut self, pool: &Pool, place: &str) {
+        if pool.hash_tag.is_ascii() && !matches!(pool.hash_tag.len(), 0 | 2)
+            || !pool.hash_tag.is_ascii()
+        {
+            self.error(
+                place,
+                "`hash-tag` is two ASCII characters such as \"{}\", or empty",
+            );
+        }
+        if pool.kind == PoolKind::Cluster || pool.shards.len() < 2 {
+            return;
+        }
+        if pool.distribution == DistributionKind::Random {
+            self.warn(place, "`distribution = \"random\"`: a key is on no server in particular, so what is written is found by chance only; this is for servers that all hold the same");
+        }
+        if pool.hash == HashKind::Atol {
+            self.warn(
+                place,
+                "`hash = \"atol\"`: keys that do not begin with a number are all on one shard",
+            );
+        }
+        if pool.distribution == DistributionKind::Ketama && pool.hash.bits() < 32 {
+            self.warn(place, format!("`distribution = \"ketama\"` with a hash of {} bits: nearly all keys are on one shard; take `fnv1a-64` or `murmur`", pool.hash.bits()));
+        }
+        if pool.distribution == DistributionKind::Ketama && pool.hash == HashKind::Atol {
+            self.error(
+                place,
+                "`hash = \"atol\"` goes with `distribution = \"modula\"` only",
+            );
+        }
+    }
+
+    fn routes(&mut self, config: &Config) {
+        for route in &config.routes {
+            let place = format!("route \"{}\"", route.prefix);
+            self.is_pool(config, &place, &route.pool);
+        }
+        self.names(
+            "route",
+            config.routes.iter().map(|route| route.prefix.as_str()),
+        );
+    }
+
+    fn users(&mut self, config: &Config) {
+        self.names("user", config.users.iter().map(|user| user.name.as_str()));
+        for user in &config.users {
+            let place = format!("user \"{}\"", user.name);
+            if user.name.contains(char::is_whitespace) {
+                self.error(&place, "a name has no spaces");
+            }
+            if user.by_password && user.password.is_none() {
+                self.error(&place, "`by-password` needs a `password`");
+            }
+            let prefixes = [
+                &user.key_prefixes,
+                &user.read_key_prefixes,
+                &user.write_key_prefixes,
+            ];
+            if user.rules.is_some()
+                && (user.mode.is_some() || prefixes.iter().any(|p| !p.is_empty()))
+            {
+                self.error(&place, "either `rules`, or `mode` and prefixes");
+            }
+            if user.password.is_none() && !is_default(&user.name) {
+                self.warn(&place, "without a `password` anybody may be this user");
+            }
+        }
+        if let Err(text) = Identities::of(config) {
+            self.error("users", text);
+        }
+    }
+
+    fn commands(&mut self, commands: &Commands) {
+        let known =
+            |name: &str| lookup(name.as_bytes()).is_some() || unbuilt(name.as_bytes()).is_some();
+        let custom = |name: &str| commands.custom.iter().any(|command| command.name == name);
+        let named = commands.forbidden.iter().map(|name| ("forbidden", name));
+        let named = named.chain(commands.permitted.iter().map(|name| ("permitted", name)));
+        let named = named.chain(commands.renamed.keys().map(|name| ("renamed", name)));
+        let unknown: Vec<_> = named
+            .filter(|(_, name)| !known(name) && !custom(name))
+            .collect();
+        for (list, name) in unknown {
+            self.error(
+                &format!("commands.{list}"),
+                format!("there is no command \"{name}\""),
+            );
+        }
+        self.names(
+            "commands.renamed",
+            commands.renamed.values().map(String::as_str),
+        );
+        for name in commands.renamed.values() {
+            if known(name) && !commands.renamed.contains_key(name) {
+                self.error(
+                    "commands.renamed",
+                    format!("\"{name}\" is a command; take another name"),
+                );
+            }
+        }
+        self.names(
+            "commands.custom",
+            commands.custom.iter().map(|command| command.name.as_str()),
+        );
+        for command in &commands.custom {
+            let place = format!("commands.custom \"{}\"", command.name);
+            if known(&command.name) {
+                self.error(&place, "this command is known already; leave it out");
+            }
+            if command.min_args == 0
+                || command.max_args < command.min_args
+                || command.max_args > 9_999
+            {
+                self.error(
+                    &place,
+                    "`min-args` is at least 1, `max-args` not less and at most 9999",
+                );
+            }
+            if command.key != 0 && command.key >= command.min_args {
+                self.error(
+                    &place,
+                    "`key` is an argument that every call has: it is below `min-args`",
+                );
+            }
+        }
+    }
+
+    fn data_centers(&mut self, config: &Config) {
+        let names = || {
+            config
+                .data_centers
+                .iter()
+                .map(|center| center.name.as_str())
+        };
+        self.names("data-center", names());
+        let local = config.local_data_center.as_str();
+        if local.is_empty() != config.data_centers.is_empty()
+            || !local.is_empty() && !names().any(|name| name == local)
+        {
+            self.error(
+                "local-data-center",
+                "it is one of the [[data-center]], and there are some if and only if it is said",
+            );
+        }
+        for center in &config.data_centers {
+            let place = format!("data-center \"{}\"", center.name);
+            if center.address_prefixes.is_empty() {
+                self.warn(
+                    &place,
+                    "it has no `address-prefixes`, so no server is there",
+                );
+            }
+            for read in &center.reads {
+                if !names().any(|name| name == read.data_center) {
+                    self.error(
+                        &place,
+                        format!("there is no data centre \"{}\"", read.data_center),
+                    );
+                }
+                if read.priority > 100 || !(1..=100).contains(&read.weight) {
+                    self.error(&place, "priorities are 0 to 100, weights 1 to 100");
+                }
+            }
+            self.names(
+                &format!("{place}, read"),
+                center.reads.iter().map(|read| read.data_center.as_str()),
+            );
+        }
+    }
+
+    fn monitors(&mut self, config: &Config) {
+        let monitors = &config.latency_monitors;
+        self.names(
+            "latency-monitor",
+            monitors.iter().map(|monitor| monitor.name.as_str()),
+        );
+        for monitor in monitors {
+            let place = format!("latency-monitor \"{}\"", monitor.name);
+            if monitor.bounds_us.is_empty()
+                || !monitor.bounds_us.is_sorted_by(|one, next| one < next)
+            {
+                self.error(&place, "`bounds-us` are one or more microseconds, rising");
+            }
+            if monitor.commands.is_empty() {
+                self.error(&place, "`commands` names none; `all` means all");
+            }
+            for name in &monitor.commands {
+                let name = name.strip_prefix('-').unwrap_or(name);
+                let is_custom = config
+                    .commands
+                    .custom
+                    .iter()
+                    .any(|command| command.name == name);
+                if name != "all"
+                    && !is_custom
+                    && lookup(name.as_bytes()).is_none()
+                    && unbuilt(name.as_bytes()).is_none()
+                {
+                    self.error(&place, format!("there is no command \"{name}\""));
+                }
+            }
+        }
+    }
+
+    fn timeouts(&mut self, timeouts: &Timeouts) {
+        if timeouts.connect.on().is_none() {
+            self.error("timeouts", "`connect` cannot be off");
+        }
+        if timeouts.request.on().is_none() {
+            self.warn(
+                "timeouts",
+                "without `request` a client waits for as long as a server takes",
+            );
+        }
+    }
+}
+
+impl Shard {
+    /// Its name, or the address of its first server.
+    pub fn known_as(&self) -> String {
+        match self.servers.first() {
+            Some(server) if self.name.is_empty() => server.address.to_string(),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::from_toml(text).unwrap()
+    }
+
+    const WHOLE: &str = "
+        [[listener]]
+        bind = '127.0.0.1:7617'
+        [[pool]]
+        [[pool.shard]]
+        server = [{ address = '127.0.0.1:6379' }]
+    ";
+
+    #[test]
+    fn what_is_whole_has_no_fault() {
+        assert_eq!(config(WHOLE).check(), []);
+    }
+
+    #[test]
+    fn the_sample_says_the_defaults() {
+        let sample = config(include_str!("../../../../docs/proxy.sample.toml"));
+        assert_eq!((sample.check(), sample.unbuilt()), (Vec::new(), Vec::new()));
+        let default = Config {
+            listeners: sample.listeners.clone(),
+            pools: vec![Pool {
+                shards: sample.pools[0].shards.clone(),
+                ..Pool::default()
+            }],
+            ..Config::default()
+        };
+        assert_eq!(sample, default);
+    }
+
+    #[test]
+    fn every_fault_is_found_before_anything_starts() {
+        for (more, place, text) in [
+            (
+                "[[listener]]\nbind = '127.0.0.1:7617'",
+                "listener 127.0.0.1:7617",
+                "two listeners",
+            ),
+            (
+                "[[listener]]\nbind = 'h:1'\npool = 'defalt'",
+                "listener h:1",
+                "did you mean \"default\"",
+            ),
+            (
+                "[[listener]]\nbind = 'h:1'\ntls = {}",
+                "listener h:1",
+                "`certificate` and `key`",
+            ),
+            ("[[pool]]", "pool \"default\"", "the name is taken"),
+            ("[[pool]]\nname = 'b'", "pool \"b\"", "no [[pool.shard]]"),
+            (
+                "[[pool]]\nname = 'b'\nkind = 'cluster'",
+                "pool \"b\"",
+                "no [[pool.seed]]",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nkind = 'sentinel'",
+                "pool \"b\"",
+                "no [[pool.sentinel]]",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nseed = [{ address = 'h:1' }]",
+                "pool \"b\"",
+                "`kind = \"cluster\"`",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nhash-tag = '{'",
+                "pool \"b\"",
+                "`hash-tag`",
+            ),
+            (
+                "[[pool]]\nname = 'b'\ndatabases = 0",
+                "pool \"b\"",
+                "`databases`",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nreads = { primary-priority = 101 }",
+                "pool \"b\"",
+                "0 to 100",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nreads = { primary-priority = 0 }",
+                "pool \"b\"",
+                "nobody would answer",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nfailure = { limit = 0 }",
+                "pool \"b\"",
+                "at least 1",
+            ),
+            (
+                "[[route]]\nprefix = 'a:'\npool = 'nowhere'",
+                "route \"a:\"",
+                "no pool \"nowhere\"",
+            ),
+            (
+                "[[user]]\nname = 'u'\nrules = '+nonsense'",
+                "users",
+                "+nonsense",
+            ),
+            (
+                "[[user]]\nname = 'u'\nrules = '+get'\nmode = 'read'",
+                "user \"u\"",
+                "either `rules`",
+            ),
+            (
+                "[commands]\nforbidden = ['gte']",
+                "commands.forbidden",
+                "no command \"gte\"",
+            ),
+            (
+                "[commands.renamed]\nget = 'set'",
+                "commands.renamed",
+                "\"set\" is a command",
+            ),
+            (
+                "[[commands.custom]]\nname = 'get'\nmode = 'read'\nmin-args = 2\nmax-args = 2\nkey = 1",
+                "commands.custom \"get\"",
+                "known already",
+            ),
+            (
+                "[[commands.custom]]\nname = 'x.y'\nmode = 'read'\nmin-args = 2\nmax-args = 1\nkey = 2",
+                "commands.custom \"x.y\"",
+                "not less",
+            ),
+            (
+                "[[data-center]]\nname = 'here'",
+                "local-data-center",
+                "one of the",
+            ),
+            (
+                "[[latency-monitor]]\nname = 'm'\ncommands = ['all']\nbounds-us = [2, 1]",
+                "latency-monitor \"m\"",
+                "rising",
+            ),
+            (
+                "[[latency-monitor]]\nname = 'm'\ncommands = ['-gte']\nbounds-us = [2]",
+                "latency-monitor \"m\"",
+                "\"gte\"",
+            ),
+            ("[timeouts]\nconnect = 'off'", "timeouts", "`connect`"),
+        ] {
+            let problems = config(&format!("{WHOLE}\n{more}")).check();
+            let found = problems
+                .iter()
+                .any(|p| p.is_fatal && p.place == place && p.text.contains(text));
+            assert!(found, "{more}: {problems:?}");
+        }
+        let nothing = Config::default().check();
+        assert_eq!(
+            nothing.iter().filter(|problem| problem.is_fatal).count(),
+            2,
+            "{nothing:?}"
+        );
+    }
+
+    #[test]
+    fn foot_guns_are_warned_of_and_start_all_the_same() {
+        let two = "
+            [[pool]]
+            name = 'b'
+            shard = [{ name = 'x', server = [{ address = 'h:1' }] }, { name = 'y', server = [{ address = 'h:2' }] }]
+        ";
+        for (more, text) in [
+            ("distribution = 'random'", "by chance"),
+            (
+                "distribution = 'modula'\nhash = 'atol'",
+                "do not begin with a number",
+            ),
+            ("hash = 'crc16'", "hash of 16 bits"),
+        ] {
+            let problems = config(&format!("{WHOLE}\n{two}\n{more}")).check();
+            let found = problems
+                .iter()
+                .any(|p| !p.is_fatal && p.text.contains(text));
+            assert!(
+                found && problems.iter().all(|p| !p.is_fatal),
+                "{more}: {problems:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! What the proxy is told to be: one typed configuration, whichever way it was written.
+//!
+//! Three ways lead to a [`Config`]: our TOML file ([`Config::from_toml`]), flags ([`arguments`]), and predixy's file
+//! ([`predixy`]). [`Config::check`] then looks at the whole before anything starts, and [`Config::to_toml`] prints it.
+//! Names in the file are those of the fields with dashes; lists of tables have singular names (`[[pool]]`).
+//!
+//! Must not know: sockets, workers, what a server says.
+
+pub mod arguments;
+mod check;
+pub mod predixy;
+mod text;
+mod unbuilt;
+mod units;
+mod users;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use check::Problem;
+pub use units::{Place, Size, Span};
+pub use users::Identities;
+
+use crate::hash::{DistributionKind, HashKind};
+
+/// The proxy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Config {
+    /// Shown by INFO.
+    pub name: String,
+    /// Workers; 0: as many as there are CPUs that the process may use.
+    pub threads: usize,
+    /// The data centre that this proxy is in, one of `data-center`; empty: places do not matter.
+    pub local_data_center: String,
+    /// How many databases and clients, and how large what they send.
+    pub limits: Limits,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// Which commands there are.
+    pub commands: Commands,
+    /// What is written where.
+    pub log: Log,
+    /// Prometheus.
+    pub metrics: Metrics,
+    /// Where clients come in.
+    #[serde(rename = "listener", skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<Listener>,
+    /// Where their requests go.
+    #[serde(rename = "pool", skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Pool>,
+    /// Which pool a key belongs to, by how it begins; the longest prefix wins.
+    #[serde(rename = "route", skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<PrefixRoute>,
+    /// Who may do what.
+    #[serde(rename = "user", skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<User>,
+    /// Places, by address, and how near they are to each other.
+    #[serde(rename = "data-center", skip_serializing_if = "Vec::is_empty")]
+    pub data_centers: Vec<DataCenter>,
+    /// Latencies of chosen commands in chosen steps.
+    #[serde(rename = "latency-monitor", skip_serializing_if = "Vec::is_empty")]
+    pub latency_monitors: Vec<LatencyMonitor>,
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Listener {
+    /// The address.
+    pub bind: Place,
+    /// The pool of those who come in here; none: the first, or what `route` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// TLS for clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+}
+
+/// One side of TLS. Files are in PEM form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Tls {
+    /// Our certificate and those behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// Its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Whom to trust.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<String>,
+    /// Listeners: clients must present a certificate of these authorities.
+    pub client_certificates: bool,
+    /// Servers: the name that their certificate must have, if it is not their host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+}
+
+/// Servers that hold one set of keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Who says where its servers are.
+    pub kind: PoolKind,
+    /// Databases that SELECT may name.
+    pub databases: u32,
+    /// What places are made of: see [`HashKind`].
+    pub hash: HashKind,
+    /// Two characters: only what stands between them is hashed. Empty: the whole key.
+    pub hash_tag: String,
+    /// Which shard a hash means.
+    pub distribution: DistributionKind,
+    /// Whom to be on its servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// With this password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    /// Whom to be at its Sentinels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentinel_user: Option<String>,
+    /// With this password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentinel_password: Option<String>,
+    /// TCP's keepalive on connections to servers, in idle time; `off`: none.
+    pub keepalive: Span,
+    /// How often the topology is asked for when nothing happens.
+    pub refresh: Span,
+    /// When a server counts as failed, and when it is tried again.
+    pub failure: FailurePolicy,
+    /// Who answers what only reads.
+    pub reads: ReadPolicy,
+    /// TLS to its servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// Sentinels (`kind = "sentinel"`).
+    #[serde(rename = "sentinel", skip_serializing_if = "Vec::is_empty")]
+    pub sentinels: Vec<Server>,
+    /// Nodes that are asked first (`kind = "cluster"`).
+    #[serde(rename = "seed", skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<Server>,
+    /// The parts of the keys.
+    #[serde(rename = "shard", skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<Shard>,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool {
+            name: "default".to_owned(),
+            kind: PoolKind::Servers,
+            databases: 16,
+            hash: HashKind::Fnv1a64,
+            hash_tag: "{}".to_owned(),
+            distribution: DistributionKind::Ketama,
+            user: None,
+            password: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            keepalive: Span::default(),
+            refresh: Span::seconds(1),
+            failure: FailurePolicy::default(),
+            reads: ReadPolicy::default(),
+            tls: None,
+            sentinels: Vec::new(),
+            seeds: Vec::new(),
+            shards: Vec::new(),
+        }
+    }
+}
+
+/// Who says where servers are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolKind {
+    /// The file: of each shard, the first server is the primary.
+    #[default]
+    Servers,
+    /// The nodes of a Redis Cluster.
+    Cluster,
+    /// Sentinels, who know each shard by its name.
+    Sentinel,
+}
+
+/// A part of the keys.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Shard {
+    /// Ketama places the shard by it; Sentinels know the shard by it.
+    pub name: String,
+    /// Its share of the keys.
+    pub weight: u32,
+    /// The primary, then replicas. With Sentinels: may be empty.
+    #[serde(rename = "server", skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Server>,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Server {
+    /// Where it is.
+    pub address: Place,
+    /// Whom to be there, if not who its pool says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// With this password, if not the pool's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+}
+
+/// When a server counts as failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct FailurePolicy {
+    /// Failures in a row, time-outs included, after which it is left alone.
+    pub limit: u32,
+    /// The pause before it is first tried again.
+    pub retry: Span,
+    /// What the pause grows to.
+    pub retry_max: Span,
+}
+
+impl Default for FailurePolicy {
+    fn default() -> FailurePolicy {
+        FailurePolicy {
+            limit: 3,
+            retry: Span::milliseconds(200),
+            retry_max: Span::seconds(10),
+        }
+    }
+}
+
+/// Who answers what only reads: of those with the highest priority, any. 0: never.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ReadPolicy {
+    /// Of primaries, 0 to 100.
+    pub primary_priority: u32,
+    /// Of replicas that the file names.
+    pub static_replica_priority: u32,
+    /// Of replicas that were found.
+    pub dynamic_replica_priority: u32,
+    /// A replica that has not heard of its primary for longer is not read from; `off`: however long.
+    pub lag_max: Span,
+}
+
+impl Default for ReadPolicy {
+    fn default() -> ReadPolicy {
+        ReadPolicy {
+            primary_priority: 50,
+            static_replica_priority: 0,
+            dynamic_replica_priority: 0,
+            lag_max: Span::default(),
+        }
+    }
+}
+
+/// Keys that begin so are in this pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PrefixRoute {
+    /// How they begin.
+    pub prefix: String,
+    /// The pool.
+    pub pool: String,
+    /// The prefix is taken off on the way to the server.
+    #[serde(default)]
+    pub strip: bool,
+}
+
+/// What clients may make grow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Limits {
+    /// Clients at a time, over all workers; 0: as many as there are file descriptors.
+    pub clients: u32,
+    /// Requests of one client that wait for their replies.
+    pub pipeline: u32,
+    /// One argument of a request.
+    pub bulk: Size,
+    /// A request that is not whole yet.
+    pub query_buffer: Size,
+    /// Replies that a client has not taken.
+    pub output_buffer: Size,
+    /// Buffers of the whole process.
+    pub memory: Size,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            clients: 10_000,
+            pipeline: 10_000,
+            bulk: Size(512 << 20),
+            query_buffer: Size(1 << 30),
+            output_buffer: Size(64 << 20),
+            memory: Size(0),
+        }
+    }
+}
+
+/// How long things may take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Timeouts {
+    /// A client that asks for nothing.
+    pub client_idle: Span,
+    /// Until a connection to a server stands.
+    pub connect: Span,
+    /// Until a server has answered.
+    pub request: Span,
+    /// What is under way when the process is asked to end.
+    pub drain: Span,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            client_idle: Span::default(),
+            connect: Span::seconds(1),
+            request: Span::seconds(10),
+            drain: Span::seconds(10),
+        }
+    }
+}
+
+/// Which commands there are for clients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Commands {
+    /// Nobody may call these.
+    pub forbidden: Vec<String>,
+    /// These, which concern every key of every server, may be called: FLUSHALL, FLUSHDB, KEYS.
+    pub permitted: Vec<String>,
+    /// Under another name: that of the command, then the one that clients use.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub renamed: BTreeMap<String, String>,
+    /// Commands that we do not know and the servers do.
+    #[serde(rename = "custom", skip_serializing_if = "Vec::is_empty")]
+    pub custom: Vec<CustomCommand>,
+}
+
+/// A command of the servers that is not in our table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CustomCommand {
+    /// Its name.
+    pub name: String,
+    /// What it does to data.
+    pub mode: Mode,
+    /// Arguments at least, with its name.
+    pub min_args: u32,
+    /// Arguments at most, with its name.
+    pub max_args: u32,
+    /// Which argument is the key, counted from the name, which is 0; 0: there is none.
+    pub key: u32,
+}
+
+/// How far a right goes; each includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Looking.
+    Read,
+    /// Changing.
+    #[default]
+    Write,
+    /// CONFIG and the like.
+    Admin,
+}
+
+/// Somebody.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct User {
+    /// `AUTH name password`. `default` is who a client is that has not said it.
+    pub name: String,
+    /// In the clear, or `#` and its SHA-256 in hexadecimal digits. None: with any, or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    /// `AUTH password` alone is this user.
+    pub by_password: bool,
+    /// What may be done; not with `rules`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Keys begin with one of these; empty: any key.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub key_prefixes: Vec<String>,
+    /// The same for reading, in place of `key-prefixes`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read_key_prefixes: Vec<String>,
+    /// The same for writing, in place of `key-prefixes`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write_key_prefixes: Vec<String>,
+    /// Rules of Redis's ACL, such as `+@read ~cache:*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<String>,
+}
+
+/// A place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct DataCenter {
+    /// Its name.
+    pub name: String,
+    /// Servers whose address begins so are there.
+    pub address_prefixes: Vec<String>,
+    /// From where a proxy in this place reads.
+    #[serde(rename = "read", skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<PlacePolicy>,
+}
+
+/// How much a place is read from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PlacePolicy {
+    /// The place.
+    pub data_center: String,
+    /// The highest that has a server that is up is read from; 0: never.
+    pub priority: u32,
+    /// Its share among those with the same priority.
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Latencies of chosen commands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LatencyMonitor {
+    /// Its name.
+    pub name: String,
+    /// Commands, or `all`; with `-` before it, not this one. Later ones win.
+    pub commands: Vec<String>,
+    /// The steps' upper bounds in microseconds, rising.
+    pub bounds_us: Vec<u64>,
+}
+
+/// What is written where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Log {
+    /// The file; none: standard output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// A new file after this time.
+    pub rotate_every: Span,
+    /// A new file after so many bytes.
+    pub rotate_size: Size,
+    /// Lines may be left out, and are counted, rather than have requests wait.
+    pub may_drop: bool,
+    /// Of how many lines one is written; 0: none.
+    pub sample: Samples,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            file: None,
+            rotate_every: Span::default(),
+            rotate_size: Size::default(),
+            may_drop: true,
+            sample: Samples::default(),
+        }
+    }
+}
+
+/// Of how many lines of a level one is written; 0: none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Samples {
+    /// What only somebody who looks for a fault wants.
+    pub verbose: u32,
+    /// The same, less of it.
+    pub debug: u32,
+    /// Each request.
+    pub info: u32,
+    /// What changes.
+    pub notice: u32,
+    /// What is wrong and goes on.
+    pub warning: u32,
+    /// What failed.
+    pub error: u32,
+}
+
+impl Default for Samples {
+    fn default() -> Samples {
+        Samples {
+            verbose: 0,
+            debug: 0,
+            info: 0,
+            notice: 1,
+            warning: 1,
+            error: 1,
+        }
+    }
+}
+
+/// Prometheus.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Metrics {
+    /// Where it may ask; none: nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bind: Option<Place>,
+}

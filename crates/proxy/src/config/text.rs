@@ -1,0 +1,94 @@
+//! A configuration as TOML: read, with a word on what was probably meant, and printed.
+
+use super::Config;
+
+impl Config {
+    /// Reads our file. An error names the line, and the name that an unknown one resembles.
+    pub fn from_toml(text: &str) -> Result<Config, String> {
+        toml::from_str(text).map_err(|error| {
+            let mut said = error.to_string().trim_end().to_owned();
+            if let Some(meant) = meant(error.message()) {
+                said += &format!("\ndid you mean `{meant}`?");
+            }
+            said
+        })
+    }
+
+    /// Prints it as our file, which [`Config::from_toml`] reads as the same.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).expect("every field has a form in TOML")
+    }
+}
+
+/// What an unknown name was meant to be, by an error of serde's: the first name in it is the unknown one, and the others
+/// are those that there are.
+fn meant(message: &str) -> Option<&str> {
+    let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
+    let mut names = message.split('`').skip(1).step_by(2);
+    let wrong = names.next().filter(|_| unknown)?;
+    nearest(wrong, names)
+}
+
+/// Of some names, the one that differs least from `wrong`, if it differs little.
+pub fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let fold = |name: &str| name.to_ascii_lowercase().replace('_', "-");
+    let wrong = fold(wrong);
+    let far = |name: &str| distance(wrong.as_bytes(), fold(name).as_bytes());
+    let nearest = names.min_by_key(|name| far(name))?;
+    (far(nearest) <= 1 + wrong.len() / 3).then_some(nearest)
+}
+
+/// Levenshtein's distance.
+fn distance(one: &[u8], other: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let here = (before + usize::from(a != b))
+                .min(row[j] + 1)
+                .min(row[j + 1] + 1);
+            before = std::mem::replace(&mut row[j + 1], here);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_an_error_with_its_line_and_what_was_meant() {
+        for (text, line, name) in [
+            ("thread = 3", "line 1", "threads"),
+            ("\n[limits]\nclient = 1", "line 3", "clients"),
+            (
+                "[[pool]]\nname = 'a'\nhash_tag = '{}'",
+                "line 3",
+                "hash-tag",
+            ),
+            ("[[pool]]\nkind = 'clutser'", "line 2", "cluster"),
+            ("[[pool]]\nhash = 'fnv1a_64'", "line 2", "fnv1a-64"),
+            ("[[pool]]\n[[pool.shards]]", "line 2", "shard"),
+        ] {
+            let said = Config::from_toml(text).unwrap_err();
+            assert!(said.contains(line), "{said}");
+            assert!(said.contains(&format!("did you mean `{name}`?")), "{said}");
+        }
+        let said = Config::from_toml("[timeouts]\nconnect = '5'").unwrap_err();
+        assert!(
+            said.contains("line 2") && said.contains("no span of time"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn names_that_resemble_none_are_not_guessed() {
+        let said = Config::from_toml("elephant = 3").unwrap_err();
+        assert!(
+            said.contains("elephant") && !said.contains("did you mean"),
+            "{said}"
+        );
+    }
+}

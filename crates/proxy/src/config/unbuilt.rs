@@ -1,0 +1,82 @@
+//! What a configuration may say and the running proxy does not do yet. Nothing of it is passed over in silence: what decides
+//! over access or over where data goes keeps the proxy from starting, the rest is a warning.
+
+use super::*;
+
+impl Config {
+    /// What of it would not be followed.
+    pub fn unbuilt(&self) -> Vec<Problem> {
+        let default = Config::default();
+        let mut found = Vec::new();
+        let mut add = |is_fatal, is_there: bool, place: &str| {
+            if is_there {
+                let text = if is_fatal {
+                    "this is not built yet; leave it out"
+                } else {
+                    "this has no effect yet"
+                };
+                found.push(Problem {
+                    place: place.to_owned(),
+                    text: text.to_owned(),
+                    is_fatal,
+                });
+            }
+        };
+        let listeners = &self.listeners;
+        let pools = &self.pools;
+        add(true, pools.len() > 1, "pool: more than one");
+        add(true, !self.routes.is_empty(), "route");
+        add(
+            true,
+            listeners.iter().any(|listener| listener.tls.is_some()),
+            "listener.tls",
+        );
+        add(
+            true,
+            pools.iter().any(|pool| pool.tls.is_some()),
+            "pool.tls",
+        );
+        add(true, !self.users.is_empty(), "user");
+        add(
+            true,
+            !self.commands.forbidden.is_empty(),
+            "commands.forbidden",
+        );
+        add(
+            true,
+            !self.commands.permitted.is_empty(),
+            "commands.permitted",
+        );
+        add(true, !self.commands.renamed.is_empty(), "commands.renamed");
+        add(true, !self.commands.custom.is_empty(), "commands.custom");
+        add(true, self.metrics != default.metrics, "metrics");
+        let replicas = |pool: &Pool| {
+            pool.reads.static_replica_priority + pool.reads.dynamic_replica_priority > 0
+                || pool.reads.lag_max.on().is_some()
+        };
+        add(
+            false,
+            pools.iter().any(replicas),
+            "pool.reads: primaries answer all reads",
+        );
+        add(false, !self.data_centers.is_empty(), "data-center");
+        add(
+            false,
+            pools.iter().any(|pool| pool.keepalive.on().is_some()),
+            "pool.keepalive",
+        );
+        add(
+            false,
+            self.limits.memory != default.limits.memory,
+            "limits.memory",
+        );
+        add(false, !self.latency_monitors.is_empty(), "latency-monitor");
+        add(
+            false,
+            self.log != default.log,
+            "log: messages go to standard error",
+        );
+        add(false, !self.name.is_empty(), "name");
+        found
+    }
+}

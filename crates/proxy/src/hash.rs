@@ -1,0 +1,327 @@
+//! Hashes and distributions: which shard of a pool has a key. Pure functions; those that users move in with give the
+//! same answers as where they come from. Must not know servers, only their names and weights.
+//!
+//! `nutcracker` (twemproxy) takes the bytes of a key as signed in six of its hashes, so keys beyond ASCII hash as if
+//! their bytes were extended by sign; its `fnv1a_64` has 32 bits; its `crc32` has 15. All of that is kept here, since a
+//! key must be found where it was put.
+
+mod functions;
+
+use md5::{Digest, Md5};
+use redline_cluster::tagged;
+use serde::{Deserialize, Serialize};
+
+use crate::route::Hashed;
+
+/// What a key is turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HashKind {
+    /// The number at the beginning of the key, as predixy reads it: 0 if there is none.
+    Atol,
+    /// CRC-16 as Redis Cluster and predixy use it.
+    Crc16,
+    /// CRC-16 as twemproxy uses it, which is another one.
+    Crc16Twemproxy,
+    /// 15 bits of CRC-32, as twemproxy's `crc32` and libmemcached's.
+    Crc32,
+    /// CRC-32.
+    Crc32a,
+    /// FNV-1 of 64 bits, the lower half.
+    #[serde(rename = "fnv1-64")]
+    Fnv164,
+    /// FNV-1a with the lower halves of the constants for 64 bits, as twemproxy's `fnv1a_64`.
+    #[serde(rename = "fnv1a-64")]
+    Fnv1a64,
+    /// FNV-1 of 32 bits.
+    #[serde(rename = "fnv1-32")]
+    Fnv132,
+    /// FNV-1a of 32 bits.
+    #[serde(rename = "fnv1a-32")]
+    Fnv1a32,
+    /// Hsieh's.
+    Hsieh,
+    /// Jenkins's lookup3.
+    Jenkins,
+    /// The first four bytes of MD5.
+    Md5,
+    /// MurmurHash2.
+    Murmur,
+    /// Jenkins's one at a time.
+    OneAtATime,
+}
+
+impl HashKind {
+    /// The hash of a key.
+    #[inline]
+    pub fn of(self, key: &[u8]) -> u32 {
+        match self {
+            // Only as much of it as a remainder needs is ever looked at: see `Distribution`.
+            HashKind::Atol => functions::atol(key) as u32,
+            HashKind::Crc16 => u32::from(redline_cluster::crc16(key)),
+            HashKind::Crc16Twemproxy => functions::crc16_arc(key),
+            HashKind::Crc32 => (functions::crc32(key) >> 16) & 0x7fff,
+            HashKind::Crc32a => functions::crc32(key),
+            HashKind::Fnv164 => functions::fnv1_64(key),
+            HashKind::Fnv1a64 => functions::fnv1a(key, 0x8422_2325, 0x1b3),
+            HashKind::Fnv132 => functions::fnv1_32(key),
+            HashKind::Fnv1a32 => functions::fnv1a(key, 0x811c_9dc5, 0x0100_0193),
+            HashKind::Hsieh => functions::hsieh(key),
+            HashKind::Jenkins => functions::jenkins(key),
+            HashKind::Md5 => functions::word(&Md5::digest(key), 0),
+            HashKind::Murmur => functions::murmur(key),
+            HashKind::OneAtATime => functions::one_at_a_time(key),
+        }
+    }
+
+    /// How many bits of it can be set.
+    pub fn bits(self) -> u32 {
+        match self {
+            HashKind::Crc16 | HashKind::Crc16Twemproxy => 16,
+            HashKind::Crc32 => 15,
+            _ => 32,
+        }
+    }
+}
+
+/// Which shard a hash means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DistributionKind {
+    /// Points on a circle, as twemproxy and libketama set them: few keys move when a shard comes or goes.
+    Ketama,
+    /// The remainder: most keys move.
+    Modula,
+    /// The shard that scores highest with the key: few keys move, and no points to keep.
+    Rendezvous,
+    /// Any: a key is nowhere in particular.
+    Random,
+}
+
+/// A hash and a distribution over shards.
+#[derive(Debug)]
+pub struct Distribution {
+    hash: HashKind,
+    /// The two characters of a hash tag.
+    tag: Option<(u8, u8)>,
+    layout: Layout,
+}
+
+#[derive(Debug)]
+enum Layout {
+    /// Points, rising, and the shard of each.
+    Circle(Vec<(u32, u32)>),
+    /// As many entries of a shard as its weight.
+    Remainders(Vec<u32>),
+    /// A seed and a weight for each shard.
+    Scores(Vec<(u64, f64)>),
+    /// So many shards.
+    Random(usize),
+}
+
+impl Distribution {
+    /// Over shards with these names and weights, in their order. A weight of 0 counts as 1.
+    pub fn new(
+        kind: DistributionKind,
+        hash: HashKind,
+        tag: Option<(u8, u8)>,
+        shards: &[(&str, u32)],
+    ) -> Distribution {
+        let layout = match kind {
+            DistributionKind::Ketama => Layout::Circle(circle(shards)),
+            DistributionKind::Modula => {
+                let entries = shards.iter().enumerate().flat_map(|(shard, &(_, weight))| {
+                    std::iter::repeat_n(shard as u32, weight.max(1) as usize)
+                });
+                Layout::Remainders(entries.collect())
+            }
+            DistributionKind::Rendezvous => Layout::Scores(
+                shards
+                    .iter()
+                    .map(|&(name, weight)| {
+                        let name = Md5::digest(name.as_bytes());
+                        let seed = u64::from(functions::word(&name, 0)) << 32
+                            | u64::from(functions::word(&name, 1));
+                        (seed, f64::from(weight.max(1)))
+                    })
+                    .collect(),
+            ),
+            DistributionKind::Random => Layout::Random(shards.len()),
+        };
+        Distribution { hash, tag, layout }
+    }
+}
+
+impl Hashed for Distribution {
+    fn shard(&self, key: &[u8]) -> usize {
+        let key = match self.tag {
+            Some((open, close)) => tagged(key, open, close),
+            None => key,
+        };
+        match &self.layout {
+            Layout::Circle(points) => {
+                let hash = self.hash.of(key);
+                let at = points.partition_point(|&(point, _)| point < hash);
+                let point = points.get(at).or(points.first());
+                point.map_or(0, |&(_, shard)| shard as usize)
+            }
+            Layout::Remainders(entries) => {
+                let at = match self.hash {
+                    HashKind::Atol => {
+                        functions::atol(key).rem_euclid(entries.len().max(1) as i64) as usize
+                    }
+                    hash => hash.of(key) as usize % entries.len().max(1),
+                };
+                entries.get(at).map_or(0, |&shard| shard as usize)
+            }
+            Layout::Scores(shards) => {
+                let hash = u64::from(self.hash.of(key));
+                let score = |&(seed, weight): &(u64, f64)| {
+                    // Between 0 and 1, never either of them.
+                    let share = (functions::mix(hash ^ seed) >> 12) as f64 + 0.5;
+                    weight / -(share / (1u64 << 52) as f64).ln()
+                };
+                let best = shards
+                    .iter()
+                    .map(score)
+                    .enumerate()
+                    .max_by(|one, other| one.1.total_cmp(&other.1));
+                best.map_or(0, |(shard, _)| shard)
+            }
+            Layout::Random(shards) => fastrand::usize(..(*shards).max(1)),
+        }
+    }
+}
+
+/// Points of one shard when all have the same weight.
+const POINTS_EACH: f32 = 160.0;
+/// Points that one digest gives.
+const POINTS_OF_DIGEST: usize = 4;
+
+/// The points of all shards, as twemproxy sets them.
+fn circle(shards: &[(&str, u32)]) -> Vec<(u32, u32)> {
+    let total: u32 = shards.iter().map(|&(_, weight)| weight.max(1)).sum();
+    let mut points = Vec::new();
+    for (shard, &(name, weight)) in shards.iter().enumerate() {
+        // In the widths that twemproxy calculates with: rounding decides over a point.
+        let share = weight.max(1) as f32 / total as f32;
+        let digests = f64::from(share * POINTS_EACH / 4.0 * shards.len() as f32) + 1e-10;
+        for number in 0..(digests as f32).floor() as u32 {
+            let digest = Md5::digest(format!("{name}-{number}"));
+            let words = (0..POINTS_OF_DIGEST).map(|at| functions::word(&digest, at));
+            points.extend(words.map(|point| (point, shard as u32)));
+        }
+    }
+    points.sort_by_key(|&(point, _)| point);
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_of_twemproxy_have_their_known_values() {
+        // Published check values; the step `proxy` of `cargo xtask compat` asks nutcracker about all of them.
+        for (kind, key, value) in [
+            (HashKind::Crc16, "123456789", 0x31c3),
+            (HashKind::Crc16Twemproxy, "123456789", 0xbb3d),
+            (HashKind::Crc32a, "123456789", 0xcbf4_3926),
+            (HashKind::Crc32, "123456789", 0xcbf4 & 0x7fff),
+            (HashKind::Fnv132, "foobar", 0x31f0_b262),
+            (HashKind::Fnv1a32, "foobar", 0xbf9c_f968),
+            (HashKind::Fnv164, "foobar", 0xa4dd_a9c2),
+            (HashKind::Md5, "", 0xd98c_1dd4),
+            (HashKind::OneAtATime, "a", 0xca2e_9442),
+            (
+                HashKind::OneAtATime,
+                "The quick brown fox jumps over the lazy dog",
+                0x519e_91f5,
+            ),
+            (HashKind::Atol, "123abc", 123),
+            (HashKind::Atol, "abc", 0),
+        ] {
+            assert_eq!(kind.of(key.as_bytes()), value, "{kind:?} {key}");
+        }
+    }
+
+    fn shares(distribution: &Distribution, shards: usize) -> Vec<usize> {
+        let mut counts = vec![0; shards];
+        for key in 0..30_000 {
+            counts[distribution.shard(format!("key:{key}").as_bytes())] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn keys_spread_by_weight_and_few_move() {
+        for kind in [DistributionKind::Ketama, DistributionKind::Rendezvous] {
+            let names = [("a", 1), ("b", 2), ("c", 1)];
+            let three = Distribution::new(kind, HashKind::Murmur, None, &names);
+            let counts = shares(&three, 3);
+            for (count, share) in counts.iter().zip([7_500, 15_000, 7_500]) {
+                assert!(count.abs_diff(share) < share / 4, "{kind:?}: {counts:?}");
+            }
+            let more = [("a", 1), ("b", 2), ("c", 1), ("d", 1)];
+            let four = Distribution::new(kind, HashKind::Murmur, None, &more);
+            let moved = (0..30_000)
+                .map(|key| format!("key:{key}"))
+                .filter(|key| three.shard(key.as_bytes()) != four.shard(key.as_bytes()))
+                .count();
+            assert!((3_500..9_500).contains(&moved), "{kind:?}: {moved}");
+        }
+    }
+
+    #[test]
+    fn remainders_follow_weights_and_tags() {
+        let shards = [("a", 2), ("b", 1)];
+        let modula = Distribution::new(
+            DistributionKind::Modula,
+            HashKind::Atol,
+            Some((b'<', b'>')),
+            &shards,
+        );
+        for (key, shard) in [
+            ("0", 0),
+            ("1", 0),
+            ("2", 1),
+            ("3", 0),
+            ("x<5>", 1),
+            ("-1", 1),
+            ("", 0),
+        ] {
+            assert_eq!(modula.shard(key.as_bytes()), shard, "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_of_any_length_are_hashed_whole() {
+        let mut one = vec![b'x'; 5_000];
+        let before: Vec<u32> = ALL.iter().map(|kind| kind.of(&one)).collect();
+        one[4_999] = b'y';
+        for (kind, before) in ALL.iter().zip(before) {
+            assert_ne!(kind.of(&one), before, "{kind:?}");
+        }
+        for kind in ALL {
+            for length in 0..40 {
+                kind.of(&[0xff; 40][..length]);
+            }
+        }
+    }
+
+    const ALL: [HashKind; 13] = [
+        HashKind::Crc16,
+        HashKind::Crc16Twemproxy,
+        HashKind::Crc32,
+        HashKind::Crc32a,
+        HashKind::Fnv164,
+        HashKind::Fnv1a64,
+        HashKind::Fnv132,
+        HashKind::Fnv1a32,
+        HashKind::Hsieh,
+        HashKind::Jenkins,
+        HashKind::Md5,
+        HashKind::Murmur,
+        HashKind::OneAtATime,
+    ];
+}
