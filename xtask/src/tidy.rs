@@ -43,7 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("bench", &["net", "resp", "spec", "cluster"]),
     ("proxy", &["net", "resp", "spec", "cluster", "acl"]),
-    ("cli", &["server", "bench"]),
+    ("cli", &["server", "bench", "proxy"]),
     ("testkit", &["resp", "spec"]),
     ("xtask", &["testkit"]),
 ];

@@ -16,6 +16,7 @@ Usage: redline <part> [arguments]
 
  redline server     A data store for Redis clients; takes redis-server's arguments.
  redline bench      A load generator; takes redis-benchmark's arguments.
+ redline proxy      One address in front of many Redis servers.
  redline --version  Version.
  redline --help     This text.
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     match part.as_ref().and_then(|part| part.to_str()) {
         Some("bench") => redline_bench::main("redline bench", args, Some(&embedded::start)),
         Some("server") => redline_server::command_line::main(&format!("{called} server"), args),
+        Some("proxy") => redline_proxy::main(args),
         Some("--version" | "-v") => {
             println!("redline {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

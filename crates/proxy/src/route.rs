@@ -12,8 +12,6 @@ use redline_net::Endpoint;
 pub type NodeId = u16;
 /// Nobody has it.
 pub const NOBODY: NodeId = NodeId::MAX;
-/// Slots of a cluster.
-pub const SLOTS: usize = 16_384;
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +44,6 @@ pub enum Placement {
     One,
     /// By a hash and a distribution: the shard's number for a key.
     Hashed(Arc<dyn Hashed>),
-    /// By the slots of a cluster: the shard's number for each, [`NOBODY`] where none is known.
-    Slots(Box<[u16; SLOTS]>),
 }
 
 /// A hash and a distribution.
@@ -67,6 +63,32 @@ pub struct Pool {
     pub placement: Placement,
     /// How many databases SELECT may name.
     pub databases: u32,
+}
+
+impl Pool {
+    /// What has to be the same for keys of one call: the number of the shard, of a cluster that of the slot.
+    #[inline]
+    pub fn group_of(&self, key: &[u8]) -> u16 {
+        match &self.placement {
+            Placement::One => 0,
+            Placement::Hashed(hashed) => hashed.shard(key) as u16,
+        }
+    }
+
+    /// The server of a group's keys; [`NOBODY`] if none is known.
+    #[inline]
+    pub fn node_of_group(&self, group: u16) -> NodeId {
+        match self.shards.get(usize::from(group)) {
+            Some(shard) => shard.primary,
+            None => NOBODY,
+        }
+    }
+
+    /// The server of a key; [`NOBODY`] if none is known.
+    #[inline]
+    pub fn node_of(&self, key: &[u8]) -> NodeId {
+        self.node_of_group(self.group_of(key))
+    }
 }
 
 /// The picture.

@@ -12,6 +12,7 @@
 
 mod args;
 mod double;
+mod framer;
 mod heads;
 mod inline;
 mod number;
@@ -24,6 +25,7 @@ mod skipper;
 
 pub use args::{Args, ArgsBuf, Blob, Span};
 pub use double::{format_digits, format_double};
+pub use framer::Framer;
 pub use heads::{HEADS, Heads, Name};
 pub use protocol_error::ProtocolError;
 pub use reply::{Proto, Reply};

@@ -244,7 +244,7 @@ impl Skipper {
 
 /// Where the status or the integer at `at` ends, if that is near.
 #[inline]
-fn short_line_end(buf: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn short_line_end(buf: &[u8], at: usize) -> Option<usize> {
     let [b'+' | b':', line @ ..] = &buf[at..] else {
         return None;
     };

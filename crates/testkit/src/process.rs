@@ -18,6 +18,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A port that was free may be taken by somebody else before the server binds it.
 const START_ATTEMPTS_MAX: u32 = 5;
 
+/// Words that keep a server from writing files.
+const UNSAVED: [&str; 4] = ["--save", "", "--appendonly", "no"];
 const CONFIG_FILE: &str = "redis.conf";
 
 /// A running server.
@@ -59,6 +61,20 @@ impl ServerProcess {
         ServerProcess::start(program, &["server"], None, &all)
     }
 
+    /// Starts `redline proxy` in front of these servers; `words` are further words of its command line.
+    pub fn proxy(
+        program: &Path,
+        upstreams: &[SocketAddr],
+        words: &[String],
+    ) -> io::Result<ServerProcess> {
+        let mut all = Vec::new();
+        for upstream in upstreams {
+            all.extend(["--upstream".to_owned(), upstream.to_string()]);
+        }
+        all.extend_from_slice(words);
+        ServerProcess::start(program, &["proxy"], None, &all)
+    }
+
     fn start(
         program: &Path,
         first: &[&str],
@@ -96,7 +112,11 @@ impl ServerProcess {
             .args(file.map(|_| config))
             .args(["--port", &address.port().to_string()])
             .args(["--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no"])
+            .args(if first == ["proxy"] {
+                &[][..]
+            } else {
+                &UNSAVED
+            })
             .args(words)
             .current_dir(&directory)
             .stdin(Stdio::null())

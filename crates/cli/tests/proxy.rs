@@ -1,0 +1,434 @@
+//! `redline proxy` as a process, in front of servers of ours: the ways of requests, and what happens when a server is lost.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use redline_resp::Value;
+use redline_testkit::client::{Client, encode};
+use redline_testkit::process::ServerProcess;
+
+const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
+
+/// Servers, and a proxy in front of them.
+struct Behind {
+    servers: Vec<ServerProcess>,
+    proxy: ServerProcess,
+}
+
+impl Behind {
+    fn new(servers: usize, threads: usize) -> Behind {
+        let servers: Vec<ServerProcess> = (0..servers)
+            .map(|_| ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts"))
+            .collect();
+        let addresses: Vec<SocketAddr> = servers.iter().map(ServerProcess::address).collect();
+        let words = ["--threads".to_owned(), threads.to_string()];
+        let proxy =
+            ServerProcess::proxy(Path::new(REDLINE), &addresses, &words).expect("the proxy starts");
+        Behind { servers, proxy }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.proxy.address()).expect("the proxy accepts")
+    }
+}
+
+#[track_caller]
+fn call(client: &mut Client, line: &str) -> Value {
+    let words: Vec<&str> = line.split(' ').collect();
+    client.call(&words).expect("a reply")
+}
+
+fn bulk(text: &str) -> Value {
+    Value::Bulk(text.as_bytes().to_vec())
+}
+
+fn ok() -> Value {
+    Value::Simple(b"OK".to_vec())
+}
+
+#[track_caller]
+fn assert_error(value: &Value, start: &str) {
+    let text = String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned();
+    assert!(value.is_error() && text.starts_with(start), "{value:?}");
+}
+
+/// Whichever key is on another server than this one.
+fn key_elsewhere(client: &mut Client, than: &str) -> String {
+    (0..100)
+        .map(|number| format!("other{number}"))
+        .find(|key| {
+            let moved = call(client, &format!("SINTER {than} {key}"));
+            moved
+                .as_bytes()
+                .is_some_and(|text| text.starts_with(b"CROSSSLOT"))
+        })
+        .expect("there are several servers")
+}
+
+#[test]
+fn replies_of_a_pipeline_over_several_servers_keep_their_order() {
+    for (servers, threads) in [(1, 1), (3, 2)] {
+        let behind = Behind::new(servers, threads);
+        let mut client = behind.client();
+        let mut requests = Vec::new();
+        for number in 0..2000 {
+            let (key, value) = (format!("key:{number}"), format!("value:{number}"));
+            encode(&["SET", &key, &value], &mut requests);
+            encode(&["GET", &key], &mut requests);
+            encode(&["ECHO", &value], &mut requests);
+            encode(
+                &["MGET", &key, "missing", &format!("key:{}", number / 2)],
+                &mut requests,
+            );
+        }
+        for part in requests.chunks(7001) {
+            client.send(part).unwrap();
+        }
+        for number in 0..2000 {
+            let value = format!("value:{number}");
+            let half = bulk(&format!("value:{}", number / 2));
+            let many = Value::Array(vec![bulk(&value), Value::NullBulk, half]);
+            for expected in [ok(), bulk(&value), bulk(&value), many] {
+                assert_eq!(client.reply().unwrap(), Some(expected), "{number}");
+            }
+        }
+        assert_eq!(call(&mut client, "DBSIZE"), Value::Integer(2000));
+    }
+}
+
+#[test]
+fn requests_may_come_byte_by_byte() {
+    let behind = Behind::new(2, 1);
+    let mut client = behind.client();
+    let mut requests = Vec::new();
+    encode(&["MSET", "a", "1", "b", "2", "c", "3"], &mut requests);
+    requests.extend_from_slice(b"get a\r\nset q \"x y\"\r\n");
+    encode(&["MGET", "c", "b", "a", "q"], &mut requests);
+    for byte in requests {
+        client.send(&[byte]).unwrap();
+    }
+    let expected = Value::Array(vec![bulk("3"), bulk("2"), bulk("1"), bulk("x y")]);
+    for expected in [ok(), bulk("1"), ok(), expected] {
+        assert_eq!(client.reply().unwrap(), Some(expected));
+    }
+}
+
+#[test]
+fn calls_of_many_keys_are_cut_by_server_and_put_together() {
+    let behind = Behind::new(3, 1);
+    let mut client = behind.client();
+    let mut mset = vec!["MSET".to_owned()];
+    let mut keys = Vec::new();
+    for number in 0..300 {
+        mset.extend([format!("k{number}"), format!("v{number}")]);
+        keys.push(format!("k{number}"));
+    }
+    assert_eq!(client.call(&mset).unwrap(), ok());
+    let mget: Vec<&str> = ["MGET"]
+        .into_iter()
+        .chain(keys.iter().rev().map(String::as_str))
+        .collect();
+    let values: Vec<Value> = (0..300).rev().map(|n| bulk(&format!("v{n}"))).collect();
+    assert_eq!(client.call(&mget).unwrap(), Value::Array(values));
+    assert_eq!(
+        call(&mut client, "EXISTS k1 k2 k3 nope k1"),
+        Value::Integer(4)
+    );
+    assert_eq!(call(&mut client, "DEL k1 k2 k3 nope"), Value::Integer(3));
+    assert_eq!(call(&mut client, "DBSIZE"), Value::Integer(297));
+    let mut found = std::collections::BTreeSet::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let Value::Array(reply) = call(&mut client, &format!("SCAN {cursor} COUNT 20")) else {
+            panic!("SCAN answers an array");
+        };
+        let Value::Array(keys) = &reply[1] else {
+            panic!("the keys are an array");
+        };
+        found.extend(keys.iter().map(|key| key.as_bytes().unwrap().to_vec()));
+        cursor = String::from_utf8(reply[0].as_bytes().unwrap().to_vec()).unwrap();
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 297);
+    let other = key_elsewhere(&mut client, "k4");
+    assert_error(
+        &call(&mut client, &format!("MSETNX k4 1 {other} 2")),
+        "CROSSSLOT",
+    );
+    assert_eq!(call(&mut client, "FLUSHALL"), ok());
+    assert_eq!(call(&mut client, "DBSIZE"), Value::Integer(0));
+    let script = "fcf5a0a3c1a4a6b0e1e8b6fd2d1ef3f5f5e6d6c5";
+    let loaded = call(&mut client, "SCRIPT LOAD return{KEYS[1]}");
+    let sha = String::from_utf8(loaded.as_bytes().unwrap().to_vec()).unwrap();
+    assert_eq!(
+        call(&mut client, &format!("SCRIPT EXISTS {sha} {script}")),
+        Value::Array(vec![Value::Integer(1), Value::Integer(0)])
+    );
+    for key in ["k1", "k2", "k3", "k4", "k5"] {
+        let reply = call(&mut client, &format!("EVALSHA {sha} 1 {key}"));
+        assert_eq!(reply, Value::Array(vec![bulk(key)]));
+    }
+}
+
+#[test]
+fn a_server_that_is_lost_is_an_error_and_never_a_missing_key() {
+    let mut behind = Behind::new(3, 1);
+    let mut client = behind.client();
+    let keys: Vec<String> = (0..60).map(|number| format!("k{number}")).collect();
+    for key in &keys {
+        assert_eq!(call(&mut client, &format!("SET {key} v")), ok());
+    }
+    drop(behind.servers.remove(0));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut lost = Vec::new();
+    // The proxy hears of it in its own time.
+    while lost.is_empty() {
+        assert!(Instant::now() < deadline);
+        lost = keys
+            .iter()
+            .filter(|key| call(&mut client, &format!("GET {key}")).is_error())
+            .collect();
+    }
+    assert!(lost.len() < keys.len());
+    for key in &keys {
+        let reply = call(&mut client, &format!("GET {key}"));
+        match lost.contains(&key) {
+            true => assert_error(&reply, "ERR upstream 127.0.0.1:"),
+            false => assert_eq!(reply, bulk("v")),
+        }
+    }
+    let all = keys.join(" ");
+    for command in ["MGET", "EXISTS", "DEL"] {
+        assert_error(
+            &call(&mut client, &format!("{command} {all}")),
+            "ERR upstream",
+        );
+    }
+}
+
+#[test]
+fn transactions_find_their_server_by_their_first_key() {
+    let behind = Behind::new(3, 1);
+    let mut client = behind.client();
+    call(&mut client, "SET k 1");
+    let other = key_elsewhere(&mut client, "k");
+    let queued = Value::Simple(b"QUEUED".to_vec());
+    for (line, expected) in [
+        ("MULTI", ok()),
+        ("PING", queued.clone()),
+        ("INCR k", queued.clone()),
+        ("GET k", queued.clone()),
+        (
+            "EXEC",
+            Value::Array(vec![
+                Value::Simple(b"PONG".to_vec()),
+                Value::Integer(2),
+                bulk("2"),
+            ]),
+        ),
+        ("GET k", bulk("2")),
+        ("MULTI", ok()),
+        ("EXEC", Value::Array(Vec::new())),
+        ("MULTI", ok()),
+        ("SET k 9", queued.clone()),
+        ("DISCARD", ok()),
+        ("GET k", bulk("2")),
+    ] {
+        assert_eq!(call(&mut client, line), expected, "{line}");
+    }
+    call(&mut client, "MULTI");
+    assert_eq!(call(&mut client, "SET k 5"), queued);
+    assert_error(&call(&mut client, &format!("SET {other} 5")), "CROSSSLOT");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    assert_eq!(call(&mut client, "GET k"), bulk("2"));
+    // WATCH sees what others do, and the connection is clean for the next one.
+    let mut second = behind.client();
+    assert_eq!(call(&mut client, "WATCH k"), ok());
+    assert_eq!(call(&mut second, "SET k 7"), ok());
+    call(&mut client, "MULTI");
+    call(&mut client, "SET k 8");
+    assert_eq!(call(&mut client, "EXEC"), Value::NullArray);
+    assert_eq!(call(&mut second, "WATCH k"), ok());
+    assert_eq!(call(&mut second, "UNWATCH"), ok());
+    assert_eq!(call(&mut client, "SET k 9"), ok());
+    call(&mut second, "MULTI");
+    call(&mut second, "INCR k");
+    assert_eq!(
+        call(&mut second, "EXEC"),
+        Value::Array(vec![Value::Integer(10)])
+    );
+    // What comes behind EXEC in one write runs behind it.
+    let mut requests = Vec::new();
+    for _ in 0..50 {
+        for words in [&["MULTI"][..], &["INCR", "k"], &["EXEC"], &["GET", "k"]] {
+            encode(words, &mut requests);
+        }
+    }
+    client.send(&requests).unwrap();
+    for number in 11..61 {
+        assert_eq!(client.reply().unwrap(), Some(ok()));
+        assert_eq!(client.reply().unwrap(), Some(queued.clone()));
+        let result = Value::Array(vec![Value::Integer(number)]);
+        assert_eq!(client.reply().unwrap(), Some(result));
+        assert_eq!(client.reply().unwrap(), Some(bulk(&number.to_string())));
+    }
+}
+
+#[test]
+fn a_call_that_waits_holds_nobody_else_up() {
+    let behind = Behind::new(2, 1);
+    let (mut waits, mut other) = (behind.client(), behind.client());
+    let mut requests = Vec::new();
+    encode(&["SET", "before", "1"], &mut requests);
+    encode(&["BLPOP", "list", "0"], &mut requests);
+    encode(&["GET", "before"], &mut requests);
+    waits.send(&requests).unwrap();
+    assert_eq!(waits.reply().unwrap(), Some(ok()));
+    assert_eq!(call(&mut other, "GET before"), bulk("1"));
+    assert_eq!(call(&mut other, "RPUSH list x"), Value::Integer(1));
+    let popped = Value::Array(vec![bulk("list"), bulk("x")]);
+    assert_eq!(waits.reply().unwrap(), Some(popped));
+    assert_eq!(waits.reply().unwrap(), Some(bulk("1")));
+    // Whoever leaves while waiting takes nothing along.
+    let mut gone = behind.client();
+    let mut request = Vec::new();
+    encode(&["BLPOP", "list", "0"], &mut request);
+    gone.send(&request).unwrap();
+    drop(gone);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        assert!(Instant::now() < deadline);
+        call(&mut other, "RPUSH list y");
+        if call(&mut other, "LLEN list") == Value::Integer(1) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn replies_of_every_shape_pass_unchanged() {
+    let behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    let mut direct = Client::connect(behind.servers[0].address()).unwrap();
+    let deep = format!("return {}1{}", "{".repeat(40), "}".repeat(40));
+    call(&mut client, "GEOADD g 1 2 a");
+    call(&mut client, "ZADD z 1.5 m");
+    for proto in ["2", "3"] {
+        call(&mut client, &format!("HELLO {proto}"));
+        call(&mut direct, &format!("HELLO {proto}"));
+        for words in [
+            vec!["GEOPOS", "g", "a", "missing", "a"],
+            vec!["EVAL", &deep, "0"],
+            vec!["EVAL", "return redis.error_reply('MY own')", "0"],
+            vec!["CONFIG", "x"],
+            vec!["LPOP", "nolist", "2"],
+            vec!["ZSCORE", "z", "m"],
+            vec!["SMEMBERS", "s"],
+            vec!["HGETALL", "h"],
+            vec!["ZRANGE", "z", "0", "-1", "WITHSCORES"],
+            vec!["COMMAND", "INFO", "get"],
+        ] {
+            let ours = client.call(&words).unwrap();
+            assert_eq!(ours, direct.call(&words).unwrap(), "{proto} {words:?}");
+        }
+    }
+}
+
+#[test]
+fn long_keys_and_large_values_pass_whole() {
+    let behind = Behind::new(3, 1);
+    let mut client = behind.client();
+    let long = "k".repeat(5000);
+    for number in 0..20 {
+        let key = format!("{long}{number}");
+        let value = vec![b'a' + number as u8; 3_000_000];
+        let set: [&[u8]; 3] = [b"SET", key.as_bytes(), &value];
+        assert_eq!(client.call(&set).unwrap(), ok());
+        let mut request = Vec::new();
+        encode(&["GET", &key], &mut request);
+        for part in request.chunks(511) {
+            client.send(part).unwrap();
+        }
+        assert_eq!(client.reply().unwrap(), Some(Value::Bulk(value)));
+    }
+    assert_eq!(call(&mut client, "DBSIZE"), Value::Integer(20));
+}
+
+#[test]
+fn a_client_that_leaves_in_the_midst_disturbs_nobody() {
+    let behind = Behind::new(1, 1);
+    let mut stays = behind.client();
+    call(&mut stays, "SET k stays");
+    for round in 0..50 {
+        let mut leaves = behind.client();
+        let mut requests = Vec::new();
+        for _ in 0..200 {
+            encode(&["GET", "k"], &mut requests);
+        }
+        leaves.send(&requests).unwrap();
+        stays.send(&requests).unwrap();
+        drop(leaves);
+        for _ in 0..200 {
+            assert_eq!(stays.reply().unwrap(), Some(bulk("stays")), "{round}");
+        }
+    }
+}
+
+#[test]
+fn databases_protocols_and_names_are_each_clients_own() {
+    let behind = Behind::new(1, 1);
+    let (mut a, mut b) = (behind.client(), behind.client());
+    assert_eq!(call(&mut a, "SELECT 3"), ok());
+    assert_eq!(call(&mut a, "SET k in3"), ok());
+    assert_eq!(call(&mut b, "GET k"), Value::NullBulk);
+    assert_eq!(call(&mut b, "SELECT 3"), ok());
+    assert_eq!(call(&mut b, "GET k"), bulk("in3"));
+    assert_error(&call(&mut b, "SELECT 16"), "ERR DB index is out of range");
+    assert!(matches!(call(&mut a, "HELLO 3"), Value::Map(_)));
+    assert_eq!(call(&mut a, "GET nope"), Value::Null);
+    assert_eq!(call(&mut b, "GET nope"), Value::NullBulk);
+    assert_eq!(call(&mut a, "CLIENT SETNAME me"), ok());
+    assert_eq!(call(&mut a, "CLIENT GETNAME"), bulk("me"));
+    assert_eq!(call(&mut b, "CLIENT GETNAME"), Value::NullBulk);
+    let list = call(&mut b, "CLIENT LIST");
+    let list = String::from_utf8_lossy(list.as_bytes().unwrap()).into_owned();
+    assert!(
+        list.contains(" name=me ") && list.contains(" db=3 "),
+        "{list}"
+    );
+    assert_eq!(call(&mut a, "RESET"), Value::Simple(b"RESET".to_vec()));
+    assert_eq!(call(&mut a, "GET k"), Value::NullBulk);
+    assert_error(&call(&mut a, "CLIENT REPLY NO"), "ERR syntax error");
+    let mut requests = Vec::new();
+    for words in [
+        &["CLIENT", "REPLY", "SKIP"][..],
+        &["SET", "k", "1"],
+        &["GET", "k"],
+        &["CLIENT", "REPLY", "OFF"],
+        &["GET", "k"],
+        &["PING"],
+        &["CLIENT", "REPLY", "ON"],
+        &["GET", "k"],
+    ] {
+        encode(words, &mut requests);
+    }
+    a.send(&requests).unwrap();
+    for expected in [bulk("1"), ok(), bulk("1")] {
+        assert_eq!(a.reply().unwrap(), Some(expected));
+    }
+}
+
+#[test]
+fn it_ends_in_good_order() {
+    let behind = Behind::new(1, 2);
+    let mut client = behind.client();
+    assert_eq!(call(&mut client, "SET k v"), ok());
+    assert!(behind.proxy.stop().unwrap());
+    let refused = Behind::new(1, 1);
+    let mut client = refused.client();
+    assert_eq!(call(&mut client, "QUIT"), ok());
+    assert_eq!(client.reply().unwrap(), None);
+}

@@ -1,0 +1,326 @@
+//! A client's connection: what it has sent, what it is to get, and in which order. Must not know upstreams or routes.
+//!
+//! Every request has a number, and replies leave in the order of the numbers. The reply whose turn it is goes straight into
+//! the output. One that comes before its turn, because another server was quicker, is kept in [`Held`] until then.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use redline_net::Stream;
+use redline_resp::{Proto, RequestDecoder};
+
+use crate::local::Card;
+use crate::private::Session;
+
+/// A client.
+pub struct Client {
+    /// Its socket.
+    pub stream: Stream,
+    /// Its number in CLIENT LIST.
+    pub id: u64,
+    /// What others see of it.
+    pub card: Arc<Card>,
+    /// What is known of a request that is not whole.
+    pub decoder: RequestDecoder,
+    /// Bytes that were read and not decoded.
+    pub query: Vec<u8>,
+    /// Replies that were not sent.
+    pub out: Vec<u8>,
+    /// How much of them is gone.
+    pub sent: usize,
+    /// The number of the next request.
+    pub next: u32,
+    /// The number of the request whose reply is next.
+    pub head: u32,
+    /// Replies that came before their turn.
+    pub held: Option<Box<Held>>,
+    /// Its database.
+    pub db: u16,
+    /// Which protocol it speaks.
+    pub proto: Proto,
+    /// Bytes may be waiting in the socket.
+    pub readable: bool,
+    /// The peer will send no more.
+    pub eof: bool,
+    /// It ends as soon as it has got what is due.
+    pub closing: bool,
+    /// It is in the list of clients to serve.
+    pub queued: bool,
+    /// It is in the list of clients to write to.
+    pub dirty: bool,
+    /// The poller tells when there is room to write.
+    pub wants_room: bool,
+    /// Nothing more is decoded until this is over.
+    pub pause: Pause,
+    /// What CLIENT REPLY said.
+    pub silence: Silence,
+    /// What it is in the midst of: a transaction, a blocking call, subscriptions.
+    pub session: Session,
+    /// What it told of itself.
+    pub about: Option<Box<About>>,
+    /// The name of the command it called last.
+    pub last: Option<redline_spec::CommandId>,
+}
+
+/// Why a client's requests wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// They do not.
+    No,
+    /// It does not read its replies.
+    Output,
+    /// Too much waits for a server.
+    Upstream,
+    /// What it asked before must be answered first.
+    Order,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Every reply is sent.
+    On,
+    /// None is.
+    Off,
+    /// That of the next request is not.
+    Next,
+}
+
+/// What a client told of itself.
+#[derive(Default)]
+pub struct About {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_ver: Vec<u8>,
+}
+
+/// Replies that came before their turn: their bytes one behind the other, as they came, and which is which.
+#[derive(Default)]
+pub struct Held {
+    bytes: Vec<u8>,
+    /// In the order of their numbers.
+    replies: VecDeque<HeldReply>,
+    /// Bytes of replies that are still here.
+    alive: usize,
+}
+
+#[derive(Clone, Copy)]
+struct HeldReply {
+    first: u32,
+    count: u32,
+    start: usize,
+    len: usize,
+}
+
+/// Output that is kept for the next replies of any client.
+pub const OUT_BYTES_KEPT_MAX: usize = 64 * 1024;
+
+impl Client {
+    /// A client that has just come.
+    pub fn new(stream: Stream, id: u64, card: Arc<Card>) -> Client {
+        Client {
+            stream,
+            id,
+            card,
+            decoder: RequestDecoder::new(),
+            query: Vec::new(),
+            out: Vec::new(),
+            sent: 0,
+            next: 0,
+            head: 0,
+            held: None,
+            db: 0,
+            proto: Proto::Resp2,
+            readable: true,
+            eof: false,
+            closing: false,
+            queued: false,
+            dirty: false,
+            wants_room: false,
+            pause: Pause::No,
+            silence: Silence::On,
+            session: Session::Shared,
+            about: None,
+            last: None,
+        }
+    }
+
+    /// Requests that are not answered.
+    #[inline]
+    pub fn pending(&self) -> u32 {
+        self.next.wrapping_sub(self.head)
+    }
+
+    /// Numbers a request.
+    #[inline]
+    pub fn number(&mut self) -> u32 {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        number
+    }
+
+    /// Bytes that wait to be sent.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Bytes that it makes us hold: output and replies before their turn.
+    pub fn owed(&self) -> usize {
+        self.unsent() + self.held.as_ref().map_or(0, |held| held.alive)
+    }
+
+    /// Takes the replies of `count` requests from number `first` on.
+    #[inline]
+    pub fn deliver(&mut self, first: u32, count: u32, bytes: &[u8]) {
+        if first != self.head {
+            return self.hold(first, count, bytes);
+        }
+        self.out.extend_from_slice(bytes);
+        self.head = self.head.wrapping_add(count);
+        if self.held.is_some() {
+            self.release();
+        }
+    }
+
+    /// A part of the reply whose turn it is; the rest follows before anything else does.
+    pub fn deliver_part(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn hold(&mut self, first: u32, count: u32, bytes: &[u8]) {
+        let held = self.held.get_or_insert_default();
+        let reply = HeldReply {
+            first,
+            count,
+            start: held.bytes.len(),
+            len: bytes.len(),
+        };
+        held.bytes.extend_from_slice(bytes);
+        held.alive += bytes.len();
+        let distance = |reply: &HeldReply| reply.first.wrapping_sub(self.head);
+        let at = match held.replies.back() {
+            Some(last) if distance(last) > distance(&reply) => held
+                .replies
+                .partition_point(|other| distance(other) < distance(&reply)),
+            _ => held.replies.len(),
+        };
+        held.replies.insert(at, reply);
+    }
+
+    fn release(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        while let Some(reply) = held.replies.front()
+            && reply.first == self.head
+        {
+            self.out
+                .extend_from_slice(&held.bytes[reply.start..reply.start + reply.len]);
+            self.head = self.head.wrapping_add(reply.count);
+            held.alive -= reply.len;
+            held.replies.pop_front();
+        }
+        held.tidy();
+    }
+
+    /// Forgets what was sent.
+    #[inline]
+    pub fn advance(&mut self, written: usize) {
+        self.sent += written;
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+        } else if self.sent > self.out.len() / 2 {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}
+
+impl Held {
+    /// Gives back the room of replies that are gone.
+    fn tidy(&mut self) {
+        if self.replies.is_empty() {
+            self.bytes.clear();
+            self.bytes.shrink_to(OUT_BYTES_KEPT_MAX);
+            return;
+        }
+        if self.bytes.len() > OUT_BYTES_KEPT_MAX && self.alive < self.bytes.len() / 2 {
+            let mut kept = Vec::with_capacity(self.alive);
+            for reply in &mut self.replies {
+                let start = kept.len();
+                kept.extend_from_slice(&self.bytes[reply.start..reply.start + reply.len]);
+                reply.start = start;
+            }
+            self.bytes = kept;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU32;
+
+    use redline_net::PeerAddr;
+
+    use super::*;
+
+    fn client() -> Client {
+        let (stream, _) = Stream::pair().unwrap();
+        let card = Card {
+            id: 1,
+            addr: PeerAddr::Unix("/".into()),
+            laddr: None,
+            fd: 0,
+            since_s: 0,
+            active_s: AtomicU32::new(0),
+            told: Mutex::default(),
+        };
+        Client::new(stream, 1, Arc::new(card))
+    }
+
+    #[test]
+    fn replies_leave_in_the_order_of_the_requests_whatever_the_order_they_come_in() {
+        for start in [0, u32::MAX - 3] {
+            let mut client = client();
+            (client.next, client.head) = (start, start);
+            let numbers: Vec<u32> = (0..8).map(|_| client.number()).collect();
+            client.deliver(numbers[5], 1, b"f");
+            client.deliver(numbers[2], 2, b"cd");
+            client.deliver(numbers[6], 1, b"g");
+            assert_eq!(client.unsent(), 0);
+            assert_eq!(client.owed(), 4);
+            client.deliver(numbers[0], 1, b"a");
+            assert_eq!(client.out, b"a");
+            client.deliver(numbers[1], 1, b"b");
+            assert_eq!(client.out, b"abcd");
+            client.deliver(numbers[7], 1, b"h");
+            client.deliver(numbers[4], 1, b"e");
+            assert_eq!(client.out, b"abcdefgh");
+            assert_eq!((client.pending(), client.owed()), (0, 8));
+        }
+    }
+
+    #[test]
+    fn replies_that_wait_long_do_not_pile_up() {
+        let mut client = client();
+        let piece = vec![b'x'; 1000];
+        let slow = client.number();
+        for _ in 0..1000 {
+            client.number();
+        }
+        let last = client.number();
+        client.deliver(last, 1, b"l");
+        client.deliver(slow, 1, b"s");
+        for number in 1..=1000 {
+            client.deliver(number + 1 - 1, 1, &piece);
+            let len = client.out.len();
+            client.advance(len);
+        }
+        assert_eq!(client.pending(), 0);
+        assert_eq!(client.owed(), 0);
+    }
+}

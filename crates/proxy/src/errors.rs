@@ -1,0 +1,83 @@
+//! Error replies of the proxy itself. Where Redis has an error for the case, it is Redis 8.2.3's, since clients match on
+//! the texts. Must not know connections.
+
+use redline_resp::Args;
+use redline_spec::{self as spec, CommandId, Unresolved};
+
+/// The keys of one call belong to different servers.
+pub const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+/// The call's keys cannot be told.
+pub const INVALID_KEYS: &str = "ERR Invalid arguments specified for command";
+/// SELECT of a database that is not there.
+pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
+/// Not an integer.
+pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// The words of a call do not fit its grammar.
+pub const SYNTAX: &str = "ERR syntax error";
+/// The slot or the shard has no server.
+pub const CLUSTER_DOWN: &str = "CLUSTERDOWN Hash slot not served";
+/// Too many clients.
+pub const CLIENTS_MAX: &str = "ERR max number of clients reached";
+
+/// Bytes of an argument, and of all arguments, that the unknown-command error repeats.
+const PREVIEW_BYTES_MAX: usize = 128;
+
+/// There is no such command, or no such subcommand.
+pub fn unresolved(reason: Unresolved, args: Args<'_>) -> String {
+    match reason {
+        Unresolved::Command => unknown_command(args),
+        Unresolved::Subcommand(container) => {
+            let name = spec::row(container).name.to_ascii_uppercase();
+            let sub = preview(args.get(1).unwrap_or_default());
+            format!("ERR unknown subcommand '{sub}'. Try {name} HELP.")
+        }
+    }
+}
+
+fn unknown_command(args: Args<'_>) -> String {
+    let name = preview(&args[0]);
+    let mut rest = String::new();
+    for arg in args.iter().skip(1) {
+        if rest.len() >= PREVIEW_BYTES_MAX {
+            break;
+        }
+        let left = PREVIEW_BYTES_MAX - rest.len();
+        let shown: String = preview(arg).chars().take(left).collect();
+        rest.push_str(&format!("'{shown}' "));
+    }
+    format!("ERR unknown command '{name}', with args beginning with: {rest}")
+}
+
+/// Too few arguments, or too many.
+pub fn wrong_arity(id: CommandId) -> String {
+    let name = spec::row(id).full_name;
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// A command that concerns one server, or its keepers, and that the proxy does not pass on.
+pub fn refused(id: CommandId) -> String {
+    let name = spec::row(id).full_name.replace('|', " ");
+    format!(
+        "ERR '{}' is not available through the proxy: call it on the server itself",
+        name.to_ascii_uppercase()
+    )
+}
+
+/// No connection to the server, so the call was not made.
+pub fn unavailable(server: &str, reason: &str) -> String {
+    format!("ERR upstream {server} is not available: {reason}")
+}
+
+/// The connection broke behind a call that may have been made or not.
+pub fn outcome_unknown(server: &str, reason: &str) -> String {
+    format!(
+        "ERR upstream {server} was lost before it answered ({reason}): the outcome of this command is unknown"
+    )
+}
+
+/// An argument as part of an error: cut (at a zero byte, too), and without what would break the reply's line.
+fn preview(arg: &[u8]) -> String {
+    let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
+    let shown = &text[..text.len().min(PREVIEW_BYTES_MAX)];
+    String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
+}

@@ -1,0 +1,535 @@
+//! A worker's connections to servers: making them, finding the shared one, writing to them, and what becomes of the requests
+//! when one is lost. Must not know what the requests ask for, beyond whether they write.
+
+use std::sync::Arc;
+
+use redline_net::{NetError, connect_endpoint, error_text};
+use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request};
+use redline_spec::{self as spec, Flags};
+
+use crate::errors;
+use crate::report::Report;
+use crate::route::NodeId;
+use crate::slab::Ref;
+use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
+use crate::worker::Worker;
+
+/// No place.
+const NONE: u32 = u32::MAX;
+/// How long a server is left alone after the first failed attempt, and at most: milliseconds.
+const BACKOFF_MS: (u64, u64) = (50, 5_000);
+/// How often a request is sent, all in all, because its connection broke.
+const TRIES_MAX: u8 = 2;
+/// Requests that wait for one server and are not answered.
+const WAITING_MAX: usize = 256 * 1024;
+
+/// A worker's connections, by server.
+#[derive(Default)]
+pub struct Links {
+    nodes: Vec<NodeLinks>,
+}
+
+#[derive(Default)]
+struct NodeLinks {
+    /// The shared connections: two for each database, one for each protocol.
+    shared: Vec<u32>,
+    /// Private connections that nobody uses.
+    idle: Vec<Ref>,
+    /// Private connections, used or not.
+    private: usize,
+    /// Attempts that failed since the last that did not.
+    failures: u32,
+    /// No attempt before this time.
+    retry_at_ms: u64,
+    /// How the last attempt failed.
+    reason: String,
+}
+
+/// Which of a server's shared connections serves this database and protocol.
+#[inline]
+fn lane(db: u16, proto: Proto) -> usize {
+    usize::from(db) * 2 + usize::from(proto == Proto::Resp3)
+}
+
+impl Links {
+    /// The shared connection, if there is one.
+    #[inline]
+    pub fn shared(&self, node: NodeId, db: u16, proto: Proto) -> Option<u32> {
+        let at = *self
+            .nodes
+            .get(usize::from(node))?
+            .shared
+            .get(lane(db, proto))?;
+        (at != NONE).then_some(at)
+    }
+
+    fn of(&mut self, node: NodeId) -> &mut NodeLinks {
+        let at = usize::from(node);
+        if at >= self.nodes.len() {
+            self.nodes.resize_with(at + 1, NodeLinks::default);
+        }
+        &mut self.nodes[at]
+    }
+}
+
+impl Worker {
+    /// The shared connection to a server, made if there is none. The error is the line that the client gets.
+    pub(crate) fn link(&mut self, node: NodeId, db: u16, proto: Proto) -> Result<u32, String> {
+        if let Some(at) = self.links.shared(node, db, proto) {
+            return Ok(at);
+        }
+        let place = self.connect(node, db, proto, Purpose::Shared)?;
+        let shared = &mut self.links.of(node).shared;
+        let lane = lane(db, proto);
+        if lane >= shared.len() {
+            shared.resize(lane + 1, NONE);
+        }
+        shared[lane] = place.at;
+        Ok(place.at)
+    }
+
+    /// A connection of its own for a client.
+    pub(crate) fn private_link(
+        &mut self,
+        node: NodeId,
+        db: u16,
+        proto: Proto,
+        owner: Ref,
+    ) -> Result<Ref, String> {
+        let mut idle = std::mem::take(&mut self.links.of(node).idle);
+        let found = idle.iter().position(|place| {
+            self.upstreams
+                .find(*place)
+                .is_some_and(|upstream| upstream.db == db && upstream.proto == proto)
+        });
+        let place = found.map(|found| idle.swap_remove(found));
+        self.links.of(node).idle = idle;
+        let place = match place {
+            Some(place) => place,
+            None => {
+                if self.links.of(node).private >= self.shared.settings.private_max {
+                    let name = &self.routes.nodes[usize::from(node)].name;
+                    return Err(errors::unavailable(name, "too many private connections"));
+                }
+                let place = self.connect(node, db, proto, Purpose::Private)?;
+                self.links.of(node).private += 1;
+                place
+            }
+        };
+        if let Some(upstream) = self.upstreams.find(place) {
+            upstream.owner = Some(owner);
+        }
+        Ok(place)
+    }
+
+    /// A private connection is no longer used. One on which something is still due is closed, and so is one too many.
+    pub(crate) fn give_back(&mut self, place: Ref, is_clean: bool) {
+        let idle_max = self.shared.settings.private_idle_max;
+        let Some(upstream) = self.upstreams.find(place) else {
+            return;
+        };
+        upstream.owner = None;
+        let is_idle = upstream.waiting.is_empty() && upstream.state == State::Open;
+        let node = upstream.node;
+        if is_clean && is_idle && self.links.of(node).idle.len() < idle_max {
+            self.links.of(node).idle.push(place);
+        } else {
+            self.drop_upstream(place.at);
+        }
+    }
+
+    fn connect(
+        &mut self,
+        node: NodeId,
+        db: u16,
+        proto: Proto,
+        purpose: Purpose,
+    ) -> Result<Ref, String> {
+        let routes = Arc::clone(&self.routes);
+        let target = &routes.nodes[usize::from(node)];
+        let unavailable = |reason: &str| errors::unavailable(&target.name, reason);
+        if target.ejected {
+            return Err(unavailable("it does not answer"));
+        }
+        let links = self.links.of(node);
+        if self.now_ms < links.retry_at_ms {
+            return Err(unavailable(&links.reason));
+        }
+        let attempt = connect_endpoint(&target.endpoint).and_then(|stream| {
+            let failed = |error| NetError::new(&target.name, error);
+            stream.set_nodelay(true).map_err(failed)?;
+            Ok(stream)
+        });
+        let stream = match attempt {
+            Ok(stream) => stream,
+            Err(error) => {
+                let line = unavailable(&error_text(&error.error));
+                self.failed(node, &error_text(&error.error));
+                return Err(line);
+            }
+        };
+        let mut upstream = Upstream::new(stream, node, db, proto, purpose, self.now_ms);
+        introduce(
+            &mut upstream,
+            target.user.as_deref(),
+            target.password.as_deref(),
+        );
+        let place = self.upstreams.next();
+        if let Err(error) = self.watch_upstream(place.at, &upstream.stream) {
+            return Err(unavailable(&error_text(&error)));
+        }
+        upstream.wants_room = true;
+        self.upstreams.put(upstream);
+        Ok(place)
+    }
+
+    /// An attempt has ended.
+    pub(crate) fn connected(&mut self, at: u32) {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        let node = upstream.node;
+        match upstream.stream.take_error() {
+            Ok(None) => {
+                upstream.state = State::Open;
+                let links = self.links.of(node);
+                (links.failures, links.retry_at_ms) = (0, 0);
+                self.mark_upstream(at);
+                self.want_room(at, false);
+                self.tell(Report::Well { node });
+                self.enqueue_upstream(at);
+            }
+            Ok(Some(error)) | Err(error) => {
+                let reason = error_text(&error);
+                self.failed(node, &reason);
+                self.lose(at, &reason);
+            }
+        }
+    }
+
+    /// An attempt has failed: no other one for a while, longer each time, and not all workers at once.
+    fn failed(&mut self, node: NodeId, reason: &str) {
+        let (first, most) = BACKOFF_MS;
+        let salt = self.now_ms ^ (self.number as u64).wrapping_mul(0x9e37_79b9);
+        let links = self.links.of(node);
+        let span = (first << links.failures.min(16)).min(most);
+        links.failures += 1;
+        links.retry_at_ms = self.now_ms + span / 2 + salt % (span / 2 + 1);
+        links.reason = reason.to_owned();
+        self.tell(Report::Failed { node });
+    }
+
+    pub(crate) fn tell(&self, report: Report) {
+        if let Some(reports) = &self.shared.reports {
+            reports.send(report);
+        }
+    }
+
+    /// Writes to all servers for which something was queued.
+    pub(crate) fn write_upstreams(&mut self) {
+        while let Some(at) = self.dirty_upstreams.pop() {
+            self.write_upstream(at);
+        }
+    }
+
+    fn write_upstream(&mut self, at: u32) {
+        let queue_max = self.shared.settings.upstream_queue_bytes_max;
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        upstream.dirty = false;
+        if upstream.state == State::Connecting {
+            return;
+        }
+        let mut full = false;
+        while upstream.unsent() > 0 && !full {
+            match upstream.stream.write(&upstream.out[upstream.sent..]) {
+                Ok(Some(written)) => {
+                    full = written < upstream.unsent();
+                    upstream.sent += written;
+                }
+                Ok(None) => full = true,
+                Err(error) => return self.lose(at, &error_text(&error)),
+            }
+        }
+        if !upstream.held_back.is_empty()
+            && upstream.unsent() <= queue_max / 2
+            && upstream.waiting.len() <= WAITING_MAX / 2
+        {
+            let held_back = std::mem::take(&mut upstream.held_back);
+            self.let_go(held_back);
+        }
+        self.want_room(at, full);
+    }
+
+    /// Clients may go on that waited for a server.
+    fn let_go(&mut self, clients: Vec<Ref>) {
+        for client in clients {
+            if let Some(found) = self.clients.find(client)
+                && found.pause == crate::client::Pause::Upstream
+            {
+                found.pause = crate::client::Pause::No;
+                self.enqueue(client.at);
+            }
+        }
+    }
+
+    /// Whether so much waits for this server that the client must wait, too; it then goes on by itself.
+    pub(crate) fn is_full(&mut self, at: u32, client: Ref) -> bool {
+        let queue_max = self.shared.settings.upstream_queue_bytes_max;
+        let Some(upstream) = self.upstreams.get(at) else {
+            return false;
+        };
+        let full = upstream.unsent() > queue_max || upstream.waiting.len() > WAITING_MAX;
+        if full {
+            upstream.held_back.push(client);
+        }
+        full
+    }
+
+    /// Closes a connection on which nobody waits for anything.
+    pub(crate) fn drop_upstream(&mut self, at: u32) {
+        let Some(mut upstream) = self.upstreams.take(at) else {
+            return;
+        };
+        upstream.stream.close_notify();
+        self.forget(at, &upstream);
+        self.let_go(upstream.held_back);
+    }
+
+    fn forget(&mut self, at: u32, upstream: &Upstream) {
+        let links = self.links.of(upstream.node);
+        match upstream.purpose {
+            Purpose::Shared => {
+                let lane = lane(upstream.db, upstream.proto);
+                if links.shared.get(lane) == Some(&at) {
+                    links.shared[lane] = NONE;
+                }
+            }
+            Purpose::Private => {
+                links.private -= 1;
+                links.idle.retain(|place| place.at != at);
+            }
+        }
+    }
+
+    /// A connection is lost. What was not sent goes out again, and so do reads; who waits for a write that was sent is told
+    /// that nobody knows what became of it.
+    pub(crate) fn lose(&mut self, at: u32, reason: &str) {
+        let Some(mut upstream) = self.upstreams.take(at) else {
+            return;
+        };
+        self.forget(at, &upstream);
+        if upstream.state == State::Open {
+            self.tell(Report::Failed {
+                node: upstream.node,
+            });
+        }
+        let name = self.routes.nodes[usize::from(upstream.node)].name.clone();
+        let unavailable = errors::unavailable(&name, reason);
+        let unknown = errors::outcome_unknown(&name, reason);
+        let out = std::mem::take(&mut upstream.out);
+        let mut start = upstream.acked;
+        for run in std::mem::take(&mut upstream.waiting) {
+            let end = start + run.bytes as usize;
+            let mut requests = Requests::of(&out[start..end]);
+            // The front one may have been answered in part.
+            requests.by_ref().take(run.answered.into()).for_each(drop);
+            let part_gone = upstream.streaming && start == upstream.acked;
+            for (number, (range, writes)) in requests.enumerate() {
+                let number = number as u32;
+                let was_sent = start + range.start < upstream.sent;
+                let one = Waiting {
+                    seq: run.seq.wrapping_add(number),
+                    count: 1,
+                    answered: 0,
+                    tries: run.tries + 1,
+                    since_ms: self.now_ms as u32,
+                    bytes: range.len() as u32,
+                    ..run
+                };
+                if part_gone && number == 0 {
+                    // Half a reply is out already: there is no way to end it but to end the client.
+                    self.close_client(run.to.at);
+                    continue;
+                }
+                let again = run.tries + 1 < TRIES_MAX
+                    && (!was_sent || !writes)
+                    && upstream.purpose == Purpose::Shared;
+                if !again || matches!(run.kind, Kind::Setup | Kind::Nobody) {
+                    let line = if was_sent && writes {
+                        &unknown
+                    } else {
+                        &unavailable
+                    };
+                    self.fail(one, line);
+                    continue;
+                }
+                let request = &out[start + range.start..start + range.end];
+                match self.link(upstream.node, upstream.db, upstream.proto) {
+                    Ok(fresh) => {
+                        if let Some(fresh) = self.upstreams.get(fresh) {
+                            fresh.push(one, request);
+                        }
+                        self.mark_upstream(fresh);
+                    }
+                    Err(line) => self.fail(one, &line),
+                }
+            }
+            start = end;
+        }
+        if let Some(owner) = upstream.owner {
+            self.lost_private(owner);
+        }
+        self.let_go(upstream.held_back);
+    }
+
+    /// Answers one request with an error.
+    pub(crate) fn fail(&mut self, waiting: Waiting, line: &str) {
+        let reply = format!("-{line}\r\n");
+        match waiting.kind {
+            Kind::Client => self.deliver(waiting.to, waiting.seq, 1, reply.as_bytes()),
+            Kind::Silent => self.deliver(waiting.to, waiting.seq, 1, b""),
+            Kind::Part => self.part_done(waiting.to, waiting.seq, reply.as_bytes()),
+            Kind::Setup | Kind::Nobody => {}
+        }
+    }
+
+    /// Looks for attempts and requests that have taken too long.
+    pub(crate) fn check_upstreams(&mut self) {
+        let settings = &self.shared.settings;
+        let (connect_ms, request_ms) = (settings.connect_timeout_ms, settings.request_timeout_ms);
+        let mut late = Vec::new();
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            let Some(upstream) = self.upstreams.get(at) else {
+                continue;
+            };
+            let node = upstream.node;
+            let over = match upstream.state {
+                State::Connecting => self.now_ms.saturating_sub(upstream.since_ms) > connect_ms,
+                State::Open => {
+                    request_ms > 0
+                        && upstream.purpose == Purpose::Shared
+                        && upstream.waiting.front().is_some_and(|front| {
+                            let waited = (self.now_ms as u32).wrapping_sub(front.since_ms);
+                            u64::from(waited) > request_ms && waited < u32::MAX / 2
+                        })
+                }
+            };
+            if over {
+                late.push((at, node, upstream.state));
+            }
+        }
+        for (at, node, state) in late {
+            if state == State::Connecting {
+                self.failed(node, "connection timed out");
+            }
+            self.tell(Report::TimedOut { node });
+            self.lose(at, "it did not answer in time");
+        }
+    }
+}
+
+/// What is said first on every connection: who we are, which protocol, which database.
+fn introduce(upstream: &mut Upstream, user: Option<&str>, password: Option<&str>) {
+    match (user, password) {
+        (Some(user), Some(password)) => say(upstream, &["AUTH", user, password]),
+        (None, Some(password)) => say(upstream, &["AUTH", password]),
+        _ => {}
+    }
+    if upstream.proto == Proto::Resp3 {
+        say(upstream, &["HELLO", "3"]);
+    }
+    if upstream.db != 0 {
+        let db = upstream.db.to_string();
+        say(upstream, &["SELECT", &db]);
+    }
+}
+
+fn say(upstream: &mut Upstream, words: &[&str]) {
+    let mut bytes = Vec::new();
+    encode_request(words, &mut bytes);
+    let waiting = Waiting {
+        to: Ref {
+            at: NONE,
+            generation: 0,
+        },
+        seq: 0,
+        bytes: bytes.len() as u32,
+        since_ms: upstream.since_ms as u32,
+        count: 1,
+        answered: 0,
+        kind: Kind::Setup,
+        tries: 0,
+    };
+    upstream.push(waiting, &bytes);
+}
+
+/// The requests in bytes that were forwarded: where each is, and whether it writes.
+pub(crate) struct Requests {
+    bytes: Vec<u8>,
+    at: usize,
+    spans: Vec<redline_resp::Span>,
+    limits: RequestLimits,
+}
+
+impl Requests {
+    /// Of bytes that hold whole requests.
+    pub(crate) fn of(bytes: &[u8]) -> Requests {
+        Requests {
+            bytes: bytes.to_vec(),
+            at: 0,
+            spans: Vec::new(),
+            limits: RequestLimits {
+                bulk_bytes_max: u64::MAX,
+                big_bulk_bytes_min: usize::MAX,
+                ..RequestLimits::default()
+            },
+        }
+    }
+}
+
+impl Iterator for Requests {
+    type Item = (std::ops::Range<usize>, bool);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.bytes.get_mut(self.at..)?;
+        if rest.is_empty() {
+            return None;
+        }
+        self.spans.clear();
+        let decoded = RequestDecoder::new().decode(rest, &self.limits, &mut self.spans);
+        let Ok(Decoded::Request { consumed, .. }) = decoded else {
+            return None;
+        };
+        let args = redline_resp::Args::new(rest, &self.spans);
+        let writes = match spec::resolve(&args[0], args.get(1)) {
+            Ok(id) => !spec::gate(id).flags.has(Flags::READONLY),
+            Err(_) => true,
+        };
+        let range = self.at..self.at + consumed;
+        self.at += consumed;
+        Some((range, writes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarded_requests_are_found_again() {
+        let mut bytes = Vec::new();
+        for words in [&["GET", "k"][..], &["SET", "k", "v"], &["XREADX"]] {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            encode_request(&words, &mut bytes);
+        }
+        let found: Vec<_> = Requests::of(&bytes).collect();
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[2].0.end, bytes.len());
+        assert_eq!(
+            found.iter().map(|one| one.1).collect::<Vec<_>>(),
+            [false, true, true]
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! CLIENT: what a client tells of itself, and what is told of clients. Must not know how requests are routed.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use redline_net::{PeerAddr, clock};
+use redline_resp::{Args, Proto};
+use redline_spec::CommandId;
+
+use crate::client::{Client, Silence};
+use crate::errors;
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::worker::{Message, Worker};
+
+/// A name that CLIENT SETNAME refuses.
+pub const BAD_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
+
+/// What every worker may see of a client.
+pub struct Card {
+    /// Its number.
+    pub id: u64,
+    /// Whence it came.
+    pub addr: PeerAddr,
+    /// Where it came to.
+    pub laddr: Option<PeerAddr>,
+    /// Its socket's number.
+    pub fd: i32,
+    /// When it came: seconds since 1970.
+    pub since_s: u64,
+    /// When it last sent something: seconds of the coarse monotonic clock.
+    pub active_s: AtomicU32,
+    /// What it told of itself.
+    pub told: Mutex<Told>,
+}
+
+/// What a client told of itself.
+#[derive(Clone, Default)]
+pub struct Told {
+    name: Vec<u8>,
+    lib_name: Vec<u8>,
+    lib_ver: Vec<u8>,
+    db: u16,
+    resp3: bool,
+}
+
+impl Card {
+    /// The line of CLIENT LIST.
+    fn line(&self) -> String {
+        let told = self
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let now_s = clock::monotonic_coarse_ms() / 1000;
+        let laddr = self.laddr.as_ref().map(ToString::to_string);
+        format!(
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db={} resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.addr,
+            laddr.unwrap_or_default(),
+            self.fd,
+            text(&told.name),
+            (clock::wall_coarse_ms() / 1000).saturating_sub(self.since_s),
+            now_s.saturating_sub(self.active_s.load(Ordering::Relaxed).into()),
+            told.db,
+            if told.resp3 { 3 } else { 2 },
+            text(&told.lib_name),
+            text(&told.lib_ver),
+        )
+    }
+}
+
+impl Worker {
+    /// Changes what is known of a client, and lets others see it.
+    pub(crate) fn set_about(&mut self, me: Ref, change: impl FnOnce(&mut Client)) {
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        change(client);
+        let about = client.about.as_deref();
+        let told = Told {
+            name: about.map(|about| about.name.clone()).unwrap_or_default(),
+            lib_name: about
+                .map(|about| about.lib_name.clone())
+                .unwrap_or_default(),
+            lib_ver: about.map(|about| about.lib_ver.clone()).unwrap_or_default(),
+            db: client.db,
+            resp3: client.proto == Proto::Resp3,
+        };
+        *client
+            .card
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = told;
+    }
+
+    pub(super) fn about_clients(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        match id {
+            CommandId::ClientId => {
+                let id = client.id as i64;
+                self.answer(me, |reply| reply.integer(id))
+            }
+            CommandId::ClientGetname => {
+                let name = client.about.as_ref().map(|about| about.name.clone());
+                match name.filter(|name| !name.is_empty()) {
+                    Some(name) => self.answer(me, |reply| reply.bulk(&name)),
+                    None => self.answer(me, |reply| reply.null()),
+                }
+            }
+            CommandId::ClientSetname if !is_name(&args[2]) => self.refuse(me, BAD_NAME),
+            CommandId::ClientSetname => {
+                self.set_about(me, |client| {
+                    client.about.get_or_insert_default().name = args[2].to_vec();
+                });
+                self.status(me, "OK")
+            }
+            CommandId::ClientSetinfo => self.set_info(me, args),
+            CommandId::ClientInfo => {
+                let line = client.card.line();
+                self.answer(me, |reply| {
+                    reply.verbatim("txt", format!("{line}\n").as_bytes())
+                })
+            }
+            CommandId::ClientList => self.list(me, args),
+            CommandId::ClientKill => self.kill(me, args),
+            CommandId::ClientReply => self.set_silence(me, &args[2]),
+            // No client is ever evicted here, and access times are the servers' business as long as this is off.
+            CommandId::ClientNoEvict => self.switch(me, &args[2], true),
+            CommandId::ClientNoTouch => self.switch(me, &args[2], false),
+            _ => self.refuse(me, &errors::refused(id)),
+        }
+    }
+
+    fn switch(&mut self, me: Ref, word: &[u8], may_be_on: bool) -> Flow {
+        match word {
+            word if word.eq_ignore_ascii_case(b"OFF") => self.status(me, "OK"),
+            word if word.eq_ignore_ascii_case(b"ON") && may_be_on => self.status(me, "OK"),
+            word if word.eq_ignore_ascii_case(b"ON") => {
+                self.refuse(me, &errors::refused(CommandId::ClientNoTouch))
+            }
+            _ => self.refuse(me, errors::SYNTAX),
+        }
+    }
+
+    fn set_info(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        let value = &args[3];
+        let what = &args[2];
+        let is_version = what.eq_ignore_ascii_case(b"LIB-VER");
+        if !is_version && !what.eq_ignore_ascii_case(b"LIB-NAME") {
+            let what = String::from_utf8_lossy(what).replace(['\r', '\n'], " ");
+            return self.refuse(me, &format!("ERR Unrecognized option '{what}'"));
+        }
+        if !is_name(value) {
+            let what = if is_version { "lib-ver" } else { "lib-name" };
+            let line = format!("ERR {what} cannot contain spaces, newlines or special characters.");
+            return self.refuse(me, &line);
+        }
+        self.set_about(me, |client| {
+            let about = client.about.get_or_insert_default();
+            match is_version {
+                true => about.lib_ver = value.to_vec(),
+                false => about.lib_name = value.to_vec(),
+            }
+        });
+        self.status(me, "OK")
+    }
+
+    fn list(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        let mut ids: Option<Vec<u64>> = None;
+        if args.len() > 2 {
+            let all: Option<Vec<u64>> = args
+                .iter()
+                .skip(3)
+                .map(|text| std::str::from_utf8(text).ok()?.parse().ok())
+                .collect();
+            match all {
+                Some(all) if args[2].eq_ignore_ascii_case(b"ID") && !all.is_empty() => {
+                    ids = Some(all);
+                }
+                _ => return self.refuse(me, errors::SYNTAX),
+            }
+        }
+        let mut text = String::new();
+        for card in self.shared.cards().values() {
+            if ids.as_ref().is_none_or(|ids| ids.contains(&card.id)) {
+                text.push_str(&card.line());
+                text.push('\n');
+            }
+        }
+        self.answer(me, |reply| reply.verbatim("txt", text.as_bytes()))
+    }
+
+    /// CLIENT KILL address, or ID, ADDR, LADDR, SKIPME in any order.
+    fn kill(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        let Some(own) = self.clients.find(me).map(|client| client.id) else {
+            return Flow::Done;
+        };
+        let old_form = args.len() == 3;
+        let (mut id, mut addr, mut laddr, mut skip_me) = (None, None, None, !old_form);
+        if old_form {
+            addr = Some(args[2].to_vec());
+        } else if !args.len().is_multiple_of(2) {
+            return self.refuse(me, errors::SYNTAX);
+        }
+        for at in (2..args.len()).step_by(2).filter(|_| !old_form) {
+            let (word, value) = (&args[at], &args[at + 1]);
+            if word.eq_ignore_ascii_case(b"ID") {
+                let number = std::str::from_utf8(value)
+                    .ok()
+                    .and_then(|text| text.parse::<u64>().ok());
+                match number {
+                    Some(number) if number > 0 => id = Some(number),
+                    _ => return self.refuse(me, "ERR client-id should be greater than 0"),
+                }
+            } else if word.eq_ignore_ascii_case(b"ADDR") {
+                addr = Some(value.to_vec());
+            } else if word.eq_ignore_ascii_case(b"LADDR") {
+                laddr = Some(value.to_vec());
+            } else if word.eq_ignore_ascii_case(b"SKIPME") {
+                skip_me = match value {
+                    value if value.eq_ignore_ascii_case(b"yes") => true,
+                    value if value.eq_ignore_ascii_case(b"no") => false,
+                    _ => return self.refuse(me, errors::SYNTAX),
+                };
+            } else {
+                return self.refuse(me, errors::SYNTAX);
+            }
+        }
+        let is = |wanted: &Option<Vec<u8>>, shown: Option<String>| match wanted {
+            None => true,
+            Some(wanted) => shown.is_some_and(|shown| shown.as_bytes() == wanted),
+        };
+        let found: Vec<u64> = self
+            .shared
+            .cards()
+            .values()
+            .filter(|card| id.is_none_or(|id| id == card.id))
+            .filter(|card| is(&addr, Some(card.addr.to_string())))
+            .filter(|card| is(&laddr, card.laddr.as_ref().map(ToString::to_string)))
+            .filter(|card| !(skip_me && card.id == own))
+            .map(|card| card.id)
+            .collect();
+        for id in found.iter().filter(|id| **id != own) {
+            for (mailbox, _) in &self.shared.workers {
+                mailbox.send(Message::Kill(*id));
+            }
+        }
+        match (old_form, found.len()) {
+            (true, 0) => self.refuse(me, "ERR No such client"),
+            (true, _) => self.status(me, "OK"),
+            (false, count) => self.answer(me, |reply| reply.integer(count as i64)),
+        };
+        match found.contains(&own) {
+            true => Flow::Close,
+            false => Flow::Done,
+        }
+    }
+
+    fn set_silence(&mut self, me: Ref, word: &[u8]) -> Flow {
+        let silence = match word {
+            word if word.eq_ignore_ascii_case(b"ON") => Silence::On,
+            word if word.eq_ignore_ascii_case(b"OFF") => Silence::Off,
+            word if word.eq_ignore_ascii_case(b"SKIP") => Silence::Next,
+            _ => return self.refuse(me, errors::SYNTAX),
+        };
+        if let Some(client) = self.clients.find(me) {
+            match (silence, client.silence) {
+                (Silence::Next, Silence::Off) => {}
+                _ => client.silence = silence,
+            }
+        }
+        match silence {
+            Silence::On => self.status(me, "OK"),
+            _ => {
+                // Silent from this reply on.
+                let Some(client) = self.clients.find(me) else {
+                    return Flow::Done;
+                };
+                let (number, proto) = (client.number(), client.proto);
+                self.answer_as(me, number, proto, Silence::Off, |_| {})
+            }
+        }
+    }
+}
+
+/// Whether a name has only characters that CLIENT LIST can show.
+pub fn is_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}

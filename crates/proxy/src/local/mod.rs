@@ -1,0 +1,169 @@
+//! Commands that the proxy answers itself: those about the client's connection, and those about the proxy. Must not know
+//! servers.
+
+mod client;
+mod info;
+
+use redline_net::clock;
+use redline_resp::{Args, Proto};
+use redline_spec::CommandId;
+
+use crate::client::Silence;
+use crate::errors;
+use crate::private::Session;
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::worker::Worker;
+
+pub use client::Card;
+
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+impl Worker {
+    /// Answers a command of the class `Local`.
+    pub(crate) fn local(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
+        match id {
+            CommandId::Ping => match args.get(1) {
+                None => self.status(me, "PONG"),
+                Some(text) => self.answer(me, |reply| reply.bulk(text)),
+            },
+            CommandId::Echo => self.answer(me, |reply| reply.bulk(&args[1])),
+            CommandId::Time => {
+                let now_us = clock::wall_us();
+                self.answer(me, |reply| {
+                    reply.array(2);
+                    reply.bulk((now_us / 1_000_000).to_string().as_bytes());
+                    reply.bulk((now_us % 1_000_000).to_string().as_bytes());
+                })
+            }
+            CommandId::Select => self.select(me, &args[1]),
+            CommandId::Auth => self.auth(me, args),
+            CommandId::Hello => self.hello(me, args),
+            CommandId::Quit => {
+                self.status(me, "OK");
+                Flow::Close
+            }
+            CommandId::Reset => self.reset(me),
+            CommandId::AclWhoami => self.answer(me, |reply| reply.bulk(b"default")),
+            CommandId::Info => self.info(me, args),
+            _ => self.about_clients(me, id, args),
+        }
+    }
+
+    fn select(&mut self, me: Ref, text: &[u8]) -> Flow {
+        let number = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse::<i64>().ok());
+        let Some(number) = number else {
+            return self.refuse(me, errors::NOT_AN_INTEGER);
+        };
+        let databases = i64::from(self.routes.pools[0].databases);
+        if !(0..databases).contains(&number) {
+            return self.refuse(me, errors::DB_OUT_OF_RANGE);
+        }
+        // Two databases are two connections: what was asked of the first must not come behind what is asked of the second.
+        if self.must_wait(me) {
+            return Flow::Again;
+        }
+        self.set_about(me, |client| client.db = number as u16);
+        self.status(me, "OK")
+    }
+
+    fn auth(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        match args.len() {
+            2 => self.refuse(me, NO_PASSWORD),
+            3 if &args[1] == b"default" => self.status(me, "OK"),
+            3 => self.refuse(me, WRONG_PASSWORD),
+            _ => self.refuse(me, errors::SYNTAX),
+        }
+    }
+
+    fn hello(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        let mut proto = None;
+        if let Some(text) = args.get(1) {
+            proto = match text {
+                b"2" => Some(Proto::Resp2),
+                b"3" => Some(Proto::Resp3),
+                text if std::str::from_utf8(text).is_ok_and(|text| text.parse::<i64>().is_ok()) => {
+                    return self.refuse(me, "NOPROTO unsupported protocol version");
+                }
+                _ => {
+                    return self
+                        .refuse(me, "ERR Protocol version is not an integer or out of range");
+                }
+            };
+        }
+        let mut name = None;
+        let mut at = 2;
+        while at < args.len() {
+            let left = args.len() - at - 1;
+            if args[at].eq_ignore_ascii_case(b"AUTH") && left >= 2 {
+                if &args[at + 1] != b"default" {
+                    return self.refuse(me, WRONG_PASSWORD);
+                }
+                at += 3;
+            } else if args[at].eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
+                if !client::is_name(&args[at + 1]) {
+                    return self.refuse(me, client::BAD_NAME);
+                }
+                name = Some(args[at + 1].to_vec());
+                at += 2;
+            } else {
+                let option = String::from_utf8_lossy(&args[at]).replace(['\r', '\n'], " ");
+                return self.refuse(me, &format!("ERR Syntax error in HELLO option '{option}'"));
+            }
+        }
+        if self.must_wait(me) {
+            return Flow::Again;
+        }
+        self.set_about(me, |client| {
+            if let Some(proto) = proto {
+                client.proto = proto;
+            }
+            if let Some(name) = name {
+                client.about.get_or_insert_default().name = name;
+            }
+        });
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let (id, number) = (client.id, if client.proto == Proto::Resp3 { 3 } else { 2 });
+        self.answer(me, |reply| {
+            reply.map(7);
+            reply.bulk(b"server");
+            reply.bulk(b"redis");
+            reply.bulk(b"version");
+            reply.bulk(redline_spec::REFERENCE.as_bytes());
+            reply.bulk(b"proto");
+            reply.integer(number);
+            reply.bulk(b"id");
+            reply.integer(id as i64);
+            reply.bulk(b"mode");
+            reply.bulk(b"standalone");
+            reply.bulk(b"role");
+            reply.bulk(b"master");
+            reply.bulk(b"modules");
+            reply.array(0);
+        })
+    }
+
+    fn reset(&mut self, me: Ref) -> Flow {
+        if self.must_wait(me) {
+            return Flow::Again;
+        }
+        if let Some(client) = self.clients.find(me) {
+            let session = std::mem::replace(&mut client.session, Session::Shared);
+            client.silence = Silence::On;
+            self.abandon(session);
+        }
+        self.set_about(me, |client| {
+            client.db = 0;
+            client.proto = Proto::Resp2;
+            if let Some(about) = &mut client.about {
+                about.name.clear();
+            }
+        });
+        self.status(me, "RESET")
+    }
+}

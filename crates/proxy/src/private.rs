@@ -1,0 +1,463 @@
+//! What a client is in the midst of that needs a connection of its own: a blocking call, a transaction. Must not know how
+//! requests are routed.
+//!
+//! Such a connection comes out of a pool ([`Lease`]) and goes back when nothing of its client is left on it: behind the
+//! reply of a blocking call, of EXEC, DISCARD or UNWATCH. A client that leaves before takes it along: it is closed.
+
+use redline_resp::Args;
+use redline_spec::CommandId;
+
+use crate::class::{Class, Command};
+use crate::client::Pause;
+use crate::errors;
+use crate::route::NodeId;
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::upstream::{Kind, Waiting};
+use crate::worker::Worker;
+
+/// What a client is in the midst of.
+#[derive(Debug)]
+pub enum Session {
+    /// Nothing: its requests go over shared connections.
+    Shared,
+    /// A call on a connection of its own; behind its reply the connection goes back.
+    Leaving(Lease),
+    /// WATCH or MULTI came.
+    Transaction(Box<Transaction>),
+}
+
+/// The right to use a private connection. There is one for each, so that none is given back twice.
+#[derive(Debug)]
+pub struct Lease {
+    upstream: Ref,
+}
+
+/// A transaction, or what WATCH has prepared for one.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// MULTI came.
+    multi: bool,
+    /// The connection, from the first key on, and the server that it leads to.
+    bound: Option<(Lease, NodeId)>,
+    /// The server knows of MULTI.
+    begun: bool,
+    /// Calls without keys that came before the server was known: as they came, and how many. They were answered QUEUED.
+    queued: Vec<u8>,
+    queued_count: u16,
+    /// EXEC will fail, and why.
+    aborted: Option<&'static str>,
+}
+
+const PREVIOUS_ERRORS: &str = "EXECABORT Transaction discarded because of previous errors.";
+const CONNECTION_LOST: &str =
+    "EXECABORT Transaction discarded because of: the connection to the server was lost";
+
+impl Worker {
+    /// A call that may wait: alone on a connection of its own, and nothing of this client goes on until it is answered.
+    pub(crate) fn blocking(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
+        if self.must_wait(me) {
+            return Flow::Again;
+        }
+        match self.take_lease(me, node) {
+            Ok(lease) => {
+                self.send_leased(me, &lease, Kind::Client, 1, raw);
+                self.leave(me, lease);
+                Flow::Done
+            }
+            Err(line) => self.refuse(me, &line),
+        }
+    }
+
+    /// Whether what came before must be answered first; the client then goes on by itself.
+    pub(crate) fn must_wait(&mut self, me: Ref) -> bool {
+        let Some(client) = self.clients.find(me) else {
+            return false;
+        };
+        let waits = client.pending() > 0;
+        if waits {
+            client.pause = Pause::Order;
+        }
+        waits
+    }
+
+    fn take_lease(&mut self, me: Ref, node: NodeId) -> Result<Lease, String> {
+        let Some(client) = self.clients.find(me) else {
+            return Err(String::new());
+        };
+        let (db, proto) = (client.db, client.proto);
+        let upstream = self.private_link(node, db, proto, me)?;
+        Ok(Lease { upstream })
+    }
+
+    /// Sends `count` requests over a private connection. With [`Kind::Client`] the next numbers of the client are theirs.
+    fn send_leased(&mut self, me: Ref, lease: &Lease, kind: Kind, count: u16, raw: &[u8]) {
+        let seq = match (kind, self.clients.find(me)) {
+            (Kind::Client, Some(client)) => client.number(),
+            _ => 0,
+        };
+        let waiting = Waiting {
+            to: me,
+            seq,
+            bytes: raw.len() as u32,
+            since_ms: self.now_ms as u32,
+            count,
+            answered: 0,
+            kind: self.silenced(me, kind),
+            tries: 0,
+        };
+        match self.upstreams.find(lease.upstream) {
+            Some(upstream) => {
+                upstream.push(waiting, raw);
+                self.mark_upstream(lease.upstream.at);
+            }
+            None => self.fail(waiting, CONNECTION_LOST),
+        }
+    }
+
+    /// The connection goes back once everything is answered, and the client's next request waits for that.
+    fn leave(&mut self, me: Ref, lease: Lease) {
+        if let Some(client) = self.clients.find(me) {
+            client.session = Session::Leaving(lease);
+            client.pause = Pause::Order;
+            self.mark_client(me.at);
+        }
+    }
+
+    /// Everything that the client asked is answered: what it no longer needs goes back.
+    pub(crate) fn calm(&mut self, at: u32) {
+        let Some(client) = self.clients.get(at) else {
+            return;
+        };
+        if matches!(client.session, Session::Leaving(_))
+            && client.pending() == 0
+            && let Session::Leaving(lease) = std::mem::replace(&mut client.session, Session::Shared)
+        {
+            self.give_back(lease.upstream, true);
+        }
+    }
+
+    /// The client is gone, or begins anew: nobody can say what state its connection is in.
+    pub(crate) fn abandon(&mut self, session: Session) {
+        match session {
+            Session::Shared => {}
+            Session::Leaving(lease) => self.give_back(lease.upstream, false),
+            Session::Transaction(transaction) => {
+                if let Some((lease, _)) = transaction.bound {
+                    self.give_back(lease.upstream, false);
+                }
+            }
+        }
+    }
+
+    /// A client's private connection broke; its requests were answered.
+    pub(crate) fn lost_private(&mut self, owner: Ref) {
+        let Some(client) = self.clients.find(owner) else {
+            return;
+        };
+        match &mut client.session {
+            Session::Transaction(transaction) => {
+                transaction.bound = None;
+                transaction.aborted = Some(CONNECTION_LOST);
+            }
+            Session::Leaving(_) => client.session = Session::Shared,
+            Session::Shared => {}
+        }
+        self.mark_client(owner.at);
+    }
+
+    /// MULTI, EXEC, DISCARD, WATCH and UNWATCH.
+    pub(crate) fn transaction(
+        &mut self,
+        me: Ref,
+        id: CommandId,
+        raw: &[u8],
+        args: Args<'_>,
+    ) -> Flow {
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let Session::Transaction(transaction) = &mut client.session else {
+            return self.begin(me, id, raw, args);
+        };
+        match id {
+            CommandId::Multi if transaction.multi => {
+                self.refuse(me, "ERR MULTI calls can not be nested")
+            }
+            CommandId::Multi => {
+                transaction.multi = true;
+                self.begin_bound(me);
+                self.status(me, "OK")
+            }
+            CommandId::Watch if transaction.multi => {
+                self.refuse(me, "ERR WATCH inside MULTI is not allowed")
+            }
+            CommandId::Watch => self.watch(me, raw, args),
+            CommandId::Unwatch if transaction.multi => self.queue_anywhere(me, raw),
+            CommandId::Exec if !transaction.multi => self.refuse(me, "ERR EXEC without MULTI"),
+            CommandId::Discard if !transaction.multi => {
+                self.refuse(me, "ERR DISCARD without MULTI")
+            }
+            _ => self.end(me, id, raw),
+        }
+    }
+
+    fn begin(&mut self, me: Ref, id: CommandId, raw: &[u8], args: Args<'_>) -> Flow {
+        match id {
+            CommandId::Exec => return self.refuse(me, "ERR EXEC without MULTI"),
+            CommandId::Discard => return self.refuse(me, "ERR DISCARD without MULTI"),
+            CommandId::Unwatch => return self.status(me, "OK"),
+            _ => {}
+        }
+        if self.must_wait(me) {
+            return Flow::Again;
+        }
+        let multi = id == CommandId::Multi;
+        let transaction = Box::new(Transaction {
+            multi,
+            ..Transaction::default()
+        });
+        if let Some(client) = self.clients.find(me) {
+            client.session = Session::Transaction(transaction);
+        }
+        match multi {
+            true => self.status(me, "OK"),
+            false => self.watch(me, raw, args),
+        }
+    }
+
+    fn watch(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Flow {
+        let node = match self.node_of_keys(CommandId::Watch, args) {
+            Ok(Some(node)) => node,
+            Ok(None) => return self.refuse(me, errors::INVALID_KEYS),
+            Err(line) => {
+                let flow = self.refuse(me, line);
+                self.forget_unbound(me);
+                return flow;
+            }
+        };
+        match self.bind(me, node) {
+            Ok(()) => self.send_bound(me, Kind::Client, 1, raw),
+            Err(line) => {
+                let flow = self.refuse(me, &line);
+                self.forget_unbound(me);
+                flow
+            }
+        }
+    }
+
+    /// A WATCH that failed leaves nothing behind.
+    fn forget_unbound(&mut self, me: Ref) {
+        if let Some(client) = self.clients.find(me)
+            && let Session::Transaction(transaction) = &client.session
+            && transaction.bound.is_none()
+            && !transaction.multi
+        {
+            client.session = Session::Shared;
+        }
+    }
+
+    /// Makes sure that the transaction has a connection to this server, and no other.
+    fn bind(&mut self, me: Ref, node: NodeId) -> Result<(), String> {
+        let lease = match self.transaction_of(me) {
+            None => return Err(String::new()),
+            Some(transaction) => match &transaction.bound {
+                Some((_, bound)) if *bound == node => None,
+                Some(_) => return Err(errors::CROSS_SLOT.to_owned()),
+                None => Some(()),
+            },
+        };
+        if lease.is_some() {
+            let lease = self.take_lease(me, node)?;
+            if let Some(transaction) = self.transaction_of(me) {
+                transaction.bound = Some((lease, node));
+            }
+        }
+        self.begin_bound(me);
+        Ok(())
+    }
+
+    fn transaction_of(&mut self, me: Ref) -> Option<&mut Transaction> {
+        match &mut self.clients.find(me)?.session {
+            Session::Transaction(transaction) => Some(transaction),
+            _ => None,
+        }
+    }
+
+    /// Tells the server what the client was answered already: MULTI, and calls without keys.
+    fn begin_bound(&mut self, me: Ref) {
+        let Some(transaction) = self.transaction_of(me) else {
+            return;
+        };
+        if !transaction.multi || transaction.begun || transaction.bound.is_none() {
+            return;
+        }
+        transaction.begun = true;
+        let mut bytes = b"*1\r\n$5\r\nMULTI\r\n".to_vec();
+        bytes.append(&mut transaction.queued);
+        let count = 1 + std::mem::take(&mut transaction.queued_count);
+        self.send_bound(me, Kind::Nobody, count, &bytes);
+    }
+
+    fn send_bound(&mut self, me: Ref, kind: Kind, count: u16, raw: &[u8]) -> Flow {
+        let Some(transaction) = self.transaction_of(me) else {
+            return Flow::Done;
+        };
+        let Some((lease, node)) = transaction.bound.take() else {
+            return Flow::Done;
+        };
+        self.send_leased(me, &lease, kind, count, raw);
+        if let Some(transaction) = self.transaction_of(me) {
+            transaction.bound = Some((lease, node));
+        }
+        Flow::Done
+    }
+
+    /// Any other call of a client that is in a transaction: `None` if it is none of the transaction's business.
+    pub(crate) fn in_transaction(
+        &mut self,
+        me: Ref,
+        command: Command,
+        raw: &[u8],
+        args: Args<'_>,
+    ) -> Option<Flow> {
+        let transaction = self.transaction_of(me)?;
+        let multi = transaction.multi;
+        let watched = transaction.bound.as_ref().map(|(_, node)| *node);
+        if matches!(
+            command.id,
+            CommandId::Quit | CommandId::Reset | CommandId::ClientReply
+        ) {
+            return None;
+        }
+        let keys = matches!(
+            command.class,
+            Class::Key | Class::Keys | Class::Split(_) | Class::Blocks
+        );
+        if !multi {
+            // Calls about the watched server go the way of WATCH, behind it.
+            if !keys {
+                return None;
+            }
+            return match self.node_of_keys(command.id, args) {
+                Ok(Some(node)) if Some(node) == watched => {
+                    Some(self.send_bound(me, Kind::Client, 1, raw))
+                }
+                _ => None,
+            };
+        }
+        Some(match command.class {
+            _ if keys => match self.node_of_keys(command.id, args) {
+                Ok(Some(node)) => match self.bind(me, node) {
+                    Ok(()) => self.send_bound(me, Kind::Client, 1, raw),
+                    Err(line) => self.abort(me, &line),
+                },
+                Ok(None) => self.queue_anywhere(me, raw),
+                Err(line) => self.abort(me, line),
+            },
+            Class::Any | Class::All(_) | Class::Scan if self.has_one_shard() => {
+                self.queue_anywhere(me, raw)
+            }
+            Class::Any => self.queue_anywhere(me, raw),
+            Class::Local
+                if matches!(
+                    command.id,
+                    CommandId::Ping | CommandId::Echo | CommandId::Time
+                ) =>
+            {
+                self.queue_anywhere(me, raw)
+            }
+            _ => {
+                let line = format!(
+                    "ERR '{}' is not available inside MULTI through the proxy",
+                    redline_spec::row(command.id).full_name.replace('|', " ")
+                );
+                self.abort(me, &line)
+            }
+        })
+    }
+
+    /// A call inside MULTI that any server can answer: the transaction's, or the one that it will have.
+    fn queue_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
+        let Some(transaction) = self.transaction_of(me) else {
+            return Flow::Done;
+        };
+        if transaction.begun {
+            return self.send_bound(me, Kind::Client, 1, raw);
+        }
+        if transaction.queued_count >= 4096 {
+            return self.abort(me, "ERR too many commands without keys inside MULTI");
+        }
+        transaction.queued.extend_from_slice(raw);
+        transaction.queued_count += 1;
+        self.status(me, "QUEUED")
+    }
+
+    /// An error inside MULTI: EXEC will fail.
+    pub(crate) fn abort(&mut self, me: Ref, line: &str) -> Flow {
+        if let Some(transaction) = self.transaction_of(me)
+            && transaction.multi
+        {
+            transaction.aborted.get_or_insert(PREVIOUS_ERRORS);
+        }
+        self.refuse(me, line)
+    }
+
+    /// EXEC or DISCARD.
+    fn end(&mut self, me: Ref, id: CommandId, raw: &[u8]) -> Flow {
+        let Some(transaction) = self.transaction_of(me) else {
+            return Flow::Done;
+        };
+        let aborted = transaction.aborted;
+        let has_calls = transaction.queued_count > 0;
+        if id == CommandId::Exec
+            && aborted.is_none()
+            && has_calls
+            && let Some(node) = self.any_node()
+            && let Err(line) = self.bind(me, node)
+        {
+            self.drop_transaction(me);
+            return self.refuse(
+                me,
+                &format!("EXECABORT Transaction discarded because of: {line}"),
+            );
+        }
+        let begun = self.transaction_of(me).is_some_and(|it| it.begun);
+        if begun {
+            // Replies may be due from before, so the connection stays until they are here, and the server is told the end.
+            let failed = aborted.filter(|_| id == CommandId::Exec);
+            match failed {
+                None => self.send_bound(me, Kind::Client, 1, raw),
+                Some(_) => self.send_bound(me, Kind::Nobody, 1, b"*1\r\n$7\r\nDISCARD\r\n"),
+            };
+            if let Some(client) = self.clients.find(me)
+                && let Session::Transaction(transaction) =
+                    std::mem::replace(&mut client.session, Session::Shared)
+                && let Some((lease, _)) = transaction.bound
+            {
+                self.leave(me, lease);
+            }
+            return match failed {
+                None => Flow::Done,
+                Some(line) => self.refuse(me, line),
+            };
+        }
+        self.drop_transaction(me);
+        match (id, aborted) {
+            (CommandId::Exec, Some(line)) => self.refuse(me, line),
+            (CommandId::Exec, None) => self.answer(me, |reply| reply.array(0)),
+            _ => self.status(me, "OK"),
+        }
+    }
+
+    fn drop_transaction(&mut self, me: Ref) {
+        if let Some(client) = self.clients.find(me) {
+            let session = std::mem::replace(&mut client.session, Session::Shared);
+            self.abandon(session);
+        }
+    }
+
+    pub(crate) fn has_one_shard(&self) -> bool {
+        self.routes.pools[0].shards.len() == 1
+    }
+}

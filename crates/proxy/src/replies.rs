@@ -1,0 +1,240 @@
+//! From a server's bytes to the clients: where each reply ends, and whose it is. The hot path.
+//!
+//! Consecutive replies to one client are handed over in one piece. A reply that is not whole stays with the connection; if
+//! it is long and its client's turn has come, what is there of it goes out at once.
+//!
+//! Must not know how requests were routed.
+
+use redline_net::{Read, error_text};
+
+use crate::client::Pause;
+use crate::slab::Ref;
+use crate::upstream::{Kind, State, Waiting};
+use crate::worker::{UPSTREAM_READ_BYTES_MAX, Worker};
+
+/// Reads of one server in one turn: others have something to say, too.
+const READS_MAX: usize = 4;
+/// A reply of which so much is there, and more to come, is passed on in parts.
+const PART_BYTES_MIN: usize = 32 * 1024;
+
+impl Worker {
+    /// Reads what a server has sent, and hands it on.
+    pub(crate) fn read_upstream(&mut self, at: u32) {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        upstream.queued = false;
+        if upstream.state == State::Connecting {
+            return;
+        }
+        let mut bytes = std::mem::take(&mut upstream.held);
+        let own = bytes.is_empty();
+        if own {
+            bytes = std::mem::take(&mut self.received);
+        }
+        let mut end: Option<String> = None;
+        let mut more = true;
+        for _ in 0..READS_MAX {
+            let Some(upstream) = self.upstreams.get(at) else {
+                break;
+            };
+            let must_end = upstream.closed;
+            match upstream
+                .stream
+                .read_into(&mut bytes, UPSTREAM_READ_BYTES_MAX)
+            {
+                Ok(Read::Data { drained, .. }) => {
+                    match self.take_replies(at, &bytes) {
+                        Ok(consumed) if consumed == bytes.len() => bytes.clear(),
+                        Ok(consumed) => drop(bytes.drain(..consumed)),
+                        Err(reason) => {
+                            end = Some(reason);
+                            break;
+                        }
+                    }
+                    if drained && !must_end {
+                        more = false;
+                        break;
+                    }
+                }
+                Ok(Read::WouldBlock) => {
+                    more = false;
+                    break;
+                }
+                Ok(Read::Eof) => {
+                    end = Some("it closed the connection".to_owned());
+                    break;
+                }
+                Err(error) => {
+                    end = Some(error_text(&error));
+                    break;
+                }
+            }
+        }
+        if let Some(reason) = end {
+            self.lose(at, &reason);
+        } else if let Some(upstream) = self.upstreams.get(at) {
+            if own && !bytes.is_empty() {
+                upstream.held = bytes.clone();
+            } else if !own {
+                upstream.held = std::mem::take(&mut bytes);
+                if upstream.held.is_empty() {
+                    upstream.held = Vec::new();
+                }
+            }
+            if more {
+                self.enqueue_upstream(at);
+            }
+        }
+        if own {
+            bytes.clear();
+            self.received = bytes;
+        }
+    }
+
+    /// Hands on all replies that are whole; how many bytes they were. An error says why the connection is of no more use.
+    fn take_replies(&mut self, at: u32, bytes: &[u8]) -> Result<usize, String> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let Some(upstream) = self.upstreams.get(at) else {
+                return Ok(bytes.len());
+            };
+            let plain = upstream.waiting.front().copied().filter(|front| {
+                front.kind == Kind::Client && !upstream.streaming && !is_special(bytes[done])
+            });
+            let Some(front) = plain else {
+                match self.take_one(at, &bytes[done..])? {
+                    Some(len) => done += len,
+                    None => break,
+                }
+                continue;
+            };
+            // As many as this client has coming and are plain.
+            let start = done;
+            let mut count = 0;
+            while count < front.count && done < bytes.len() && !is_special(bytes[done]) {
+                match upstream.framer.next(&bytes[done..]) {
+                    Ok(Some(len)) => {
+                        done += len;
+                        count += 1;
+                    }
+                    Ok(None) => break,
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            if count > 0 {
+                upstream.answered(count);
+                self.deliver(front.to, front.seq, count.into(), &bytes[start..done]);
+                continue;
+            }
+            match self.take_part(at, front, &bytes[done..]) {
+                0 => break,
+                len => done += len,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Passes on what is there of a long reply whose turn it is.
+    fn take_part(&mut self, at: u32, front: Waiting, bytes: &[u8]) -> usize {
+        let turn = self
+            .clients
+            .find(front.to)
+            .map(|client| client.head == front.seq);
+        let Some(upstream) = self.upstreams.get(at) else {
+            return 0;
+        };
+        if bytes.len() < PART_BYTES_MIN || turn == Some(false) {
+            return 0;
+        }
+        let len = upstream.framer.take_part();
+        upstream.streaming |= len > 0;
+        self.pass_on(front.to, &bytes[..len]);
+        len
+    }
+
+    fn pass_on(&mut self, to: Ref, bytes: &[u8]) {
+        if let Some(client) = self.clients.find(to) {
+            client.deliver_part(bytes);
+            self.mark_client(to.at);
+        }
+    }
+
+    /// One reply that is not plain: an error, a push message, one that nobody or the proxy itself waits for, or one whose
+    /// first part is gone. `None` if it is not whole.
+    fn take_one(&mut self, at: u32, bytes: &[u8]) -> Result<Option<usize>, String> {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return Ok(None);
+        };
+        let len = match upstream.framer.next(bytes) {
+            Ok(Some(len)) => len,
+            Ok(None) if upstream.streaming => {
+                let to = upstream.waiting.front().map(|front| front.to);
+                let len = upstream.framer.take_part();
+                if let Some(to) = to {
+                    self.pass_on(to, &bytes[..len]);
+                }
+                return Ok((len > 0).then_some(len));
+            }
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let reply = &bytes[..len];
+        if std::mem::take(&mut upstream.streaming) {
+            let Some(front) = upstream.waiting.front().copied() else {
+                return Err("it sent a reply that nobody waits for".to_owned());
+            };
+            upstream.answered(1);
+            self.deliver(front.to, front.seq, 1, reply);
+            return Ok(Some(len));
+        }
+        if reply[0] == b'>' {
+            return Ok(Some(len));
+        }
+        let Some(front) = upstream.waiting.front().copied() else {
+            return Err("it sent a reply that nobody waits for".to_owned());
+        };
+        let one = Waiting { count: 1, ..front };
+        match front.kind {
+            Kind::Client => {
+                upstream.answered(1);
+                self.deliver(one.to, one.seq, 1, reply);
+            }
+            Kind::Silent => {
+                upstream.answered(1);
+                self.deliver(one.to, one.seq, 1, b"");
+            }
+            Kind::Part => {
+                upstream.answered(1);
+                self.part_done(one.to, one.seq, reply);
+            }
+            Kind::Nobody => upstream.answered(1),
+            Kind::Setup if reply[0] == b'-' => {
+                let text = String::from_utf8_lossy(&reply[1..len - 2]).into_owned();
+                return Err(text);
+            }
+            Kind::Setup => upstream.answered(1),
+        }
+        Ok(Some(len))
+    }
+}
+
+/// Whether a reply that begins so has to be looked at.
+#[inline]
+fn is_special(first: u8) -> bool {
+    matches!(first, b'-' | b'>' | b'!')
+}
+
+impl Worker {
+    /// Whether a client's pause is over by what it has been sent.
+    pub(crate) fn is_over(&self, pause: Pause, owed: usize, pending: u32) -> bool {
+        let settings = &self.shared.settings;
+        match pause {
+            Pause::No | Pause::Upstream => false,
+            Pause::Order => pending == 0,
+            Pause::Output => {
+                owed < settings.client_output_bytes_high && pending < settings.pipeline_max
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What workers tell the control side. Must not know what it makes of it.
+
+use crate::route::NodeId;
+
+/// Something that the control side may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A server says that another one has the slot. An empty host is that of the server that said so.
+    Moved {
+        /// The pool's number.
+        pool: u16,
+        /// The slot.
+        slot: u16,
+        /// Who said so.
+        node: NodeId,
+        /// Where the slot is.
+        host: String,
+        /// Its port there.
+        port: u16,
+    },
+    /// A connection could not be made, or it broke.
+    Failed {
+        /// Which server.
+        node: NodeId,
+    },
+    /// A server kept a request, or a connection attempt, waiting for too long.
+    TimedOut {
+        /// Which server.
+        node: NodeId,
+    },
+    /// A connection was made, and the server accepts who we are.
+    Well {
+        /// Which server.
+        node: NodeId,
+    },
+    /// No server is known for a slot, or the cluster is down.
+    Lost {
+        /// The pool's number.
+        pool: u16,
+    },
+}

@@ -1,0 +1,492 @@
+//! From a client's bytes to the servers: decoding, and the way of each request. The hot path.
+//!
+//! Requests that go to one server as they are, one behind the other, are copied in one piece. Everything that is not the
+//! call of one key on a shared connection takes [`Worker::dispatch`].
+//!
+//! Must not know sockets, or what becomes of replies.
+
+use redline_resp::{
+    Args, Decoded, Name, Proto, Reply, RequestDecoder, RequestKind, Span, encode_request,
+};
+use redline_spec::{self as spec, CommandId, Unresolved};
+
+use crate::class::{Class, Command};
+use crate::client::{Pause, Silence};
+use crate::errors;
+use crate::private::Session;
+use crate::route::{NOBODY, NodeId};
+use crate::slab::Ref;
+use crate::upstream::{Kind, Waiting};
+use crate::worker::Worker;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It has been dealt with.
+    Done,
+    /// It has to wait; the client's pause was set.
+    Again,
+    /// It was the client's last.
+    Close,
+}
+
+/// Requests of one client in a row that go to one server.
+struct Run {
+    upstream: u32,
+    first: u32,
+    count: u16,
+    start: usize,
+    end: usize,
+}
+
+/// Words of an INLINE request end up here.
+const RUN_MAX: u16 = u16::MAX;
+
+impl Worker {
+    /// Takes the requests that a client has sent, as far as it may go on, and returns how many bytes they were.
+    pub(crate) fn serve(&mut self, at: u32, query: &mut [u8]) -> usize {
+        let Some(me) = self.clients.place(at) else {
+            return query.len();
+        };
+        let pipeline_max = self.shared.settings.pipeline_max;
+        let output_high = self.shared.settings.client_output_bytes_high;
+        let mut done = 0;
+        let mut run: Option<Run> = None;
+        while done < query.len() {
+            let Some(client) = self.clients.find(me) else {
+                return query.len();
+            };
+            if client.pause != Pause::No || client.closing {
+                break;
+            }
+            if client.pending() >= pipeline_max || client.owed() > output_high {
+                client.pause = Pause::Output;
+                break;
+            }
+            if query[done] != b'*' && client.pending() > 0 && client.decoder.is_idle() {
+                // Decoding changes an inline request, so it cannot be put off once that was done.
+                client.pause = Pause::Order;
+                break;
+            }
+            self.spans.clear();
+            let rest = &mut query[done..];
+            let decoded =
+                client
+                    .decoder
+                    .decode_with(&mut self.heads, rest, &self.limits, &mut self.spans);
+            let (consumed, args, kind) = match decoded {
+                Ok(Decoded::Request {
+                    consumed,
+                    args,
+                    kind,
+                }) => (consumed, args, kind),
+                Ok(Decoded::Empty { consumed }) => {
+                    self.send_run(me, &mut run, query);
+                    done += consumed;
+                    continue;
+                }
+                Ok(Decoded::Incomplete { .. }) | Ok(Decoded::Big { .. }) => break,
+                Err(error) => {
+                    self.send_run(me, &mut run, query);
+                    let line = error.error_line();
+                    self.answer(me, |reply| reply.error_bytes(&line));
+                    if let Some(client) = self.clients.find(me) {
+                        client.closing = true;
+                    }
+                    return query.len();
+                }
+            };
+            self.counters.requests += 1;
+            let raw = &query[done..done + consumed];
+            let command = self.command_of(raw, args);
+            if let Ok(command) = command
+                && command.class == Class::Key
+                && kind == RequestKind::Multibulk
+                && command.allows(args)
+                && let Some(target) = self.shared_target(me, command, raw)
+            {
+                let Some(client) = self.clients.find(me) else {
+                    return query.len();
+                };
+                client.last = Some(command.id);
+                match &mut run {
+                    Some(run)
+                        if run.upstream == target && run.end == done && run.count < RUN_MAX =>
+                    {
+                        client.number();
+                        run.count += 1;
+                        run.end += consumed;
+                    }
+                    _ => {
+                        self.send_run(me, &mut run, query);
+                        let Some(client) = self.clients.find(me) else {
+                            return query.len();
+                        };
+                        run = Some(Run {
+                            upstream: target,
+                            first: client.number(),
+                            count: 1,
+                            start: done,
+                            end: done + consumed,
+                        });
+                        if self.is_full(target, me)
+                            && let Some(client) = self.clients.find(me)
+                        {
+                            client.pause = Pause::Upstream;
+                        }
+                    }
+                }
+                done += consumed;
+                continue;
+            }
+            self.send_run(me, &mut run, query);
+            let raw = &query[done..done + consumed];
+            match self.take_any(me, command, raw, kind) {
+                Flow::Done => done += consumed,
+                Flow::Again => break,
+                Flow::Close => {
+                    if let Some(client) = self.clients.find(me) {
+                        client.closing = true;
+                        self.mark_client(at);
+                    }
+                    return query.len();
+                }
+            }
+        }
+        self.send_run(me, &mut run, query);
+        done
+    }
+
+    /// The command that a request names.
+    #[inline]
+    fn command_of(&mut self, raw: &[u8], args: usize) -> Result<Command, Unresolved> {
+        let span = |at: usize| {
+            let Span { start, len } = self.spans[at];
+            &raw[start as usize..(start + len) as usize]
+        };
+        let command = match self.heads.name() {
+            Name::Known(number) => self.named[usize::from(number)],
+            Name::New(number) => {
+                let Some(id) = spec::lookup(span(0)) else {
+                    // The number stays with the bytes: whoever sends them again must be told the same.
+                    self.heads = redline_resp::Heads::new();
+                    return Err(Unresolved::Command);
+                };
+                let command = self.commands[id as usize];
+                self.named[usize::from(number)] = command;
+                command
+            }
+            Name::Unnumbered => {
+                let id = spec::lookup(span(0)).ok_or(Unresolved::Command)?;
+                self.commands[id as usize]
+            }
+        };
+        if !command.has_subcommands || args < 2 {
+            return Ok(command);
+        }
+        match spec::lookup_subcommand(command.id, span(1)) {
+            Some(id) => Ok(self.commands[id as usize]),
+            None => Err(Unresolved::Subcommand(command.id)),
+        }
+    }
+
+    /// The shared connection for a call of one key, if that is where it goes.
+    #[inline]
+    fn shared_target(&mut self, me: Ref, command: Command, raw: &[u8]) -> Option<u32> {
+        let client = self.clients.find(me)?;
+        if !matches!(client.session, Session::Shared) || client.silence != Silence::On {
+            return None;
+        }
+        let (db, proto) = (client.db, client.proto);
+        let Span { start, len } = self.spans[usize::from(command.key)];
+        let key = &raw[start as usize..(start + len) as usize];
+        let node = self.routes.pools[0].node_of(key);
+        if node == NOBODY {
+            return None;
+        }
+        match self.links.shared(node, db, proto) {
+            Some(upstream) => Some(upstream),
+            None => self.link(node, db, proto).ok(),
+        }
+    }
+
+    fn send_run(&mut self, me: Ref, run: &mut Option<Run>, query: &[u8]) {
+        let Some(run) = run.take() else { return };
+        let bytes = &query[run.start..run.end];
+        let waiting = Waiting {
+            to: me,
+            seq: run.first,
+            bytes: bytes.len() as u32,
+            since_ms: self.now_ms as u32,
+            count: run.count,
+            answered: 0,
+            kind: Kind::Client,
+            tries: 0,
+        };
+        let Some(upstream) = self.upstreams.get(run.upstream) else {
+            for number in 0..run.count {
+                let one = Waiting {
+                    seq: run.first.wrapping_add(number.into()),
+                    ..waiting
+                };
+                self.fail(one, "ERR the connection to the server was lost");
+            }
+            return;
+        };
+        upstream.push(waiting, bytes);
+        if !upstream.dirty {
+            upstream.dirty = true;
+            self.dirty_upstreams.push(run.upstream);
+        }
+    }
+
+    /// Everything that is not a plain call of one key.
+    fn take_any(
+        &mut self,
+        me: Ref,
+        command: Result<Command, Unresolved>,
+        raw: &[u8],
+        kind: RequestKind,
+    ) -> Flow {
+        let mut spans = std::mem::take(&mut self.spans);
+        let flow = match kind {
+            RequestKind::Multibulk => self.check(me, command, raw, &spans),
+            RequestKind::Inline => {
+                let mut usual = Vec::new();
+                encode_request(Args::new(raw, &spans).iter(), &mut usual);
+                spans.clear();
+                let limits = redline_resp::RequestLimits {
+                    big_bulk_bytes_min: usize::MAX,
+                    ..redline_resp::RequestLimits::default()
+                };
+                match RequestDecoder::new().decode(&mut usual, &limits, &mut spans) {
+                    Ok(Decoded::Request { .. }) => self.check(me, command, &usual, &spans),
+                    _ => Flow::Close,
+                }
+            }
+        };
+        spans.clear();
+        self.spans = spans;
+        if let Some(client) = self.clients.find(me)
+            && flow == Flow::Done
+            && client.silence == Silence::Next
+            && !matches!(&command, Ok(command) if command.id == CommandId::ClientReply)
+        {
+            client.silence = Silence::On;
+        }
+        flow
+    }
+
+    fn check(
+        &mut self,
+        me: Ref,
+        command: Result<Command, Unresolved>,
+        raw: &[u8],
+        spans: &[Span],
+    ) -> Flow {
+        let args = Args::new(raw, spans);
+        let command = match command {
+            Ok(command) => command,
+            Err(reason) => return self.abort(me, &errors::unresolved(reason, args)),
+        };
+        if !spec::gate(command.id).lets_pass(args.len()) {
+            return self.abort(me, &errors::wrong_arity(command.id));
+        }
+        if let Some(client) = self.clients.find(me) {
+            client.last = Some(command.id);
+        }
+        if command.class != Class::Transaction
+            && let Some(flow) = self.in_transaction(me, command, raw, args)
+        {
+            return flow;
+        }
+        self.dispatch(me, command, raw, args)
+    }
+
+    fn dispatch(&mut self, me: Ref, command: Command, raw: &[u8], args: Args<'_>) -> Flow {
+        match command.class {
+            Class::Local => self.local(me, command.id, args),
+            Class::Refused => self.refuse(me, &errors::refused(command.id)),
+            Class::Transaction => self.transaction(me, command.id, raw, args),
+            Class::Subscribe => self.refuse(me, &errors::refused(command.id)),
+            Class::Any => match self.any_node() {
+                Some(node) => self.forward(me, node, raw),
+                None => self.refuse(me, errors::CLUSTER_DOWN),
+            },
+            Class::Key | Class::Keys => self.forward_by_keys(me, command.id, raw, args),
+            Class::Blocks if !may_block(command.id, args) => {
+                self.forward_by_keys(me, command.id, raw, args)
+            }
+            Class::Blocks => match self.node_of_keys(command.id, args) {
+                Ok(Some(node)) => self.blocking(me, node, raw),
+                Ok(None) => self.forward_anywhere(me, raw),
+                Err(line) => self.refuse(me, line),
+            },
+            Class::Split(merge) => self.split(me, command.id, merge, raw, args),
+            Class::All(merge) => {
+                let flushes = matches!(command.id, CommandId::Flushall | CommandId::Flushdb);
+                if flushes && !self.shared.settings.allow_flush {
+                    return self.refuse(me, &errors::refused(command.id));
+                }
+                self.send_to_all(me, merge, raw)
+            }
+            Class::Scan => self.scan(me, raw, args),
+        }
+    }
+
+    fn forward_by_keys(&mut self, me: Ref, id: CommandId, raw: &[u8], args: Args<'_>) -> Flow {
+        match self.node_of_keys(id, args) {
+            Ok(Some(node)) => self.forward(me, node, raw),
+            Ok(None) => self.forward_anywhere(me, raw),
+            Err(line) => self.refuse(me, line),
+        }
+    }
+
+    /// A call that names no key, or whose keys cannot be told: any server has the answer, or the error. Always the same one,
+    /// since a script may have keys that nobody declared.
+    fn forward_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
+        let node = self.routes.pools[0].shards[0].primary;
+        self.forward(me, node, raw)
+    }
+
+    /// The one server of all keys of a call; `None` if it has none that one could name. The error is a reply.
+    pub(crate) fn node_of_keys(
+        &self,
+        id: CommandId,
+        args: Args<'_>,
+    ) -> Result<Option<NodeId>, &'static str> {
+        let pool = &self.routes.pools[0];
+        let mut found: Option<(u16, &[u8])> = None;
+        let channels = spec::row(id).channels.filter(|_| id == CommandId::Spublish);
+        let of_channels = channels.map(|channels| channels.positions(args.len()));
+        let keys = spec::reachable_keys(id, args.len(), |at| &args[at]);
+        let positions = keys
+            .map(|key| key.position)
+            .chain(of_channels.into_iter().flatten());
+        for position in positions {
+            let Some(key) = args.get(position) else {
+                continue;
+            };
+            let group = pool.group_of(key);
+            match found {
+                None => found = Some((group, key)),
+                Some((first, _)) if first != group => return Err(errors::CROSS_SLOT),
+                Some(_) => {}
+            }
+        }
+        match found {
+            None => Ok(None),
+            Some((_, key)) => match pool.node_of(key) {
+                NOBODY => Err(errors::CLUSTER_DOWN),
+                node => Ok(Some(node)),
+            },
+        }
+    }
+
+    /// Any server, each in turn.
+    pub(crate) fn any_node(&mut self) -> Option<NodeId> {
+        let shards = &self.routes.pools[0].shards;
+        let turn = self.counters.requests as usize % shards.len().max(1);
+        shards.get(turn).map(|shard| shard.primary)
+    }
+
+    /// Sends one request to a server, on the shared connection.
+    pub(crate) fn forward(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let (db, proto) = (client.db, client.proto);
+        let upstream = match self.link(node, db, proto) {
+            Ok(upstream) => upstream,
+            Err(line) => return self.refuse(me, &line),
+        };
+        let kind = self.silenced(me, Kind::Client);
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let waiting = Waiting {
+            to: me,
+            seq: client.number(),
+            bytes: raw.len() as u32,
+            since_ms: self.now_ms as u32,
+            count: 1,
+            answered: 0,
+            kind,
+            tries: 0,
+        };
+        if self.is_full(upstream, me)
+            && let Some(client) = self.clients.find(me)
+        {
+            client.pause = Pause::Upstream;
+        }
+        if let Some(found) = self.upstreams.get(upstream) {
+            found.push(waiting, raw);
+        }
+        self.mark_upstream(upstream);
+        Flow::Done
+    }
+
+    /// What becomes of a reply, if the client has asked for silence.
+    pub(crate) fn silenced(&mut self, me: Ref, kind: Kind) -> Kind {
+        let silent = self
+            .clients
+            .find(me)
+            .is_some_and(|client| client.silence != Silence::On);
+        match kind {
+            Kind::Client if silent => Kind::Silent,
+            kind => kind,
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(crate) fn refuse(&mut self, me: Ref, line: &str) -> Flow {
+        self.answer(me, |reply| reply.error(line))
+    }
+
+    /// Answers a request with a status.
+    pub(crate) fn status(&mut self, me: Ref, text: &str) -> Flow {
+        self.answer(me, |reply| reply.simple(text))
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer(&mut self, me: Ref, write: impl FnOnce(&mut Reply<'_>)) -> Flow {
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let (number, proto, silence) = (client.number(), client.proto, client.silence);
+        self.answer_as(me, number, proto, silence, write)
+    }
+
+    /// The same for a request that has a number.
+    pub(crate) fn answer_as(
+        &mut self,
+        me: Ref,
+        number: u32,
+        proto: Proto,
+        silence: Silence,
+        write: impl FnOnce(&mut Reply<'_>),
+    ) -> Flow {
+        let mut buffer = std::mem::take(&mut self.reply);
+        write(&mut Reply::new(&mut buffer, proto));
+        match silence {
+            Silence::On => self.deliver(me, number, 1, buffer.bytes()),
+            _ => self.deliver(me, number, 1, b""),
+        }
+        buffer.clear();
+        buffer.shrink(64 * 1024);
+        self.reply = buffer;
+        Flow::Done
+    }
+}
+
+/// Whether a call of a command that may wait says so.
+fn may_block(id: CommandId, args: Args<'_>) -> bool {
+    match id {
+        CommandId::Xread | CommandId::Xreadgroup => args
+            .iter()
+            .skip(1)
+            .take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS"))
+            .any(|word| word.eq_ignore_ascii_case(b"BLOCK")),
+        _ => true,
+    }
+}

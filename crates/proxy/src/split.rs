@@ -1,0 +1,314 @@
+//! Requests that concern several servers: cut by server, sent, and their replies gathered. What becomes of the replies is
+//! the business of [`merge`](crate::merge).
+//!
+//! A call of many keys becomes one call for each server that has some of them (in a cluster one for each slot, since it
+//! refuses more, but all to one server leave in one write). Keys are copied with the headers that they came with.
+
+use redline_resp::{Args, Proto};
+use redline_spec::CommandId;
+
+use crate::class::Merge;
+use crate::client::Silence;
+use crate::errors;
+use crate::merge;
+use crate::route::{NOBODY, NodeId};
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::upstream::{Kind, Waiting};
+use crate::worker::Worker;
+
+/// Empty gatherings that are kept for the next ones.
+const SPARE_MAX: usize = 64;
+/// Bytes of replies that an empty gathering keeps room for.
+const SPARE_BYTES_MAX: usize = 256 * 1024;
+
+/// Replies of several servers that become one.
+#[derive(Debug)]
+pub struct Gather {
+    /// Whose request it is, and its number.
+    pub(crate) client: Ref,
+    pub(crate) seq: u32,
+    pub(crate) proto: Proto,
+    pub(crate) silence: Silence,
+    /// How the replies become one.
+    pub(crate) merge: Merge,
+    /// Parts that have not come.
+    pub(crate) missing: u32,
+    /// The replies, as they came.
+    pub(crate) bytes: Vec<u8>,
+    /// Where each part's reply is in `bytes`.
+    pub(crate) parts: Vec<(usize, usize)>,
+    /// For each place in the reply, the part that has it.
+    pub(crate) order: Vec<u32>,
+    /// Of SCAN: the shard that was asked, and how many there are.
+    pub(crate) scanned: (u32, u32),
+}
+
+impl Gather {
+    fn new(client: Ref) -> Gather {
+        Gather {
+            client,
+            seq: 0,
+            proto: Proto::Resp2,
+            silence: Silence::On,
+            merge: Merge::First,
+            missing: 0,
+            bytes: Vec::new(),
+            parts: Vec::new(),
+            order: Vec::new(),
+            scanned: (0, 0),
+        }
+    }
+}
+
+impl Worker {
+    /// A call whose keys may be on several servers.
+    pub(crate) fn split(
+        &mut self,
+        me: Ref,
+        id: CommandId,
+        merge: Merge,
+        raw: &[u8],
+        args: Args<'_>,
+    ) -> Flow {
+        let step = if id == CommandId::Mset { 2 } else { 1 };
+        if !(args.len() - 1).is_multiple_of(step) {
+            return self.refuse(me, &errors::wrong_arity(id));
+        }
+        // Where each argument ends in `raw`, line end included: the next one's header begins there.
+        let end_of = |at: usize| {
+            let arg = &args[at];
+            arg.as_ptr() as usize - raw.as_ptr() as usize + arg.len() + 2
+        };
+        let pool = &self.routes.pools[0];
+        let mut places: Vec<u64> = std::mem::take(&mut self.places);
+        places.clear();
+        for (number, key) in args.iter().skip(1).step_by(step).enumerate() {
+            places.push(u64::from(pool.group_of(key)) << 32 | number as u64);
+        }
+        let first = places[0] >> 32;
+        if places.iter().all(|place| place >> 32 == first) {
+            let node = pool.node_of_group(first as u16);
+            self.places = places;
+            return match node {
+                NOBODY => self.refuse(me, errors::CLUSTER_DOWN),
+                node => self.forward(me, node, raw),
+            };
+        }
+        let Some(gather) = self.gather(me, merge) else {
+            self.places = places;
+            return Flow::Done;
+        };
+        let count = places.len();
+        places.sort_unstable();
+        let mut order = self.gather_order(gather);
+        order.resize(count, 0);
+        let name = &raw[end_of(0) - args[0].len() - 2..end_of(0)];
+        let mut part = 0;
+        let mut from = 0;
+        while from < count {
+            let group = places[from] >> 32;
+            let to = from + places[from..].partition_point(|place| place >> 32 == group);
+            let node = self.routes.pools[0].node_of_group(group as u16);
+            let mut request = std::mem::take(&mut self.request);
+            request.clear();
+            head(&mut request, (to - from) * step + 1, args[0].len(), name);
+            let mut at = from;
+            while at < to {
+                // Neighbours are copied in one piece.
+                let first = (places[at] & u64::from(u32::MAX)) as usize;
+                let mut last = first;
+                order[last] = part;
+                at += 1;
+                while at < to && (places[at] & u64::from(u32::MAX)) as usize == last + 1 {
+                    last += 1;
+                    order[last] = part;
+                    at += 1;
+                }
+                request.extend_from_slice(&raw[end_of(first * step)..end_of((last + 1) * step)]);
+            }
+            self.send_part(me, gather, part, node, &request);
+            self.request = request;
+            part += 1;
+            from = to;
+        }
+        self.places = places;
+        self.set_order(gather, order);
+        self.all_sent(gather);
+        Flow::Done
+    }
+
+    /// One call to a server of each shard.
+    pub(crate) fn send_to_all(&mut self, me: Ref, merge: Merge, raw: &[u8]) -> Flow {
+        if self.has_one_shard() {
+            let node = self.routes.pools[0].shards[0].primary;
+            return self.forward(me, node, raw);
+        }
+        let Some(gather) = self.gather(me, merge) else {
+            return Flow::Done;
+        };
+        let nodes: Vec<NodeId> = self.routes.pools[0]
+            .shards
+            .iter()
+            .map(|shard| shard.primary)
+            .collect();
+        for (part, node) in nodes.into_iter().enumerate() {
+            self.send_part(me, gather, part as u32, node, raw);
+        }
+        self.all_sent(gather);
+        Flow::Done
+    }
+
+    /// SCAN: one shard after the other. Which one is the remainder of the cursor, the shard's own cursor the quotient, so
+    /// nothing is kept between two calls.
+    pub(crate) fn scan(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Flow {
+        if self.has_one_shard() {
+            let node = self.routes.pools[0].shards[0].primary;
+            return self.forward(me, node, raw);
+        }
+        let shards = self.routes.pools[0].shards.len() as u128;
+        let cursor = std::str::from_utf8(&args[1])
+            .ok()
+            .and_then(|text| text.parse::<u128>().ok());
+        let Some(cursor) =
+            cursor.filter(|cursor| *cursor <= u128::from(u64::MAX) * shards + shards)
+        else {
+            return self.refuse(me, "ERR invalid cursor");
+        };
+        let shard = (cursor % shards) as usize;
+        let own = (cursor / shards).to_string();
+        let mut words: Vec<&[u8]> = args.iter().collect();
+        words[1] = own.as_bytes();
+        let mut request = Vec::new();
+        redline_resp::encode_request(words, &mut request);
+        let Some(gather) = self.gather(me, Merge::Scan) else {
+            return Flow::Done;
+        };
+        if let Some(found) = self.gathers.find(gather) {
+            found.scanned = (shard as u32, shards as u32);
+        }
+        let node = self.routes.pools[0].shards[shard].primary;
+        self.send_part(me, gather, 0, node, &request);
+        self.all_sent(gather);
+        Flow::Done
+    }
+
+    /// Begins to gather the replies for the client's next request.
+    fn gather(&mut self, me: Ref, merge: Merge) -> Option<Ref> {
+        let client = self.clients.find(me)?;
+        let fresh = Gather::new(me);
+        let mut gather = self.spare_gathers.pop().unwrap_or(fresh);
+        gather.client = me;
+        gather.seq = client.number();
+        gather.proto = client.proto;
+        gather.silence = client.silence;
+        gather.merge = merge;
+        // One more than there are parts, until all are sent: an error may come at once.
+        gather.missing = 1;
+        let place = self.gathers.next();
+        self.gathers.put(gather);
+        Some(place)
+    }
+
+    fn gather_order(&mut self, gather: Ref) -> Vec<u32> {
+        match self.gathers.find(gather) {
+            Some(gather) => std::mem::take(&mut gather.order),
+            None => Vec::new(),
+        }
+    }
+
+    fn set_order(&mut self, gather: Ref, order: Vec<u32>) {
+        if let Some(gather) = self.gathers.find(gather) {
+            gather.order = order;
+        }
+    }
+
+    fn send_part(&mut self, me: Ref, gather: Ref, part: u32, node: NodeId, request: &[u8]) {
+        let Some(found) = self.gathers.find(gather) else {
+            return;
+        };
+        found.missing += 1;
+        found.parts.push((0, 0));
+        let proto = found.proto;
+        let db = self.clients.find(me).map_or(0, |client| client.db);
+        let waiting = Waiting {
+            to: gather,
+            seq: part,
+            bytes: request.len() as u32,
+            since_ms: self.now_ms as u32,
+            count: 1,
+            answered: 0,
+            kind: Kind::Part,
+            tries: 0,
+        };
+        let linked = match node {
+            NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
+            node => self.link(node, db, proto),
+        };
+        match linked {
+            Ok(upstream) => {
+                if let Some(found) = self.upstreams.get(upstream) {
+                    found.push(waiting, request);
+                }
+                self.mark_upstream(upstream);
+                if self.is_full(upstream, me)
+                    && let Some(client) = self.clients.find(me)
+                {
+                    client.pause = crate::client::Pause::Upstream;
+                }
+            }
+            Err(line) => self.fail(waiting, &line),
+        }
+    }
+
+    fn all_sent(&mut self, gather: Ref) {
+        self.one_less(gather);
+    }
+
+    /// A part's reply has come.
+    pub(crate) fn part_done(&mut self, gather: Ref, part: u32, reply: &[u8]) {
+        let Some(found) = self.gathers.find(gather) else {
+            return;
+        };
+        let start = found.bytes.len();
+        found.bytes.extend_from_slice(reply);
+        found.parts[part as usize] = (start, found.bytes.len());
+        self.one_less(gather);
+    }
+
+    fn one_less(&mut self, place: Ref) {
+        let Some(gather) = self.gathers.find(place) else {
+            return;
+        };
+        gather.missing -= 1;
+        if gather.missing > 0 {
+            return;
+        }
+        let Some(mut gather) = self.gathers.take(place.at) else {
+            return;
+        };
+        let mut merged = std::mem::take(&mut self.merged);
+        if gather.silence == Silence::On {
+            merge::merge(&gather, &mut merged);
+        }
+        self.deliver(gather.client, gather.seq, 1, &merged);
+        merged.clear();
+        merged.shrink_to(SPARE_BYTES_MAX);
+        self.merged = merged;
+        if self.spare_gathers.len() < SPARE_MAX {
+            gather.bytes.clear();
+            gather.bytes.shrink_to(SPARE_BYTES_MAX);
+            gather.parts.clear();
+            gather.order.clear();
+            self.spare_gathers.push(*gather);
+        }
+    }
+}
+
+/// The header of a request and the command's name, as the client wrote it.
+fn head(out: &mut Vec<u8>, words: usize, name_len: usize, name: &[u8]) {
+    use std::io::Write;
+    // Writing into a vector cannot fail.
+    let _ = write!(out, "*{words}\r\n${name_len}\r\n");
+    out.extend_from_slice(name);
+}

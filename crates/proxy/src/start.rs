@@ -1,0 +1,89 @@
+//! Makes everything and waits for the end: listeners, workers, signals. Must not know how anything is configured.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
+
+use crate::report::Report;
+use crate::route::Published;
+use crate::settings::Settings;
+use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
+
+/// Connections that may wait to be accepted.
+pub const BACKLOG: u32 = 511;
+/// Descriptors beside those of clients.
+const DESCRIPTORS_SPARE: u64 = 1024;
+
+/// What a proxy is made from.
+pub struct Setup {
+    /// Where clients come; at least one.
+    pub listeners: Vec<Listener>,
+    /// Workers; at least one.
+    pub threads: usize,
+    /// Limits and time-outs.
+    pub settings: Settings,
+    /// The picture of the servers.
+    pub routes: Arc<Published>,
+    /// Where workers report what happens to servers.
+    pub reports: Option<Sender<Report>>,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(setup: Setup) -> io::Result<()> {
+    let threads = setup.threads.max(1);
+    let wanted = setup.settings.clients_max as u64 + DESCRIPTORS_SPARE;
+    // Fewer descriptors mean that accepting fails earlier, which is dealt with there.
+    let _ = limits::raise_open_files(wanted);
+    let signals = Signals::install(&[Signal::Terminate, Signal::Interrupt])?;
+    let mut parts = Vec::with_capacity(threads);
+    for _ in 0..threads {
+        let mut poller = poller()?;
+        let mailbox = Mailbox::new(poller.waker(WAKER_TOKEN)?);
+        parts.push((poller, mailbox));
+    }
+    let shared = Arc::new(Shared {
+        routes: setup.routes,
+        settings: setup.settings,
+        reports: setup.reports,
+        workers: parts
+            .iter()
+            .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))
+            .collect(),
+        next_client: AtomicU64::new(1),
+        clients: Mutex::default(),
+        began_s: clock::wall_ms() / 1000,
+        port: setup
+            .listeners
+            .first()
+            .and_then(Listener::port)
+            .unwrap_or(0),
+    });
+    let mut listeners = Some(setup.listeners);
+    let mut signals = Some(signals);
+    let mut handles = Vec::with_capacity(threads);
+    for (number, (poller, mailbox)) in parts.into_iter().enumerate() {
+        let start = Start {
+            number,
+            shared: Arc::clone(&shared),
+            poller,
+            mailbox,
+            listeners: listeners.take().unwrap_or_default(),
+            signals: signals.take(),
+        };
+        let run = move || Worker::new(start).run();
+        handles.push(
+            thread::Builder::new()
+                .name(format!("proxy-{number}"))
+                .spawn(run)?,
+        );
+    }
+    for handle in handles {
+        if handle.join().is_err() {
+            return Err(io::Error::other("a worker has ended by a panic"));
+        }
+    }
+    Ok(())
+}

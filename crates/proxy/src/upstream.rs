@@ -1,0 +1,235 @@
+//! A connection to a server: what is to be sent, what was sent and is not answered, and for whom. Must not know clients
+//! beyond their places, nor routes.
+//!
+//! The bytes of a request stay until its reply has come: should the server say that somebody else has the key, or the
+//! connection break, they can be sent again. The queue of who waits has one entry for each run of requests that one client
+//! sent in a row, not for each request.
+
+use std::collections::VecDeque;
+
+use redline_net::Stream;
+use redline_resp::{Framer, Proto};
+
+use crate::route::NodeId;
+use crate::slab::Ref;
+
+/// What becomes of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It goes to the client as it is.
+    Client,
+    /// It answers a request of a client that wants no reply.
+    Silent,
+    /// It is a part of a reply: of the gathering at the place `to`, part number `seq`.
+    Part,
+    /// It answers what the proxy itself asked when the connection was made: an error there ends the connection.
+    Setup,
+    /// Nobody wants it (of ASKING, of a MULTI that the client was answered already).
+    Nobody,
+}
+
+/// A run of requests that wait for replies.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// For whom: a client, or a gathering.
+    pub to: Ref,
+    /// The number of the first request of the run, as the client counts them; of a gathering, the part.
+    pub seq: u32,
+    /// Bytes of the run, in `Upstream::out`.
+    pub bytes: u32,
+    /// When it was queued: milliseconds of the worker's clock, in their lowest bits.
+    pub since_ms: u32,
+    /// How many requests are not answered.
+    pub count: u16,
+    /// How many of the run were answered.
+    pub answered: u16,
+    /// What becomes of the replies.
+    pub kind: Kind,
+    /// How often the request was sent before.
+    pub tries: u8,
+}
+
+const _: () = assert!(size_of::<Waiting>() <= 32, "two entries in a cache line");
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The attempt has not ended.
+    Connecting,
+    /// It stands.
+    Open,
+}
+
+/// Why the connection exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The requests of all clients of a worker.
+    Shared,
+    /// One client's, or in the pool for the next one.
+    Private,
+}
+
+/// A connection to a server.
+pub struct Upstream {
+    /// Its socket.
+    pub stream: Stream,
+    /// Which server.
+    pub node: NodeId,
+    /// Which database.
+    pub db: u16,
+    /// Which protocol.
+    pub proto: Proto,
+    /// Why it exists.
+    pub purpose: Purpose,
+    /// How far it is.
+    pub state: State,
+    /// When it was begun.
+    pub since_ms: u64,
+    /// Requests: answered ones, sent ones, those to send.
+    pub out: Vec<u8>,
+    /// Up to here they are answered.
+    pub acked: usize,
+    /// Up to here they are sent.
+    pub sent: usize,
+    /// Who waits, in the order of the requests.
+    pub waiting: VecDeque<Waiting>,
+    /// A reply that is not whole.
+    pub held: Vec<u8>,
+    /// Where replies end.
+    pub framer: Framer,
+    /// The front reply is passed on in parts: its first bytes are gone.
+    pub streaming: bool,
+    /// It is in the list of upstreams to write to.
+    pub dirty: bool,
+    /// It is in the list of upstreams to read.
+    pub queued: bool,
+    /// The peer has closed: read until the end is seen.
+    pub closed: bool,
+    /// The poller tells when there is room to write.
+    pub wants_room: bool,
+    /// Clients that wait until less is queued.
+    pub held_back: Vec<Ref>,
+    /// Of a private one: whose it is.
+    pub owner: Option<Ref>,
+}
+
+/// What is kept of an empty buffer.
+const BYTES_KEPT_MAX: usize = 256 * 1024;
+/// Answered requests are dropped from the front in steps of at least this size.
+const DROP_BYTES_MIN: usize = 64 * 1024;
+
+impl Upstream {
+    /// A connection whose attempt was begun.
+    pub fn new(
+        stream: Stream,
+        node: NodeId,
+        db: u16,
+        proto: Proto,
+        purpose: Purpose,
+        now_ms: u64,
+    ) -> Upstream {
+        Upstream {
+            stream,
+            node,
+            db,
+            proto,
+            purpose,
+            state: State::Connecting,
+            since_ms: now_ms,
+            out: Vec::new(),
+            acked: 0,
+            sent: 0,
+            waiting: VecDeque::new(),
+            held: Vec::new(),
+            framer: Framer::new(),
+            streaming: false,
+            dirty: false,
+            queued: false,
+            closed: false,
+            wants_room: false,
+            held_back: Vec::new(),
+            owner: None,
+        }
+    }
+
+    /// Queues a run of `waiting.count` requests.
+    #[inline]
+    pub fn push(&mut self, waiting: Waiting, bytes: &[u8]) {
+        debug_assert_eq!(waiting.bytes as usize, bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.waiting.push_back(waiting);
+    }
+
+    /// Bytes that were not sent.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// The front run has got `count` replies.
+    #[inline]
+    pub fn answered(&mut self, count: u16) {
+        let Some(front) = self.waiting.front_mut() else {
+            return;
+        };
+        front.count -= count;
+        front.answered += count;
+        front.seq = front.seq.wrapping_add(count.into());
+        if front.count > 0 {
+            return;
+        }
+        self.acked += front.bytes as usize;
+        self.waiting.pop_front();
+        if self.waiting.is_empty() && self.acked == self.out.len() {
+            (self.acked, self.sent) = (0, 0);
+            self.out.clear();
+            if self.out.capacity() > BYTES_KEPT_MAX {
+                self.out.shrink_to(BYTES_KEPT_MAX);
+            }
+        } else if self.acked >= DROP_BYTES_MIN && self.acked > self.out.len() / 2 {
+            self.out.drain(..self.acked);
+            self.sent -= self.acked;
+            self.acked = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(count: u16, bytes: usize) -> Waiting {
+        Waiting {
+            to: Ref {
+                at: 0,
+                generation: 0,
+            },
+            seq: 7,
+            bytes: bytes as u32,
+            since_ms: 0,
+            count,
+            answered: 0,
+            kind: Kind::Client,
+            tries: 0,
+        }
+    }
+
+    #[test]
+    fn requests_stay_until_they_are_answered() {
+        let (stream, _) = Stream::pair().unwrap();
+        let mut upstream = Upstream::new(stream, 0, 0, Proto::Resp2, Purpose::Shared, 0);
+        let big = vec![b'a'; DROP_BYTES_MIN];
+        upstream.push(run(2, big.len()), &big);
+        upstream.push(run(1, 3), b"xyz");
+        upstream.sent = big.len();
+        upstream.answered(1);
+        assert_eq!((upstream.acked, upstream.out.len()), (0, big.len() + 3));
+        assert_eq!(upstream.waiting[0].seq, 8);
+        upstream.answered(1);
+        assert_eq!((upstream.acked, upstream.sent), (0, 0));
+        assert_eq!(upstream.out, b"xyz");
+        upstream.sent = 3;
+        upstream.answered(1);
+        assert!(upstream.out.is_empty() && upstream.waiting.is_empty());
+    }
+}

@@ -1,0 +1,675 @@
+//! A worker: its poller, its clients, its connections to servers, and the turn of its loop.
+//!
+//! One turn: requests of all clients that sent something are decoded, routed and queued ([`serve`](crate::serve)); each
+//! server that got some is written to once; replies of the servers that answered are handed to the clients
+//! ([`replies`](crate::replies)); each client that got some is written to once. So the requests of many clients share their
+//! system calls, the more the busier the worker is.
+//!
+//! Must not know how requests are routed, or what any command does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redline_net::{
+    Event, Interest, Listener, Mailbox, PeerAddr, Poller, Sender, Signal, Signals, Stream, clock,
+};
+use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
+use redline_spec::CommandId;
+
+use crate::class::Command;
+use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause};
+use crate::errors;
+use crate::link::Links;
+use crate::local::Card;
+use crate::private::Session;
+use crate::report::Report;
+use crate::route::{Published, Routes};
+use crate::settings::Settings;
+use crate::slab::{Ref, Slab};
+use crate::split::Gather;
+use crate::upstream::{State, Upstream};
+
+/// Events taken in one turn.
+const EVENTS_MAX: usize = 1024;
+/// How often time-outs are looked at: milliseconds.
+const TICK_MS: u64 = 100;
+/// What one read of a client takes at most.
+const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
+/// What one read of a server takes at most.
+pub(crate) const UPSTREAM_READ_BYTES_MAX: usize = 256 * 1024;
+/// Output buffers that are kept for the next clients.
+const OUTS_MAX: usize = 256;
+const WAKER: usize = 0;
+const SIGNALS: usize = 1;
+const FIRST_LISTENER: usize = 2;
+const FIRST_CONNECTION: usize = 64;
+
+/// What a worker finds in its mailbox.
+pub enum Message {
+    /// A connection to take over.
+    Connection(Stream, PeerAddr),
+    /// CLIENT KILL of the client with this number.
+    Kill(u64),
+    /// The end: close everything and return.
+    Stop,
+}
+
+/// What all workers share.
+pub struct Shared {
+    /// The picture of the servers.
+    pub routes: Arc<Published>,
+    /// Limits.
+    pub settings: Settings,
+    /// Where reports go.
+    pub reports: Option<Sender<Report>>,
+    /// A worker's mailbox, and how many clients it has.
+    pub workers: Vec<(Sender<Message>, AtomicUsize)>,
+    /// The number of the next client.
+    pub next_client: AtomicU64,
+    /// Every client, by its number.
+    pub clients: Mutex<BTreeMap<u64, Arc<Card>>>,
+    /// When the process began: seconds since 1970.
+    pub began_s: u64,
+    /// The port of the first listener.
+    pub port: u16,
+}
+
+impl Shared {
+    /// Every client, by its number.
+    pub fn cards(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Card>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a worker counts.
+#[derive(Default)]
+pub struct Counters {
+    /// Requests.
+    pub requests: u64,
+    /// Clients that came.
+    pub accepted: u64,
+}
+
+/// See the module's text.
+pub struct Worker {
+    pub(crate) number: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) routes: Arc<Routes>,
+    epoch: u64,
+    poller: Poller,
+    mailbox: Mailbox<Message>,
+    messages: Vec<Message>,
+    listeners: Vec<Listener>,
+    signals: Option<Signals>,
+    pub(crate) clients: Slab<Client>,
+    pub(crate) upstreams: Slab<Upstream>,
+    pub(crate) gathers: Slab<Gather>,
+    pub(crate) spare_gathers: Vec<Gather>,
+    pub(crate) links: Links,
+    pub(crate) heads: Heads,
+    /// The commands that `heads` numbers.
+    pub(crate) named: [Command; HEADS],
+    pub(crate) commands: Box<[Command]>,
+    pub(crate) spans: Vec<Span>,
+    pub(crate) limits: RequestLimits,
+    /// Where clients and servers are read into; empty between.
+    pub(crate) received: Vec<u8>,
+    /// Where replies of our own are made; empty between.
+    pub(crate) reply: ReplyBuffer,
+    /// Where parts of requests are made, and replies out of parts, and keys are put in order; empty between.
+    pub(crate) request: Vec<u8>,
+    pub(crate) merged: Vec<u8>,
+    pub(crate) places: Vec<u64>,
+    /// Clients to serve, in this turn or the next.
+    ready: VecDeque<u32>,
+    dirty_clients: Vec<u32>,
+    pub(crate) dirty_upstreams: Vec<u32>,
+    ready_upstreams: VecDeque<u32>,
+    outs: Vec<Vec<u8>>,
+    /// The time of this turn: milliseconds of the monotonic clock.
+    pub(crate) now_ms: u64,
+    next_tick_ms: u64,
+    accept_again: bool,
+    pub(crate) counters: Counters,
+    stop: bool,
+}
+
+/// What a worker is made from.
+pub struct Start {
+    /// Its number.
+    pub number: usize,
+    /// What it shares.
+    pub shared: Arc<Shared>,
+    /// Its poller, with the mailbox's waker registered.
+    pub poller: Poller,
+    /// Its mailbox.
+    pub mailbox: Mailbox<Message>,
+    /// The first worker has them all.
+    pub listeners: Vec<Listener>,
+    /// The first worker has them.
+    pub signals: Option<Signals>,
+}
+
+/// The token of the poller's waker.
+pub const WAKER_TOKEN: usize = WAKER;
+
+/// A poller for a worker.
+pub fn poller() -> std::io::Result<Poller> {
+    Poller::new(EVENTS_MAX)
+}
+
+impl Worker {
+    /// A worker that has not begun.
+    pub fn new(start: Start) -> Worker {
+        let Start {
+            number,
+            shared,
+            poller,
+            mailbox,
+            listeners,
+            signals,
+        } = start;
+        let commands: Box<[Command]> = redline_spec::table::all()
+            .iter()
+            .map(|row| Command::of(row.id))
+            .collect();
+        let settings = &shared.settings;
+        let limits = RequestLimits {
+            bulk_bytes_max: settings.bulk_bytes_max,
+            multibulk_max: settings.arguments_max,
+            big_bulk_bytes_min: usize::MAX,
+            ..RequestLimits::default()
+        };
+        Worker {
+            number,
+            epoch: shared.routes.epoch(),
+            routes: shared.routes.current(),
+            poller,
+            mailbox,
+            messages: Vec::new(),
+            listeners,
+            signals,
+            clients: Slab::new(),
+            upstreams: Slab::new(),
+            gathers: Slab::new(),
+            spare_gathers: Vec::new(),
+            links: Links::default(),
+            heads: Heads::new(),
+            named: [commands[CommandId::Get as usize]; HEADS],
+            commands,
+            spans: Vec::new(),
+            limits,
+            received: Vec::with_capacity(UPSTREAM_READ_BYTES_MAX),
+            reply: ReplyBuffer::new(),
+            request: Vec::new(),
+            merged: Vec::new(),
+            places: Vec::new(),
+            ready: VecDeque::new(),
+            dirty_clients: Vec::new(),
+            dirty_upstreams: Vec::new(),
+            ready_upstreams: VecDeque::new(),
+            outs: Vec::new(),
+            now_ms: clock::monotonic_coarse_ms(),
+            next_tick_ms: 0,
+            accept_again: false,
+            counters: Counters::default(),
+            stop: false,
+            shared,
+        }
+    }
+
+    /// Runs until told to stop.
+    pub fn run(mut self) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.poller
+                .register(listener, FIRST_LISTENER + index, Interest::Read)
+                .expect("a fresh listener can be watched");
+        }
+        if let Some(signals) = &self.signals {
+            self.poller
+                .register(signals, SIGNALS, Interest::Read)
+                .expect("signals can be watched");
+        }
+        while !self.stop {
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        let may_sleep = self.mailbox.prepare_to_sleep()
+            && self.ready.is_empty()
+            && self.ready_upstreams.is_empty();
+        let timeout = match may_sleep {
+            true => Duration::from_millis(self.next_tick_ms.saturating_sub(self.now_ms).max(1)),
+            false => Duration::ZERO,
+        };
+        if let Err(error) = self.poller.poll(Some(timeout)) {
+            panic!("the poller failed, nothing can be served any more: {error}");
+        }
+        self.now_ms = clock::monotonic_coarse_ms();
+        if self.shared.routes.epoch() != self.epoch {
+            self.epoch = self.shared.routes.epoch();
+            self.routes = self.shared.routes.current();
+        }
+        for index in 0..self.poller.event_count() {
+            let event = self.poller.event(index);
+            match event.token {
+                WAKER => {}
+                SIGNALS => self.on_signal(),
+                token if token < FIRST_CONNECTION => self.accept(token - FIRST_LISTENER),
+                token => {
+                    let place = (token - FIRST_CONNECTION) as u32;
+                    match place & 1 {
+                        0 => self.on_client_event(place >> 1, &event),
+                        _ => self.on_upstream_event(place >> 1, &event),
+                    }
+                }
+            }
+        }
+        self.fetch_messages();
+        for _ in 0..self.ready.len() {
+            let Some(at) = self.ready.pop_front() else {
+                break;
+            };
+            self.serve_client(at);
+        }
+        self.write_upstreams();
+        for _ in 0..self.ready_upstreams.len() {
+            let Some(at) = self.ready_upstreams.pop_front() else {
+                break;
+            };
+            self.read_upstream(at);
+        }
+        // Requests that had to be sent again, or elsewhere.
+        self.write_upstreams();
+        self.write_clients();
+        if self.now_ms >= self.next_tick_ms {
+            self.next_tick_ms = self.now_ms + TICK_MS;
+            self.tick();
+            self.write_upstreams();
+            self.write_clients();
+        }
+        self.clients.end_turn();
+        self.upstreams.end_turn();
+        self.gathers.end_turn();
+    }
+
+    fn on_signal(&mut self) {
+        let Some(signals) = &mut self.signals else {
+            return;
+        };
+        while let Some(signal) = signals.next() {
+            if matches!(signal, Signal::Terminate | Signal::Interrupt) {
+                for (mailbox, _) in &self.shared.workers {
+                    mailbox.send(Message::Stop);
+                }
+            }
+        }
+    }
+
+    fn fetch_messages(&mut self) {
+        let mut messages = std::mem::take(&mut self.messages);
+        self.mailbox.drain(&mut messages);
+        for message in messages.drain(..) {
+            match message {
+                Message::Connection(stream, addr) => self.welcome(stream, addr),
+                Message::Kill(id) => {
+                    let found = self
+                        .clients
+                        .taken()
+                        .find(|at| self.clients.look(*at).is_some_and(|client| client.id == id));
+                    if let Some(at) = found {
+                        self.close_client(at);
+                    }
+                }
+                Message::Stop => self.stop = true,
+            }
+        }
+        self.messages = messages;
+    }
+
+    fn accept(&mut self, listener: usize) {
+        loop {
+            match self.listeners[listener].accept() {
+                Ok(Some((stream, addr))) => self.hand_over(stream, addr),
+                Ok(None) => return,
+                // Most likely for want of a descriptor: again at the next tick.
+                Err(_) => {
+                    self.accept_again = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives a new connection to the worker with the fewest clients.
+    fn hand_over(&mut self, mut stream: Stream, addr: PeerAddr) {
+        self.counters.accepted += 1;
+        let count = |(_, clients): &(_, AtomicUsize)| clients.load(Ordering::Relaxed);
+        let workers = &self.shared.workers;
+        if workers.iter().map(count).sum::<usize>() >= self.shared.settings.clients_max {
+            let _ = stream.write(format!("-{}\r\n", errors::CLIENTS_MAX).as_bytes());
+            return;
+        }
+        let (to, (mailbox, clients)) = workers
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, worker)| count(worker))
+            .expect("there is a worker: this one");
+        clients.fetch_add(1, Ordering::Relaxed);
+        if to == self.number {
+            self.welcome(stream, addr);
+        } else {
+            mailbox.send(Message::Connection(stream, addr));
+        }
+    }
+
+    fn welcome(&mut self, stream: Stream, addr: PeerAddr) {
+        let place = self.clients.next();
+        let token = FIRST_CONNECTION + 2 * place.at as usize;
+        let watched = stream
+            .set_nodelay(true)
+            .and_then(|()| self.poller.register(&stream, token, Interest::Read));
+        if watched.is_err() {
+            self.shared.workers[self.number]
+                .1
+                .fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let id = self.shared.next_client.fetch_add(1, Ordering::Relaxed);
+        let since_s = clock::wall_coarse_ms() / 1000;
+        let card = Arc::new(Card {
+            id,
+            addr,
+            laddr: stream.local_address().ok(),
+            fd: stream.fd(),
+            since_s,
+            active_s: AtomicU32::new((self.now_ms / 1000) as u32),
+            told: Mutex::default(),
+        });
+        self.shared.cards().insert(id, Arc::clone(&card));
+        self.clients.put(Client::new(stream, id, card));
+    }
+
+    fn on_client_event(&mut self, at: u32, event: &Event) {
+        let Some(client) = self.clients.get(at) else {
+            return;
+        };
+        if event.readable || event.closed || event.error {
+            client.readable = true;
+            self.enqueue(at);
+        }
+        if event.writable {
+            self.mark_client(at);
+        }
+    }
+
+    fn on_upstream_event(&mut self, at: u32, event: &Event) {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        upstream.closed |= event.closed || event.error;
+        if upstream.state == State::Connecting {
+            if !event.writable && !event.error && !event.closed {
+                return;
+            }
+            return self.connected(at);
+        }
+        if event.writable {
+            self.mark_upstream(at);
+        }
+        if event.readable || event.closed || event.error {
+            self.enqueue_upstream(at);
+        }
+    }
+
+    /// The client is served in this turn, or in the next if this one has done so already.
+    pub(crate) fn enqueue(&mut self, at: u32) {
+        if let Some(client) = self.clients.get(at)
+            && !client.queued
+        {
+            client.queued = true;
+            self.ready.push_back(at);
+        }
+    }
+
+    pub(crate) fn enqueue_upstream(&mut self, at: u32) {
+        if let Some(upstream) = self.upstreams.get(at)
+            && !upstream.queued
+        {
+            upstream.queued = true;
+            self.ready_upstreams.push_back(at);
+        }
+    }
+
+    /// The client has got something, or something has changed for it: it is looked at before the turn ends.
+    #[inline]
+    pub(crate) fn mark_client(&mut self, at: u32) {
+        if let Some(client) = self.clients.get(at)
+            && !client.dirty
+        {
+            client.dirty = true;
+            self.dirty_clients.push(at);
+        }
+    }
+
+    /// The server is to be sent something.
+    #[inline]
+    pub(crate) fn mark_upstream(&mut self, at: u32) {
+        if let Some(upstream) = self.upstreams.get(at)
+            && !upstream.dirty
+        {
+            upstream.dirty = true;
+            self.dirty_upstreams.push(at);
+        }
+    }
+
+    /// Watches a connection to a server.
+    pub(crate) fn watch_upstream(&mut self, at: u32, stream: &Stream) -> std::io::Result<()> {
+        let token = FIRST_CONNECTION + 2 * at as usize + 1;
+        self.poller.register(stream, token, Interest::ReadWrite)
+    }
+
+    /// Asks, or no longer asks, for events of room to write.
+    pub(crate) fn want_room(&mut self, at: u32, wants: bool) {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        if upstream.wants_room == wants {
+            return;
+        }
+        upstream.wants_room = wants;
+        let interest = if wants {
+            Interest::ReadWrite
+        } else {
+            Interest::Read
+        };
+        let token = FIRST_CONNECTION + 2 * at as usize + 1;
+        // Where it fails, the connection is gone, and the next read or write says so.
+        let _ = self.poller.reregister(&upstream.stream, token, interest);
+    }
+
+    /// Reads what a client has sent, and serves what was left of before.
+    fn serve_client(&mut self, at: u32) {
+        let Some(client) = self.clients.get(at) else {
+            return;
+        };
+        client.queued = false;
+        if client.closing || client.pause != Pause::No {
+            return;
+        }
+        let mut query = std::mem::take(&mut client.query);
+        let own = query.is_empty();
+        if own {
+            query = std::mem::take(&mut self.received);
+        }
+        let client = self.clients.get(at).expect("it was there just now");
+        if client.readable {
+            match client.stream.read_into(&mut query, CLIENT_READ_BYTES_MAX) {
+                Ok(redline_net::Read::Data { drained, .. }) => {
+                    client.readable = !drained;
+                    let now_s = (self.now_ms / 1000) as u32;
+                    client.card.active_s.store(now_s, Ordering::Relaxed);
+                }
+                Ok(redline_net::Read::WouldBlock) => client.readable = false,
+                Ok(redline_net::Read::Eof) | Err(_) => {
+                    client.readable = false;
+                    client.eof = true;
+                }
+            }
+        }
+        let consumed = self.serve(at, &mut query);
+        let query_bytes_max = self.shared.settings.query_bytes_max;
+        if let Some(client) = self.clients.get(at) {
+            let rest = query.len() - consumed;
+            if rest > query_bytes_max {
+                client.closing = true;
+                client.query = Vec::new();
+            } else if own && rest > 0 {
+                client.query = query[consumed..].to_vec();
+            } else if !own {
+                query.drain(..consumed);
+                if !query.is_empty() {
+                    client.query = std::mem::take(&mut query);
+                }
+            }
+            if client.readable && client.pause == Pause::No && !client.closing {
+                self.enqueue(at);
+            }
+        }
+        if own {
+            query.clear();
+            self.received = query;
+        }
+        if self.clients.get(at).is_some_and(|client| client.eof) {
+            self.mark_client(at);
+        }
+    }
+
+    fn write_clients(&mut self) {
+        while let Some(at) = self.dirty_clients.pop() {
+            self.write_client(at);
+        }
+    }
+
+    fn write_client(&mut self, at: u32) {
+        let settings = &self.shared.settings;
+        let Some(client) = self.clients.get(at) else {
+            return;
+        };
+        client.dirty = false;
+        let mut lost = false;
+        let mut full = false;
+        while client.sent < client.out.len() && !full {
+            match client.stream.write(&client.out[client.sent..]) {
+                Ok(Some(written)) => {
+                    full = written < client.unsent();
+                    client.advance(written);
+                }
+                Ok(None) => full = true,
+                Err(_) => {
+                    lost = true;
+                    break;
+                }
+            }
+        }
+        let over = client.owed() > settings.client_output_bytes_max;
+        let done = client.out.is_empty()
+            && (client.closing && client.pending() == 0
+                || client.eof
+                    && (client.pending() == 0 || !matches!(client.session, Session::Shared)));
+        if lost || over || done {
+            return self.close_client(at);
+        }
+        if client.wants_room != full {
+            client.wants_room = full;
+            let interest = if full {
+                Interest::ReadWrite
+            } else {
+                Interest::Read
+            };
+            let token = FIRST_CONNECTION + 2 * at as usize;
+            let _ = self.poller.reregister(&client.stream, token, interest);
+        }
+        if client.out.is_empty() && client.out.capacity() > 0 {
+            let mut memory = std::mem::take(&mut client.out);
+            if self.outs.len() < OUTS_MAX {
+                memory.shrink_to(OUT_BYTES_KEPT_MAX);
+                self.outs.push(memory);
+            }
+        }
+        let (pause, owed, pending) = (client.pause, client.owed(), client.pending());
+        if self.is_over(pause, owed, pending)
+            && let Some(client) = self.clients.get(at)
+        {
+            client.pause = Pause::No;
+            self.calm(at);
+            self.enqueue(at);
+        }
+    }
+
+    /// Memory for a client's output, if it has none.
+    #[inline]
+    pub(crate) fn lend_output(outs: &mut Vec<Vec<u8>>, client: &mut Client) {
+        if client.out.capacity() == 0
+            && let Some(memory) = outs.pop()
+        {
+            client.out = memory;
+        }
+    }
+
+    /// Hands replies to a client, if it is still there.
+    #[inline]
+    pub(crate) fn deliver(&mut self, to: Ref, first: u32, count: u32, bytes: &[u8]) {
+        let Some(client) = self.clients.find(to) else {
+            return;
+        };
+        Self::lend_output(&mut self.outs, client);
+        client.deliver(first, count, bytes);
+        if !client.dirty {
+            client.dirty = true;
+            self.dirty_clients.push(to.at);
+        }
+    }
+
+    /// Ends a client's connection.
+    pub(crate) fn close_client(&mut self, at: u32) {
+        let Some(mut client) = self.clients.take(at) else {
+            return;
+        };
+        let workers = &self.shared.workers;
+        workers[self.number].1.fetch_sub(1, Ordering::Relaxed);
+        self.shared.cards().remove(&client.id);
+        client.stream.close_notify();
+        self.abandon(std::mem::replace(&mut client.session, Session::Shared));
+    }
+
+    fn tick(&mut self) {
+        if std::mem::take(&mut self.accept_again) {
+            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
+        }
+        self.check_upstreams();
+        let timeout_s = self.shared.settings.client_timeout_s;
+        if timeout_s > 0 {
+            let now_s = self.now_ms / 1000;
+            let idle: Vec<u32> = self
+                .clients
+                .taken()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .filter(|at| {
+                    self.clients.get(*at).is_some_and(|client| {
+                        client.pending() == 0
+                            && matches!(client.session, Session::Shared)
+                            && now_s
+                                .saturating_sub(client.card.active_s.load(Ordering::Relaxed).into())
+                                > timeout_s
+                    })
+                })
+                .collect();
+            idle.into_iter().for_each(|at| self.close_client(at));
+        }
+    }
+}
