@@ -1,10 +1,14 @@
 //! `redline proxy` as a process, in front of servers of ours: the ways of requests, and what happens when a server is lost.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use redline_resp::Value;
+use redline_resp::{Args, Decoded, RequestDecoder, RequestLimits, Value};
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
@@ -431,4 +435,100 @@ fn it_ends_in_good_order() {
     let mut client = refused.client();
     assert_eq!(call(&mut client, "QUIT"), ok());
     assert_eq!(client.reply().unwrap(), None);
+}
+
+/// A server that answers as it was told, for what no real one says at will.
+fn scripted(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer) = (stream.unwrap(), Arc::clone(&answer));
+            thread::spawn(move || {
+                let (mut held, mut piece) = (Vec::new(), [0; 4096]);
+                let limits = RequestLimits::default();
+                while let Ok(read @ 1..) = stream.read(&mut piece) {
+                    held.extend_from_slice(&piece[..read]);
+                    let (mut decoder, mut spans) = (RequestDecoder::new(), Vec::new());
+                    while let Ok(Decoded::Request { consumed, .. }) =
+                        decoder.decode(&mut held, &limits, &mut spans)
+                    {
+                        let words: Vec<Vec<u8>> = Args::new(&held, &spans)
+                            .iter()
+                            .map(<[u8]>::to_vec)
+                            .collect();
+                        if stream.write_all(&answer(&words)).is_err() {
+                            return;
+                        }
+                        held.drain(..consumed);
+                        spans.clear();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn proxy_of(upstreams: &[SocketAddr]) -> ServerProcess {
+    ServerProcess::proxy(Path::new(REDLINE), upstreams, &[]).expect("the proxy starts")
+}
+
+#[test]
+fn redirects_are_followed_and_never_seen() {
+    let real = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let target = real.address();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let moved = scripted(move |words| {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        let slot = 1;
+        match words[0].to_ascii_uppercase().as_slice() {
+            // Some errors pass by themselves.
+            b"GET" if number.is_multiple_of(3) => b"-TRYAGAIN Multiple keys\r\n".to_vec(),
+            b"SET" if number.is_multiple_of(5) => b"-LOADING Redis is loading\r\n".to_vec(),
+            _ => format!("-MOVED {slot} {target}\r\n").into_bytes(),
+        }
+    });
+    let proxy = proxy_of(&[moved, target]);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for number in 0..60 {
+        let key = format!("k{number}");
+        assert_eq!(call(&mut client, &format!("SET {key} {number}")), ok());
+        assert_eq!(
+            call(&mut client, &format!("GET {key}")),
+            bulk(&number.to_string())
+        );
+    }
+    let keys: Vec<String> = (0..60).map(|number| format!("k{number}")).collect();
+    let values: Vec<Value> = (0..60).map(|number| bulk(&number.to_string())).collect();
+    let mget = call(&mut client, &format!("MGET {}", keys.join(" ")));
+    assert_eq!(mget, Value::Array(values));
+    for key in &keys {
+        call(&mut client, &format!("RPUSH l{key} x"));
+        let popped = call(&mut client, &format!("BLPOP l{key} 1"));
+        assert_eq!(
+            popped,
+            Value::Array(vec![bulk(&format!("l{key}")), bulk("x")])
+        );
+    }
+    assert!(asked.load(Ordering::Relaxed) > 60);
+}
+
+#[test]
+fn a_server_that_answers_nothing_sensible_fails_its_own_requests_only() {
+    let real = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let odd = scripted(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec());
+    let proxy = proxy_of(&[odd, real.address()]);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let mut failed = 0;
+    for number in 0..40 {
+        let reply = call(&mut client, &format!("SET k{number} v"));
+        match reply.is_error() {
+            true => failed += 1,
+            false => assert_eq!(reply, ok()),
+        }
+    }
+    assert!(failed > 0 && failed < 40, "{failed}");
 }

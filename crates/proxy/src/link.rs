@@ -9,7 +9,7 @@ use redline_spec::{self as spec, Flags};
 
 use crate::errors;
 use crate::report::Report;
-use crate::route::NodeId;
+use crate::route::{NodeId, Routes};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
@@ -130,8 +130,8 @@ impl Worker {
         };
         upstream.owner = None;
         let is_idle = upstream.waiting.is_empty() && upstream.state == State::Open;
-        let node = upstream.node;
-        if is_clean && is_idle && self.links.of(node).idle.len() < idle_max {
+        let (node, is_retired) = (upstream.node, upstream.retired);
+        if is_clean && is_idle && !is_retired && self.links.of(node).idle.len() < idle_max {
             self.links.of(node).idle.push(place);
         } else {
             self.drop_upstream(place.at);
@@ -174,6 +174,7 @@ impl Worker {
             target.user.as_deref(),
             target.password.as_deref(),
         );
+        upstream.greeting = upstream.out.len();
         let place = self.upstreams.next();
         if let Err(error) = self.watch_upstream(place.at, &upstream.stream) {
             return Err(unavailable(&error_text(&error)));
@@ -191,20 +192,34 @@ impl Worker {
         let node = upstream.node;
         match upstream.stream.take_error() {
             Ok(None) => {
-                upstream.state = State::Open;
-                let links = self.links.of(node);
-                (links.failures, links.retry_at_ms) = (0, 0);
+                upstream.state = State::Greeting;
+                let greeted = upstream.greeting == 0;
                 self.mark_upstream(at);
                 self.want_room(at, false);
-                self.tell(Report::Well { node });
                 self.enqueue_upstream(at);
+                if greeted {
+                    self.welcomed(at);
+                }
             }
             Ok(Some(error)) | Err(error) => {
                 let reason = error_text(&error);
                 self.failed(node, &reason);
-                self.lose(at, &reason);
+                self.lose(at, &reason, true);
             }
         }
+    }
+
+    /// The server takes us.
+    pub(crate) fn welcomed(&mut self, at: u32) {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        upstream.state = State::Open;
+        let node = upstream.node;
+        let links = self.links.of(node);
+        (links.failures, links.retry_at_ms) = (0, 0);
+        self.mark_upstream(at);
+        self.tell(Report::Well { node });
     }
 
     /// An attempt has failed: no other one for a while, longer each time, and not all workers at once.
@@ -242,14 +257,15 @@ impl Worker {
             return;
         }
         let mut full = false;
-        while upstream.unsent() > 0 && !full {
-            match upstream.stream.write(&upstream.out[upstream.sent..]) {
+        let end = upstream.may_send();
+        while upstream.sent < end && !full {
+            match upstream.stream.write(&upstream.out[upstream.sent..end]) {
                 Ok(Some(written)) => {
-                    full = written < upstream.unsent();
                     upstream.sent += written;
+                    full = upstream.sent < end;
                 }
                 Ok(None) => full = true,
-                Err(error) => return self.lose(at, &error_text(&error)),
+                Err(error) => return self.lose(at, &error_text(&error), true),
             }
         }
         if !upstream.held_back.is_empty()
@@ -314,16 +330,19 @@ impl Worker {
     }
 
     /// A connection is lost. What was not sent goes out again, and so do reads; who waits for a write that was sent is told
-    /// that nobody knows what became of it.
-    pub(crate) fn lose(&mut self, at: u32, reason: &str) {
+    /// that nobody knows what became of it. A server that hangs (not `may_retry`) gets nothing again.
+    pub(crate) fn lose(&mut self, at: u32, reason: &str, may_retry: bool) {
         let Some(mut upstream) = self.upstreams.take(at) else {
             return;
         };
         self.forget(at, &upstream);
-        if upstream.state == State::Open {
-            self.tell(Report::Failed {
+        match upstream.state {
+            State::Open => self.tell(Report::Failed {
                 node: upstream.node,
-            });
+            }),
+            // It does not take us: as bad as if it were not there.
+            State::Greeting => self.failed(upstream.node, reason),
+            State::Connecting => {}
         }
         let name = self.routes.nodes[usize::from(upstream.node)].name.clone();
         let unavailable = errors::unavailable(&name, reason);
@@ -353,7 +372,8 @@ impl Worker {
                     self.close_client(run.to.at);
                     continue;
                 }
-                let again = run.tries + 1 < TRIES_MAX
+                let again = may_retry
+                    && run.tries + 1 < TRIES_MAX
                     && (!was_sent || !writes)
                     && upstream.purpose == Purpose::Shared;
                 if !again || matches!(run.kind, Kind::Setup | Kind::Nobody) {
@@ -395,6 +415,41 @@ impl Worker {
         }
     }
 
+    /// There is a new picture: connections that lead elsewhere now get nothing new, those to servers that hang are cut.
+    pub(crate) fn adopt(&mut self, fresh: Arc<Routes>) {
+        let old = std::mem::replace(&mut self.routes, fresh);
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            let Some(upstream) = self.upstreams.get(at) else {
+                continue;
+            };
+            let number = usize::from(upstream.node);
+            let (node, purpose) = (upstream.node, upstream.purpose);
+            let now = &self.routes.nodes[number];
+            let before = &old.nodes[number];
+            if now.ejected && !before.ejected && purpose == Purpose::Shared {
+                self.lose(at, "it does not answer", false);
+            } else if now.endpoint != before.endpoint {
+                self.retire(at, node);
+            }
+        }
+    }
+
+    fn retire(&mut self, at: u32, node: NodeId) {
+        let links = self.links.of(node);
+        if let Some(lane) = links.shared.iter_mut().find(|lane| **lane == at) {
+            *lane = NONE;
+        }
+        let is_idle = links.idle.iter().any(|place| place.at == at);
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        upstream.retired = true;
+        let unused = upstream.owner.is_none() && upstream.waiting.is_empty();
+        if is_idle || unused {
+            self.drop_upstream(at);
+        }
+    }
+
     /// Looks for attempts and requests that have taken too long.
     pub(crate) fn check_upstreams(&mut self) {
         let settings = &self.shared.settings;
@@ -406,7 +461,9 @@ impl Worker {
             };
             let node = upstream.node;
             let over = match upstream.state {
-                State::Connecting => self.now_ms.saturating_sub(upstream.since_ms) > connect_ms,
+                State::Connecting | State::Greeting => {
+                    self.now_ms.saturating_sub(upstream.since_ms) > connect_ms
+                }
                 State::Open => {
                     request_ms > 0
                         && upstream.purpose == Purpose::Shared
@@ -425,7 +482,7 @@ impl Worker {
                 self.failed(node, "connection timed out");
             }
             self.tell(Report::TimedOut { node });
-            self.lose(at, "it did not answer in time");
+            self.lose(at, "it did not answer in time", false);
         }
     }
 }
@@ -480,12 +537,17 @@ impl Requests {
             bytes: bytes.to_vec(),
             at: 0,
             spans: Vec::new(),
-            limits: RequestLimits {
-                bulk_bytes_max: u64::MAX,
-                big_bulk_bytes_min: usize::MAX,
-                ..RequestLimits::default()
-            },
+            limits: forwarded(),
         }
+    }
+}
+
+/// The limits of requests that were let pass already.
+pub(crate) fn forwarded() -> RequestLimits {
+    RequestLimits {
+        bulk_bytes_max: i64::MAX as u64,
+        big_bulk_bytes_min: usize::MAX,
+        ..RequestLimits::default()
     }
 }
 

@@ -69,6 +69,38 @@ impl Worker {
         }
     }
 
+    /// A blocking call goes to another server.
+    pub(crate) fn move_lease(
+        &mut self,
+        again: Waiting,
+        target: NodeId,
+        asking: bool,
+        request: &[u8],
+    ) -> bool {
+        let Ok(lease) = self.take_lease(again.to, target) else {
+            return false;
+        };
+        if let Some(upstream) = self.upstreams.find(lease.upstream) {
+            if asking {
+                upstream.push_asking(again.since_ms);
+            }
+            upstream.push(again, request);
+        }
+        self.mark_upstream(lease.upstream.at);
+        let Some(client) = self.clients.find(again.to) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut client.session, Session::Leaving(lease));
+        if let Session::Leaving(old) = before
+            && let Some(upstream) = self.upstreams.find(old.upstream)
+        {
+            // Its last reply, the redirect, is being taken at this moment: then it is dropped.
+            upstream.owner = None;
+            upstream.retired = true;
+        }
+        true
+    }
+
     /// Whether what came before must be answered first; the client then goes on by itself.
     pub(crate) fn must_wait(&mut self, me: Ref) -> bool {
         let Some(client) = self.clients.find(me) else {

@@ -72,7 +72,7 @@ impl Worker {
             }
         }
         if let Some(reason) = end {
-            self.lose(at, &reason);
+            self.lose(at, &reason, true);
         } else if let Some(upstream) = self.upstreams.get(at) {
             if own && !bytes.is_empty() {
                 upstream.held = bytes.clone();
@@ -82,7 +82,9 @@ impl Worker {
                     upstream.held = Vec::new();
                 }
             }
-            if more {
+            if upstream.retired && upstream.owner.is_none() && upstream.waiting.is_empty() {
+                self.drop_upstream(at);
+            } else if more {
                 self.enqueue_upstream(at);
             }
         }
@@ -195,6 +197,16 @@ impl Worker {
             return Err("it sent a reply that nobody waits for".to_owned());
         };
         let one = Waiting { count: 1, ..front };
+        let wanted = matches!(front.kind, Kind::Client | Kind::Silent | Kind::Part);
+        if wanted && reply[0] == b'-' && self.redirected(at, one, reply) {
+            if let Some(upstream) = self.upstreams.get(at) {
+                upstream.answered(1);
+            }
+            return Ok(Some(len));
+        }
+        let Some(upstream) = self.upstreams.get(at) else {
+            return Ok(Some(len));
+        };
         match front.kind {
             Kind::Client => {
                 upstream.answered(1);
@@ -213,7 +225,16 @@ impl Worker {
                 let text = String::from_utf8_lossy(&reply[1..len - 2]).into_owned();
                 return Err(text);
             }
-            Kind::Setup => upstream.answered(1),
+            Kind::Setup => {
+                upstream.answered(1);
+                let greeted = upstream
+                    .waiting
+                    .front()
+                    .is_none_or(|next| next.kind != Kind::Setup);
+                if greeted {
+                    self.welcomed(at);
+                }
+            }
         }
         Ok(Some(len))
     }

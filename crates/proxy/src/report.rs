@@ -18,6 +18,15 @@ pub enum Report {
         /// Its port there.
         port: u16,
     },
+    /// A redirect names a server that is in no picture.
+    Unknown {
+        /// Its host.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+    /// Somebody wants the configuration read again.
+    Reload,
     /// A connection could not be made, or it broke.
     Failed {
         /// Which server.

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use redline_cluster::{SLOTS, slot_of};
 use redline_net::Endpoint;
 
 /// A node's number: its place in [`Routes::nodes`]. It keeps its number for as long as the process runs, so workers may
@@ -44,6 +45,8 @@ pub enum Placement {
     One,
     /// By a hash and a distribution: the shard's number for a key.
     Hashed(Arc<dyn Hashed>),
+    /// By the slots of a cluster: the shard's number for each, [`NOBODY`] where none is known.
+    Slots(Box<[u16; SLOTS]>),
 }
 
 /// A hash and a distribution.
@@ -72,13 +75,18 @@ impl Pool {
         match &self.placement {
             Placement::One => 0,
             Placement::Hashed(hashed) => hashed.shard(key) as u16,
+            Placement::Slots(_) => slot_of(key),
         }
     }
 
     /// The server of a group's keys; [`NOBODY`] if none is known.
     #[inline]
     pub fn node_of_group(&self, group: u16) -> NodeId {
-        match self.shards.get(usize::from(group)) {
+        let shard = match &self.placement {
+            Placement::Slots(shards) => shards[usize::from(group)],
+            _ => group,
+        };
+        match self.shards.get(usize::from(shard)) {
             Some(shard) => shard.primary,
             None => NOBODY,
         }

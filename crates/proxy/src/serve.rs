@@ -14,7 +14,7 @@ use crate::class::{Class, Command};
 use crate::client::{Pause, Silence};
 use crate::errors;
 use crate::private::Session;
-use crate::route::{NOBODY, NodeId};
+use crate::route::{NOBODY, NodeId, Placement};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
@@ -39,8 +39,9 @@ struct Run {
     end: usize,
 }
 
-/// Words of an INLINE request end up here.
+/// Requests in a run. In a cluster any of them may have to be found again, to be sent elsewhere.
 const RUN_MAX: u16 = u16::MAX;
+const RUN_OF_CLUSTER_MAX: u16 = 64;
 
 impl Worker {
     /// Takes the requests that a client has sent, as far as it may go on, and returns how many bytes they were.
@@ -50,6 +51,10 @@ impl Worker {
         };
         let pipeline_max = self.shared.settings.pipeline_max;
         let output_high = self.shared.settings.client_output_bytes_high;
+        let run_max = match self.routes.pools[0].placement {
+            Placement::Slots(_) => RUN_OF_CLUSTER_MAX,
+            _ => RUN_MAX,
+        };
         let mut done = 0;
         let mut run: Option<Run> = None;
         while done < query.len() {
@@ -111,7 +116,7 @@ impl Worker {
                 client.last = Some(command.id);
                 match &mut run {
                     Some(run)
-                        if run.upstream == target && run.end == done && run.count < RUN_MAX =>
+                        if run.upstream == target && run.end == done && run.count < run_max =>
                     {
                         client.number();
                         run.count += 1;

@@ -37,7 +37,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
     let wanted = setup.settings.clients_max as u64 + DESCRIPTORS_SPARE;
     // Fewer descriptors mean that accepting fails earlier, which is dealt with there.
     let _ = limits::raise_open_files(wanted);
-    let signals = Signals::install(&[Signal::Terminate, Signal::Interrupt])?;
+    let signals = Signals::install(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
     let mut parts = Vec::with_capacity(threads);
     for _ in 0..threads {
         let mut poller = poller()?;

@@ -56,6 +56,8 @@ const _: () = assert!(size_of::<Waiting>() <= 32, "two entries in a cache line")
 pub enum State {
     /// The attempt has not ended.
     Connecting,
+    /// The server has not said yet that it takes us: only what introduces us is sent.
+    Greeting,
     /// It stands.
     Open,
 }
@@ -109,6 +111,10 @@ pub struct Upstream {
     pub wants_room: bool,
     /// Clients that wait until less is queued.
     pub held_back: Vec<Ref>,
+    /// Bytes of what introduces us.
+    pub greeting: usize,
+    /// Nothing new is sent: it is closed when everything is answered.
+    pub retired: bool,
     /// Of a private one: whose it is.
     pub owner: Option<Ref>,
 }
@@ -148,6 +154,8 @@ impl Upstream {
             closed: false,
             wants_room: false,
             held_back: Vec::new(),
+            greeting: 0,
+            retired: false,
             owner: None,
         }
     }
@@ -160,10 +168,39 @@ impl Upstream {
         self.waiting.push_back(waiting);
     }
 
+    /// Queues ASKING, which the next request needs.
+    pub fn push_asking(&mut self, since_ms: u32) {
+        const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+        let waiting = Waiting {
+            to: Ref {
+                at: u32::MAX,
+                generation: 0,
+            },
+            seq: 0,
+            bytes: ASKING.len() as u32,
+            since_ms,
+            count: 1,
+            answered: 0,
+            kind: Kind::Nobody,
+            tries: 0,
+        };
+        self.push(waiting, ASKING);
+    }
+
     /// Bytes that were not sent.
     #[inline]
     pub fn unsent(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    /// Up to where bytes may be sent now.
+    #[inline]
+    pub fn may_send(&self) -> usize {
+        match self.state {
+            State::Connecting => self.sent,
+            State::Greeting => self.greeting.max(self.sent),
+            State::Open => self.out.len(),
+        }
     }
 
     /// The front run has got `count` replies.

@@ -24,6 +24,7 @@ use crate::errors;
 use crate::link::Links;
 use crate::local::Card;
 use crate::private::Session;
+use crate::redirect::Later;
 use crate::report::Report;
 use crate::route::{Published, Routes};
 use crate::settings::Settings;
@@ -35,6 +36,8 @@ use crate::upstream::{State, Upstream};
 const EVENTS_MAX: usize = 1024;
 /// How often time-outs are looked at: milliseconds.
 const TICK_MS: u64 = 100;
+/// How often requests that will be sent again are looked at.
+const LATER_LOOK: Duration = Duration::from_millis(4);
 /// What one read of a client takes at most.
 const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
 /// What one read of a server takes at most.
@@ -108,6 +111,8 @@ pub struct Worker {
     pub(crate) gathers: Slab<Gather>,
     pub(crate) spare_gathers: Vec<Gather>,
     pub(crate) links: Links,
+    /// Requests that will be sent again.
+    pub(crate) later: Vec<Later>,
     pub(crate) heads: Heads,
     /// The commands that `heads` numbers.
     pub(crate) named: [Command; HEADS],
@@ -196,6 +201,7 @@ impl Worker {
             gathers: Slab::new(),
             spare_gathers: Vec::new(),
             links: Links::default(),
+            later: Vec::new(),
             heads: Heads::new(),
             named: [commands[CommandId::Get as usize]; HEADS],
             commands,
@@ -242,6 +248,7 @@ impl Worker {
             && self.ready.is_empty()
             && self.ready_upstreams.is_empty();
         let timeout = match may_sleep {
+            true if !self.later.is_empty() => LATER_LOOK,
             true => Duration::from_millis(self.next_tick_ms.saturating_sub(self.now_ms).max(1)),
             false => Duration::ZERO,
         };
@@ -251,7 +258,8 @@ impl Worker {
         self.now_ms = clock::monotonic_coarse_ms();
         if self.shared.routes.epoch() != self.epoch {
             self.epoch = self.shared.routes.epoch();
-            self.routes = self.shared.routes.current();
+            let fresh = self.shared.routes.current();
+            self.adopt(fresh);
         }
         for index in 0..self.poller.event_count() {
             let event = self.poller.event(index);
@@ -282,6 +290,9 @@ impl Worker {
             };
             self.read_upstream(at);
         }
+        if !self.later.is_empty() {
+            self.send_later();
+        }
         // Requests that had to be sent again, or elsewhere.
         self.write_upstreams();
         self.write_clients();
@@ -301,6 +312,11 @@ impl Worker {
             return;
         };
         while let Some(signal) = signals.next() {
+            if signal == Signal::Hangup
+                && let Some(reports) = &self.shared.reports
+            {
+                reports.send(Report::Reload);
+            }
             if matches!(signal, Signal::Terminate | Signal::Interrupt) {
                 for (mailbox, _) in &self.shared.workers {
                     mailbox.send(Message::Stop);

@@ -1,0 +1,306 @@
+//! Errors by which a server says that it is not the one, or not yet: the request goes elsewhere, or again a little later.
+//! Must not know what requests ask for.
+//!
+//! MOVED changes the worker's own picture at once and is reported, so that the control side asks for the whole map; ASK concerns
+//! one request, which goes behind ASKING. Where the target is not known yet, and for errors that pass by themselves, the
+//! request waits a little and is routed anew; meanwhile nothing more is taken from its client, whose later requests must not
+//! overtake it.
+
+use std::sync::Arc;
+
+use redline_cluster::Redirect;
+use redline_net::Endpoint;
+use redline_resp::{Args, Decoded, RequestDecoder};
+use redline_spec as spec;
+
+use crate::client::Pause;
+use crate::errors;
+use crate::link::{Requests, forwarded};
+use crate::private::Session;
+use crate::report::Report;
+use crate::route::{NOBODY, NodeId, Placement, Shard};
+use crate::upstream::{Kind, Purpose, Waiting};
+use crate::worker::Worker;
+
+/// How often one request is sent on, or again.
+const TRIES_MAX: u8 = 8;
+/// How long it waits before the first time it is sent again; twice as long each time: milliseconds.
+const PAUSE_MS: u64 = 8;
+
+/// A request that will be sent again.
+pub struct Later {
+    due_ms: u64,
+    waiting: Waiting,
+    request: Vec<u8>,
+    db: u16,
+    resp3: bool,
+}
+
+/// What an error asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Advice {
+    Moved(Redirect),
+    Ask(Redirect),
+    /// It will pass.
+    Wait,
+}
+
+fn advice(reply: &[u8]) -> Option<Advice> {
+    // The commonest errors are none of these.
+    if !matches!(reply.get(1)?, b'M' | b'A' | b'T' | b'C' | b'L' | b'R') {
+        return None;
+    }
+    let text = std::str::from_utf8(reply)
+        .ok()?
+        .trim_end()
+        .strip_prefix('-')?;
+    let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match code {
+        "MOVED" => Redirect::parse(rest).map(Advice::Moved),
+        "ASK" => Redirect::parse(rest).map(Advice::Ask),
+        "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN" => Some(Advice::Wait),
+        _ => None,
+    }
+}
+
+impl Worker {
+    /// Looks at an error for the request `one`, the first that the server has not answered. `true`: the request has gone
+    /// elsewhere, or will, and the error is nobody's business.
+    pub(crate) fn redirected(&mut self, at: u32, one: Waiting, reply: &[u8]) -> bool {
+        let Some(advice) = advice(reply) else {
+            return false;
+        };
+        let Some(upstream) = self.upstreams.get(at) else {
+            return false;
+        };
+        let (node, db, proto, purpose) =
+            (upstream.node, upstream.db, upstream.proto, upstream.purpose);
+        let run = &upstream.out[upstream.acked..upstream.acked + one.bytes as usize];
+        let mut requests = Requests::of(run);
+        let Some((range, _)) = requests.nth(one.answered.into()) else {
+            return false;
+        };
+        let request = run[range].to_vec();
+        let (target, asking) = match &advice {
+            Advice::Wait => (None, false),
+            Advice::Moved(redirect) => (self.moved(node, redirect), false),
+            Advice::Ask(redirect) => (self.find(node, redirect), true),
+        };
+        if matches!(advice, Advice::Wait) {
+            self.tell(Report::Lost { pool: 0 });
+        }
+        if one.tries >= TRIES_MAX {
+            return false;
+        }
+        let again = Waiting {
+            count: 1,
+            answered: 0,
+            bytes: request.len() as u32,
+            tries: one.tries + 1,
+            ..one
+        };
+        if purpose == Purpose::Private {
+            return self.redirect_private(again, target, asking, &request);
+        }
+        let linked = target.and_then(|target| self.link(target, db, proto).ok());
+        let Some(to) = linked else {
+            if let Some(client) = self.clients.find(again.to)
+                && again.kind != Kind::Part
+                && client.pause == Pause::No
+            {
+                client.pause = Pause::Order;
+            }
+            self.later.push(Later {
+                due_ms: self.now_ms + (PAUSE_MS << one.tries.min(6)),
+                waiting: again,
+                request,
+                db,
+                resp3: proto == redline_resp::Proto::Resp3,
+            });
+            return true;
+        };
+        if let Some(to) = self.upstreams.get(to) {
+            if asking {
+                to.push_asking(again.since_ms);
+            }
+            to.push(again, &request);
+        }
+        self.mark_upstream(to);
+        true
+    }
+
+    /// Of private connections only a blocking call that stands alone can go elsewhere; a transaction has to begin anew.
+    fn redirect_private(
+        &mut self,
+        again: Waiting,
+        target: Option<NodeId>,
+        asking: bool,
+        request: &[u8],
+    ) -> bool {
+        let alone = self
+            .clients
+            .find(again.to)
+            .is_some_and(|client| client.pending() == 1);
+        let is_exec = request.ends_with(b"\r\nEXEC\r\n") || request.ends_with(b"\r\nexec\r\n");
+        let Some(target) = target.filter(|_| alone && !is_exec) else {
+            return false;
+        };
+        let Some(client) = self.clients.find(again.to) else {
+            return false;
+        };
+        if !matches!(client.session, Session::Leaving(_)) {
+            return false;
+        }
+        self.move_lease(again, target, asking, request)
+    }
+
+    /// Takes up what MOVED says, and finds the node.
+    fn moved(&mut self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+        self.tell(Report::Moved {
+            pool: 0,
+            slot: redirect.slot,
+            node: from,
+            host: redirect.host.clone().unwrap_or_default(),
+            port: redirect.port,
+        });
+        let target = self.find(from, redirect)?;
+        let routes = Arc::make_mut(&mut self.routes);
+        let pool = &mut routes.pools[0];
+        let Placement::Slots(slots) = &mut pool.placement else {
+            return Some(target);
+        };
+        let shard = pool
+            .shards
+            .iter()
+            .position(|shard| shard.primary == target)
+            .unwrap_or_else(|| {
+                pool.shards.push(Shard {
+                    primary: target,
+                    ..pool.shards[0].clone()
+                });
+                pool.shards.len() - 1
+            });
+        slots[usize::from(redirect.slot)] = shard as u16;
+        Some(target)
+    }
+
+    /// The node that a redirect names.
+    fn find(&self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+        let host = match &redirect.host {
+            Some(host) => host.clone(),
+            None => match &self.routes.nodes[usize::from(from)].endpoint {
+                Endpoint::Tcp(address) => address.ip().to_string(),
+                Endpoint::Unix(_) => return None,
+            },
+        };
+        let is_target = |name: &str| {
+            name.rsplit_once(':').is_some_and(|(known, port)| {
+                known.trim_start_matches('[').trim_end_matches(']') == host
+                    && port.parse() == Ok(redirect.port)
+            })
+        };
+        let at_endpoint = |endpoint: &Endpoint| match endpoint {
+            Endpoint::Tcp(address) => {
+                address.port() == redirect.port && address.ip().to_string() == host
+            }
+            Endpoint::Unix(_) => false,
+        };
+        let found = self
+            .routes
+            .nodes
+            .iter()
+            .position(|node| is_target(&node.name) || at_endpoint(&node.endpoint));
+        if found.is_none() {
+            self.tell(Report::Unknown {
+                host,
+                port: redirect.port,
+            });
+        }
+        found.map(|found| found as NodeId)
+    }
+
+    /// Sends what has waited long enough.
+    pub(crate) fn send_later(&mut self) {
+        let (due, rest): (Vec<Later>, Vec<Later>) = std::mem::take(&mut self.later)
+            .into_iter()
+            .partition(|later| later.due_ms <= self.now_ms);
+        self.later = rest;
+        for later in due {
+            let waiting = Waiting {
+                since_ms: self.now_ms as u32,
+                ..later.waiting
+            };
+            let proto = match later.resp3 {
+                true => redline_resp::Proto::Resp3,
+                false => redline_resp::Proto::Resp2,
+            };
+            let linked = match self.node_of_request(&later.request) {
+                NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
+                node => self.link(node, later.db, proto),
+            };
+            match linked {
+                Ok(to) => {
+                    if let Some(to) = self.upstreams.get(to) {
+                        to.push(waiting, &later.request);
+                    }
+                    self.mark_upstream(to);
+                }
+                Err(_) if waiting.tries < TRIES_MAX => self.later.push(Later {
+                    due_ms: self.now_ms + (PAUSE_MS << waiting.tries.min(6)),
+                    waiting: Waiting {
+                        tries: waiting.tries + 1,
+                        ..waiting
+                    },
+                    ..later
+                }),
+                Err(line) => self.fail(waiting, &line),
+            }
+        }
+    }
+
+    /// Where a request goes now.
+    fn node_of_request(&self, request: &[u8]) -> NodeId {
+        let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        let first = self.routes.pools[0].shards[0].primary;
+        if !matches!(decoded, Ok(Decoded::Request { .. })) {
+            return first;
+        }
+        let args = Args::new(&bytes, &spans);
+        match spec::resolve(&args[0], args.get(1)) {
+            Ok(id) => match self.node_of_keys(id, args) {
+                Ok(node) => node.unwrap_or(first),
+                Err(_) => NOBODY,
+            },
+            Err(_) => first,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_ask_for_something_are_told_from_others() {
+        let redirect = || Redirect {
+            slot: 7,
+            host: Some("h".to_owned()),
+            port: 1,
+        };
+        assert_eq!(advice(b"-MOVED 7 h:1\r\n"), Some(Advice::Moved(redirect())));
+        assert_eq!(advice(b"-ASK 7 h:1\r\n"), Some(Advice::Ask(redirect())));
+        assert_eq!(
+            advice(b"-LOADING Redis is loading the dataset in memory\r\n"),
+            Some(Advice::Wait)
+        );
+        for other in [
+            &b"-ERR x\r\n"[..],
+            b"-MOVED x\r\n",
+            b"-LOADINGX y\r\n",
+            b"-\r\n",
+        ] {
+            assert_eq!(advice(other), None);
+        }
+    }
+}
