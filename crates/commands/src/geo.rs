@@ -141,6 +141,9 @@ pub(crate) fn georadiusbymember_ro(
 
 /// GEOSEARCH key FROMMEMBER member | FROMLONLAT longitude latitude BYRADIUS radius unit | BYBOX width height unit
 /// [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]
+///
+/// In place of the FROM and the BY: BYPOLYGON corners longitude latitude [longitude latitude …], as in Valkey 9. Distances
+/// are then in metres from the middle of the corners.
 pub(crate) fn geosearch(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -251,6 +254,7 @@ impl<'a> Options<'a> {
             let search = matches!(form, Form::Search { .. });
             let circled = matches!(options.shape, Some((Shape::Circle { .. }, _)));
             let boxed = matches!(options.shape, Some((Shape::Box { .. }, _)));
+            let cornered = matches!(options.shape, Some((Shape::Polygon { .. }, _)));
             let storedist = is(word, "STOREDIST");
             at += match word {
                 _ if is(word, "WITHDIST") => flag(&mut options.with_distance),
@@ -286,25 +290,46 @@ impl<'a> Options<'a> {
                     options.store_distance = storedist;
                     2
                 }
-                _ if search && is(word, "FROMMEMBER") && behind >= 1 && !from_place => {
+                _ if search
+                    && is(word, "FROMMEMBER")
+                    && behind >= 1
+                    && !from_place
+                    && !cornered =>
+                {
                     if let Some(zset) = zset {
                         options.centre = Some(place_of(zset, &args[at + 1])?);
                     }
                     from_member = true;
                     2
                 }
-                _ if search && is(word, "FROMLONLAT") && behind >= 2 && !from_member => {
+                _ if search
+                    && is(word, "FROMLONLAT")
+                    && behind >= 2
+                    && !from_member
+                    && !cornered =>
+                {
                     options.centre = Some(place(&args[at + 1], &args[at + 2])?);
                     from_place = true;
                     3
                 }
-                _ if search && is(word, "BYRADIUS") && behind >= 2 && !boxed => {
+                _ if search && is(word, "BYRADIUS") && behind >= 2 && !boxed && !cornered => {
                     options.shape = Some(circle(&args[at + 1], &args[at + 2])?);
                     3
                 }
-                _ if search && is(word, "BYBOX") && behind >= 3 && !circled => {
+                _ if search && is(word, "BYBOX") && behind >= 3 && !circled && !cornered => {
                     options.shape = Some(rectangle(&args[at + 1], &args[at + 2], &args[at + 3])?);
                     4
+                }
+                _ if search
+                    && is(word, "BYPOLYGON")
+                    && behind >= 1
+                    && !(from_member || from_place || circled || boxed) =>
+                {
+                    let corners = polygon(args.from(at + 1), name)?;
+                    let words = 2 + 2 * corners.len();
+                    options.centre = Some(Shape::middle(&corners));
+                    options.shape = Some((Shape::Polygon { corners }, 1.0));
+                    words
                 }
                 _ if form == (Form::Search { stores: true }) && storedist => {
                     flag(&mut options.store_distance)
@@ -312,7 +337,8 @@ impl<'a> Options<'a> {
                 _ => return Err(Error::Syntax),
             };
         }
-        options.check(from_member || from_place, name)?;
+        let cornered = matches!(options.shape, Some((Shape::Polygon { .. }, _)));
+        options.check(from_member || from_place || cornered, name)?;
         Ok(options)
     }
 
@@ -363,13 +389,13 @@ struct Found<'a> {
 fn run(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    options: Options<'_>,
+    mut options: Options<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let zset = ctx.keys.collection_quiet::<Zset>(key)?;
     let (mut found, mut unit) = (Vec::new(), 1.0);
-    if let (Some(zset), Some(centre), Some((shape, metres))) = (zset, options.centre, options.shape)
-    {
+    let asked = (options.centre, options.shape.take());
+    if let (Some(zset), (Some(centre), Some((shape, metres)))) = (zset, asked) {
         unit = metres;
         found = search(zset, &Search { centre, shape }, &options);
     }
@@ -544,6 +570,22 @@ fn circle(radius: &[u8], unit: &[u8]) -> Result<(Shape, f64), Error> {
     ))
 }
 
+/// A number of corners, and as many places.
+fn polygon(args: Args<'_>, name: &[u8]) -> Result<Vec<Place>, Error> {
+    let count = integer(&args[0])
+        .ok()
+        .and_then(|count| i32::try_from(count).ok())
+        .ok_or(Error::line("ERR invalid number of vertices"))?;
+    let count = usize::try_from(count).unwrap_or(0);
+    if count < 3 || (args.len() - 1) / 2 < count {
+        let after = " BYPOLYGON must have at least 3 vertices";
+        return Err(Error::quoting("ERR ", name, after));
+    }
+    (0..count)
+        .map(|corner| place(&args[1 + 2 * corner], &args[2 + 2 * corner]))
+        .collect()
+}
+
 /// A box and the metres of its unit.
 fn rectangle(width: &[u8], height: &[u8], unit: &[u8]) -> Result<(Shape, f64), Error> {
     let width = float(width).map_err(|_| Error::line("ERR need numeric width"))?;
@@ -636,6 +678,27 @@ mod tests {
             (
                 "GEOSEARCH g FROMLONLAT 15 37 BYBOX 400 400 km ASC WITHDIST",
                 "*4|*2|$7|Catania|$7|56.4413|*2|$7|Palermo|$8|190.4424|*2|$5|edge2|$8|279.7403|*2|$5|edge1|$8|279.7405",
+            ),
+            (
+                "GEOSEARCH g BYPOLYGON 4 12 37 16 37 16 39 12 39 WITHDIST ASC",
+                "*3|*2|$7|Palermo|$10|56987.4933|*2|$7|Catania|$11|111411.0839|*2|$5|edge1|$11|138085.5878",
+            ),
+            (
+                "GEOSEARCH g BYPOLYGON 5 12 37 14 38.5 16 37 16 39 12 39 ASC",
+                "*2|$7|Palermo|$5|edge1",
+            ),
+            ("GEOSEARCH g BYPOLYGON 3 12 37 12 37 12 37 ASC", "*0"),
+            (
+                "GEOSEARCH g BYPOLYGON 3 12 37 16 37 16",
+                "-ERR GEOSEARCH BYPOLYGON must have at least 3 vertices",
+            ),
+            (
+                "GEOSEARCH g BYPOLYGON 99999999999 12 37 16 37",
+                "-ERR invalid number of vertices",
+            ),
+            (
+                "GEOSEARCH g BYPOLYGON 3 12 37 16 37 16 39 FROMMEMBER Palermo",
+                "-ERR syntax error",
             ),
             (
                 "GEORADIUS g 15 37 200 km DESC COUNT 1 WITHHASH",

@@ -231,7 +231,7 @@ pub(crate) fn hpttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     reply_expiry(ctx, args, reply, |at_ms| at_ms - now_ms)
 }
 
-/// HSETEX key [FNX | FXX] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL] FIELDS numfields field value
+/// HSETEX key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL] FIELDS numfields field value
 /// [field value …]
 pub(crate) fn hsetex(
     ctx: &mut Ctx<'_>,
@@ -241,7 +241,11 @@ pub(crate) fn hsetex(
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     let call = SetCall::parse(args, now_ms)?;
-    ctx.keys.collection_quiet::<Hash>(key)?;
+    let is_there = ctx.keys.collection_quiet::<Hash>(key)?.is_some();
+    if call.key_exists.is_some_and(|wanted| wanted != is_there) {
+        reply.integer(0);
+        return Ok(());
+    }
     let pairs = call.pairs;
     let names = || pairs.iter().step_by(2);
     if let Some(wanted) = call.fields_exist {
@@ -395,6 +399,8 @@ impl Condition {
 
 /// What HSETEX is asked for.
 struct SetCall<'a> {
+    /// The key has to exist, or not: `XX` and `NX`, as in Valkey.
+    key_exists: Option<bool>,
     /// All fields have to exist, or none of them.
     fields_exist: Option<bool>,
     keep_expiry: bool,
@@ -405,6 +411,7 @@ struct SetCall<'a> {
 impl<'a> SetCall<'a> {
     fn parse(args: Args<'a>, now_ms: i64) -> Result<SetCall<'a>, Error> {
         let mut call = SetCall {
+            key_exists: None,
             fields_exist: None,
             keep_expiry: false,
             at_ms: None,
@@ -423,6 +430,16 @@ impl<'a> SetCall<'a> {
                     ));
                 }
                 call.fields_exist = Some(is(word, "FXX"));
+                continue;
+            } else if is(word, "NX") || is(word, "XX") {
+                let wanted = is(word, "XX");
+                if call
+                    .key_exists
+                    .replace(wanted)
+                    .is_some_and(|other| other != wanted)
+                {
+                    return Err(Error::Syntax);
+                }
                 continue;
             }
             let unit = TimeUnit::of_option(word, now_ms);
@@ -754,7 +771,10 @@ mod tests {
         let mut db = TestDb::new();
         db.script(&[
             ("HSETEX h FXX FIELDS 1 a 1", ":0"),
-            ("HSETEX h FNX EX 10 FIELDS 2 a 1 b 2", ":1"),
+            ("HSETEX h XX FNX FIELDS 1 a 1", ":0"),
+            ("HSETEX h NX FNX EX 10 FIELDS 2 a 1 b 2", ":1"),
+            ("HSETEX h NX FIELDS 1 c 3", ":0"),
+            ("HSETEX h NX XX FIELDS 1 c 3", "-ERR syntax error"),
             ("HSETEX h FNX FIELDS 2 b 3 c 3", ":0"),
             ("HSETEX h KEEPTTL FIELDS 2 a 5 c 3", ":1"),
             ("HTTL h FIELDS 3 a b c", "*3|:10|:10|:-1"),

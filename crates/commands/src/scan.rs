@@ -20,6 +20,7 @@ const COUNT_DEFAULT: u64 = 10;
 pub(crate) enum Scanned {
     Keys,
     Hash,
+    Zset,
     Other,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct ScanOptions<'a> {
     pub(crate) count: u64,
     /// `TYPE`, as the client wrote it.
     pub(crate) type_name: Option<&'a [u8]>,
-    /// `NOVALUES`: fields only.
+    /// `NOVALUES`: fields only. Of a sorted set `NOSCORES`, as in Valkey: members only.
     pub(crate) no_values: bool,
     pattern: Option<&'a [u8]>,
 }
@@ -50,6 +51,10 @@ impl<'a> ScanOptions<'a> {
                 if scanned != Scanned::Hash {
                     return Err(Error::line("ERR NOVALUES option can only be used in HSCAN"));
                 }
+                options.no_values = true;
+                continue;
+            }
+            if scanned == Scanned::Zset && is(word, "NOSCORES") {
                 options.no_values = true;
                 continue;
             }

@@ -984,23 +984,27 @@ pub(crate) fn zrandmember(
     Ok(())
 }
 
-/// ZSCAN key cursor [MATCH pattern] [COUNT count]
+/// ZSCAN key cursor [MATCH pattern] [COUNT count] [NOSCORES]
 pub(crate) fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let cursor = scan::cursor(&args[2])?;
     let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
     };
-    let options = ScanOptions::parse(args.from(3), Scanned::Other)?;
+    let options = ScanOptions::parse(args.from(3), Scanned::Zset)?;
     scan::framed(reply, |reply| {
         let mut elements = 0;
         let mut text = Vec::new();
         let next = zset.scan(cursor, options.count as usize, |member, score| {
             if options.matches(member.bytes(&mut IntBuf::new())) {
                 bulk(reply, member);
+                elements += 1;
+                if options.no_values {
+                    return;
+                }
                 text.clear();
                 format_double(score, &mut text);
                 reply.bulk(&text);
-                elements += 2;
+                elements += 1;
             }
         });
         Ok((next, elements))

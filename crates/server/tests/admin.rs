@@ -254,6 +254,66 @@ fn clients_are_listed_named_and_ended() {
     );
 }
 
+#[test]
+fn clients_are_picked_by_several_filters() {
+    let server = server();
+    let (mut a, mut b) = (Client::connect(&server), Client::connect(&server));
+    a.call("CLIENT SETNAME anna");
+    b.call("CLIENT SETINFO LIB-NAME lib");
+    b.call("SELECT 3");
+    let own = a.call("CLIENT ID").integer();
+    let other = b.call("CLIENT ID").integer();
+    let mut listed = |filters: &str| -> Vec<i64> {
+        let list = text(&a.call(&format!("CLIENT LIST {filters}")));
+        let id = |line: &str| line[3..].split(' ').next().unwrap().parse().unwrap();
+        list.lines().map(id).collect()
+    };
+    for (filters, expected) in [
+        ("NAME anna", vec![own]),
+        ("NOT-NAME anna", vec![other]),
+        ("LIB-NAME lib DB 3", vec![other]),
+        ("LIB-NAME lib NOT-DB 3", vec![]),
+        ("IP 127.0.0.1 SKIPME yes", vec![other]),
+        ("NOT-IP 127.0.0.1", vec![]),
+        ("FLAGS N", vec![own, other]),
+        ("NOT-FLAGS N TYPE normal", vec![]),
+        ("TYPE normal DB 0 DB 3", vec![other]),
+        ("IDLE 1000", vec![]),
+    ] {
+        assert_eq!(listed(filters), expected, "{filters}");
+    }
+    // Redis's own form: in the order of asking.
+    assert_eq!(
+        listed(&format!("ID {other} {own} {other}")),
+        [other, own, other]
+    );
+    assert_eq!(listed(&format!("NOT-ID {own} 77")), [other]);
+    for (call, error) in [
+        (
+            "CLIENT LIST DB 16",
+            "ERR DB number should be between 0 and 15",
+        ),
+        (
+            "CLIENT LIST IDLE x",
+            "ERR idle is not an integer or out of range",
+        ),
+        (
+            "CLIENT LIST FLAGS ?",
+            "ERR Unknown flags found in the provided filter: ?",
+        ),
+        ("CLIENT LIST ID 1 x", "ERR Invalid client ID"),
+        ("CLIENT LIST NAME", "ERR syntax error"),
+        (
+            "CLIENT KILL NOT-USER nobody NAME a",
+            "ERR No such user 'nobody'",
+        ),
+    ] {
+        assert_eq!(a.call(call).error(), error, "{call}");
+    }
+    assert_eq!(a.call("CLIENT KILL NAME anna").integer(), 0);
+    assert_eq!(a.call("CLIENT KILL NOT-NAME anna DB 3").integer(), 1);
+}
+
 /// A client whose worker was busy stood in CLIENT LIST for a while after its end.
 #[test]
 fn who_was_killed_is_in_no_list() {

@@ -6,10 +6,9 @@
 use std::net::SocketAddr;
 
 use fastrand::Rng;
-use redline_resp::reply_decoder::Value;
 use redline_spec::{Categories, CommandId, Row, is_after_reference, table};
 
-use crate::client::Client;
+use crate::pair::Pair;
 
 /// Calls of ACL DRYRUN, and calls under the rules, for each user.
 const CALLS_PER_USER: usize = 30;
@@ -151,46 +150,6 @@ fn as_user(
         user.same(&call)?;
     }
     Ok(CALLS_PER_USER + 4)
-}
-
-/// A connection to each.
-struct Pair {
-    ours: Client,
-    theirs: Client,
-}
-
-impl Pair {
-    fn connect(ours: SocketAddr, theirs: SocketAddr) -> Result<Pair, String> {
-        let connect = |to| Client::connect(to).map_err(|error| format!("{to}: {error}"));
-        Ok(Pair {
-            ours: connect(ours)?,
-            theirs: connect(theirs)?,
-        })
-    }
-
-    fn both(&mut self, call: &[String]) -> Result<(Value, Value), String> {
-        let failed = |error| format!("{call:?}: {error}");
-        let ours = self.ours.call(call).map_err(failed)?;
-        let theirs = self.theirs.call(call).map_err(failed)?;
-        Ok((ours, theirs))
-    }
-
-    fn same(&mut self, call: &[String]) -> Result<(), String> {
-        let (ours, theirs) = self.both(call)?;
-        if ours == theirs {
-            return Ok(());
-        }
-        Err(format!("{call:?}\n  ours   {ours:?}\n  theirs {theirs:?}"))
-    }
-
-    /// Of a reply that describes the server.
-    fn same_kind(&mut self, call: &[String]) -> Result<(), String> {
-        let (ours, theirs) = self.both(call)?;
-        match ours.is_error() == theirs.is_error() {
-            true => Ok(()),
-            false => Err(format!("{call:?}\n  ours   {ours:?}\n  theirs {theirs:?}")),
-        }
-    }
 }
 
 struct Maker(Rng);

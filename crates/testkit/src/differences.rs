@@ -109,6 +109,20 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "CLIENT LIST with several filters",
+        reason: "Redis takes one; here they may be combined, as in Valkey.",
+        parts_ways: false,
+        explains: |call, ours, theirs| {
+            let refused =
+                begins(theirs, "ERR syntax error") || begins(theirs, "ERR Invalid client ID");
+            is(call, 0, "client")
+                && is(call, 1, "list")
+                && call.len() > 5
+                && !ours.is_error()
+                && refused
+        },
+    },
+    Difference {
         name: "ACKED after the group that had read least is gone",
         reason: "Redis goes on protecting what that group had not read, for good; here only groups that are there count.",
         parts_ways: true,

@@ -85,8 +85,8 @@ impl Place {
     }
 }
 
-/// What a search covers, in metres.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What a search covers: in metres around its centre, or by its corners.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// A circle.
     Circle {
@@ -100,10 +100,33 @@ pub enum Shape {
         /// From south to north.
         height: f64,
     },
+    /// The area between these corners, in their order, with straight edges on a map of degrees; at least three. None of
+    /// the edges leads across the meridian of 180 degrees.
+    Polygon {
+        /// Its corners.
+        corners: Vec<Place>,
+    },
+}
+
+impl Shape {
+    /// The place that distances within a polygon are measured from: below the mean of its corners, which lies in the ground.
+    pub fn middle(corners: &[Place]) -> Place {
+        let [mut x, mut y, mut z] = [0.0; 3];
+        for corner in corners {
+            let (longitude, latitude) = (radians(corner.longitude), radians(corner.latitude));
+            x += latitude.cos() * longitude.cos();
+            y += latitude.cos() * longitude.sin();
+            z += latitude.sin();
+        }
+        Place {
+            longitude: degrees(y.atan2(x)),
+            latitude: degrees(z.atan2(x.hypot(y))),
+        }
+    }
 }
 
 /// A search.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// Its middle.
     pub centre: Place,
@@ -114,11 +137,11 @@ pub struct Search {
 impl Search {
     /// The distance of a place from the centre, if it lies inside.
     pub fn measure(&self, place: Place) -> Option<f64> {
-        match self.shape {
+        match &self.shape {
             Shape::Circle { radius } => {
                 let distance = self.centre.distance(place);
                 // A distance that is no number counts as inside, as in Redis.
-                if distance > radius {
+                if distance > *radius {
                     None
                 } else {
                     Some(distance)
@@ -137,6 +160,9 @@ impl Search {
                 }
                 Some(self.centre.distance(place))
             }
+            Shape::Polygon { corners } => {
+                lies_within(place, corners).then(|| self.centre.distance(place))
+            }
         }
     }
 
@@ -144,10 +170,14 @@ impl Search {
     /// order in which Redis looks at them.
     pub fn score_ranges(&self) -> Vec<[f64; 2]> {
         let bounds = self.bounds();
-        let reach = match self.shape {
-            Shape::Circle { radius } => radius,
+        let reach = match &self.shape {
+            Shape::Circle { radius } => *radius,
             Shape::Box { width, height } => {
                 ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
+            }
+            Shape::Polygon { corners } => {
+                let distances = corners.iter().map(|corner| self.centre.distance(*corner));
+                distances.fold(0.0, f64::max)
             }
         };
         let around = |steps| Cell::around(self.centre, steps, Place::LATITUDE_MAX);
@@ -194,9 +224,23 @@ impl Search {
 
     /// The box of coordinates around everything inside.
     fn bounds(&self) -> Area {
-        let (width, height) = match self.shape {
-            Shape::Circle { radius } => (radius, radius),
+        let (width, height) = match &self.shape {
+            Shape::Circle { radius } => (*radius, *radius),
             Shape::Box { width, height } => (width / 2.0, height / 2.0),
+            Shape::Polygon { corners } => {
+                let around = |of: fn(&Place) -> f64| {
+                    corners
+                        .iter()
+                        .map(of)
+                        .fold([f64::MAX, f64::MIN], |[min, max], at| {
+                            [min.min(at), max.max(at)]
+                        })
+                };
+                return Area {
+                    longitude: around(|corner| corner.longitude),
+                    latitude: around(|corner| corner.latitude),
+                };
+            }
         };
         let Place {
             longitude,
@@ -215,6 +259,22 @@ impl Search {
             latitude: [latitude - north, latitude + north],
         }
     }
+}
+
+/// Whether a line from the place to the east crosses the edges an odd number of times.
+fn lies_within(place: Place, corners: &[Place]) -> bool {
+    let mut inside = false;
+    let mut from = corners.len() - 1;
+    for (at, to) in corners.iter().enumerate() {
+        let from_corner = corners[std::mem::replace(&mut from, at)];
+        if (to.latitude > place.latitude) == (from_corner.latitude > place.latitude) {
+            continue;
+        }
+        let along = (place.latitude - to.latitude) / (from_corner.latitude - to.latitude);
+        let crossed = (from_corner.longitude - to.longitude) * along + to.longitude;
+        inside ^= place.longitude < crossed;
+    }
+    inside
 }
 
 /// Least and greatest coordinates, in degrees.

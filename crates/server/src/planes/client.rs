@@ -3,9 +3,10 @@
 //! Everything here works on [`Card`]s, which any worker may read: nobody is asked and nobody is waited for.
 //! Must not know: other sessions.
 
+mod filter;
+
 use std::{fmt::Write, sync::atomic::Ordering};
 
-use redline_acl::Users;
 use redline_commands::Error;
 use redline_keyspace::End;
 use redline_net::clock;
@@ -20,6 +21,8 @@ use crate::{
     shared::{Message, Pause},
     worker::Worker,
 };
+
+use filter::Filters;
 
 pub(crate) fn client_id(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
     let id = session.card.id;
@@ -116,25 +119,26 @@ pub(crate) fn client_list(
     // What shows here may be too much already: whoever has to go for that is gone.
     worker.evict_clients();
     let all = worker.shared.client_cards();
+    let mut show = |card: &Card| write_line(&mut text, card, worker.now_ms);
     match args.get(2) {
-        None => all
-            .iter()
-            .for_each(|card| write_line(&mut text, card, worker.now_ms)),
-        Some(option) if option.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
-            let class = Class::parse(&args[3])?;
-            let wanted = all.iter().filter(|card| Class::of(card) == class);
-            wanted.for_each(|card| write_line(&mut text, card, worker.now_ms));
-        }
-        Some(option) if option.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
-            for id in args.iter().skip(3) {
-                let id = number::parse_i64(id).ok_or(Error::line("ERR Invalid client ID"))?;
+        // In the order in which they are asked for, and as often.
+        Some(option) if option.eq_ignore_ascii_case(b"id") && Filters::are_ids(args.from(3)) => {
+            for id in args.iter().skip(3).filter_map(number::parse_i64) {
                 let found = all.binary_search_by_key(&id, |card| card.id as i64);
                 if let Ok(found) = found {
-                    write_line(&mut text, &all[found], worker.now_ms);
+                    show(&all[found]);
                 }
             }
         }
-        Some(_) => return Err(Error::Syntax.into()),
+        _ => {
+            let filters = Filters::of_list(args, worker)?;
+            let own = session.card.id;
+            let wanted = all
+                .iter()
+                .filter(|card| filters.admit(card, worker.now_ms))
+                .filter(|card| card.id != own || !filters.skip_me);
+            wanted.for_each(|card| show(card));
+        }
     }
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
@@ -147,19 +151,13 @@ pub(crate) fn client_kill(
 ) -> Result<(), Halt> {
     let old_form = args.len() == 3;
     let wanted = if old_form {
-        let addr = args[2].to_vec();
-        Kill {
-            addr: Some(addr),
-            skip_me: false,
-            ..Kill::default()
-        }
+        Filters::of_address(&args[2])
     } else {
-        Kill::parse(args, &worker.settings.acl)?
+        Filters::of_kill(args, worker)?
     };
-    let now_s = worker.now_ms / 1000;
     let mut killed = 0;
     for card in worker.shared.client_cards() {
-        if !wanted.admits(&card, now_s) {
+        if !wanted.admit(&card, worker.now_ms) {
             continue;
         }
         if card.id == session.card.id {
@@ -341,122 +339,6 @@ fn set_pause(worker: &Worker, change: impl FnOnce(Option<Pause>) -> Option<Pause
     drop(pause);
     let published = worker.shared.settings.update(|_| Ok::<(), Error>(()));
     published.expect("a change of nothing is not refused");
-}
-
-/// The kinds of clients that TYPE tells apart.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Normal,
-    Primary,
-    Replica,
-    Pubsub,
-}
-
-impl Class {
-    fn parse(name: &[u8]) -> Result<Class, Error> {
-        const NAMES: [(&str, Class); 5] = [
-            ("normal", Class::Normal),
-            ("master", Class::Primary),
-            ("replica", Class::Replica),
-            ("slave", Class::Replica),
-            ("pubsub", Class::Pubsub),
-        ];
-        let known = NAMES
-            .iter()
-            .find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
-        known
-            .map(|(_, class)| *class)
-            .ok_or_else(|| quoted("ERR Unknown client type", name))
-    }
-
-    fn of(card: &Card) -> Class {
-        match card.flags.load(Ordering::Relaxed) & flag::PUBSUB {
-            0 => Class::Normal,
-            _ => Class::Pubsub,
-        }
-    }
-}
-
-/// Whom CLIENT KILL ends: those that all filters admit.
-struct Kill {
-    id: Option<u64>,
-    class: Option<Class>,
-    user: Option<Vec<u8>>,
-    addr: Option<Vec<u8>>,
-    laddr: Option<Vec<u8>>,
-    max_age_s: Option<i64>,
-    skip_me: bool,
-}
-
-impl Default for Kill {
-    fn default() -> Self {
-        Kill {
-            id: None,
-            class: None,
-            user: None,
-            addr: None,
-            laddr: None,
-            max_age_s: None,
-            skip_me: true,
-        }
-    }
-}
-
-impl Kill {
-    fn parse(args: Args<'_>, users: &Users) -> Result<Kill, Error> {
-        let mut kill = Kill::default();
-        for at in (2..args.len()).step_by(2) {
-            let option = args[at].to_ascii_lowercase();
-            let value = args.get(at + 1).ok_or(Error::Syntax)?;
-            match option.as_slice() {
-                b"id" => {
-                    let id = number::parse_i64(value).filter(|id| *id > 0);
-                    let id = id.ok_or(Error::line("ERR client-id should be greater than 0"))?;
-                    kill.id = Some(id as u64);
-                }
-                b"user" => {
-                    if users.get(value).is_none() {
-                        return Err(Error::quoting("ERR No such user '", value, "'"));
-                    }
-                    kill.user = Some(value.to_vec());
-                }
-                b"maxage" => {
-                    let age = number::parse_i64(value)
-                        .ok_or(Error::line("ERR maxage is not an integer or out of range"))?;
-                    if age <= 0 {
-                        return Err(Error::line("ERR maxage should be greater than 0"));
-                    }
-                    kill.max_age_s = Some(age);
-                }
-                b"type" => kill.class = Some(Class::parse(value)?),
-                b"addr" => kill.addr = Some(value.to_vec()),
-                b"laddr" => kill.laddr = Some(value.to_vec()),
-                b"skipme" if value.eq_ignore_ascii_case(b"yes") => kill.skip_me = true,
-                b"skipme" if value.eq_ignore_ascii_case(b"no") => kill.skip_me = false,
-                _ => return Err(Error::Syntax),
-            }
-        }
-        Ok(kill)
-    }
-
-    fn admits(&self, card: &Card, now_s: i64) -> bool {
-        let age_s = now_s - (card.created_ms / 1000) as i64;
-        self.id.is_none_or(|id| id == card.id)
-            && self.class.is_none_or(|class| class == Class::of(card))
-            && self
-                .addr
-                .as_ref()
-                .is_none_or(|addr| addr == card.addr.as_bytes())
-            && self
-                .laddr
-                .as_ref()
-                .is_none_or(|laddr| laddr == card.laddr.as_bytes())
-            && self.max_age_s.is_none_or(|age| age_s >= age)
-            && self.user.as_ref().is_none_or(|user| {
-                let names = card.names.lock().expect("no panic under the names");
-                names.user == *user
-            })
-    }
 }
 
 /// The client that asks has this request in its query buffer: as long as it is sent as an array, which clients do. The

@@ -27,6 +27,15 @@ const BY: &[Arg] = &[
             one_of("unit", UNITS),
         ],
     ),
+    // Without a FROM, which Redis's grammar cannot say.
+    block(
+        "polygon",
+        &[
+            integer("corners").token("BYPOLYGON"),
+            block("corner", &[double("longitude"), double("latitude")]).multiple(),
+        ],
+    )
+    .since("9.0.0"),
 ];
 
 rows! { Geo:
@@ -186,10 +195,10 @@ rows! { Geo:
     }
 
     Geosearch = "geosearch" {
-        summary: "Find the members in a circle or a box.",
+        summary: "Find the members in a circle, a box or a polygon.",
         complexity: "O(N+log(M)), N: places in the boxes around the area, M: members",
         since: "6.2.0",
-        history: [("7.0.0", "Units in upper case.")],
+        history: [("7.0.0", "Units in upper case."), ("9.0.0", "BYPOLYGON, as in Valkey.")],
         arity: -7,
         flags: [READONLY],
         acl: [GEO],
@@ -207,10 +216,10 @@ rows! { Geo:
     }
 
     Geosearchstore = "geosearchstore" {
-        summary: "Store the members in a circle or a box under another key.",
+        summary: "Store the members in a circle, a box or a polygon under another key.",
         complexity: "O(N+log(M)), N: places in the boxes around the area, M: members",
         since: "6.2.0",
-        history: [("7.0.0", "Units in upper case.")],
+        history: [("7.0.0", "Units in upper case."), ("9.0.0", "BYPOLYGON, as in Valkey.")],
         arity: -8,
         flags: [WRITE, DENYOOM],
         acl: [GEO],

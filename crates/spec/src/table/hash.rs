@@ -321,6 +321,7 @@ rows! { Hash:
         keys: [KeySpec::at(1, UPDATE)],
         args: [
             key("key"),
+            one_of("key-condition", &[word("nx", "NX"), word("xx", "XX")]).since("9.0.0").optional(),
             one_of("condition", &[word("fnx", "FNX"), word("fxx", "FXX")]).optional(),
             one_of("expiration", &[
                 integer("seconds").token("EX"),

@@ -488,6 +488,7 @@ rows! { SortedSet:
             integer("cursor"),
             pattern("pattern").token("MATCH").optional(),
             integer("count").token("COUNT").optional(),
+            word("noscores", "NOSCORES").since("9.0.0").optional(),
         ],
     }
 
