@@ -532,3 +532,151 @@ fn a_server_that_answers_nothing_sensible_fails_its_own_requests_only() {
     }
     assert!(failed > 0 && failed < 40, "{failed}");
 }
+
+/// The words of an array, or of a push message.
+fn words(value: Option<Value>) -> Vec<String> {
+    let (Some(Value::Array(values)) | Some(Value::Push(values))) = value else {
+        panic!("no message: {value:?}");
+    };
+    let text = |value: &Value| match value {
+        Value::Integer(number) => number.to_string(),
+        Value::NullBulk | Value::Null => "nil".to_owned(),
+        other => String::from_utf8_lossy(other.as_bytes().unwrap_or_default()).into_owned(),
+    };
+    values.iter().map(text).collect()
+}
+
+#[test]
+fn what_is_published_reaches_all_subscribers_whatever_the_server() {
+    let behind = Behind::new(3, 2);
+    let mut clients: Vec<Client> = (0..6).map(|_| behind.client()).collect();
+    for client in &mut clients {
+        let mut request = Vec::new();
+        encode(&["SUBSCRIBE", "a", "b", "a"], &mut request);
+        encode(&["PSUBSCRIBE", "c*"], &mut request);
+        client.send(&request).unwrap();
+        for expected in [
+            ["subscribe", "a", "1"],
+            ["subscribe", "b", "2"],
+            ["subscribe", "a", "2"],
+            ["psubscribe", "c*", "3"],
+        ] {
+            assert_eq!(words(client.reply().unwrap()), expected);
+        }
+    }
+    let mut speaks = behind.client();
+    for number in 0..20 {
+        for channel in ["a", "b", "cc", "cd", "none"] {
+            let heard = call(&mut speaks, &format!("PUBLISH {channel} {number}"));
+            // One for each worker: the proxy is the servers' only subscriber.
+            let expected = if channel == "none" { 0 } else { 2 };
+            assert_eq!(heard, Value::Integer(expected), "{channel}");
+        }
+    }
+    for client in &mut clients {
+        let mut got = vec![Vec::new(); 4];
+        for _ in 0..80 {
+            let message = words(client.reply().unwrap());
+            let (place, text) = match message[0].as_str() {
+                "message" => (usize::from(message[1] == "b"), message[2].clone()),
+                _ => (2 + usize::from(message[2] == "cd"), message[3].clone()),
+            };
+            got[place].push(text.parse::<u32>().unwrap());
+        }
+        // Of one channel in order; different ones may be on different servers.
+        for numbers in got {
+            assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_subscribed_client_is_answered_as_redis_answers_it() {
+    let behind = Behind::new(1, 1);
+    let mut direct = Client::connect(behind.servers[0].address()).unwrap();
+    let mut client = behind.client();
+    for proto in ["2", "3"] {
+        for one in [&mut client, &mut direct] {
+            call(one, &format!("HELLO {proto}"));
+        }
+        for line in [
+            "UNSUBSCRIBE",
+            "PUNSUBSCRIBE",
+            "UNSUBSCRIBE nothing",
+            "SUBSCRIBE x",
+            "PING",
+            "PING hi",
+            "SET k v",
+            "GET",
+            "NOSUCH",
+            "PSUBSCRIBE p*",
+            "UNSUBSCRIBE x",
+            "PUNSUBSCRIBE",
+            "PING",
+            "GET nothing",
+            "SSUBSCRIBE s",
+            "SUNSUBSCRIBE",
+            "SUBSCRIBE y",
+            "RESET",
+            "GET nothing",
+        ] {
+            let (ours, theirs) = (call(&mut client, line), call(&mut direct, line));
+            assert_eq!(ours, theirs, "{proto} {line}");
+        }
+        for one in [&mut client, &mut direct] {
+            call(one, &format!("HELLO {proto}"));
+        }
+    }
+    // Of several, each is named.
+    for one in [&mut client, &mut direct] {
+        call(one, "HELLO 2");
+        let mut request = Vec::new();
+        encode(&["SUBSCRIBE", "x", "y"], &mut request);
+        encode(&["UNSUBSCRIBE"], &mut request);
+        encode(&["PING"], &mut request);
+        one.send(&request).unwrap();
+        let mut left = Vec::new();
+        for _ in 0..4 {
+            left.push(words(one.reply().unwrap()));
+        }
+        assert_eq!(left[0], ["subscribe", "x", "1"]);
+        assert_eq!(left[1], ["subscribe", "y", "2"]);
+        assert_eq!((&*left[2][2], &*left[3][2]), ("1", "0"));
+        assert_eq!(one.reply().unwrap(), Some(Value::Simple(b"PONG".to_vec())));
+    }
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_is_cut_and_nobody_else_notices() {
+    let behind = Behind::new(1, 1);
+    let (mut slow, mut quick, mut speaks) = (behind.client(), behind.client(), behind.client());
+    for client in [&mut slow, &mut quick] {
+        assert_eq!(
+            words(Some(call(client, "SUBSCRIBE c"))),
+            ["subscribe", "c", "1"]
+        );
+    }
+    let text = "x".repeat(1_000_000);
+    for number in 0..60 {
+        assert_eq!(
+            call(&mut speaks, &format!("PUBLISH c {number}:{text}")),
+            Value::Integer(1)
+        );
+        let message = words(quick.reply().unwrap());
+        assert!(message[2].starts_with(&format!("{number}:")));
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let list = call(&mut speaks, "CLIENT LIST");
+        if list
+            .as_bytes()
+            .unwrap()
+            .split(|byte| *byte == b'\n')
+            .count()
+            == 3
+        {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it was never cut");
+    }
+}

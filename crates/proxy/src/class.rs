@@ -110,8 +110,9 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         PubsubChannels | PubsubShardchannels => return Class::All(Merge::Concat),
         PubsubNumpat => return Class::All(Merge::Sum),
         PubsubNumsub | PubsubShardnumsub => return Class::All(Merge::SumByName),
-        Publish | Lolwut => return Class::Any,
-        Spublish => return Class::Key,
+        Lolwut => return Class::Any,
+        // By their channel.
+        Publish | Spublish => return Class::Keys,
         // Of these the proxy has its own, or there is only the proxy to speak of.
         Info | Time | AclWhoami => return Class::Local,
         Command

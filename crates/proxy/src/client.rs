@@ -11,6 +11,7 @@ use redline_resp::{Proto, RequestDecoder};
 
 use crate::local::Card;
 use crate::private::Session;
+use crate::pubsub::Subscribed;
 
 /// A client.
 pub struct Client {
@@ -50,12 +51,22 @@ pub struct Client {
     pub dirty: bool,
     /// The poller tells when there is room to write.
     pub wants_room: bool,
+    /// The tick before which it last sent something.
+    pub heard_at_tick: u32,
     /// Nothing more is decoded until this is over.
     pub pause: Pause,
     /// What CLIENT REPLY said.
     pub silence: Silence,
     /// What it is in the midst of: a transaction, a blocking call, subscriptions.
     pub session: Session,
+    /// What it is subscribed to.
+    pub subscribed: Option<Box<Subscribed>>,
+    /// It is subscribed and speaks RESP2: it may call little else.
+    pub restricted: bool,
+    /// A reply is on its way in parts: nothing may come between them.
+    pub mid_reply: bool,
+    /// What was pushed meanwhile.
+    pub pushed: Vec<u8>,
     /// What it told of itself.
     pub about: Option<Box<About>>,
     /// The name of the command it called last.
@@ -140,9 +151,14 @@ impl Client {
             queued: false,
             dirty: false,
             wants_room: false,
+            heard_at_tick: 0,
             pause: Pause::No,
             silence: Silence::On,
             session: Session::Shared,
+            subscribed: None,
+            restricted: false,
+            mid_reply: false,
+            pushed: Vec::new(),
             about: None,
             last: None,
         }
@@ -170,7 +186,7 @@ impl Client {
 
     /// Bytes that it makes us hold: output and replies before their turn.
     pub fn owed(&self) -> usize {
-        self.unsent() + self.held.as_ref().map_or(0, |held| held.alive)
+        self.unsent() + self.pushed.len() + self.held.as_ref().map_or(0, |held| held.alive)
     }
 
     /// Takes the replies of `count` requests from number `first` on.
@@ -181,6 +197,10 @@ impl Client {
         }
         self.out.extend_from_slice(bytes);
         self.head = self.head.wrapping_add(count);
+        if self.mid_reply {
+            self.mid_reply = false;
+            self.out.append(&mut self.pushed);
+        }
         if self.held.is_some() {
             self.release();
         }
@@ -188,7 +208,21 @@ impl Client {
 
     /// A part of the reply whose turn it is; the rest follows before anything else does.
     pub fn deliver_part(&mut self, bytes: &[u8]) {
+        self.mid_reply = true;
         self.out.extend_from_slice(bytes);
+    }
+
+    /// Takes a message, which was written for RESP2.
+    pub fn push(&mut self, frame: &[u8]) {
+        let out = match self.mid_reply {
+            true => &mut self.pushed,
+            false => &mut self.out,
+        };
+        let start = out.len();
+        out.extend_from_slice(frame);
+        if self.proto == Proto::Resp3 {
+            out[start] = b'>';
+        }
     }
 
     fn hold(&mut self, first: u32, count: u32, bytes: &[u8]) {

@@ -63,6 +63,14 @@ pub fn refused(id: CommandId) -> String {
     )
 }
 
+/// Subscribed clients that speak RESP2 may call few commands.
+pub fn subscribed(id: CommandId) -> String {
+    let name = spec::row(id).full_name;
+    format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    )
+}
+
 /// No connection to the server, so the call was not made.
 pub fn unavailable(server: &str, reason: &str) -> String {
     format!("ERR upstream {server} is not available: {reason}")

@@ -17,6 +17,7 @@ mod link;
 mod local;
 mod merge;
 mod private;
+mod pubsub;
 mod redirect;
 mod replies;
 pub mod report;

@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    fn connect(
+    pub(crate) fn connect(
         &mut self,
         node: NodeId,
         db: u16,
@@ -314,6 +314,9 @@ impl Worker {
     }
 
     fn forget(&mut self, at: u32, upstream: &Upstream) {
+        if upstream.purpose == Purpose::Subscriptions {
+            return self.lost_subscriptions(upstream.node);
+        }
         let links = self.links.of(upstream.node);
         match upstream.purpose {
             Purpose::Shared => {
@@ -326,6 +329,7 @@ impl Worker {
                 links.private -= 1;
                 links.idle.retain(|place| place.at != at);
             }
+            Purpose::Subscriptions => {}
         }
     }
 

@@ -9,7 +9,7 @@ use redline_net::{Read, error_text};
 
 use crate::client::Pause;
 use crate::slab::Ref;
-use crate::upstream::{Kind, State, Waiting};
+use crate::upstream::{Kind, Purpose, State, Waiting};
 use crate::worker::{UPSTREAM_READ_BYTES_MAX, Worker};
 
 /// Reads of one server in one turn: others have something to say, too.
@@ -188,6 +188,11 @@ impl Worker {
             };
             upstream.answered(1);
             self.deliver(front.to, front.seq, 1, reply);
+            return Ok(Some(len));
+        }
+        if upstream.purpose == Purpose::Subscriptions && upstream.waiting.is_empty() {
+            let node = upstream.node;
+            self.published(at, node, reply);
             return Ok(Some(len));
         }
         if reply[0] == b'>' {

@@ -199,7 +199,10 @@ impl Worker {
     #[inline]
     fn shared_target(&mut self, me: Ref, command: Command, raw: &[u8]) -> Option<u32> {
         let client = self.clients.find(me)?;
-        if !matches!(client.session, Session::Shared) || client.silence != Silence::On {
+        if !matches!(client.session, Session::Shared)
+            || client.silence != Silence::On
+            || client.restricted
+        {
             return None;
         }
         let (db, proto) = (client.db, client.proto);
@@ -300,6 +303,15 @@ impl Worker {
         if let Some(client) = self.clients.find(me) {
             client.last = Some(command.id);
         }
+        if self.clients.find(me).is_some_and(|it| it.restricted)
+            && command.class != Class::Subscribe
+            && !matches!(
+                command.id,
+                CommandId::Ping | CommandId::Quit | CommandId::Reset
+            )
+        {
+            return self.refuse(me, &errors::subscribed(command.id));
+        }
         if command.class != Class::Transaction
             && let Some(flow) = self.in_transaction(me, command, raw, args)
         {
@@ -313,7 +325,7 @@ impl Worker {
             Class::Local => self.local(me, command.id, args),
             Class::Refused => self.refuse(me, &errors::refused(command.id)),
             Class::Transaction => self.transaction(me, command.id, raw, args),
-            Class::Subscribe => self.refuse(me, &errors::refused(command.id)),
+            Class::Subscribe => self.subscription(me, command.id, args),
             Class::Any => match self.any_node() {
                 Some(node) => self.forward(me, node, raw),
                 None => self.refuse(me, errors::CLUSTER_DOWN),
@@ -362,7 +374,9 @@ impl Worker {
     ) -> Result<Option<NodeId>, &'static str> {
         let pool = &self.routes.pools[0];
         let mut found: Option<(u16, &[u8])> = None;
-        let channels = spec::row(id).channels.filter(|_| id == CommandId::Spublish);
+        let in_cluster = matches!(pool.placement, Placement::Slots(_));
+        let by_channel = id == CommandId::Spublish || (id == CommandId::Publish && !in_cluster);
+        let channels = spec::row(id).channels.filter(|_| by_channel);
         let of_channels = channels.map(|channels| channels.positions(args.len()));
         let keys = spec::reachable_keys(id, args.len(), |at| &args[at]);
         let positions = keys

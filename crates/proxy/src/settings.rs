@@ -7,6 +7,8 @@ pub struct Settings {
     pub clients_max: usize,
     /// Bytes of output that a client may leave unread before it is cut off. Replies that come before their turn count.
     pub client_output_bytes_max: usize,
+    /// The same of a client that is subscribed to something.
+    pub subscriber_output_bytes_max: usize,
     /// Bytes of output beyond which no more requests of the client are taken.
     pub client_output_bytes_high: usize,
     /// Requests of one client that may wait for replies; beyond that no more are taken.
@@ -29,6 +31,8 @@ pub struct Settings {
     pub request_timeout_ms: u64,
     /// How long a client may be silent: seconds; 0: for ever.
     pub client_timeout_s: u64,
+    /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`).
+    pub event_coalescing_us: u64,
     /// Whether clients may call FLUSHALL and FLUSHDB, and what else changes all servers at once.
     pub allow_flush: bool,
 }
@@ -38,6 +42,7 @@ impl Default for Settings {
         Settings {
             clients_max: 10_000,
             client_output_bytes_max: 256 * 1024 * 1024,
+            subscriber_output_bytes_max: 32 * 1024 * 1024,
             client_output_bytes_high: 1024 * 1024,
             pipeline_max: 10_000,
             query_bytes_max: 1024 * 1024 * 1024,
@@ -49,6 +54,7 @@ impl Default for Settings {
             connect_timeout_ms: 1_000,
             request_timeout_ms: 10_000,
             client_timeout_s: 0,
+            event_coalescing_us: 50,
             allow_flush: true,
         }
     }

@@ -69,6 +69,8 @@ pub enum Purpose {
     Shared,
     /// One client's, or in the pool for the next one.
     Private,
+    /// What clients are subscribed to.
+    Subscriptions,
 }
 
 /// A connection to a server.

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redline_net::{
-    Event, Interest, Listener, Mailbox, PeerAddr, Poller, Sender, Signal, Signals, Stream, clock,
+    Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Sender, Signal, Signals,
+    Stream, clock,
 };
 use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
 use redline_spec::CommandId;
@@ -24,6 +25,7 @@ use crate::errors;
 use crate::link::Links;
 use crate::local::Card;
 use crate::private::Session;
+use crate::pubsub::PubSub;
 use crate::redirect::Later;
 use crate::report::Report;
 use crate::route::{Published, Routes};
@@ -113,6 +115,7 @@ pub struct Worker {
     pub(crate) links: Links,
     /// Requests that will be sent again.
     pub(crate) later: Vec<Later>,
+    pub(crate) pubsub: PubSub,
     pub(crate) heads: Heads,
     /// The commands that `heads` numbers.
     pub(crate) named: [Command; HEADS],
@@ -136,6 +139,10 @@ pub struct Worker {
     /// The time of this turn: milliseconds of the monotonic clock.
     pub(crate) now_ms: u64,
     next_tick_ms: u64,
+    gathering: Gathering,
+    ticks: u32,
+    /// Clients of this turn from which nothing had come since the last tick.
+    first: u32,
     accept_again: bool,
     pub(crate) counters: Counters,
     stop: bool,
@@ -202,6 +209,7 @@ impl Worker {
             spare_gathers: Vec::new(),
             links: Links::default(),
             later: Vec::new(),
+            pubsub: PubSub::default(),
             heads: Heads::new(),
             named: [commands[CommandId::Get as usize]; HEADS],
             commands,
@@ -219,6 +227,9 @@ impl Worker {
             outs: Vec::new(),
             now_ms: clock::monotonic_coarse_ms(),
             next_tick_ms: 0,
+            gathering: Gathering::default(),
+            ticks: 1,
+            first: 0,
             accept_again: false,
             counters: Counters::default(),
             stop: false,
@@ -275,6 +286,10 @@ impl Worker {
                     }
                 }
             }
+        }
+        self.gathering.note(std::mem::take(&mut self.first));
+        if self.poller.has_gathered() && !self.gathering.go_on(self.poller.event_count()) {
+            self.poller.set_gathering(Duration::ZERO);
         }
         self.fetch_messages();
         for _ in 0..self.ready.len() {
@@ -415,6 +430,8 @@ impl Worker {
         };
         if event.readable || event.closed || event.error {
             client.readable = true;
+            self.first += u32::from(client.heard_at_tick != self.ticks);
+            client.heard_at_tick = self.ticks;
             self.enqueue(at);
         }
         if event.writable {
@@ -591,7 +608,11 @@ impl Worker {
                 }
             }
         }
-        let over = client.owed() > settings.client_output_bytes_max;
+        let output_max = match client.subscribed {
+            Some(_) => settings.subscriber_output_bytes_max,
+            None => settings.client_output_bytes_max,
+        };
+        let over = client.owed() > output_max;
         let done = client.out.is_empty()
             && (client.closing && client.pending() == 0
                 || client.eof
@@ -652,9 +673,13 @@ impl Worker {
 
     /// Ends a client's connection.
     pub(crate) fn close_client(&mut self, at: u32) {
+        let Some(me) = self.clients.place(at) else {
+            return;
+        };
         let Some(mut client) = self.clients.take(at) else {
             return;
         };
+        self.leave_all(me, client.subscribed.take());
         let workers = &self.shared.workers;
         workers[self.number].1.fetch_sub(1, Ordering::Relaxed);
         self.shared.cards().remove(&client.id);
@@ -663,10 +688,16 @@ impl Worker {
     }
 
     fn tick(&mut self) {
+        self.ticks = self.ticks.wrapping_add(1);
+        let allowed = Duration::from_micros(self.shared.settings.event_coalescing_us);
+        let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
+        let span = self.gathering.tick(now_us, used_us, allowed);
+        self.poller.set_gathering(span);
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
         self.check_upstreams();
+        self.mend_subscriptions();
         let timeout_s = self.shared.settings.client_timeout_s;
         if timeout_s > 0 {
             let now_s = self.now_ms / 1000;

@@ -8,7 +8,6 @@
 //!
 //! Must not know: what any command does.
 
-mod gathering;
 mod serve;
 
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
@@ -19,8 +18,8 @@ use redline_keyspace::{
     upkeep::{Expiring, ExpiryCursor},
 };
 use redline_net::{
-    BufferPool, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream, Timers,
-    clock,
+    BufferPool, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
+    Timers, clock,
 };
 use redline_resp::{Blob, Proto, ProtocolError, Reply, ReplyBuffer, RequestLimits};
 use redline_scripting::Host;
@@ -38,8 +37,6 @@ use crate::{
     timing::Timing,
     tracking::{self, Invalidation, News},
 };
-
-use self::gathering::Gathering;
 
 /// Output that no limit counts: in Redis each client has a fixed buffer of that size.
 const OUTPUT_BYTES_FREE: u64 = 16 * 1024;

@@ -24,6 +24,12 @@ impl Worker {
     /// Answers a command of the class `Local`.
     pub(crate) fn local(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
         match id {
+            CommandId::Ping if self.clients.find(me).is_some_and(|it| it.restricted) => self
+                .answer(me, |reply| {
+                    reply.array(2);
+                    reply.bulk(b"pong");
+                    reply.bulk(args.get(1).unwrap_or_default());
+                }),
             CommandId::Ping => match args.get(1) {
                 None => self.status(me, "PONG"),
                 Some(text) => self.answer(me, |reply| reply.bulk(text)),
@@ -155,7 +161,10 @@ impl Worker {
         if let Some(client) = self.clients.find(me) {
             let session = std::mem::replace(&mut client.session, Session::Shared);
             client.silence = Silence::On;
+            client.restricted = false;
+            let subscribed = client.subscribed.take();
             self.abandon(session);
+            self.leave_all(me, subscribed);
         }
         self.set_about(me, |client| {
             client.db = 0;

@@ -1,4 +1,5 @@
-//! When a worker lets requests gather (`Poller::set_gathering`), decided at every tick from what the last one saw.
+//! When a loop lets requests gather ([`Poller::set_gathering`](crate::Poller::set_gathering)), decided at every tick from what
+//! the last one saw.
 //!
 //! It pays where many clients keep a worker busy: each wake-up serves more of them then. It must not keep clients waiting
 //! that have nothing else to do, so there have to be many: those that were answered before the worker rests keep each
@@ -6,7 +7,7 @@
 //! is no more resting till the next tick. And a worker that is idle half of the time has no reason to be thrifty: a lone
 //! request would only wait for others that do not come.
 //!
-//! Must not know: sockets, sessions.
+//! Must not know: sockets, requests.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const TOO_LONG_MAX: u32 = 8;
 
 /// What is counted between two ticks.
 #[derive(Default)]
-pub(super) struct Gathering {
+pub struct Gathering {
     /// Clients that something came from since the last tick.
     active: u32,
     /// The same, between the two ticks before.

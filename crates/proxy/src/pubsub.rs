@@ -1,0 +1,541 @@
+//! Subscriptions: one connection to a server for all subscribers of a worker, what it says fanned out to them. Must not know
+//! how other requests are routed.
+//!
+//! A channel is asked for when its first subscriber comes, and a client's SUBSCRIBE is answered when the servers have
+//! confirmed all that it names, so nothing that is published behind the answer is missed. Confirmations, messages, and what
+//! UNSUBSCRIBE answers have one form for RESP2 and RESP3 but for their first byte.
+//!
+//! Where keys are spread by a hash, so are channels, and a pattern is asked for everywhere. In a cluster any node hears
+//! what is published, except for notifications of keys, which are asked for everywhere, too.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use redline_resp::{Args, Proto, ReplyDecoder, Value, encode_request};
+use redline_spec::CommandId;
+
+use crate::route::{NOBODY, NodeId, Placement};
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::upstream::{Purpose, State};
+use crate::worker::Worker;
+
+/// What names belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Space {
+    Channels,
+    Patterns,
+    Shards,
+}
+
+const SPACES: [Space; 3] = [Space::Channels, Space::Patterns, Space::Shards];
+
+impl Space {
+    fn letter(self) -> &'static str {
+        match self {
+            Space::Channels => "",
+            Space::Patterns => "p",
+            Space::Shards => "s",
+        }
+    }
+
+    fn of(id: CommandId) -> (Space, bool) {
+        match id {
+            CommandId::Subscribe => (Space::Channels, true),
+            CommandId::Unsubscribe => (Space::Channels, false),
+            CommandId::Psubscribe => (Space::Patterns, true),
+            CommandId::Punsubscribe => (Space::Patterns, false),
+            CommandId::Ssubscribe => (Space::Shards, true),
+            _ => (Space::Shards, false),
+        }
+    }
+}
+
+/// What a client is subscribed to.
+#[derive(Debug, Default)]
+pub struct Subscribed {
+    names: [BTreeSet<Vec<u8>>; 3],
+}
+
+impl Subscribed {
+    /// What confirmations count: channels and patterns together, channels of shards by themselves.
+    fn count(&self, space: Space) -> usize {
+        match space {
+            Space::Shards => self.names[2].len(),
+            _ => self.names[0].len() + self.names[1].len(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty)
+    }
+}
+
+/// Everything that the clients of a worker are subscribed to.
+#[derive(Default)]
+pub struct PubSub {
+    topics: [HashMap<Vec<u8>, Topic>; 3],
+    servers: Vec<Server>,
+    /// Calls of SUBSCRIBE that are not answered.
+    calls: HashMap<u64, Call>,
+    next_call: u64,
+}
+
+/// A name that somebody is subscribed to, or will be.
+#[derive(Default)]
+struct Topic {
+    clients: Vec<Ref>,
+    /// Calls that wait for it.
+    calls: Vec<u64>,
+    /// Who is asked for it, and whether it was confirmed.
+    nodes: Vec<(NodeId, bool)>,
+}
+
+impl Topic {
+    fn is_confirmed(&self) -> bool {
+        self.nodes.iter().all(|(_, confirmed)| *confirmed)
+    }
+}
+
+/// The connection for subscriptions to a server.
+struct Server {
+    node: NodeId,
+    upstream: Option<Ref>,
+    /// What was asked for and is not confirmed.
+    asked: VecDeque<(Space, Vec<u8>)>,
+}
+
+struct Call {
+    client: Ref,
+    seq: u32,
+    space: Space,
+    names: Vec<Vec<u8>>,
+}
+
+impl Worker {
+    /// SUBSCRIBE, UNSUBSCRIBE and their kin.
+    pub(crate) fn subscription(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
+        let names: Vec<Vec<u8>> = args.iter().skip(1).map(<[u8]>::to_vec).collect();
+        match Space::of(id) {
+            (space, true) => self.subscribe(me, space, names),
+            (space, false) => self.unsubscribe(me, space, names),
+        }
+    }
+
+    fn subscribe(&mut self, me: Ref, space: Space, names: Vec<Vec<u8>>) -> Flow {
+        let wanted: Vec<(Vec<u8>, Vec<NodeId>)> = names
+            .iter()
+            .map(|name| (name.clone(), self.nodes_of(space, name)))
+            .collect();
+        for node in wanted.iter().flat_map(|(_, nodes)| nodes) {
+            if *node == NOBODY {
+                return self.refuse(me, crate::errors::CLUSTER_DOWN);
+            }
+            if let Err(line) = self.subscription_link(*node) {
+                return self.refuse(me, &line);
+            }
+        }
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let seq = client.number();
+        client.subscribed.get_or_insert_default();
+        let number = self.pubsub.next_call;
+        self.pubsub.next_call += 1;
+        let call = Call {
+            client: me,
+            seq,
+            space,
+            names,
+        };
+        self.pubsub.calls.insert(number, call);
+        for (name, nodes) in wanted {
+            let topics = &mut self.pubsub.topics[space as usize];
+            let is_new = !topics.contains_key(&name);
+            let topic = topics.entry(name.clone()).or_default();
+            topic.calls.push(number);
+            if is_new {
+                topic.nodes = nodes.iter().map(|node| (*node, false)).collect();
+                for node in nodes {
+                    self.ask(node, space, &name);
+                }
+            }
+        }
+        self.answer_call(number);
+        Flow::Done
+    }
+
+    /// Answers a call if all that it names is confirmed.
+    fn answer_call(&mut self, number: u64) {
+        let Some(call) = self.pubsub.calls.get(&number) else {
+            return;
+        };
+        let topics = &self.pubsub.topics[call.space as usize];
+        let is_confirmed = |name: &Vec<u8>| topics.get(name).is_some_and(Topic::is_confirmed);
+        if !call.names.iter().all(is_confirmed) {
+            return;
+        }
+        let Some(call) = self.pubsub.calls.remove(&number) else {
+            return;
+        };
+        let mut reply = Vec::new();
+        let me = call.client;
+        for name in &call.names {
+            if let Some(topic) = self.pubsub.topics[call.space as usize].get_mut(name) {
+                topic.calls.retain(|waiting| *waiting != number);
+            }
+            let Some(client) = self.clients.find(me) else {
+                self.leave_topic(me, call.space, name);
+                continue;
+            };
+            let subscribed = client.subscribed.get_or_insert_default();
+            let is_new = subscribed.names[call.space as usize].insert(name.clone());
+            let count = subscribed.count(call.space);
+            confirm(
+                &mut reply,
+                client.proto,
+                call.space,
+                true,
+                Some(name),
+                count,
+            );
+            if is_new && let Some(topic) = self.pubsub.topics[call.space as usize].get_mut(name) {
+                topic.clients.push(me);
+            }
+        }
+        self.restrict(me);
+        self.deliver(me, call.seq, 1, &reply);
+    }
+
+    fn unsubscribe(&mut self, me: Ref, space: Space, names: Vec<Vec<u8>>) -> Flow {
+        // A call before this one may not be answered: then it has no effect yet that could be undone.
+        if self.must_wait(me) {
+            return Flow::Again;
+        }
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let proto = client.proto;
+        let mine = client.subscribed.as_deref();
+        let all = names.is_empty();
+        let names: Vec<Vec<u8>> = match mine {
+            Some(mine) if all => mine.names[space as usize].iter().cloned().collect(),
+            _ => names,
+        };
+        let mut reply = Vec::new();
+        if names.is_empty() {
+            let count = mine.map_or(0, |mine| mine.count(space));
+            confirm(&mut reply, proto, space, false, None, count);
+        }
+        for name in &names {
+            let mut count = 0;
+            let mut was_there = false;
+            if let Some(client) = self.clients.find(me)
+                && let Some(mine) = &mut client.subscribed
+            {
+                was_there = mine.names[space as usize].remove(name);
+                count = mine.count(space);
+            }
+            if was_there {
+                self.leave_topic(me, space, name);
+            }
+            confirm(&mut reply, proto, space, false, Some(name), count);
+        }
+        self.restrict(me);
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let seq = client.number();
+        self.deliver(me, seq, 1, &reply);
+        Flow::Done
+    }
+
+    /// A client that is subscribed and speaks RESP2 may call little else.
+    fn restrict(&mut self, me: Ref) {
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        let empty = client
+            .subscribed
+            .as_ref()
+            .is_none_or(|subscribed| subscribed.is_empty());
+        client.restricted = !empty && client.proto == Proto::Resp2;
+        if empty {
+            client.subscribed = None;
+        }
+    }
+
+    /// The client is gone, or begins anew.
+    pub(crate) fn leave_all(&mut self, me: Ref, subscribed: Option<Box<Subscribed>>) {
+        let Some(subscribed) = subscribed else { return };
+        for space in SPACES {
+            for name in &subscribed.names[space as usize] {
+                self.leave_topic(me, space, name);
+            }
+        }
+    }
+
+    fn leave_topic(&mut self, me: Ref, space: Space, name: &[u8]) {
+        let topics = &mut self.pubsub.topics[space as usize];
+        let Some(topic) = topics.get_mut(name) else {
+            return;
+        };
+        topic.clients.retain(|client| *client != me);
+        if !topic.clients.is_empty() || !topic.calls.is_empty() {
+            return;
+        }
+        let Some(topic) = topics.remove(name) else {
+            return;
+        };
+        for (node, _) in topic.nodes {
+            self.say_to_server(node, &format!("{}UNSUBSCRIBE", space.letter()), name);
+        }
+    }
+
+    fn nodes_of(&self, space: Space, name: &[u8]) -> Vec<NodeId> {
+        let pool = &self.routes.pools[0];
+        let everywhere = match (space, &pool.placement) {
+            (_, Placement::One) | (Space::Shards, _) => false,
+            (Space::Patterns, Placement::Hashed(_)) => true,
+            _ => name.starts_with(b"__key"),
+        };
+        match (everywhere, space) {
+            (true, _) => pool.shards.iter().map(|shard| shard.primary).collect(),
+            (false, Space::Patterns) => vec![pool.shards[0].primary],
+            (false, _) => vec![pool.node_of(name)],
+        }
+    }
+
+    /// The connection for subscriptions to a server, made if there is none.
+    fn subscription_link(&mut self, node: NodeId) -> Result<Ref, String> {
+        let known = self.pubsub.servers.iter().position(|it| it.node == node);
+        let at = known.unwrap_or_else(|| {
+            self.pubsub.servers.push(Server {
+                node,
+                upstream: None,
+                asked: VecDeque::new(),
+            });
+            self.pubsub.servers.len() - 1
+        });
+        if let Some(upstream) = self.pubsub.servers[at].upstream {
+            return Ok(upstream);
+        }
+        let upstream = self.connect(node, 0, Proto::Resp2, Purpose::Subscriptions)?;
+        self.pubsub.servers[at].upstream = Some(upstream);
+        Ok(upstream)
+    }
+
+    fn ask(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
+            server.asked.push_back((space, name.to_vec()));
+        }
+        self.say_to_server(node, &format!("{}SUBSCRIBE", space.letter()), name);
+    }
+
+    fn say_to_server(&mut self, node: NodeId, command: &str, name: &[u8]) {
+        let server = self.pubsub.servers.iter().find(|it| it.node == node);
+        let Some(place) = server.and_then(|server| server.upstream) else {
+            return;
+        };
+        if let Some(upstream) = self.upstreams.find(place) {
+            encode_request([command.as_bytes(), name], &mut upstream.out);
+        }
+        self.mark_upstream(place.at);
+    }
+
+    /// Something came on a connection for subscriptions.
+    pub(crate) fn published(&mut self, at: u32, node: NodeId, frame: &[u8]) {
+        if let Some(upstream) = self.upstreams.get(at)
+            && upstream.sent == upstream.out.len()
+            && upstream.state == State::Open
+        {
+            // Nothing here waits for a reply of its own, so what was sent is done with.
+            upstream.out.clear();
+            (upstream.sent, upstream.acked) = (0, 0);
+        }
+        if frame[0] == b'-' {
+            return self.refused_by_server(node, frame);
+        }
+        let Ok(decoded) = ReplyDecoder::new().decode(frame) else {
+            return;
+        };
+        let Some(Value::Array(words)) = decoded.value else {
+            return;
+        };
+        let word = |at: usize| words.get(at).and_then(Value::as_bytes).unwrap_or_default();
+        let name = word(1).to_vec();
+        match word(0) {
+            b"message" => self.fan_out(Space::Channels, &name, frame),
+            b"pmessage" => self.fan_out(Space::Patterns, &name, frame),
+            b"smessage" => self.fan_out(Space::Shards, &name, frame),
+            b"subscribe" => self.confirmed(node, Space::Channels, &name),
+            b"psubscribe" => self.confirmed(node, Space::Patterns, &name),
+            b"ssubscribe" => self.confirmed(node, Space::Shards, &name),
+            b"sunsubscribe" => self.moved_away(node, &name),
+            _ => {}
+        }
+    }
+
+    fn fan_out(&mut self, space: Space, name: &[u8], frame: &[u8]) {
+        let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) else {
+            return;
+        };
+        let clients = std::mem::take(&mut topic.clients);
+        for me in &clients {
+            self.push_to(*me, frame);
+        }
+        if let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) {
+            topic.clients = clients;
+        }
+    }
+
+    fn push_to(&mut self, me: Ref, frame: &[u8]) {
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        client.push(frame);
+        self.mark_client(me.at);
+    }
+
+    fn confirmed(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node)
+            && server
+                .asked
+                .front()
+                .is_some_and(|(asked, of)| *asked == space && of == name)
+        {
+            server.asked.pop_front();
+        }
+        let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) else {
+            return;
+        };
+        for (asked, confirmed) in &mut topic.nodes {
+            *confirmed |= *asked == node;
+        }
+        for number in topic.calls.clone() {
+            self.answer_call(number);
+        }
+    }
+
+    /// The server refuses what was asked first: who waits for it is told.
+    fn refused_by_server(&mut self, node: NodeId, error: &[u8]) {
+        let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
+        let Some((space, name)) = server.and_then(|server| server.asked.pop_front()) else {
+            return;
+        };
+        let Some(topic) = self.pubsub.topics[space as usize].get_mut(&name) else {
+            return;
+        };
+        for number in std::mem::take(&mut topic.calls) {
+            let Some(call) = self.pubsub.calls.remove(&number) else {
+                continue;
+            };
+            self.deliver(call.client, call.seq, 1, error);
+            for other in &call.names {
+                if let Some(topic) = self.pubsub.topics[space as usize].get_mut(other) {
+                    topic.calls.retain(|waiting| *waiting != number);
+                }
+                self.leave_topic(call.client, space, other);
+            }
+            self.restrict(call.client);
+        }
+    }
+
+    /// A shard's channel has gone to another server with its slot.
+    fn moved_away(&mut self, node: NodeId, name: &[u8]) {
+        let to = self.nodes_of(Space::Shards, name);
+        let Some(topic) = self.pubsub.topics[Space::Shards as usize].get_mut(name) else {
+            return;
+        };
+        if topic.nodes.iter().all(|(asked, _)| *asked != node) {
+            return;
+        }
+        topic.nodes = to.iter().map(|node| (*node, false)).collect();
+        for node in to {
+            if self.subscription_link(node).is_ok() {
+                self.ask(node, Space::Shards, name);
+            }
+        }
+    }
+
+    /// A connection for subscriptions broke: everything is asked for again as soon as there is a new one.
+    pub(crate) fn lost_subscriptions(&mut self, node: NodeId) {
+        for server in self.pubsub.servers.iter_mut().filter(|it| it.node == node) {
+            server.upstream = None;
+            server.asked.clear();
+        }
+        for topic in self.pubsub.topics.iter_mut().flat_map(HashMap::values_mut) {
+            for (asked, confirmed) in &mut topic.nodes {
+                *confirmed &= *asked != node;
+            }
+        }
+    }
+
+    /// Makes connections anew that broke, if anybody is subscribed.
+    pub(crate) fn mend_subscriptions(&mut self) {
+        let broken: Vec<NodeId> = self
+            .pubsub
+            .servers
+            .iter()
+            .filter(|server| server.upstream.is_none())
+            .map(|server| server.node)
+            .collect();
+        for node in broken {
+            let mut wanted = Vec::new();
+            for space in SPACES {
+                for (name, topic) in &self.pubsub.topics[space as usize] {
+                    if topic.nodes.iter().any(|(asked, _)| *asked == node) {
+                        wanted.push((space, name.clone()));
+                    }
+                }
+            }
+            for (space, name) in wanted {
+                let nodes = self.nodes_of(space, &name);
+                if let Some(topic) = self.pubsub.topics[space as usize].get_mut(&name)
+                    && nodes
+                        .iter()
+                        .all(|fresh| topic.nodes.iter().all(|(asked, _)| asked != fresh))
+                {
+                    // Another server has it now.
+                    topic.nodes = nodes.iter().map(|node| (*node, false)).collect();
+                    for fresh in nodes.into_iter().filter(|fresh| *fresh != NOBODY) {
+                        if self.subscription_link(fresh).is_ok() {
+                            self.ask(fresh, space, &name);
+                        }
+                    }
+                    continue;
+                }
+                if self.subscription_link(node).is_err() {
+                    break;
+                }
+                self.ask(node, space, &name);
+            }
+        }
+    }
+}
+
+/// The answer about one name.
+fn confirm(
+    out: &mut Vec<u8>,
+    proto: Proto,
+    space: Space,
+    subscribes: bool,
+    name: Option<&[u8]>,
+    count: usize,
+) {
+    let word = match subscribes {
+        true => format!("{}subscribe", space.letter()),
+        false => format!("{}unsubscribe", space.letter()),
+    };
+    let first = if proto == Proto::Resp3 { '>' } else { '*' };
+    out.extend_from_slice(format!("{first}3\r\n${}\r\n{word}\r\n", word.len()).as_bytes());
+    match name {
+        Some(name) => {
+            out.extend_from_slice(format!("${}\r\n", name.len()).as_bytes());
+            out.extend_from_slice(name);
+            out.extend_from_slice(b"\r\n");
+        }
+        None if proto == Proto::Resp3 => out.extend_from_slice(b"_\r\n"),
+        None => out.extend_from_slice(b"$-1\r\n"),
+    }
+    out.extend_from_slice(format!(":{count}\r\n").as_bytes());
+}
