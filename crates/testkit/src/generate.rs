@@ -280,7 +280,7 @@ impl Generator {
     }
 
     fn arg(&mut self, row: &'static Row, arg: &Arg, call: &mut Call) {
-        if arg.optional && self.below(100) >= 40 {
+        if !is_there(arg) || arg.optional && self.below(100) >= 40 {
             return;
         }
         let times = match (arg.multiple, self.keys_announced) {
@@ -317,9 +317,7 @@ impl Generator {
             match arg.kind {
                 ArgKind::PureToken => {}
                 ArgKind::OneOf => {
-                    let there =
-                        |arg: &&Arg| arg.since.is_none_or(|since| !is_after_reference(since));
-                    let choices: Vec<&Arg> = arg.args.iter().filter(there).collect();
+                    let choices: Vec<&Arg> = arg.args.iter().filter(|arg| is_there(arg)).collect();
                     let choice = self.below(choices.len());
                     self.arg_present(row, choices[choice], call);
                 }
@@ -673,6 +671,11 @@ pub fn innermost(call: &Call) -> &[Vec<u8>] {
         && call[0].eq_ignore_ascii_case(b"eval")
         && (call[1] == CALL_IN_SCRIPT.as_bytes() || call[1] == PCALL_IN_SCRIPT.as_bytes());
     if scripted { &call[3..] } else { call }
+}
+
+/// Whether the other server knows this argument.
+fn is_there(arg: &Arg) -> bool {
+    arg.since.is_none_or(|since| !is_after_reference(since))
 }
 
 /// How often a command comes up.

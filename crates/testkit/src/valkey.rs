@@ -43,7 +43,7 @@ const CALLS: &[&str] = &[
     "HSETEX {hash} {condition} FNX FIELDS 1 {field} {value}",
     "HSETEX {hash} FXX {condition} {expiry} FIELDS 2 {field} {value} {field} {value}",
     "HSETEX {hash} {condition} EXAT 1 FIELDS 1 {field} {value}",
-    "HGETALL {hash}",
+    "HMGET {hash} f g a",
     "HEXPIRETIME {hash} FIELDS 1 {field}",
     "ZADD {zset} {number} {value}",
     "ZSCAN {zset} 0 NOSCORES",

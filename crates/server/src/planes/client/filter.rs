@@ -102,7 +102,11 @@ impl Filters {
                     .get(at)
                     .is_some_and(|word| Filter::named(word).is_none());
                 if stray || !is_id(&words[at - 1]) {
-                    return Err(Error::line("ERR Invalid client ID"));
+                    // In Redis there are ids behind that to the end, and nothing else may begin with another word.
+                    return Err(match words[0].eq_ignore_ascii_case(b"id") {
+                        true => Error::line("ERR Invalid client ID"),
+                        false => Error::Syntax,
+                    });
                 }
             }
         }
