@@ -256,7 +256,7 @@ fn without_digits(said: &str) -> Vec<String> {
 }
 
 /// Moves so many slots, the first ones.
-fn reshard(from: &ServerProcess, to: &ServerProcess, slots: u32) -> Result<(), Failure> {
+pub fn reshard(from: &ServerProcess, to: &ServerProcess, slots: u32) -> Result<(), Failure> {
     let id = |node: &ServerProcess| told(node, &["CLUSTER", "MYID"]).unwrap_or_default();
     let mut reshard = Command::new("redis-cli");
     reshard

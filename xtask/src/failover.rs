@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -34,41 +35,14 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
 
 /// The replica is cut off, half a second later the primary is killed: what was acknowledged in between is gone.
 fn with_sentinels(setting: &Setting) -> Result<String, Failure> {
-    let program = install::older_redis_server()?;
-    let start = |words: &[&str]| {
-        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        let started = ServerProcess::redis(&program, &words);
-        started.map_err(|error| format!("redis-server: {error}"))
-    };
-    let primary = start(&[])?;
-    let port = primary.address().port().to_string();
-    let replica = start(&["--replicaof", "127.0.0.1", &port])?;
-    let link = || told(&replica, &["INFO", "replication"]);
-    until("the replica is in step", || {
-        link().is_some_and(|said| said.contains("master_link_status:up"))
-    })?;
-    let mut sentinels = Vec::new();
-    for _ in 0..3 {
-        sentinels.push(Sentinel::start(&program, primary.address().port())?);
-    }
-    // It knows of its replica and of the two other Sentinels.
-    for sentinel in &sentinels {
-        until("the Sentinels know each other", || {
-            let said = sentinel.asked(&["SENTINEL", "MASTER", "mymaster"]);
-            let words: Vec<&str> = said.lines().collect();
-            let is = |name: &str, value: &str| words.windows(2).any(|pair| pair == [name, value]);
-            is("num-slaves", "1") && is("num-other-sentinels", "2")
-        })?;
-    }
+    let watched = Watched::start()?;
+    let (replica, primary) = (&watched.replica, watched.primary.as_ref());
     let cut = format!(
         "redis-cli -p {} replicaof 127.0.0.1 1; sleep {CUT_OFF_S}; kill -KILL {}",
         replica.address().port(),
-        primary.pid()
+        primary.map_or(0, ServerProcess::pid)
     );
-    let places: Vec<String> = sentinels
-        .iter()
-        .map(|s| format!("127.0.0.1:{}", s.port))
-        .collect();
+    let places = watched.places();
     let mut words: Vec<&str> = Vec::new();
     for place in &places {
         words.extend(["--sentinel", place]);
@@ -138,6 +112,67 @@ fn with_a_cluster(setting: &Setting) -> Result<String, Failure> {
 }
 
 /// A Sentinel that watches one primary, with two others.
+/// A primary and its replica that three Sentinels watch as `mymaster`.
+pub struct Watched {
+    primary: Option<ServerProcess>,
+    replica: ServerProcess,
+    sentinels: Vec<Sentinel>,
+}
+
+impl Watched {
+    /// Starts them, and waits until they know each other.
+    pub fn start() -> Result<Watched, Failure> {
+        let program = install::older_redis_server()?;
+        let start = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            let started = ServerProcess::redis(&program, &words);
+            started.map_err(|error| format!("redis-server: {error}"))
+        };
+        let primary = start(&[])?;
+        let port = primary.address().port().to_string();
+        let replica = start(&["--replicaof", "127.0.0.1", &port])?;
+        let link = || told(&replica, &["INFO", "replication"]);
+        until("the replica is in step", || {
+            link().is_some_and(|said| said.contains("master_link_status:up"))
+        })?;
+        let mut sentinels = Vec::new();
+        for _ in 0..3 {
+            sentinels.push(Sentinel::start(&program, primary.address().port())?);
+        }
+        // It knows of its replica and of the two other Sentinels.
+        for sentinel in &sentinels {
+            until("the Sentinels know each other", || {
+                let said = sentinel.asked(&["SENTINEL", "MASTER", "mymaster"]);
+                let words: Vec<&str> = said.lines().collect();
+                let is =
+                    |name: &str, value: &str| words.windows(2).any(|pair| pair == [name, value]);
+                is("num-slaves", "1") && is("num-other-sentinels", "2")
+            })?;
+        }
+        Ok(Watched {
+            primary: Some(primary),
+            replica,
+            sentinels,
+        })
+    }
+
+    /// Where the Sentinels are.
+    pub fn places(&self) -> Vec<String> {
+        let place = |sentinel: &Sentinel| format!("127.0.0.1:{}", sentinel.port);
+        self.sentinels.iter().map(place).collect()
+    }
+
+    /// Where the replica is.
+    pub fn replica(&self) -> SocketAddr {
+        self.replica.address()
+    }
+
+    /// Kills the primary.
+    pub fn kill_primary(&mut self) {
+        self.primary = None;
+    }
+}
+
 struct Sentinel {
     port: u16,
     _process: Process,

@@ -12,5 +12,5 @@ mod slot;
 mod topology;
 
 pub use redirect::Redirect;
-pub use slot::{SLOTS, crc16, slot_of, tagged};
+pub use slot::{SLOTS, crc16, crc16_next, slot_of, tagged};
 pub use topology::{Node, Role, Shard, Topology};

@@ -24,9 +24,13 @@ pub fn tagged(key: &[u8], open: u8, close: u8) -> &[u8] {
 /// CRC-16/XMODEM: polynomial 0x1021, from 0.
 #[inline]
 pub fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, &byte| {
-        (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
-    })
+    bytes.iter().fold(0, |crc, &byte| crc16_next(crc, byte))
+}
+
+/// The same with one more byte.
+#[inline]
+pub fn crc16_next(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
 }
 
 static TABLE: [u16; 256] = {

@@ -10,8 +10,8 @@
 mod class;
 mod client;
 pub mod config;
+mod control;
 mod errors;
-mod flags;
 pub mod hash;
 mod link;
 mod local;
@@ -32,33 +32,30 @@ mod worker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use redline_net::{Address, Listener};
+use redline_net::{Address, Listener, cpu};
 
-use crate::flags::Flags;
-use crate::route::{Hashed, Node, NodeId, Placement, Pool, Published, Routes, Shard};
+use crate::config::Config;
+use crate::config::arguments::Arguments;
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
 
-/// Databases that clients may select where nothing says how many there are.
-const DATABASES: u32 = 16;
-
 /// `redline proxy` with these words behind it.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let words: Vec<OsString> = words.collect();
-    if words.iter().any(|word| word == "--help" || word == "-h") {
-        print!("{}", flags::USAGE);
-        return ExitCode::SUCCESS;
-    }
-    let flags = match Flags::parse(words.into_iter()) {
-        Ok(flags) => flags,
+    let arguments = match Arguments::parse_words(words) {
+        Ok(arguments) => arguments,
+        // The help that was asked for is no failure.
         Err(error) => {
-            eprint!("redline proxy: {error}\n\n{}", flags::USAGE);
-            return ExitCode::FAILURE;
+            let failed = error.use_stderr();
+            let printed = error.print();
+            return if failed || printed.is_err() {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::SUCCESS
+            };
         }
     };
-    match run(&flags) {
+    match obey(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("redline proxy: {error}");
@@ -67,68 +64,53 @@ pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
-    let listeners = Listener::bind_tcp(&flags.binds, flags.port, BACKLOG)?;
-    let routes = routes(&flags.upstreams, flags.password.as_deref())?;
+fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let (config, notes) = arguments.read()?;
+    for note in notes {
+        eprintln!("note: {note}");
+    }
+    let mut problems = config.check();
+    if !arguments.print_config {
+        problems.extend(config.unbuilt());
+    }
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    let fatal = problems.iter().filter(|problem| problem.is_fatal).count();
+    if fatal > 0 {
+        return Err(format!("nothing was started: {fatal} to mend").into());
+    }
+    if arguments.print_config {
+        print!("{}", config.to_toml());
+        return Ok(());
+    }
+    if arguments.check {
+        return Ok(());
+    }
+    run(&config, arguments)
+}
+
+fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let mut listeners = Vec::new();
+    for listener in &config.listeners {
+        match &listener.bind.0 {
+            Address::Tcp { host, port } => {
+                listeners.extend(Listener::bind_tcp(&[host], *port, BACKLOG)?)
+            }
+            Address::Unix(path) => listeners.push(Listener::bind_unix(path, None, BACKLOG)?),
+        }
+    }
+    let control = control::start(config, arguments)?;
     start::run(Setup {
         listeners,
-        threads: flags.threads,
-        settings: Settings::default(),
-        routes: Arc::new(Published::new(routes)),
-        reports: None,
+        threads: match config.threads {
+            0 => cpu::usable_count(),
+            threads => threads,
+        },
+        settings: Settings::of(config),
+        routes: control.routes,
+        reports: Some(control.reports),
+        reload: Some(control.reload),
     })?;
     Ok(())
-}
-
-/// Servers that share the keys between them.
-fn routes(
-    upstreams: &[Address],
-    password: Option<&str>,
-) -> Result<Routes, Box<dyn std::error::Error>> {
-    let mut nodes = Vec::with_capacity(upstreams.len());
-    for address in upstreams {
-        let endpoint = address.resolve()?.remove(0);
-        nodes.push(Node {
-            endpoint,
-            name: address.to_string(),
-            user: None,
-            password: password.map(str::to_owned),
-            ejected: false,
-        });
-    }
-    let shards = (0..nodes.len())
-        .map(|primary| Shard {
-            primary: primary as NodeId,
-            replicas: Vec::new(),
-        })
-        .collect();
-    let placement = match nodes.len() {
-        1 => Placement::One,
-        shards => Placement::Hashed(Arc::new(Modulo { shards })),
-    };
-    let pool = Pool {
-        name: "default".to_owned(),
-        shards,
-        placement,
-        databases: DATABASES,
-    };
-    Ok(Routes {
-        nodes,
-        pools: vec![pool],
-    })
-}
-
-/// FNV-1a of 64 bits, and the remainder.
-#[derive(Debug)]
-struct Modulo {
-    shards: usize,
-}
-
-impl Hashed for Modulo {
-    fn shard(&self, key: &[u8]) -> usize {
-        let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        (hash % self.shards as u64) as usize
-    }
 }

@@ -9,7 +9,7 @@ use redline_spec::{self as spec, Flags};
 
 use crate::errors;
 use crate::report::Report;
-use crate::route::{NodeId, Routes};
+use crate::route::{NOBODY, NodeId, Routes};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
@@ -96,6 +96,9 @@ impl Worker {
         proto: Proto,
         owner: Ref,
     ) -> Result<Ref, String> {
+        if node == NOBODY {
+            return Err(errors::CLUSTER_DOWN.to_owned());
+        }
         let mut idle = std::mem::take(&mut self.links.of(node).idle);
         let found = idle.iter().position(|place| {
             self.upstreams
@@ -146,7 +149,9 @@ impl Worker {
         purpose: Purpose,
     ) -> Result<Ref, String> {
         let routes = Arc::clone(&self.routes);
-        let target = &routes.nodes[usize::from(node)];
+        let Some(target) = routes.nodes.get(usize::from(node)) else {
+            return Err(errors::CLUSTER_DOWN.to_owned());
+        };
         let unavailable = |reason: &str| errors::unavailable(&target.name, reason);
         if target.ejected {
             return Err(unavailable("it does not answer"));
@@ -422,6 +427,13 @@ impl Worker {
     /// There is a new picture: connections that lead elsewhere now get nothing new, those to servers that hang are cut.
     pub(crate) fn adopt(&mut self, fresh: Arc<Routes>) {
         let old = std::mem::replace(&mut self.routes, fresh);
+        for (node, (before, now)) in old.nodes.iter().zip(&self.routes.nodes).enumerate() {
+            // A probe was answered: nobody has to wait for the pause after the last attempt.
+            if before.ejected && !now.ejected {
+                let links = self.links.of(node as NodeId);
+                (links.failures, links.retry_at_ms) = (0, 0);
+            }
+        }
         for at in self.upstreams.taken().collect::<Vec<_>>() {
             let Some(upstream) = self.upstreams.get(at) else {
                 continue;

@@ -25,8 +25,6 @@ pub enum Report {
         /// Its port.
         port: u16,
     },
-    /// Somebody wants the configuration read again.
-    Reload,
     /// A connection could not be made, or it broke.
     Failed {
         /// Which server.

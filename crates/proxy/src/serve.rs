@@ -295,6 +295,12 @@ impl Worker {
         let args = Args::new(raw, spans);
         let command = match command {
             Ok(command) => command,
+            // Not a command of Redis's: there is no row for it.
+            Err(Unresolved::Subcommand(CommandId::Config))
+                if args.len() == 2 && args[1].eq_ignore_ascii_case(b"reload") =>
+            {
+                return self.reload(me);
+            }
             Err(reason) => return self.abort(me, &errors::unresolved(reason, args)),
         };
         if !spec::gate(command.id).lets_pass(args.len()) {

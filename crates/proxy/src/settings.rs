@@ -1,4 +1,6 @@
-//! What the data path may do: limits and time-outs. Must not know where they were configured.
+//! What the data path may do: limits and time-outs. Must not know whether a file or flags said so.
+
+use crate::config::{Config, Size, Span};
 
 /// Limits and time-outs of the workers. Zero means no limit where a field says so.
 #[derive(Clone, Debug)]
@@ -33,8 +35,41 @@ pub struct Settings {
     pub client_timeout_s: u64,
     /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`).
     pub event_coalescing_us: u64,
+    /// How long clients get what they have asked for when the process is asked to end: milliseconds.
+    pub drain_timeout_ms: u64,
     /// Whether clients may call FLUSHALL and FLUSHDB, and what else changes all servers at once.
     pub allow_flush: bool,
+}
+
+impl Settings {
+    /// As a configuration says.
+    pub fn of(config: &Config) -> Settings {
+        let (limits, timeouts) = (&config.limits, &config.timeouts);
+        let bytes = |size: Size| match size.0 {
+            0 => usize::MAX,
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
+        let ms = |span: Span| span.0.as_micros().div_ceil(1_000) as u64;
+        let default = Settings::default();
+        Settings {
+            clients_max: match limits.clients {
+                0 => usize::MAX,
+                clients => clients as usize,
+            },
+            client_output_bytes_max: bytes(limits.output_buffer),
+            client_output_bytes_high: default
+                .client_output_bytes_high
+                .min(bytes(limits.output_buffer)),
+            pipeline_max: limits.pipeline.max(1),
+            query_bytes_max: bytes(limits.query_buffer),
+            bulk_bytes_max: bytes(limits.bulk) as u64,
+            connect_timeout_ms: ms(timeouts.connect),
+            request_timeout_ms: ms(timeouts.request),
+            client_timeout_s: ms(timeouts.client_idle).div_ceil(1_000),
+            drain_timeout_ms: ms(timeouts.drain),
+            ..default
+        }
+    }
 }
 
 impl Default for Settings {
@@ -55,6 +90,7 @@ impl Default for Settings {
             request_timeout_ms: 10_000,
             client_timeout_s: 0,
             event_coalescing_us: 50,
+            drain_timeout_ms: 10_000,
             allow_flush: true,
         }
     }

@@ -7,6 +7,7 @@ use std::thread;
 
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
 
+use crate::control::Reload;
 use crate::report::Report;
 use crate::route::Published;
 use crate::settings::Settings;
@@ -29,12 +30,14 @@ pub struct Setup {
     pub routes: Arc<Published>,
     /// Where workers report what happens to servers.
     pub reports: Option<Sender<Report>>,
+    /// How another configuration comes in.
+    pub reload: Option<Reload>,
 }
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(setup: Setup) -> io::Result<()> {
     let threads = setup.threads.max(1);
-    let wanted = setup.settings.clients_max as u64 + DESCRIPTORS_SPARE;
+    let wanted = (setup.settings.clients_max as u64).saturating_add(DESCRIPTORS_SPARE);
     // Fewer descriptors mean that accepting fails earlier, which is dealt with there.
     let _ = limits::raise_open_files(wanted);
     let signals = Signals::install(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
@@ -48,6 +51,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
         routes: setup.routes,
         settings: setup.settings,
         reports: setup.reports,
+        reload: setup.reload,
         workers: parts
             .iter()
             .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))

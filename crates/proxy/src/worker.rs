@@ -21,6 +21,7 @@ use redline_spec::CommandId;
 
 use crate::class::Command;
 use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause};
+use crate::control::Reload;
 use crate::errors;
 use crate::link::Links;
 use crate::local::Card;
@@ -69,6 +70,8 @@ pub struct Shared {
     pub settings: Settings,
     /// Where reports go.
     pub reports: Option<Sender<Report>>,
+    /// How another configuration comes in.
+    pub reload: Option<Reload>,
     /// A worker's mailbox, and how many clients it has.
     pub workers: Vec<(Sender<Message>, AtomicUsize)>,
     /// The number of the next client.
@@ -145,7 +148,8 @@ pub struct Worker {
     first: u32,
     accept_again: bool,
     pub(crate) counters: Counters,
-    stop: bool,
+    /// The end was asked for: clients get what they have asked for until then.
+    drains_until_ms: Option<u64>,
 }
 
 /// What a worker is made from.
@@ -232,7 +236,7 @@ impl Worker {
             first: 0,
             accept_again: false,
             counters: Counters::default(),
-            stop: false,
+            drains_until_ms: None,
             shared,
         }
     }
@@ -249,7 +253,7 @@ impl Worker {
                 .register(signals, SIGNALS, Interest::Read)
                 .expect("signals can be watched");
         }
-        while !self.stop {
+        while !self.has_drained() {
             self.turn();
         }
     }
@@ -327,14 +331,17 @@ impl Worker {
             return;
         };
         while let Some(signal) = signals.next() {
-            if signal == Signal::Hangup
-                && let Some(reports) = &self.shared.reports
-            {
-                reports.send(Report::Reload);
-            }
-            if matches!(signal, Signal::Terminate | Signal::Interrupt) {
-                for (mailbox, _) in &self.shared.workers {
-                    mailbox.send(Message::Stop);
+            match signal {
+                Signal::Terminate | Signal::Interrupt => {
+                    for (mailbox, _) in &self.shared.workers {
+                        mailbox.send(Message::Stop);
+                    }
+                }
+                Signal::Hangup => {
+                    let reload = self.shared.reload.as_ref();
+                    if let Some(Err(error)) = reload.map(Reload::run) {
+                        eprintln!("redline proxy: the configuration stays as it is: {error}");
+                    }
                 }
             }
         }
@@ -345,6 +352,8 @@ impl Worker {
         self.mailbox.drain(&mut messages);
         for message in messages.drain(..) {
             match message {
+                // Nobody is let in any more: the stream is closed.
+                Message::Connection(..) if self.drains_until_ms.is_some() => {}
                 Message::Connection(stream, addr) => self.welcome(stream, addr),
                 Message::Kill(id) => {
                     let found = self
@@ -355,15 +364,15 @@ impl Worker {
                         self.close_client(at);
                     }
                 }
-                Message::Stop => self.stop = true,
+                Message::Stop => self.drain(),
             }
         }
         self.messages = messages;
     }
 
     fn accept(&mut self, listener: usize) {
-        loop {
-            match self.listeners[listener].accept() {
+        while let Some(listener) = self.listeners.get(listener) {
+            match listener.accept() {
                 Ok(Some((stream, addr))) => self.hand_over(stream, addr),
                 Ok(None) => return,
                 // Most likely for want of a descriptor: again at the next tick.
@@ -672,6 +681,33 @@ impl Worker {
     }
 
     /// Ends a client's connection.
+    /// The end was asked for: nobody comes in, nothing new is taken, and who waits for nothing is let go. Asked for twice,
+    /// it comes at once.
+    fn drain(&mut self) {
+        let again = self.drains_until_ms.is_some();
+        let span_ms = if again {
+            0
+        } else {
+            self.shared.settings.drain_timeout_ms
+        };
+        self.drains_until_ms = Some(self.now_ms + span_ms);
+        self.listeners.clear();
+        for at in self.clients.taken().collect::<Vec<_>>() {
+            let Some(client) = self.clients.get(at) else {
+                continue;
+            };
+            client.closing = true;
+            if client.pending() == 0 && client.owed() == 0 {
+                self.close_client(at);
+            }
+        }
+    }
+
+    fn has_drained(&self) -> bool {
+        let over = |until_ms| self.now_ms >= until_ms || self.clients.taken().next().is_none();
+        self.drains_until_ms.is_some_and(over)
+    }
+
     pub(crate) fn close_client(&mut self, at: u32) {
         let Some(me) = self.clients.place(at) else {
             return;

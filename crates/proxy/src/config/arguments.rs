@@ -52,7 +52,7 @@ pub struct Arguments {
     /// With this password
     #[arg(long, value_name = "PASSWORD", requires = "upstream")]
     pub upstream_password: Option<String>,
-    /// What keys are turned into [fnv1a-64]
+    /// What keys are turned into [murmur]
     #[arg(long, value_parser = named::<HashKind>, requires = "upstream")]
     pub hash: Option<HashKind>,
     /// Which server a hash means [ketama]
@@ -242,9 +242,9 @@ mod tests {
         assert_eq!(one.listeners[0].bind.to_string(), "127.0.0.1:7000");
         assert_eq!(one.check(), []);
         let three =
-            config("--upstream a:1 --upstream u:p@b:2 --upstream q@c:3 --hash murmur").unwrap();
+            config("--upstream a:1 --upstream u:p@b:2 --upstream q@c:3 --hash md5").unwrap();
         let pool = &three.pools[0];
-        assert_eq!((pool.shards.len(), pool.hash), (3, HashKind::Murmur));
+        assert_eq!((pool.shards.len(), pool.hash), (3, HashKind::Md5));
         assert_eq!(pool.shards[1].servers[0].user.as_deref(), Some("u"));
         assert_eq!(pool.shards[2].servers[0].password.as_deref(), Some("q"));
         assert_eq!(three.check(), []);

@@ -254,7 +254,7 @@ impl Check {
             );
         }
         if pool.distribution == DistributionKind::Ketama && pool.hash.bits() < 32 {
-            self.warn(place, format!("`distribution = \"ketama\"` with a hash of {} bits: nearly all keys are on one shard; take `fnv1a-64` or `murmur`", pool.hash.bits()));
+            self.warn(place, format!("`distribution = \"ketama\"` with a hash of {} bits: nearly all keys are on one shard; take `murmur`", pool.hash.bits()));
         }
         if pool.distribution == DistributionKind::Ketama && pool.hash == HashKind::Atol {
             self.error(

@@ -154,7 +154,8 @@ impl Default for Pool {
             name: "default".to_owned(),
             kind: PoolKind::Servers,
             databases: 16,
-            hash: HashKind::Fnv1a64,
+            // FNV, twemproxy's default, puts keys that differ in their last digits next to each other on the circle.
+            hash: HashKind::Murmur,
             hash_tag: "{}".to_owned(),
             distribution: DistributionKind::Ketama,
             user: None,
@@ -298,7 +299,7 @@ impl Default for Limits {
             pipeline: 10_000,
             bulk: Size(512 << 20),
             query_buffer: Size(1 << 30),
-            output_buffer: Size(64 << 20),
+            output_buffer: Size(256 << 20),
             memory: Size(0),
         }
     }

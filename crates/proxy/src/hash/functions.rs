@@ -32,12 +32,15 @@ pub fn atol(key: &[u8]) -> i64 {
     }
 }
 
-/// CRC-16/ARC: polynomial 0x8005 with its bits in reverse, from 0.
-pub fn crc16_arc(key: &[u8]) -> u32 {
-    static TABLE: [u32; 256] = reversed_table(0xa001);
-    key.iter().fold(0, |crc, &byte| {
-        crc >> 8 ^ TABLE[((crc ^ u32::from(byte)) & 0xff) as usize]
-    })
+/// CRC-16 in a word of 32 bits from which nothing is cut off: above the 16 bits stands what was shifted out of them.
+pub fn crc16_untruncated(key: &[u8]) -> u32 {
+    let (above, crc) = key.iter().fold((0_u16, 0_u16), |(above, crc), &byte| {
+        (
+            above << 8 | crc >> 8,
+            redline_cluster::crc16_next(crc, byte),
+        )
+    });
+    u32::from(above) << 16 | u32::from(crc)
 }
 
 /// CRC-32 as of Ethernet.

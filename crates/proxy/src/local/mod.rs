@@ -9,6 +9,7 @@ use redline_resp::{Args, Proto};
 use redline_spec::CommandId;
 
 use crate::client::Silence;
+use crate::control::Reload;
 use crate::errors;
 use crate::private::Session;
 use crate::serve::Flow;
@@ -152,6 +153,16 @@ impl Worker {
             reply.bulk(b"modules");
             reply.array(0);
         })
+    }
+
+    /// CONFIG RELOAD: the configuration is read again, and stays as it is if anything is wrong with it.
+    pub(crate) fn reload(&mut self, me: Ref) -> Flow {
+        let reloaded = self.shared.reload.as_ref().map(Reload::run);
+        match reloaded {
+            Some(Ok(())) => self.status(me, "OK"),
+            Some(Err(error)) => self.refuse(me, &format!("ERR {error}")),
+            None => self.refuse(me, "ERR there is nothing to read again"),
+        }
     }
 
     fn reset(&mut self, me: Ref) -> Flow {

@@ -1,0 +1,129 @@
+//! When a server counts as failed. Pure: times come in as milliseconds of any clock that does not go back.
+//!
+//! Failures in a row eject a server: workers refuse requests for it at once instead of having clients wait. It is then
+//! probed after pauses that double, with some chance in them so that many proxies do not knock together; one good
+//! answer brings it back. Connections that break and requests that time out count as probes that fail, so a server that
+//! hangs with its connections open goes the way of one that is gone.
+
+use crate::config::FailurePolicy;
+
+/// A server's.
+#[derive(Clone, Debug)]
+pub struct Health {
+    failures: u32,
+    is_ejected: bool,
+    pause_ms: u64,
+    probe_at_ms: u64,
+    failed_at_ms: u64,
+}
+
+/// Failures that come together are one: every worker reports its own connection.
+const ONE_FAILURE_MS: u64 = 100;
+
+impl Health {
+    /// Of a server of which nothing is known: it is taken to be well, and probed at once.
+    pub fn new(now_ms: u64) -> Health {
+        Health {
+            failures: 0,
+            is_ejected: false,
+            pause_ms: 0,
+            probe_at_ms: now_ms,
+            failed_at_ms: 0,
+        }
+    }
+
+    /// Whether it is left alone.
+    pub fn is_ejected(&self) -> bool {
+        self.is_ejected
+    }
+
+    /// When it is to be probed next.
+    pub fn probe_at_ms(&self) -> u64 {
+        self.probe_at_ms
+    }
+
+    /// Somebody could not use it: a probe will tell. True if it is ejected by this.
+    pub fn doubted(&mut self, now_ms: u64, policy: &FailurePolicy, chance: f64) -> bool {
+        if self.is_ejected || now_ms < self.failed_at_ms + ONE_FAILURE_MS {
+            return false;
+        }
+        self.failed(now_ms, policy, chance)
+    }
+
+    /// A probe failed. `chance`, from 0 to 1, spreads the pauses. True if it is ejected by this.
+    pub fn failed(&mut self, now_ms: u64, policy: &FailurePolicy, chance: f64) -> bool {
+        let first_ms = policy.retry.0.as_millis().max(1) as u64;
+        let most_ms = policy.retry_max.0.as_millis().max(1) as u64;
+        self.failures = self.failures.saturating_add(1);
+        self.failed_at_ms = now_ms;
+        if self.is_ejected {
+            self.pause_ms = (self.pause_ms * 2).min(most_ms);
+        } else {
+            self.pause_ms = first_ms;
+        }
+        let spread_ms = self.pause_ms as f64 * (0.75 + chance / 2.0);
+        self.probe_at_ms = now_ms + spread_ms as u64;
+        let ejects = !self.is_ejected && self.failures >= policy.limit;
+        self.is_ejected |= ejects;
+        ejects
+    }
+
+    /// A probe was answered. True if it comes back by this.
+    pub fn well(&mut self, now_ms: u64, every_ms: u64) -> bool {
+        self.failures = 0;
+        self.probe_at_ms = now_ms + every_ms;
+        std::mem::take(&mut self.is_ejected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Span;
+
+    fn policy() -> FailurePolicy {
+        FailurePolicy {
+            limit: 3,
+            retry: Span::milliseconds(100),
+            retry_max: Span::milliseconds(500),
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_eject_and_one_answer_brings_back() {
+        let mut health = Health::new(0);
+        assert!(!health.failed(0, &policy(), 0.5) && !health.failed(1, &policy(), 0.5));
+        assert!(!health.well(2, 1000));
+        // The count began anew.
+        assert!(!health.failed(3, &policy(), 0.5) && !health.failed(4, &policy(), 0.5));
+        assert!(health.failed(5, &policy(), 0.5) && health.is_ejected());
+        assert!(health.well(6, 1000) && !health.is_ejected());
+        assert_eq!(health.probe_at_ms(), 1006);
+    }
+
+    #[test]
+    fn pauses_double_up_to_their_limit_with_some_chance() {
+        let mut health = Health::new(0);
+        let pauses: Vec<u64> = (0..7)
+            .map(|_| {
+                health.failed(0, &policy(), 0.5);
+                health.probe_at_ms()
+            })
+            .collect();
+        assert_eq!(pauses, [100, 100, 100, 200, 400, 500, 500]);
+        health.failed(0, &policy(), 0.0);
+        assert_eq!(health.probe_at_ms(), 375);
+        health.failed(0, &policy(), 1.0);
+        assert_eq!(health.probe_at_ms(), 625);
+    }
+
+    #[test]
+    fn reports_of_many_workers_at_once_are_one_failure() {
+        let mut health = Health::new(0);
+        for worker in 0..8 {
+            assert!(!health.doubted(1_000 + worker, &policy(), 0.5), "{worker}");
+        }
+        assert!(!health.doubted(1_200, &policy(), 0.5));
+        assert!(health.doubted(1_400, &policy(), 0.5));
+    }
+}

@@ -1,0 +1,954 @@
+//! The control side: which servers there are, which of them work, and who has what.
+//!
+//! One thread beside the workers. It asks on connections of its own, hears from workers what they met with ([`Report`]),
+//! and publishes a new picture ([`Published`]) whenever something is different. It waits for nobody: names are looked up on
+//! threads of their own, and a server that hangs keeps only its own questions waiting.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `health` | when a server counts as failed |
+//! | `pools` | what is known of each topology, and what that makes of the routes |
+//! | `nodes` | servers by number |
+//! | `sentinel` | what Sentinels say |
+//! | `line` | a connection with questions and answers |
+//! | `reload` | another configuration while it runs |
+
+mod health;
+mod line;
+mod nodes;
+mod pools;
+mod reload;
+mod sentinel;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use std::{io, mem};
+
+use redline_net::{Address, Endpoint, Mailbox, Poller, Sender, clock};
+use redline_resp::Value;
+
+use self::line::Line;
+use self::nodes::{Nodes, literal};
+use self::pools::{Known, picture, who};
+use crate::config::arguments::Arguments;
+use crate::config::{Config, FailurePolicy, PoolKind};
+use crate::report::Report;
+use crate::route::{NOBODY, NodeId, Published};
+pub use reload::Reload;
+
+/// Events of one turn.
+const EVENTS_MAX: usize = 256;
+const WAKER_TOKEN: usize = usize::MAX;
+/// From one refresh that was asked for to the next: redirects come in bursts.
+const DEBOUNCE_MS: u64 = 100;
+/// How often a name is looked up again, at most; a name that works is looked up every `NAMES_MS`.
+const LOOK_UP_MS: u64 = 1_000;
+const NAMES_MS: u64 = 30_000;
+/// How long the start waits for the first topology.
+const FIRST_PICTURE_MS: u64 = 3_000;
+/// The loop looks at its clocks at least so often.
+const TURN_MS: u64 = 50;
+
+/// What a start yields.
+pub struct Started {
+    /// Where pictures appear.
+    pub routes: Arc<Published>,
+    /// Where workers report.
+    pub reports: Sender<Report>,
+    /// How another configuration comes in.
+    pub reload: Reload,
+}
+
+/// Finds the first picture, or gives up waiting for it, and leaves a thread that keeps it true.
+pub fn start(config: &Config, arguments: Arguments) -> io::Result<Started> {
+    let mut control = Control::new(config)?;
+    let deadline_ms = clock::monotonic_ms() + FIRST_PICTURE_MS;
+    control.look_up_all_now();
+    while !control.is_settled() && clock::monotonic_ms() < deadline_ms {
+        control.turn()?;
+    }
+    for pool in control.pools.iter().filter(|pool| !pool.is_whole()) {
+        say(&format!(
+            "pool \"{}\": not all of its servers are known yet; asking goes on",
+            pool.config.name
+        ));
+    }
+    let routes = Arc::new(Published::new(picture(&control.pools, &control.nodes)));
+    control.routes = Some(Arc::clone(&routes));
+    let reports = control.reports.sender();
+    let reload = Reload::new(arguments, config.clone(), control.configs.sender());
+    thread::Builder::new()
+        .name("proxy-control".to_owned())
+        .spawn(move || {
+            loop {
+                if let Err(error) = control.turn() {
+                    say(&format!(
+                        "the control thread cannot wait for events: {error}"
+                    ));
+                    thread::sleep(Duration::from_millis(TURN_MS));
+                }
+            }
+        })?;
+    Ok(Started {
+        routes,
+        reports,
+        reload,
+    })
+}
+
+/// Whom a connection is to, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Peer {
+    Node(NodeId),
+    /// A Sentinel of a pool, by its place in the list.
+    Sentinel(usize, usize),
+    /// The same, for messages.
+    Watch(usize, usize),
+}
+
+/// What an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Probe,
+    /// CLUSTER INFO, SLOTS and SHARDS, by place.
+    Cluster(usize),
+    /// SENTINEL MASTER and REPLICAS of a shard, by place.
+    Shard(usize, usize),
+    Sentinels,
+    Subscribe,
+    Pulse,
+}
+
+struct Connection {
+    peer: Peer,
+    endpoint: Endpoint,
+    line: Line<Question>,
+}
+
+/// Names that were looked up.
+struct Found {
+    address: Address,
+    endpoints: Vec<Endpoint>,
+}
+
+/// How a pool is kept known.
+#[derive(Default)]
+struct Watching {
+    refresh_at_ms: u64,
+    /// An answer is awaited until then.
+    asked_until_ms: u64,
+    /// Whom to ask next.
+    turn: usize,
+    sentinels: Vec<Address>,
+    /// Answers that belong together.
+    parts: Vec<Value>,
+    pulse_at_ms: u64,
+}
+
+struct Control {
+    /// What it runs by.
+    config: Config,
+    pools: Vec<Known>,
+    watching: Vec<Watching>,
+    nodes: Nodes,
+    routes: Option<Arc<Published>>,
+    is_changed: bool,
+    poller: Poller,
+    reports: Mailbox<Report>,
+    found: Mailbox<Found>,
+    configs: Mailbox<Config>,
+    connections: Vec<Option<Connection>>,
+    by_peer: HashMap<Peer, usize>,
+    /// When a name was looked up, and what it means.
+    names: HashMap<Address, (u64, Option<Endpoint>)>,
+    random: fastrand::Rng,
+}
+
+impl Control {
+    fn new(config: &Config) -> io::Result<Control> {
+        let mut poller = Poller::new(EVENTS_MAX)?;
+        let waker = poller.waker(WAKER_TOKEN)?;
+        let mut control = Control {
+            config: Config::default(),
+            pools: Vec::new(),
+            watching: Vec::new(),
+            nodes: Nodes::default(),
+            routes: None,
+            is_changed: false,
+            reports: Mailbox::new(waker.clone()),
+            found: Mailbox::new(waker.clone()),
+            configs: Mailbox::new(waker),
+            poller,
+            connections: Vec::new(),
+            by_peer: HashMap::new(),
+            names: HashMap::new(),
+            random: fastrand::Rng::new(),
+        };
+        control.set(config);
+        Ok(control)
+    }
+
+    /// Begins with a configuration, or with another one; servers that stay keep their numbers and their health.
+    fn set(&mut self, config: &Config) {
+        let now_ms = clock::monotonic_ms();
+        let known = mem::take(&mut self.pools);
+        for (number, old) in known.iter().enumerate() {
+            if config.pools.get(number) != Some(&old.config) {
+                // Places, and whom to be there, may be others now.
+                let of_pool: Vec<NodeId> = self
+                    .nodes
+                    .iter()
+                    .filter(|(_, node)| node.pool == number)
+                    .map(|(node, _)| node)
+                    .collect();
+                self.hang_up(|peer| match peer {
+                    Peer::Node(node) => of_pool.contains(&node),
+                    Peer::Sentinel(pool, _) | Peer::Watch(pool, _) => pool == number,
+                });
+            }
+        }
+        let mut known = known.into_iter().map(Some).collect::<Vec<_>>();
+        let mut watching = mem::take(&mut self.watching)
+            .into_iter()
+            .map(Some)
+            .collect::<Vec<_>>();
+        for (number, pool) in config.pools.iter().enumerate() {
+            let old = known.get_mut(number).and_then(Option::take);
+            if let Some(old) = old.filter(|old| old.config == *pool) {
+                self.pools.push(old);
+                self.watching
+                    .extend(watching.get_mut(number).and_then(Option::take));
+                continue;
+            }
+            self.pools
+                .push(Known::new(pool, number, &mut self.nodes, now_ms));
+            self.watching.push(Watching {
+                refresh_at_ms: now_ms,
+                sentinels: pool
+                    .sentinels
+                    .iter()
+                    .map(|sentinel| sentinel.address.0.clone())
+                    .collect(),
+                ..Watching::default()
+            });
+        }
+        self.config = config.clone();
+        self.is_changed = true;
+    }
+
+    /// Whether the first picture is as good as it gets.
+    fn is_settled(&self) -> bool {
+        let named = self
+            .nodes
+            .iter()
+            .all(|(_, known)| !known.is_used || known.endpoint.is_some());
+        named && self.pools.iter().all(Known::is_whole)
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let now_ms = clock::monotonic_ms();
+        self.take_reports(now_ms);
+        self.take_names();
+        let mut configs = Vec::new();
+        self.configs.drain(&mut configs);
+        if let Some(config) = configs.pop() {
+            self.set(&config);
+            self.look_up_all_now();
+        }
+        self.mark_used(now_ms);
+        self.probe(now_ms);
+        for pool in 0..self.pools.len() {
+            match self.pools[pool].config.kind {
+                PoolKind::Servers => {}
+                PoolKind::Cluster => self.ask_cluster(pool, now_ms),
+                PoolKind::Sentinel => self.ask_sentinels(pool, now_ms),
+            }
+        }
+        self.expire(now_ms);
+        self.publish(now_ms);
+        let sleeps = self.reports.prepare_to_sleep()
+            & self.found.prepare_to_sleep()
+            & self.configs.prepare_to_sleep();
+        let wait = if sleeps {
+            Duration::from_millis(TURN_MS)
+        } else {
+            Duration::ZERO
+        };
+        self.poller.poll(Some(wait))?;
+        for at in 0..self.poller.event_count() {
+            self.take_event(at);
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, now_ms: u64) {
+        if !mem::take(&mut self.is_changed) {
+            return;
+        }
+        self.mark_used(now_ms);
+        if let Some(routes) = &self.routes {
+            routes.publish(picture(&self.pools, &self.nodes));
+        }
+    }
+
+    fn mark_used(&mut self, now_ms: u64) {
+        let members: std::collections::HashSet<NodeId> =
+            self.pools.iter().flat_map(Known::members).collect();
+        self.nodes.mark_used(|node| members.contains(&node), now_ms);
+    }
+
+    // ---- what workers say ---------------------------------------------------------------------
+
+    fn take_reports(&mut self, now_ms: u64) {
+        let mut reports = Vec::new();
+        self.reports.drain(&mut reports);
+        for report in reports {
+            match report {
+                Report::Moved {
+                    pool,
+                    slot,
+                    node,
+                    host,
+                    port,
+                } => {
+                    self.moved(usize::from(pool), slot, node, host, port, now_ms);
+                }
+                Report::Unknown { host, port } => self.unknown(Address::tcp(host, port), now_ms),
+                Report::Failed { node } | Report::TimedOut { node } => {
+                    let chance = self.random.f64();
+                    let Some(known) = self.nodes.get_mut(node) else {
+                        continue;
+                    };
+                    let pool = known.pool;
+                    let policy = policy(&self.pools, pool);
+                    if known.health.doubted(now_ms, &policy, chance) {
+                        self.ejected(node, "workers could not use it");
+                    }
+                    self.refresh(pool, now_ms);
+                }
+                // A connection stands; whether requests are answered is what a probe says.
+                Report::Well { .. } => {}
+                Report::Lost { pool } => self.refresh(usize::from(pool), now_ms),
+            }
+        }
+    }
+
+    fn moved(
+        &mut self,
+        pool: usize,
+        slot: u16,
+        from: NodeId,
+        host: String,
+        port: u16,
+        now_ms: u64,
+    ) {
+        let (Some(known), Some(asked)) = (self.pools.get_mut(pool), self.nodes.get(from)) else {
+            return;
+        };
+        let host = match &asked.address {
+            Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
+            _ => host,
+        };
+        let address = Address::tcp(host, port);
+        let to = self
+            .nodes
+            .number(&address, pool, who(&known.config, &address), now_ms);
+        self.is_changed |= known.moved(slot, to);
+        self.refresh(pool, now_ms);
+    }
+
+    /// A redirect names a server that nothing routes to, such as one to which the first slot moves.
+    fn unknown(&mut self, address: Address, now_ms: u64) {
+        let is_cluster = |pool: &Known| pool.config.kind == PoolKind::Cluster;
+        let Some(pool) = self.pools.iter().position(is_cluster) else {
+            return;
+        };
+        self.nodes.number(
+            &address,
+            pool,
+            who(&self.pools[pool].config, &address),
+            now_ms,
+        );
+        self.endpoint_of(&address, now_ms);
+        self.is_changed = true;
+        self.refresh(pool, now_ms);
+    }
+
+    /// Has a pool's topology asked for soon.
+    fn refresh(&mut self, pool: usize, now_ms: u64) {
+        if let Some(watching) = self.watching.get_mut(pool) {
+            watching.refresh_at_ms = watching.refresh_at_ms.min(now_ms + DEBOUNCE_MS);
+        }
+    }
+
+    fn ejected(&mut self, node: NodeId, why: &str) {
+        if let Some(known) = self.nodes.get(node) {
+            say(&format!("{} is left alone: {why}", known.address));
+        }
+        self.is_changed = true;
+    }
+
+    // ---- names --------------------------------------------------------------------------------
+
+    /// Looks all names up before anything else happens.
+    fn look_up_all_now(&mut self) {
+        let now_ms = clock::monotonic_ms();
+        self.mark_used(now_ms);
+        let addresses: Vec<Address> = self
+            .nodes
+            .iter()
+            .map(|(_, known)| known.address.clone())
+            .collect();
+        for address in addresses {
+            self.endpoint_of(&address, now_ms);
+        }
+    }
+
+    /// What an address means, as far as that is known; names are looked up aside.
+    fn endpoint_of(&mut self, address: &Address, now_ms: u64) -> Option<Endpoint> {
+        if let Some(endpoint) = literal(address) {
+            return Some(endpoint);
+        }
+        let (looked_ms, known) = self.names.get(address).cloned().unwrap_or_default();
+        let age_max_ms = if known.is_some() {
+            NAMES_MS
+        } else {
+            LOOK_UP_MS
+        };
+        if looked_ms == 0 || now_ms >= looked_ms + age_max_ms {
+            self.look_up(address, now_ms);
+        }
+        known
+    }
+
+    fn look_up(&mut self, address: &Address, now_ms: u64) {
+        let entry = self.names.entry(address.clone()).or_default();
+        if entry.0 != 0 && now_ms < entry.0 + LOOK_UP_MS {
+            return;
+        }
+        entry.0 = now_ms.max(1);
+        let (sender, address) = (self.found.sender(), address.clone());
+        let look = move || {
+            let endpoints = address.resolve().unwrap_or_default();
+            sender.send(Found { address, endpoints });
+        };
+        // Without a thread the name is looked up later.
+        let _ = thread::Builder::new()
+            .name("proxy-names".to_owned())
+            .spawn(look);
+    }
+
+    fn take_names(&mut self) {
+        let mut found = Vec::new();
+        self.found.drain(&mut found);
+        for Found { address, endpoints } in found {
+            let Some((_, known)) = self.names.get_mut(&address) else {
+                continue;
+            };
+            // As long as the name still has it, the same one: names with many addresses turn them round.
+            let stays = known
+                .as_ref()
+                .is_some_and(|known| endpoints.contains(known));
+            if stays || endpoints.is_empty() {
+                continue;
+            }
+            *known = endpoints.first().cloned();
+            let nodes: Vec<NodeId> = self
+                .nodes
+                .iter()
+                .filter(|(_, node)| node.address == address)
+                .map(|(id, _)| id)
+                .collect();
+            for node in nodes {
+                if let Some(known) = self.nodes.get_mut(node) {
+                    known.endpoint = endpoints.first().cloned();
+                    self.is_changed = true;
+                }
+            }
+        }
+    }
+
+    // ---- health -------------------------------------------------------------------------------
+
+    fn probe(&mut self, now_ms: u64) {
+        let due = |known: &nodes::Known| known.is_used && now_ms >= known.health.probe_at_ms();
+        let due: Vec<NodeId> = self
+            .nodes
+            .iter()
+            .filter(|(_, known)| due(known))
+            .map(|(node, _)| node)
+            .collect();
+        for node in due {
+            let is_asked = |connection: &Connection| connection.line.deadline_ms().is_some();
+            let peer = Peer::Node(node);
+            let connection = self
+                .by_peer
+                .get(&peer)
+                .and_then(|&at| self.connections[at].as_ref());
+            if connection.is_some_and(is_asked) {
+                continue;
+            }
+            self.ask(peer, Question::Probe, &["PING"], now_ms);
+        }
+    }
+
+    fn well(&mut self, node: NodeId, now_ms: u64) {
+        let Some(known) = self.nodes.get_mut(node) else {
+            return;
+        };
+        let refresh = self
+            .pools
+            .get(known.pool)
+            .map_or(1_000, |pool| pool.config.refresh.0.as_millis() as u64);
+        let pool = known.pool;
+        if known.health.well(now_ms, refresh.max(1_000)) {
+            say(&format!("{} is back", known.address));
+            self.is_changed = true;
+            self.refresh(pool, now_ms);
+        }
+    }
+
+    fn failed(&mut self, node: NodeId, why: &str, now_ms: u64) {
+        let chance = self.random.f64();
+        let Some(known) = self.nodes.get_mut(node) else {
+            return;
+        };
+        let (pool, address) = (known.pool, known.address.clone());
+        let policy = policy(&self.pools, pool);
+        if known.health.failed(now_ms, &policy, chance) {
+            self.ejected(node, why);
+        }
+        // Its name may point elsewhere by now.
+        if literal(&address).is_none() {
+            self.look_up(&address, now_ms);
+        }
+        self.refresh(pool, now_ms);
+    }
+
+    // ---- topology -----------------------------------------------------------------------------
+
+    fn ask_cluster(&mut self, pool: usize, now_ms: u64) {
+        let watching = &mut self.watching[pool];
+        if now_ms < watching.refresh_at_ms || now_ms < watching.asked_until_ms {
+            return;
+        }
+        let config = self.pools[pool].config.clone();
+        let well = |node: &NodeId| {
+            self.nodes
+                .get(*node)
+                .is_some_and(|known| !known.health.is_ejected())
+        };
+        let mut candidates: Vec<NodeId> = self.pools[pool].members().filter(well).collect();
+        // Those that the file names are asked as well: everybody else may be gone.
+        for seed in &config.seeds {
+            let seed =
+                self.nodes
+                    .number(&seed.address.0, pool, who(&config, &seed.address.0), now_ms);
+            if seed != NOBODY && !candidates.contains(&seed) {
+                candidates.push(seed);
+            }
+        }
+        let patience_ms = self.patience_ms();
+        let watching = &mut self.watching[pool];
+        let node = candidates[watching.turn % candidates.len()];
+        watching.turn = watching.turn.wrapping_add(1);
+        watching.parts.clear();
+        watching.refresh_at_ms = now_ms + config.refresh.0.as_millis() as u64;
+        watching.asked_until_ms = now_ms + patience_ms;
+        let questions = [
+            &["CLUSTER", "INFO"][..],
+            &["CLUSTER", "SLOTS"],
+            &["CLUSTER", "SHARDS"],
+        ];
+        for (part, words) in questions.iter().enumerate() {
+            self.ask(Peer::Node(node), Question::Cluster(part), words, now_ms);
+        }
+    }
+
+    fn take_cluster(&mut self, node: NodeId, part: usize, value: Value, now_ms: u64) {
+        let Some(known) = self.nodes.get(node) else {
+            return;
+        };
+        let (pool, from) = (known.pool, known.address.clone());
+        let (Some(watching), Some(known)) = (self.watching.get_mut(pool), self.pools.get_mut(pool))
+        else {
+            return;
+        };
+        if watching.parts.len() != part {
+            return;
+        }
+        watching.parts.push(value);
+        let [info, slots, shards] = watching.parts.as_slice() else {
+            return;
+        };
+        let before = (
+            picture(std::slice::from_ref(known), &Nodes::default()).pools,
+            known.is_whole(),
+        );
+        let believed = known.take_cluster(info, slots, shards, &from, &mut self.nodes, now_ms);
+        watching.parts.clear();
+        watching.asked_until_ms = 0;
+        if !believed || !known.is_whole() {
+            // Another one may know better.
+            watching.refresh_at_ms = now_ms + DEBOUNCE_MS;
+        }
+        let after = picture(std::slice::from_ref(known), &Nodes::default()).pools;
+        self.is_changed |= differ(&before.0, &after);
+    }
+
+    fn ask_sentinels(&mut self, pool: usize, now_ms: u64) {
+        self.watch_sentinel(pool, now_ms);
+        let patience_ms = self.patience_ms();
+        let watching = &mut self.watching[pool];
+        if now_ms < watching.refresh_at_ms
+            || now_ms < watching.asked_until_ms
+            || watching.sentinels.is_empty()
+        {
+            return;
+        }
+        let at = watching.turn % watching.sentinels.len();
+        watching.turn = watching.turn.wrapping_add(1);
+        watching.parts.clear();
+        watching.refresh_at_ms = now_ms + self.pools[pool].config.refresh.0.as_millis() as u64;
+        watching.asked_until_ms = now_ms + patience_ms;
+        let names: Vec<String> = self.pools[pool]
+            .config
+            .shards
+            .iter()
+            .map(|shard| shard.name.clone())
+            .collect();
+        let peer = Peer::Sentinel(pool, at);
+        for (shard, name) in names.iter().enumerate() {
+            self.ask(
+                peer,
+                Question::Shard(shard, 0),
+                &["SENTINEL", "MASTER", name],
+                now_ms,
+            );
+            self.ask(
+                peer,
+                Question::Shard(shard, 1),
+                &["SENTINEL", "REPLICAS", name],
+                now_ms,
+            );
+            self.ask(
+                peer,
+                Question::Sentinels,
+                &["SENTINEL", "SENTINELS", name],
+                now_ms,
+            );
+        }
+    }
+
+    /// Keeps one subscription to one Sentinel of the pool, and its connection alive.
+    fn watch_sentinel(&mut self, pool: usize, now_ms: u64) {
+        let watches = |peer: &&Peer| matches!(peer, Peer::Watch(watched, _) if *watched == pool);
+        let peer = self.by_peer.keys().find(watches).copied();
+        let watching = &mut self.watching[pool];
+        if now_ms < watching.pulse_at_ms || watching.sentinels.is_empty() {
+            return;
+        }
+        watching.pulse_at_ms =
+            now_ms + self.pools[pool].config.refresh.0.as_millis().max(1_000) as u64;
+        match peer {
+            Some(peer) => self.ask(peer, Question::Pulse, &["PING"], now_ms),
+            None => {
+                let at = watching.turn.wrapping_add(1) % watching.sentinels.len();
+                self.ask(
+                    Peer::Watch(pool, at),
+                    Question::Subscribe,
+                    &["SUBSCRIBE", "+switch-master"],
+                    now_ms,
+                );
+            }
+        }
+    }
+
+    fn take_sentinel(&mut self, pool: usize, question: Question, value: Value, now_ms: u64) {
+        let (Some(watching), Some(known)) = (self.watching.get_mut(pool), self.pools.get_mut(pool))
+        else {
+            return;
+        };
+        watching.asked_until_ms = 0;
+        match question {
+            Question::Shard(_, 0) => watching.parts = vec![value],
+            Question::Shard(shard, _) => {
+                let Some(master) = watching.parts.pop() else {
+                    return;
+                };
+                let before = picture(std::slice::from_ref(known), &Nodes::default()).pools;
+                if !known.take_primary(shard, &master, &value, &mut self.nodes, now_ms) {
+                    watching.refresh_at_ms = watching.refresh_at_ms.min(now_ms + DEBOUNCE_MS);
+                }
+                let after = picture(std::slice::from_ref(known), &Nodes::default()).pools;
+                self.is_changed |= differ(&before, &after);
+            }
+            Question::Sentinels => {
+                // Those of the file stay; others come while they are up.
+                let own = known
+                    .config
+                    .sentinels
+                    .iter()
+                    .map(|sentinel| sentinel.address.0.clone());
+                let mut sentinels: Vec<Address> = own.collect();
+                for address in sentinel::others(&value).unwrap_or_default() {
+                    if !sentinels.contains(&address) {
+                        sentinels.push(address);
+                    }
+                }
+                for address in watching.sentinels.iter().take(64) {
+                    if known.config.shards.len() > 1 && !sentinels.contains(address) {
+                        sentinels.push(address.clone());
+                    }
+                }
+                watching.sentinels = sentinels;
+            }
+            _ => {}
+        }
+    }
+
+    fn take_message(&mut self, pool: usize, message: &Value, now_ms: u64) {
+        let Some((name, address)) = sentinel::switched(message) else {
+            return;
+        };
+        let Some(known) = self.pools.get_mut(pool) else {
+            return;
+        };
+        if known.switched(&name, &address, &mut self.nodes, now_ms) {
+            say(&format!(
+                "Sentinel says that {address} is the primary of \"{name}\" now"
+            ));
+            self.is_changed = true;
+        }
+        self.refresh(pool, now_ms);
+    }
+
+    // ---- connections --------------------------------------------------------------------------
+
+    fn patience_ms(&self) -> u64 {
+        self.config.timeouts.connect.0.as_millis().max(1) as u64
+    }
+
+    /// Where a peer is, and whom to be there.
+    fn place_of(
+        &mut self,
+        peer: Peer,
+        now_ms: u64,
+    ) -> Option<(Endpoint, Option<String>, Option<String>)> {
+        match peer {
+            Peer::Node(node) => {
+                let known = self.nodes.get(node)?;
+                let (address, user, password) = (
+                    known.address.clone(),
+                    known.user.clone(),
+                    known.password.clone(),
+                );
+                let endpoint = self.endpoint_of(&address, now_ms)?;
+                Some((endpoint, user, password))
+            }
+            Peer::Sentinel(pool, at) | Peer::Watch(pool, at) => {
+                let address = self.watching.get(pool)?.sentinels.get(at)?.clone();
+                let config = &self.pools.get(pool)?.config;
+                let own = config
+                    .sentinels
+                    .iter()
+                    .find(|sentinel| sentinel.address.0 == address);
+                let own = own.filter(|sentinel| sentinel.password.is_some());
+                let (user, password) = match own {
+                    Some(own) => (own.user.clone(), own.password.clone()),
+                    None => (
+                        config.sentinel_user.clone(),
+                        config.sentinel_password.clone(),
+                    ),
+                };
+                let endpoint = self.endpoint_of(&address, now_ms)?;
+                Some((endpoint, user, password))
+            }
+        }
+    }
+
+    /// Asks a peer something, on the connection that there is or on a new one.
+    fn ask(&mut self, peer: Peer, question: Question, words: &[&str], now_ms: u64) {
+        let deadline_ms = now_ms + self.patience_ms();
+        let Some((endpoint, user, password)) = self.place_of(peer, now_ms) else {
+            self.lost(peer, &[question], "its name means nothing", now_ms);
+            return;
+        };
+        let stands = |connection: &Connection| connection.endpoint == endpoint;
+        let at = match self.by_peer.get(&peer) {
+            Some(&at) if self.connections[at].as_ref().is_some_and(stands) => at,
+            other => {
+                if let Some(&at) = other {
+                    self.connections[at] = None;
+                    self.by_peer.remove(&peer);
+                }
+                let at = self
+                    .connections
+                    .iter()
+                    .position(Option::is_none)
+                    .unwrap_or_else(|| {
+                        self.connections.push(None);
+                        self.connections.len() - 1
+                    });
+                let who = password
+                    .as_deref()
+                    .map(|password| (user.as_deref(), password));
+                match Line::open(&self.poller, at, &endpoint, who, deadline_ms) {
+                    Ok(line) => {
+                        self.connections[at] = Some(Connection {
+                            peer,
+                            endpoint,
+                            line,
+                        })
+                    }
+                    Err(error) => {
+                        self.lost(peer, &[question], &redline_net::error_text(&error), now_ms);
+                        return;
+                    }
+                }
+                self.by_peer.insert(peer, at);
+                at
+            }
+        };
+        let asked = match &mut self.connections[at] {
+            Some(connection) => connection
+                .line
+                .ask(question, words.iter().copied(), deadline_ms),
+            None => Ok(()),
+        };
+        if let Err(error) = asked {
+            self.close(at, &redline_net::error_text(&error), now_ms);
+        }
+    }
+
+    fn take_event(&mut self, at: usize) {
+        let event = self.poller.event(at);
+        let now_ms = clock::monotonic_ms();
+        let Some(Some(connection)) = self.connections.get_mut(event.token) else {
+            return;
+        };
+        let peer = connection.peer;
+        let mut answers = Vec::new();
+        let turned = connection.line.turn(&self.poller, event, &mut answers);
+        for (question, value) in answers {
+            match (peer, question) {
+                (Peer::Node(node), Some(Question::Probe)) => self.probed(node, &value, now_ms),
+                (Peer::Node(node), Some(Question::Cluster(part))) => {
+                    self.take_cluster(node, part, value, now_ms)
+                }
+                (Peer::Sentinel(pool, _), Some(question)) => {
+                    self.take_sentinel(pool, question, value, now_ms)
+                }
+                (Peer::Watch(pool, _), _) => self.take_message(pool, &value, now_ms),
+                _ => {}
+            }
+        }
+        if let Err(error) = turned {
+            self.close(event.token, &redline_net::error_text(&error), now_ms);
+        }
+    }
+
+    fn probed(&mut self, node: NodeId, value: &Value, now_ms: u64) {
+        let text = value.as_bytes().unwrap_or_default();
+        let is_unready = [&b"LOADING"[..], b"MASTERDOWN"]
+            .iter()
+            .any(|kind| text.starts_with(kind));
+        match value.is_error() && is_unready {
+            true => self.failed(node, &String::from_utf8_lossy(text), now_ms),
+            // An error of another kind is an answer: it works, and clients will see what it says.
+            false => self.well(node, now_ms),
+        }
+    }
+
+    /// Gives up connections whose oldest question has waited for too long.
+    fn expire(&mut self, now_ms: u64) {
+        for at in 0..self.connections.len() {
+            let deadline_ms = self.connections[at]
+                .as_ref()
+                .and_then(|connection| connection.line.deadline_ms());
+            if deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
+                self.close(at, "it does not answer in time", now_ms);
+            }
+        }
+    }
+
+    fn close(&mut self, at: usize, why: &str, now_ms: u64) {
+        let Some(connection) = self.connections[at].take() else {
+            return;
+        };
+        self.by_peer.remove(&connection.peer);
+        let questions: Vec<Question> = connection.line.unanswered().collect();
+        self.lost(connection.peer, &questions, why, now_ms);
+    }
+
+    /// Questions that will not be answered.
+    fn lost(&mut self, peer: Peer, questions: &[Question], why: &str, now_ms: u64) {
+        match peer {
+            Peer::Node(node) => {
+                if questions.contains(&Question::Probe) {
+                    self.failed(node, why, now_ms);
+                }
+                let asked = questions
+                    .iter()
+                    .any(|question| matches!(question, Question::Cluster(_)));
+                let pool = self.nodes.get(node).map(|known| known.pool);
+                if let (true, Some(pool)) = (asked, pool) {
+                    self.ask_another(pool, now_ms);
+                }
+            }
+            Peer::Sentinel(pool, _) => self.ask_another(pool, now_ms),
+            // The subscription moves on to another Sentinel; meanwhile something may have been missed.
+            Peer::Watch(pool, _) => {
+                if let Some(watching) = self.watching.get_mut(pool) {
+                    watching.turn = watching.turn.wrapping_add(1);
+                    watching.pulse_at_ms = now_ms + DEBOUNCE_MS;
+                }
+                self.refresh(pool, now_ms);
+            }
+        }
+    }
+
+    fn ask_another(&mut self, pool: usize, now_ms: u64) {
+        if let Some(watching) = self.watching.get_mut(pool) {
+            watching.asked_until_ms = 0;
+            watching.parts.clear();
+        }
+        self.refresh(pool, now_ms);
+    }
+
+    fn hang_up(&mut self, which: impl Fn(Peer) -> bool) {
+        for at in 0..self.connections.len() {
+            if let Some(connection) =
+                self.connections[at].take_if(|connection| which(connection.peer))
+            {
+                self.by_peer.remove(&connection.peer);
+            }
+        }
+    }
+}
+
+fn policy(pools: &[Known], pool: usize) -> FailurePolicy {
+    pools
+        .get(pool)
+        .map(|pool| pool.config.failure.clone())
+        .unwrap_or_default()
+}
+
+fn differ(one: &[crate::route::Pool], other: &[crate::route::Pool]) -> bool {
+    use crate::route::Placement;
+    one.len() != other.len()
+        || one.iter().zip(other).any(|(one, other)| {
+            one.shards != other.shards
+                || match (&one.placement, &other.placement) {
+                    (Placement::Slots(one), Placement::Slots(other)) => one != other,
+                    _ => false,
+                }
+        })
+}
+
+/// A line for whoever watches over the proxy.
+fn say(text: &str) {
+    eprintln!("redline proxy: {text}");
+}

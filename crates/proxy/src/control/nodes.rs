@@ -1,0 +1,163 @@
+//! All servers that there are and were, by number. Knows no connection and no pool.
+//!
+//! Workers keep connections by a server's number, so a number stays with its server; one that nothing has routed to for a
+//! while is given to another, or servers that come and go under new addresses would use up all numbers.
+
+use redline_net::{Address, Endpoint};
+
+use super::health::Health;
+use crate::route::{NOBODY, Node, NodeId};
+
+/// A number is given to another server when nothing has routed to it for so long.
+const REST_MS: u64 = 60_000;
+
+/// A server.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// As it was written.
+    pub address: Address,
+    /// Whom to be there.
+    pub user: Option<String>,
+    /// With this password.
+    pub password: Option<String>,
+    /// What the address means; nothing as long as that is not known.
+    pub endpoint: Option<Endpoint>,
+    /// The number of its pool, whose policies hold.
+    pub pool: usize,
+    /// Whether it works.
+    pub health: Health,
+    /// Something routes to it.
+    pub is_used: bool,
+    /// Since when nothing does.
+    pub idle_since_ms: u64,
+}
+
+/// Who to be on a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Who<'a> {
+    /// The user; none: the default one.
+    pub user: Option<&'a str>,
+    /// The password; none: nobody in particular.
+    pub password: Option<&'a str>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    known: Vec<Known>,
+}
+
+impl Nodes {
+    /// The number of a server of a pool; a new one, if it was not known. [`NOBODY`] when there are too many.
+    pub fn number(&mut self, address: &Address, pool: usize, who: Who<'_>, now_ms: u64) -> NodeId {
+        let same = |known: &Known| known.address == *address && known.pool == pool;
+        if let Some(at) = self.known.iter().position(same) {
+            let known = &mut self.known[at];
+            (known.user, known.password) =
+                (who.user.map(str::to_owned), who.password.map(str::to_owned));
+            return at as NodeId;
+        }
+        let known = Known {
+            address: address.clone(),
+            user: who.user.map(str::to_owned),
+            password: who.password.map(str::to_owned),
+            endpoint: literal(address),
+            pool,
+            health: Health::new(now_ms),
+            is_used: false,
+            idle_since_ms: now_ms,
+        };
+        let free = |known: &Known| !known.is_used && now_ms >= known.idle_since_ms + REST_MS;
+        if let Some(at) = self.known.iter().position(free) {
+            self.known[at] = known;
+            return at as NodeId;
+        }
+        if self.known.len() >= usize::from(NOBODY) {
+            return NOBODY;
+        }
+        self.known.push(known);
+        (self.known.len() - 1) as NodeId
+    }
+
+    /// A server.
+    pub fn get(&self, node: NodeId) -> Option<&Known> {
+        self.known.get(usize::from(node))
+    }
+
+    /// A server.
+    pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Known> {
+        self.known.get_mut(usize::from(node))
+    }
+
+    /// All, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Known)> {
+        self.known
+            .iter()
+            .enumerate()
+            .map(|(at, known)| (at as NodeId, known))
+    }
+
+    /// Says which are routed to.
+    pub fn mark_used(&mut self, is_used: impl Fn(NodeId) -> bool, now_ms: u64) {
+        for (at, known) in self.known.iter_mut().enumerate() {
+            let used = is_used(at as NodeId);
+            if known.is_used && !used {
+                known.idle_since_ms = now_ms;
+            }
+            if !known.is_used && used {
+                known.health = Health::new(now_ms);
+            }
+            known.is_used = used;
+        }
+    }
+
+    /// As workers see them.
+    pub fn picture(&self) -> Vec<Node> {
+        let seen = self.known.iter().map(|known| Node {
+            endpoint: known.endpoint.clone().unwrap_or(Endpoint::Unix("".into())),
+            name: known.address.to_string(),
+            user: known.user.clone(),
+            password: known.password.clone(),
+            ejected: known.health.is_ejected() || known.endpoint.is_none(),
+        });
+        seen.collect()
+    }
+}
+
+/// What an address means that needs no look-up.
+pub fn literal(address: &Address) -> Option<Endpoint> {
+    match address {
+        Address::Unix(path) => Some(Endpoint::Unix(path.clone())),
+        Address::Tcp { host, port } => {
+            let ip = host.parse().ok()?;
+            Some(Endpoint::Tcp(std::net::SocketAddr::new(ip, *port)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_and_are_given_again_after_a_rest() {
+        let mut nodes = Nodes::default();
+        let number = |nodes: &mut Nodes, name: &str, now_ms| {
+            nodes.number(&Address::tcp(name, 1), 0, Who::default(), now_ms)
+        };
+        assert_eq!(number(&mut nodes, "a", 0), 0);
+        assert_eq!(number(&mut nodes, "b", 0), 1);
+        assert_eq!(number(&mut nodes, "a", 0), 0);
+        nodes.mark_used(|_| true, 0);
+        assert_eq!(number(&mut nodes, "c", 100_000), 2);
+        nodes.mark_used(|node| node != 0, 100_000);
+        assert_eq!(number(&mut nodes, "d", 159_999), 3);
+        // A server whose address changes with every start does not use up the numbers.
+        assert_eq!(number(&mut nodes, "e", 160_000), 0);
+        assert_eq!(nodes.picture()[0].name, "e:1");
+        assert!(
+            nodes.picture()[0].ejected,
+            "a name that was not looked up is nowhere"
+        );
+    }
+}

@@ -1,0 +1,431 @@
+//! What is known of each pool's topology, and what that makes of the routes. Pure: answers come in, a picture goes out.
+//! Knows no connection.
+
+use std::sync::Arc;
+
+use redline_cluster::{SLOTS, Topology};
+use redline_net::Address;
+use redline_resp::Value;
+
+use super::nodes::{Nodes, Who};
+use super::sentinel;
+use crate::config::{self, PoolKind};
+use crate::hash::Distribution;
+use crate::route::{Hashed, NOBODY, NodeId, Placement, Pool, Routes, Shard};
+
+/// Answers of an older view that are refused in a row before it is believed that the cluster is another one.
+const OLDER_VIEWS_MAX: u32 = 30;
+
+/// A pool.
+#[derive(Debug)]
+pub struct Known {
+    /// What it was told to be.
+    pub config: config::Pool,
+    number: usize,
+    shards: Vec<Shard>,
+    /// Of a cluster: by slot, the number of the shard.
+    slots: Option<Box<[u16; SLOTS]>>,
+    hashed: Option<Arc<dyn Hashed>>,
+    /// The highest epoch heard of: of the cluster, or of each shard's primary.
+    epochs: Vec<u64>,
+    older_views: u32,
+    /// Members of a cluster without slots: a slot may be on its way to them.
+    others: Vec<NodeId>,
+}
+
+impl Known {
+    /// What the configuration alone says.
+    pub fn new(config: &config::Pool, number: usize, nodes: &mut Nodes, now_ms: u64) -> Known {
+        let shards = match config.kind {
+            PoolKind::Cluster => Vec::new(),
+            _ => config
+                .shards
+                .iter()
+                .map(|shard| {
+                    let mut servers = shard.servers.iter().map(|server| {
+                        nodes.number(
+                            &server.address.0,
+                            number,
+                            who(config, &server.address.0),
+                            now_ms,
+                        )
+                    });
+                    match config.kind {
+                        // Who is the primary is for Sentinels to say.
+                        PoolKind::Sentinel => Shard {
+                            primary: NOBODY,
+                            replicas: servers.collect(),
+                        },
+                        _ => Shard {
+                            primary: servers.next().unwrap_or(NOBODY),
+                            replicas: servers.collect(),
+                        },
+                    }
+                })
+                .collect(),
+        };
+        let names: Vec<(String, u32)> = config
+            .shards
+            .iter()
+            .map(|shard| (shard.known_as(), shard.weight))
+            .collect();
+        let names: Vec<(&str, u32)> = names
+            .iter()
+            .map(|(name, weight)| (name.as_str(), *weight))
+            .collect();
+        let tag = match config.hash_tag.as_bytes() {
+            &[open, close] => Some((open, close)),
+            _ => None,
+        };
+        let hashed = (names.len() > 1).then(|| {
+            let hashed = Distribution::new(config.distribution, config.hash, tag, &names);
+            Arc::new(hashed) as Arc<dyn Hashed>
+        });
+        Known {
+            config: config.clone(),
+            number,
+            epochs: vec![0; shards.len().max(1)],
+            shards,
+            slots: None,
+            hashed,
+            older_views: 0,
+            others: Vec::new(),
+        }
+    }
+
+    /// Whether every shard, or every slot, has somebody.
+    pub fn is_whole(&self) -> bool {
+        let shards = self.shards.iter().all(|shard| shard.primary != NOBODY);
+        let slots = match (&self.slots, self.config.kind) {
+            (Some(slots), _) => slots.iter().all(|&shard| shard != NOBODY),
+            (None, kind) => kind != PoolKind::Cluster,
+        };
+        shards && slots
+    }
+
+    /// Everybody who belongs to it.
+    pub fn members(&self) -> impl Iterator<Item = NodeId> {
+        let shards = self.shards.iter();
+        let members = shards
+            .flat_map(|shard| std::iter::once(shard.primary).chain(shard.replicas.iter().copied()));
+        members
+            .chain(self.others.iter().copied())
+            .filter(|&node| node != NOBODY)
+    }
+
+    /// Takes in what a node says of its cluster: CLUSTER INFO, SLOTS and SHARDS. `from` is its address. False if it
+    /// is not believed.
+    pub fn take_cluster(
+        &mut self,
+        info: &Value,
+        slots: &Value,
+        shards: &Value,
+        from: &Address,
+        nodes: &mut Nodes,
+        now_ms: u64,
+    ) -> bool {
+        let Some(topology) = Topology::from_slots(slots) else {
+            return false;
+        };
+        let info = String::from_utf8_lossy(info.as_bytes().unwrap_or_default()).into_owned();
+        let line = |name: &str| {
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        };
+        let epoch = line("cluster_current_epoch")
+            .and_then(|epoch| epoch.trim().parse().ok())
+            .unwrap_or(0);
+        // One that has lost the others, or has not heard of a failover, would lead back to where nobody is.
+        let is_worse =
+            epoch < self.epochs[0] || line("cluster_state") == Some("fail") && self.is_whole();
+        if is_worse && self.older_views < OLDER_VIEWS_MAX {
+            self.older_views += 1;
+            return false;
+        }
+        self.older_views = 0;
+        self.epochs[0] = epoch;
+        let mut number = |node: &redline_cluster::Node| {
+            let host = node.host.clone().or_else(|| match from {
+                Address::Tcp { host, .. } => Some(host.clone()),
+                Address::Unix(_) => Some("127.0.0.1".to_owned()),
+            });
+            let port = if node.port == 0 {
+                node.tls_port.unwrap_or(0)
+            } else {
+                node.port
+            };
+            let address = Address::tcp(host.unwrap_or_default(), port);
+            nodes.number(&address, self.number, who(&self.config, &address), now_ms)
+        };
+        let mut table = Box::new([NOBODY; SLOTS]);
+        self.shards.clear();
+        for shard in &topology.shards {
+            let at = self.shards.len() as u16;
+            for slots in &shard.slots {
+                table[usize::from(*slots.start())..=usize::from(*slots.end())].fill(at);
+            }
+            let mut members = shard.nodes.iter().map(&mut number);
+            self.shards.push(Shard {
+                primary: members.next().unwrap_or(NOBODY),
+                replicas: members.filter(|&node| node != NOBODY).collect(),
+            });
+        }
+        self.slots = Some(table);
+        let everybody = Topology::from_shards(shards).unwrap_or_default();
+        let without = everybody
+            .shards
+            .iter()
+            .filter(|shard| shard.slots.is_empty());
+        self.others = without
+            .flat_map(|shard| &shard.nodes)
+            .filter(|node| node.is_online)
+            .map(number)
+            .collect();
+        true
+    }
+
+    /// A node has said that another one has a slot.
+    pub fn moved(&mut self, slot: u16, to: NodeId) -> bool {
+        let (Some(slots), false) = (&mut self.slots, to == NOBODY) else {
+            return false;
+        };
+        let known = self.shards.iter().position(|shard| shard.primary == to);
+        let shard = known.unwrap_or_else(|| {
+            self.shards.push(Shard {
+                primary: to,
+                replicas: Vec::new(),
+            });
+            self.shards.len() - 1
+        });
+        let place = &mut slots[usize::from(slot)];
+        std::mem::replace(place, shard as u16) != shard as u16
+    }
+
+    /// Takes in what a Sentinel says of a shard: SENTINEL MASTER and REPLICAS. False if it is not believed.
+    pub fn take_primary(
+        &mut self,
+        shard: usize,
+        master: &Value,
+        replicas: &Value,
+        nodes: &mut Nodes,
+        now_ms: u64,
+    ) -> bool {
+        let Some(primary) = sentinel::primary(master) else {
+            return false;
+        };
+        let (Some(known), Some(epoch)) = (self.shards.get_mut(shard), self.epochs.get_mut(shard))
+        else {
+            return false;
+        };
+        // A Sentinel that has not heard of the last failover.
+        if primary.epoch < *epoch {
+            return false;
+        }
+        *epoch = primary.epoch;
+        let others = sentinel::others(replicas);
+        let others = others
+            .iter()
+            .flatten()
+            .filter(|&address| *address != primary.address);
+        let mut numbers = std::iter::once(&primary.address)
+            .chain(others)
+            .map(|address| nodes.number(address, self.number, who(&self.config, address), now_ms));
+        known.primary = numbers.next().unwrap_or(NOBODY);
+        known.replicas = numbers.filter(|&node| node != NOBODY).collect();
+        true
+    }
+
+    /// A Sentinel has said at this moment that another is the primary now. False if it is no news.
+    pub fn switched(&mut self, name: &str, to: &Address, nodes: &mut Nodes, now_ms: u64) -> bool {
+        let Some(shard) = self
+            .config
+            .shards
+            .iter()
+            .position(|shard| shard.name == name)
+        else {
+            return false;
+        };
+        let node = nodes.number(to, self.number, who(&self.config, to), now_ms);
+        let known = &mut self.shards[shard];
+        if known.primary == node || node == NOBODY {
+            return false;
+        }
+        known.replicas.retain(|&replica| replica != node);
+        known.primary = node;
+        // A failover raises the epoch by one at least: whoever says less speaks of before.
+        self.epochs[shard] += 1;
+        true
+    }
+
+    fn picture(&self) -> Pool {
+        let placement = match (&self.slots, &self.hashed, self.config.kind) {
+            (Some(slots), _, _) => Placement::Slots(slots.clone()),
+            (None, _, PoolKind::Cluster) => Placement::Slots(Box::new([NOBODY; SLOTS])),
+            (None, Some(hashed), _) => Placement::Hashed(Arc::clone(hashed)),
+            (None, None, _) => Placement::One,
+        };
+        let mut shards = self.shards.clone();
+        if shards.is_empty() {
+            // A pool has one at least; of this one nothing is known yet.
+            shards.push(Shard {
+                primary: NOBODY,
+                replicas: Vec::new(),
+            });
+        }
+        Pool {
+            name: self.config.name.clone(),
+            shards,
+            placement,
+            databases: if self.config.kind == PoolKind::Cluster {
+                1
+            } else {
+                self.config.databases
+            },
+        }
+    }
+}
+
+/// The picture of all pools.
+pub fn picture(pools: &[Known], nodes: &Nodes) -> Routes {
+    Routes {
+        nodes: nodes.picture(),
+        pools: pools.iter().map(Known::picture).collect(),
+    }
+}
+
+/// Whom to be on a server: as it is said for this one, or for its pool.
+pub fn who<'a>(config: &'a config::Pool, address: &Address) -> Who<'a> {
+    let servers = config
+        .shards
+        .iter()
+        .flat_map(|shard| &shard.servers)
+        .chain(&config.seeds);
+    let own = servers.clone().find(|server| server.address.0 == *address);
+    match own.and_then(|server| {
+        server
+            .password
+            .as_deref()
+            .map(|password| (server, password))
+    }) {
+        Some((server, password)) => Who {
+            user: server.user.as_deref(),
+            password: Some(password),
+        },
+        None => Who {
+            user: config.user.as_deref(),
+            password: config.password.as_deref(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Place, Server};
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.into())
+    }
+
+    fn slots(owners: &[(i64, i64, i64)]) -> Value {
+        let range = |&(first, last, port): &(i64, i64, i64)| {
+            let node = Value::Array(vec![bulk("10.0.0.1"), Value::Integer(port), bulk("id")]);
+            Value::Array(vec![Value::Integer(first), Value::Integer(last), node])
+        };
+        Value::Array(owners.iter().map(range).collect())
+    }
+
+    fn info(state: &str, epoch: u64) -> Value {
+        bulk(&format!(
+            "cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n"
+        ))
+    }
+
+    fn cluster() -> config::Pool {
+        config::Pool {
+            kind: PoolKind::Cluster,
+            seeds: vec![Server {
+                address: "10.0.0.1:1".parse().unwrap(),
+                user: None,
+                password: Some("p".into()),
+            }],
+            ..config::Pool::default()
+        }
+    }
+
+    #[test]
+    fn who_has_lost_the_others_or_missed_a_failover_is_not_believed() {
+        let (config, mut nodes) = (cluster(), Nodes::default());
+        let from = Address::tcp("10.0.0.1", 1);
+        let mut pool = Known::new(&config, 0, &mut nodes, 0);
+        assert!(!pool.is_whole());
+        let nothing = Value::Array(Vec::new());
+        let mut take = |pool: &mut Known, info: Value, slots: Value| {
+            pool.take_cluster(&info, &slots, &nothing, &from, &mut nodes, 0)
+        };
+        assert!(take(&mut pool, info("ok", 5), slots(&[(0, 16383, 1)])));
+        assert!(pool.is_whole());
+        assert!(!take(&mut pool, info("fail", 6), slots(&[(0, 16383, 2)])));
+        assert!(!take(&mut pool, info("ok", 4), slots(&[(0, 16383, 2)])));
+        assert!(!take(
+            &mut pool,
+            info("ok", 7),
+            Value::Error(b"ERR".to_vec())
+        ));
+        assert!(take(
+            &mut pool,
+            info("ok", 6),
+            slots(&[(0, 99, 1), (100, 16383, 2)])
+        ));
+        assert_eq!(pool.shards.len(), 2);
+        // Departed nodes are not routed to any more.
+        assert!(take(&mut pool, info("ok", 6), slots(&[(0, 16383, 2)])));
+        assert_eq!(pool.members().collect::<Vec<_>>(), [1]);
+        // A cluster that was made anew is believed in the end.
+        let tries = (0..100).find(|_| take(&mut pool, info("ok", 1), slots(&[(0, 16383, 3)])));
+        assert_eq!(tries, Some(OLDER_VIEWS_MAX as i32 as usize));
+        assert_eq!(nodes.get(0).unwrap().password.as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn a_slot_that_moved_is_patched_at_once() {
+        let (config, mut nodes) = (cluster(), Nodes::default());
+        let mut pool = Known::new(&config, 0, &mut nodes, 0);
+        let from = Address::tcp("10.0.0.1", 1);
+        let nothing = Value::Array(Vec::new());
+        assert!(pool.take_cluster(
+            &info("ok", 1),
+            &slots(&[(0, 16383, 1)]),
+            &nothing,
+            &from,
+            &mut nodes,
+            0
+        ));
+        let new = nodes.number(&Address::tcp("10.0.0.9", 9), 0, Who::default(), 0);
+        assert!(pool.moved(7, new) && !pool.moved(7, new));
+        assert_eq!(pool.slots.as_ref().unwrap()[7], 1);
+        assert_eq!(pool.shards[1].primary, new);
+    }
+
+    fn master(port: &str, epoch: &str) -> Value {
+        let words = ["ip", "10.0.0.1", "port", port, "config-epoch", epoch];
+        Value::Array(words.iter().map(|word| bulk(word)).collect())
+    }
+
+    #[test]
+    fn a_switch_is_not_taken_back_by_a_sentinel_that_is_late() {
+        let text = "[[pool]]\nkind = 'sentinel'\nsentinel = [{ address = 'h:1' }]\nshard = [{ name = 'm' }]";
+        let config = Config::from_toml(text).unwrap().pools.remove(0);
+        let mut nodes = Nodes::default();
+        let mut pool = Known::new(&config, 0, &mut nodes, 0);
+        assert!(!pool.is_whole());
+        assert!(pool.take_primary(0, &master("1", "3"), &Value::NullArray, &mut nodes, 0));
+        assert!(pool.is_whole());
+        let new: Place = "10.0.0.1:2".parse().unwrap();
+        assert!(pool.switched("m", &new.0, &mut nodes, 0));
+        assert!(!pool.switched("other", &new.0, &mut nodes, 0));
+        assert!(!pool.take_primary(0, &master("1", "3"), &Value::NullArray, &mut nodes, 0));
+        assert!(pool.take_primary(0, &master("2", "4"), &Value::NullArray, &mut nodes, 0));
+        assert_eq!(pool.shards[0].primary, 1);
+    }
+}

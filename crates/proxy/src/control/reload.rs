@@ -1,0 +1,120 @@
+//! Another configuration while the proxy runs: read from where the first one came, looked at whole, and only then passed
+//! on. Knows nothing of what the control side makes of it.
+
+use std::sync::{Mutex, PoisonError};
+
+use redline_net::Sender;
+
+use crate::config::Config;
+use crate::config::arguments::Arguments;
+
+/// How another configuration comes in.
+pub struct Reload {
+    arguments: Arguments,
+    running: Mutex<Config>,
+    configs: Sender<Config>,
+}
+
+impl Reload {
+    pub(super) fn new(arguments: Arguments, running: Config, configs: Sender<Config>) -> Reload {
+        Reload {
+            arguments,
+            running: Mutex::new(running),
+            configs,
+        }
+    }
+
+    /// Reads it. An error says why everything stays as it was, on one line.
+    pub fn run(&self) -> Result<(), String> {
+        let (config, _) = self.arguments.read().map_err(one_line)?;
+        let problems = config.check().into_iter().chain(config.unbuilt());
+        let fatal: Vec<String> = problems
+            .filter(|problem| problem.is_fatal)
+            .map(|problem| format!("{}: {}", problem.place, problem.text))
+            .collect();
+        if !fatal.is_empty() {
+            return Err(fatal.join("; "));
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(what) = needs_a_restart(&running, &config) {
+            return Err(format!(
+                "{what} cannot be changed while the proxy runs; start it anew, or change the rest alone"
+            ));
+        }
+        *running = config.clone();
+        self.configs.send(config);
+        Ok(())
+    }
+}
+
+/// What differs that is read at the start only.
+fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
+    let differ = [
+        (old.threads != new.threads, "`threads`"),
+        (old.listeners != new.listeners, "`listener`"),
+        (old.limits != new.limits, "`limits`"),
+        (old.timeouts != new.timeouts, "`timeouts`"),
+        (old.pools.len() != new.pools.len(), "the number of pools"),
+    ];
+    differ
+        .iter()
+        .find(|(differs, _)| *differs)
+        .map(|(_, what)| *what)
+}
+
+fn one_line(text: String) -> String {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::fs;
+
+    use redline_net::Mailbox;
+
+    use super::*;
+
+    const WHOLE: &str = "
+        [[listener]]
+        bind = '127.0.0.1:7617'
+        [[pool]]
+        [[pool.shard]]
+        server = [{ address = '127.0.0.1:6379' }]
+    ";
+
+    #[test]
+    fn a_file_with_a_fault_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("proxy.toml");
+        fs::write(&path, WHOLE).unwrap();
+        let arguments = Arguments::parse_words([OsString::from(&path)].into_iter()).unwrap();
+        let running = arguments.read().unwrap().0;
+        let mut configs = Mailbox::with_wake(|| {});
+        let reload = Reload::new(arguments, running, configs.sender());
+        let mut got = Vec::new();
+        for (text, said) in [
+            ("[[pool]\n", "TOML"),
+            ("", "listener: there is none"),
+            (
+                &format!("threads = 7\n{WHOLE}"),
+                "`threads` cannot be changed",
+            ),
+            (&format!("{WHOLE}\n[[user]]\nname = 'u'"), "not built yet"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = reload.run().unwrap_err();
+            assert!(error.contains(said) && !error.contains('\n'), "{error}");
+            configs.drain(&mut got);
+            assert!(got.is_empty());
+        }
+        fs::write(&path, WHOLE.replace("6379", "6380")).unwrap();
+        assert_eq!(reload.run(), Ok(()));
+        configs.drain(&mut got);
+        assert_eq!(got[0].pools[0].shards[0].known_as(), "127.0.0.1:6380");
+    }
+}
