@@ -1,7 +1,7 @@
 //! `redline proxy` as a process, in front of servers of ours: the ways of requests, and what happens when a server is lost.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -678,5 +678,102 @@ fn a_subscriber_that_does_not_read_is_cut_and_nobody_else_notices() {
             break;
         }
         assert!(Instant::now() < deadline, "it was never cut");
+    }
+}
+
+/// The most memory that a process has had: bytes.
+fn peak_bytes(server: &ServerProcess) -> usize {
+    let path = format!("/proc/{}/status", server.pid());
+    let status = std::fs::read_to_string(path).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+#[test]
+fn large_values_go_through_without_being_held() {
+    const BYTES: usize = 100_000_000;
+    const MEMORY_MAX: usize = 24_000_000;
+    let behind = Behind::new(2, 1);
+    let mut client = behind.client();
+    let before = peak_bytes(&behind.proxy);
+    let value = vec![b'v'; BYTES];
+    for (number, words) in [
+        vec![&b"SET"[..], b"k", &value],
+        vec![b"SETEX", b"k", b"1000", &value],
+        vec![b"APPEND", b"other", &value],
+        vec![b"SET", b"k", &value, b"XX", b"KEEPTTL"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut request = Vec::new();
+        // What is behind it in the pipeline runs behind it.
+        encode(&["SET", "small", "1"], &mut request);
+        encode(&words, &mut request);
+        encode(&["STRLEN", "k"], &mut request);
+        encode(&["INCR", "small"], &mut request);
+        client.send(&request).unwrap();
+        assert_eq!(client.reply().unwrap(), Some(ok()), "{number}");
+        let expected = match words[0] {
+            b"APPEND" => Value::Integer(BYTES as i64),
+            _ => ok(),
+        };
+        assert_eq!(client.reply().unwrap(), Some(expected), "{number}");
+        assert_eq!(client.reply().unwrap(), Some(Value::Integer(BYTES as i64)));
+        assert_eq!(client.reply().unwrap(), Some(Value::Integer(2)));
+    }
+    let mut held = peak_bytes(&behind.proxy) - before;
+    assert!(held < MEMORY_MAX, "{held} bytes for requests");
+    // A reader that takes its time: others go on, and the value waits in the server's socket.
+    let mut slow = TcpStream::connect(behind.proxy.address()).unwrap();
+    let mut request = Vec::new();
+    encode(&["GET", "k"], &mut request);
+    encode(&["STRLEN", "k"], &mut request);
+    slow.write_all(&request).unwrap();
+    let mut reply = vec![0; 1000];
+    slow.read_exact(&mut reply).unwrap();
+    for number in 3..2000 {
+        assert_eq!(call(&mut client, "INCR small"), Value::Integer(number));
+        call(&mut client, "STRLEN k");
+    }
+    let mut expected = format!("${BYTES}\r\n").into_bytes();
+    expected.extend_from_slice(&value);
+    expected.extend_from_slice(format!("\r\n:{BYTES}\r\n").as_bytes());
+    reply.resize(expected.len(), 0);
+    slow.read_exact(&mut reply[1000..]).unwrap();
+    assert!(reply == expected);
+    held = peak_bytes(&behind.proxy) - before;
+    assert!(held < MEMORY_MAX, "{held} bytes for replies");
+}
+
+#[test]
+fn a_client_that_leaves_within_a_large_value_disturbs_nobody() {
+    let behind = Behind::new(1, 1);
+    let mut stays = behind.client();
+    let part = vec![b'x'; 300_000];
+    for round in 0..20 {
+        let mut leaves = behind.client();
+        leaves
+            .send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n")
+            .unwrap();
+        leaves.send(&part).unwrap();
+        assert_eq!(call(&mut stays, &format!("SET n {round}")), ok());
+        drop(leaves);
+        assert_eq!(call(&mut stays, "EXISTS k"), Value::Integer(0));
+    }
+    let value = vec![b'y'; 5_000_000];
+    let set: [&[u8]; 3] = [b"SET", b"big", &value];
+    assert_eq!(stays.call(&set).unwrap(), ok());
+    for _ in 0..10 {
+        let mut leaves = behind.client();
+        let mut request = Vec::new();
+        encode(&["GET", "big"], &mut request);
+        leaves.send(&request).unwrap();
+        drop(leaves);
+        assert_eq!(call(&mut stays, "STRLEN big"), Value::Integer(5_000_000));
     }
 }

@@ -12,6 +12,7 @@ use redline_resp::{Proto, RequestDecoder};
 use crate::local::Card;
 use crate::private::Session;
 use crate::pubsub::Subscribed;
+use crate::slab::Ref;
 
 /// A client.
 pub struct Client {
@@ -67,6 +68,8 @@ pub struct Client {
     pub mid_reply: bool,
     /// What was pushed meanwhile.
     pub pushed: Vec<u8>,
+    /// A connection to a server rests until this client has read more.
+    pub feeds: Option<Ref>,
     /// What it told of itself.
     pub about: Option<Box<About>>,
     /// The name of the command it called last.
@@ -159,6 +162,7 @@ impl Client {
             restricted: false,
             mid_reply: false,
             pushed: Vec::new(),
+            feeds: None,
             about: None,
             last: None,
         }

@@ -13,6 +13,7 @@ pub mod config;
 mod control;
 mod errors;
 pub mod hash;
+mod large;
 mod link;
 mod local;
 mod merge;

@@ -14,6 +14,8 @@ use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
 
+/// A large request goes on when no more than this waits to be sent.
+const PASSING_BYTES: usize = 64 * 1024;
 /// No place.
 const NONE: u32 = u32::MAX;
 /// How long a server is left alone after the first failed attempt, and at most: milliseconds.
@@ -132,6 +134,7 @@ impl Worker {
             return;
         };
         upstream.owner = None;
+        upstream.passes = false;
         let is_idle = upstream.waiting.is_empty() && upstream.state == State::Open;
         let (node, is_retired) = (upstream.node, upstream.retired);
         if is_clean && is_idle && !is_retired && self.links.of(node).idle.len() < idle_max {
@@ -273,8 +276,14 @@ impl Worker {
                 Err(error) => return self.lose(at, &error_text(&error), true),
             }
         }
+        upstream.forget_sent();
+        let enough = if upstream.passes {
+            PASSING_BYTES
+        } else {
+            queue_max / 2
+        };
         if !upstream.held_back.is_empty()
-            && upstream.unsent() <= queue_max / 2
+            && upstream.unsent() <= enough
             && upstream.waiting.len() <= WAITING_MAX / 2
         {
             let held_back = std::mem::take(&mut upstream.held_back);
@@ -360,6 +369,17 @@ impl Worker {
         let mut start = upstream.acked;
         for run in std::mem::take(&mut upstream.waiting) {
             let end = start + run.bytes as usize;
+            if upstream.passes && run.kind == Kind::Client {
+                self.fail(
+                    run,
+                    if upstream.state == State::Open {
+                        &unknown
+                    } else {
+                        &unavailable
+                    },
+                );
+                continue;
+            }
             let mut requests = Requests::of(&out[start..end]);
             // The front one may have been answered in part.
             requests.by_ref().take(run.answered.into()).for_each(drop);
@@ -450,16 +470,25 @@ impl Worker {
         }
     }
 
-    fn retire(&mut self, at: u32, node: NodeId) {
-        let links = self.links.of(node);
-        if let Some(lane) = links.shared.iter_mut().find(|lane| **lane == at) {
-            *lane = NONE;
-        }
-        let is_idle = links.idle.iter().any(|place| place.at == at);
+    /// New requests go over another connection; this one is closed once it has answered.
+    pub(crate) fn detach(&mut self, at: u32) {
         let Some(upstream) = self.upstreams.get(at) else {
             return;
         };
         upstream.retired = true;
+        let links = self.links.of(upstream.node);
+        if let Some(lane) = links.shared.iter_mut().find(|lane| **lane == at) {
+            *lane = NONE;
+        }
+    }
+
+    fn retire(&mut self, at: u32, node: NodeId) {
+        self.detach(at);
+        let links = self.links.of(node);
+        let is_idle = links.idle.iter().any(|place| place.at == at);
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
         let unused = upstream.owner.is_none() && upstream.waiting.is_empty();
         if is_idle || unused {
             self.drop_upstream(at);
@@ -483,6 +512,7 @@ impl Worker {
                 State::Open => {
                     request_ms > 0
                         && upstream.purpose == Purpose::Shared
+                        && !upstream.rests
                         && upstream.waiting.front().is_some_and(|front| {
                             let waited = (self.now_ms as u32).wrapping_sub(front.since_ms);
                             u64::from(waited) > request_ms && waited < u32::MAX / 2

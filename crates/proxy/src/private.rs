@@ -10,6 +10,7 @@ use redline_spec::CommandId;
 use crate::class::{Class, Command};
 use crate::client::Pause;
 use crate::errors;
+use crate::large::Passing;
 use crate::route::NodeId;
 use crate::serve::Flow;
 use crate::slab::Ref;
@@ -25,12 +26,21 @@ pub enum Session {
     Leaving(Lease),
     /// WATCH or MULTI came.
     Transaction(Box<Transaction>),
+    /// A large request goes through in pieces.
+    Passing(Box<Passing>),
 }
 
 /// The right to use a private connection. There is one for each, so that none is given back twice.
 #[derive(Debug)]
 pub struct Lease {
     upstream: Ref,
+}
+
+impl Lease {
+    /// Where the connection is, if it still is.
+    pub(crate) fn place(&self) -> Ref {
+        self.upstream
+    }
 }
 
 /// A transaction, or what WATCH has prepared for one.
@@ -113,7 +123,7 @@ impl Worker {
         waits
     }
 
-    fn take_lease(&mut self, me: Ref, node: NodeId) -> Result<Lease, String> {
+    pub(crate) fn take_lease(&mut self, me: Ref, node: NodeId) -> Result<Lease, String> {
         let Some(client) = self.clients.find(me) else {
             return Err(String::new());
         };
@@ -123,7 +133,14 @@ impl Worker {
     }
 
     /// Sends `count` requests over a private connection. With [`Kind::Client`] the next numbers of the client are theirs.
-    fn send_leased(&mut self, me: Ref, lease: &Lease, kind: Kind, count: u16, raw: &[u8]) {
+    pub(crate) fn send_leased(
+        &mut self,
+        me: Ref,
+        lease: &Lease,
+        kind: Kind,
+        count: u16,
+        raw: &[u8],
+    ) {
         let seq = match (kind, self.clients.find(me)) {
             (Kind::Client, Some(client)) => client.number(),
             _ => 0,
@@ -148,7 +165,7 @@ impl Worker {
     }
 
     /// The connection goes back once everything is answered, and the client's next request waits for that.
-    fn leave(&mut self, me: Ref, lease: Lease) {
+    pub(crate) fn leave(&mut self, me: Ref, lease: Lease) {
         if let Some(client) = self.clients.find(me) {
             client.session = Session::Leaving(lease);
             client.pause = Pause::Order;
@@ -174,6 +191,7 @@ impl Worker {
         match session {
             Session::Shared => {}
             Session::Leaving(lease) => self.give_back(lease.upstream, false),
+            Session::Passing(passing) => self.give_back(passing.lease.upstream, false),
             Session::Transaction(transaction) => {
                 if let Some((lease, _)) = transaction.bound {
                     self.give_back(lease.upstream, false);
@@ -193,7 +211,8 @@ impl Worker {
                 transaction.aborted = Some(CONNECTION_LOST);
             }
             Session::Leaving(_) => client.session = Session::Shared,
-            Session::Shared => {}
+            // What is still to come of the request has to be taken from the client.
+            Session::Shared | Session::Passing(_) => {}
         }
         self.mark_client(owner.at);
     }

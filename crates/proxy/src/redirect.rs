@@ -75,6 +75,17 @@ impl Worker {
         };
         let (node, db, proto, purpose) =
             (upstream.node, upstream.db, upstream.proto, upstream.purpose);
+        if upstream.passes {
+            if let Advice::Moved(redirect) = &advice {
+                self.moved(node, redirect);
+            }
+            // It is gone: only the client has it.
+            self.fail(
+                one,
+                "TRYAGAIN the server has changed while a large request was on its way",
+            );
+            return true;
+        }
         let run = &upstream.out[upstream.acked..upstream.acked + one.bytes as usize];
         let mut requests = Requests::of(run);
         let Some((range, _)) = requests.nth(one.answered.into()) else {

@@ -17,6 +17,9 @@ const READS_MAX: usize = 4;
 /// A reply of which so much is there, and more to come, is passed on in parts.
 const PART_BYTES_MIN: usize = 32 * 1024;
 
+/// A bulk of which so much is to come has its connection for itself: bytes.
+const ALONE_BYTES_MIN: u64 = 128 * 1024;
+
 impl Worker {
     /// Reads what a server has sent, and hands it on.
     pub(crate) fn read_upstream(&mut self, at: u32) {
@@ -24,7 +27,7 @@ impl Worker {
             return;
         };
         upstream.queued = false;
-        if upstream.state == State::Connecting {
+        if upstream.state == State::Connecting || upstream.rests {
             return;
         }
         let mut bytes = std::mem::take(&mut upstream.held);
@@ -38,6 +41,10 @@ impl Worker {
             let Some(upstream) = self.upstreams.get(at) else {
                 break;
             };
+            if upstream.rests {
+                more = false;
+                break;
+            }
             let must_end = upstream.closed;
             match upstream
                 .stream
@@ -151,7 +158,12 @@ impl Worker {
         }
         let len = upstream.framer.take_part();
         upstream.streaming |= len > 0;
+        if upstream.framer.bulk_missing() > ALONE_BYTES_MIN {
+            // Whoever comes now need not wait for it.
+            self.detach(at);
+        }
         self.pass_on(front.to, &bytes[..len]);
+        self.slow_down(at, front.to);
         len
     }
 
@@ -175,6 +187,7 @@ impl Worker {
                 let len = upstream.framer.take_part();
                 if let Some(to) = to {
                     self.pass_on(to, &bytes[..len]);
+                    self.slow_down(at, to);
                 }
                 return Ok((len > 0).then_some(len));
             }

@@ -43,6 +43,9 @@ struct Run {
 const RUN_MAX: u16 = u16::MAX;
 const RUN_OF_CLUSTER_MAX: u16 = 64;
 
+/// A request of which so much is missing may go through in pieces.
+const LARGE_NEED_MIN: usize = 8 * 1024;
+
 impl Worker {
     /// Takes the requests that a client has sent, as far as it may go on, and returns how many bytes they were.
     pub(crate) fn serve(&mut self, at: u32, query: &mut [u8]) -> usize {
@@ -56,12 +59,20 @@ impl Worker {
             _ => RUN_MAX,
         };
         let mut done = 0;
+        if self
+            .clients
+            .find(me)
+            .is_some_and(|client| matches!(client.session, Session::Passing(_)))
+        {
+            done = self.pass_large(me, query);
+        }
         let mut run: Option<Run> = None;
         while done < query.len() {
             let Some(client) = self.clients.find(me) else {
                 return query.len();
             };
-            if client.pause != Pause::No || client.closing {
+            let passes = matches!(client.session, Session::Passing(_));
+            if client.pause != Pause::No || client.closing || passes {
                 break;
             }
             if client.pending() >= pipeline_max || client.owed() > output_high {
@@ -89,6 +100,16 @@ impl Worker {
                     self.send_run(me, &mut run, query);
                     done += consumed;
                     continue;
+                }
+                Ok(Decoded::Incomplete { need }) if need >= LARGE_NEED_MIN => {
+                    self.send_run(me, &mut run, query);
+                    if self.begin_large(me, &query[done..]) {
+                        if let Some(client) = self.clients.find(me) {
+                            client.decoder = RequestDecoder::new();
+                        }
+                        done = query.len();
+                    }
+                    break;
                 }
                 Ok(Decoded::Incomplete { .. }) | Ok(Decoded::Big { .. }) => break,
                 Err(error) => {

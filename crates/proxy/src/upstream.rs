@@ -117,6 +117,10 @@ pub struct Upstream {
     pub greeting: usize,
     /// Nothing new is sent: it is closed when everything is answered.
     pub retired: bool,
+    /// A large request goes through: what was sent is not kept.
+    pub passes: bool,
+    /// It is not read until the client that it has a long reply for has read more.
+    pub rests: bool,
     /// Of a private one: whose it is.
     pub owner: Option<Ref>,
 }
@@ -158,6 +162,8 @@ impl Upstream {
             held_back: Vec::new(),
             greeting: 0,
             retired: false,
+            passes: false,
+            rests: false,
             owner: None,
         }
     }
@@ -187,6 +193,16 @@ impl Upstream {
             tries: 0,
         };
         self.push(waiting, ASKING);
+    }
+
+    /// Forgets what was sent, if it will never be sent again.
+    pub fn forget_sent(&mut self) {
+        if !self.passes || self.state != State::Open || self.sent == 0 {
+            return;
+        }
+        // Nothing but one large request is on this connection, and its entry has no bytes.
+        self.out.drain(..self.sent);
+        (self.sent, self.acked) = (0, 0);
     }
 
     /// Bytes that were not sent.

@@ -646,6 +646,10 @@ impl Worker {
                 self.outs.push(memory);
             }
         }
+        let feeds = match client.unsent() < settings.client_output_bytes_high / 2 {
+            true => client.feeds.take(),
+            false => None,
+        };
         let (pause, owed, pending) = (client.pause, client.owed(), client.pending());
         if self.is_over(pause, owed, pending)
             && let Some(client) = self.clients.get(at)
@@ -653,6 +657,9 @@ impl Worker {
             client.pause = Pause::No;
             self.calm(at);
             self.enqueue(at);
+        }
+        if let Some(place) = feeds {
+            self.go_on_feeding(place);
         }
     }
 
@@ -716,6 +723,9 @@ impl Worker {
             return;
         };
         self.leave_all(me, client.subscribed.take());
+        if let Some(place) = client.feeds.take() {
+            self.go_on_feeding(place);
+        }
         let workers = &self.shared.workers;
         workers[self.number].1.fetch_sub(1, Ordering::Relaxed);
         self.shared.cards().remove(&client.id);

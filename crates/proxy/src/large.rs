@@ -1,0 +1,270 @@
+//! Large values: they go through in pieces, and are never here as a whole. Must not know what they mean.
+//!
+//! A request whose argument is long and has not all arrived takes a private connection; what comes is written to it as it
+//! comes, and no more is read from the client than the server takes ([`WINDOW_BYTES`]). Such a request cannot be sent again.
+//!
+//! A long reply is passed on in parts (see [`replies`](crate::replies)). Its connection gets no new requests then, and if nobody
+//! waits behind it, it is read only as fast as the client reads.
+
+use redline_resp::Span;
+use redline_spec as spec;
+
+use crate::class::Class;
+use crate::client::{Pause, Silence};
+use crate::private::{Lease, Session};
+use crate::route::NOBODY;
+use crate::slab::Ref;
+use crate::upstream::Kind;
+use crate::worker::Worker;
+
+/// Arguments of at least this size go through in pieces, unless they have arrived already.
+const BULK_BYTES_MIN: u64 = 32 * 1024;
+/// What may wait to be sent to the server before the client is no longer read.
+const WINDOW_BYTES: usize = 256 * 1024;
+/// Bytes of a header's line.
+const LINE_BYTES_MAX: usize = 32;
+
+/// How far a request is that goes through in pieces.
+#[derive(Debug)]
+pub struct Passing {
+    /// The connection that it goes over.
+    pub lease: Lease,
+    /// Bytes of the argument to come, its line end included.
+    bulk: u64,
+    /// Arguments to come behind it.
+    arguments: u64,
+}
+
+/// The beginning of a request.
+struct Beginning {
+    /// How many arguments it has.
+    arguments: u64,
+    /// Those that are here.
+    whole: Vec<Span>,
+    /// Bytes of the next one that are to come, its line end included.
+    missing: u64,
+    /// The length of that one.
+    bulk: u64,
+}
+
+impl Worker {
+    /// Looks whether the incomplete request in `bytes` is to go through in pieces. If so, it has taken all of them.
+    pub(crate) fn begin_large(&mut self, me: Ref, bytes: &[u8]) -> bool {
+        let Some(beginning) = beginning(bytes) else {
+            return false;
+        };
+        if beginning.bulk < BULK_BYTES_MIN || beginning.bulk > self.limits.bulk_bytes_max {
+            return false;
+        }
+        let word = |at: usize| {
+            let span: &Span = beginning.whole.get(at)?;
+            bytes.get(span.start as usize..(span.start + span.len) as usize)
+        };
+        let Some(id) = word(0).and_then(|name| spec::resolve(name, word(1)).ok()) else {
+            return false;
+        };
+        let command = self.commands[id as usize];
+        let is_plain = self.clients.find(me).is_some_and(|client| {
+            matches!(client.session, Session::Shared)
+                && client.silence == Silence::On
+                && !client.restricted
+        });
+        let arguments = usize::try_from(beginning.arguments).unwrap_or(usize::MAX);
+        let key = word(usize::from(command.key));
+        let (Class::Key, true, true, Some(key)) =
+            (command.class, is_plain, command.allows(arguments), key)
+        else {
+            return false;
+        };
+        let node = self.routes.pools[0].node_of(key);
+        if node == NOBODY || self.must_wait(me) {
+            return false;
+        }
+        // Where it cannot be had, the request is collected, and then answered as others are.
+        let Ok(lease) = self.take_lease(me, node) else {
+            return false;
+        };
+        self.send_leased(me, &lease, Kind::Client, 1, b"");
+        let passing = Passing {
+            lease,
+            bulk: beginning.missing,
+            arguments: beginning.arguments - beginning.whole.len() as u64 - 1,
+        };
+        self.pass_bytes(me, &passing.lease, bytes);
+        if let Some(client) = self.clients.find(me) {
+            client.last = Some(id);
+            client.session = Session::Passing(Box::new(passing));
+        }
+        true
+    }
+
+    /// Passes on what has come of a request that goes through in pieces; how many bytes that was.
+    pub(crate) fn pass_large(&mut self, me: Ref, bytes: &[u8]) -> usize {
+        let Some(client) = self.clients.find(me) else {
+            return bytes.len();
+        };
+        let Session::Passing(mut passing) = std::mem::replace(&mut client.session, Session::Shared)
+        else {
+            return 0;
+        };
+        let mut done = 0;
+        let mut is_broken = false;
+        loop {
+            if passing.bulk > 0 {
+                let step = passing.bulk.min((bytes.len() - done) as u64);
+                done += step as usize;
+                passing.bulk -= step;
+                if passing.bulk > 0 {
+                    break;
+                }
+            }
+            if passing.arguments == 0 {
+                break;
+            }
+            match line(&bytes[done..], b'$') {
+                Ok(Some((len, end))) if len <= self.limits.bulk_bytes_max => {
+                    done += end;
+                    passing.bulk = len + 2;
+                    passing.arguments -= 1;
+                }
+                Ok(None) => break,
+                _ => {
+                    is_broken = true;
+                    break;
+                }
+            }
+        }
+        let is_whole = passing.bulk == 0 && passing.arguments == 0;
+        self.pass_bytes(me, &passing.lease, &bytes[..done]);
+        if is_whole {
+            self.leave(me, passing.lease);
+        } else if let Some(client) = self.clients.find(me) {
+            client.session = Session::Passing(passing);
+            // There is no telling any more where a request begins.
+            client.closing |= is_broken;
+        }
+        if is_broken {
+            self.close_client(me.at);
+            return bytes.len();
+        }
+        done
+    }
+
+    fn pass_bytes(&mut self, me: Ref, lease: &Lease, bytes: &[u8]) {
+        let place = lease.place();
+        let Some(upstream) = self.upstreams.find(place) else {
+            // It was lost, and the client told so; the rest of the request goes nowhere.
+            return;
+        };
+        upstream.passes = true;
+        upstream.out.extend_from_slice(bytes);
+        if upstream.unsent() > WINDOW_BYTES {
+            upstream.held_back.push(me);
+            if let Some(client) = self.clients.find(me) {
+                client.pause = Pause::Upstream;
+            }
+        }
+        self.mark_upstream(place.at);
+    }
+
+    /// A part of a reply was passed on, and the client has so much to read: the connection is for this reply alone from now
+    /// on, and rests if nobody else waits for it.
+    pub(crate) fn slow_down(&mut self, at: u32, client: Ref) {
+        let high = self.shared.settings.client_output_bytes_high;
+        let Some(reader) = self.clients.find(client) else {
+            return;
+        };
+        if reader.unsent() <= high {
+            return;
+        }
+        let Some(place) = self.upstreams.place(at) else {
+            return;
+        };
+        self.detach(at);
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        if upstream.waiting.len() == 1 {
+            upstream.rests = true;
+            if let Some(reader) = self.clients.find(client) {
+                reader.feeds = Some(place);
+            }
+        }
+    }
+
+    /// The client has read most of what it had: the connection that rests for it goes on.
+    pub(crate) fn go_on_feeding(&mut self, place: Ref) {
+        if let Some(upstream) = self.upstreams.find(place) {
+            upstream.rests = false;
+            self.enqueue_upstream(place.at);
+        }
+    }
+}
+
+/// Reads as much of a request as is there; `None` if it is not of that kind, or does not stop inside an argument.
+fn beginning(bytes: &[u8]) -> Option<Beginning> {
+    let (arguments, mut at) = line(bytes, b'*').ok()??;
+    let mut whole = Vec::new();
+    while (whole.len() as u64) < arguments {
+        let (len, end) = line(bytes.get(at..)?, b'$').ok()??;
+        let start = at + end;
+        let stop = (start as u64).checked_add(len)?.checked_add(2)?;
+        if stop > bytes.len() as u64 {
+            return Some(Beginning {
+                arguments,
+                whole,
+                missing: stop - bytes.len() as u64,
+                bulk: len,
+            });
+        }
+        whole.push(Span {
+            start: u32::try_from(start).ok()?,
+            len: u32::try_from(len).ok()?,
+        });
+        at = stop as usize;
+    }
+    None
+}
+
+/// The number in the line at the start and where the next one begins; `Ok(None)` if it is not whole.
+fn line(bytes: &[u8], kind: u8) -> Result<Option<(u64, usize)>, ()> {
+    let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    match window.first() {
+        None => return Ok(None),
+        Some(first) if *first != kind => return Err(()),
+        Some(_) => {}
+    }
+    let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
+        return match window.len() < LINE_BYTES_MAX {
+            true => Ok(None),
+            false => Err(()),
+        };
+    };
+    let digits = window[1..end].strip_suffix(b"\r").ok_or(())?;
+    let text = std::str::from_utf8(digits).map_err(|_| ())?;
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return Err(());
+    }
+    Ok(Some((text.parse().map_err(|_| ())?, end + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_request_tells_what_is_missing() {
+        let bytes = b"*4\r\n$5\r\nSETEX\r\n$1\r\nk\r\n$2\r\n10\r\n$100\r\nabc";
+        let found = beginning(bytes).unwrap();
+        assert_eq!((found.arguments, found.whole.len()), (4, 3));
+        assert_eq!((found.bulk, found.missing), (100, 99));
+        for other in [
+            &b"*1\r\n$4\r\nPING\r\n"[..],
+            b"PING\r\n",
+            b"*2\r\n$3\r\nGET\r\n$x\r\n",
+            b"*",
+        ] {
+            assert!(beginning(other).is_none());
+        }
+    }
+}
