@@ -10,7 +10,7 @@ use redline_testkit::{access, compare, configuration, payloads, valkey};
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, histories, install,
-    jobs, memcached, proxy, suite, tcl, tls, verdicts,
+    jobs, many, memcached, proxy, suite, tcl, tls, verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -21,7 +21,7 @@ const WORKERS: [usize; 3] = [1, 2, 8];
 const ACCESS_ROUNDS: usize = 400;
 /// Rounds of what Valkey alone has, for each number of workers and each protocol.
 const VALKEY_ROUNDS: usize = 60;
-const STEPS: [(&str, Step); 21] = [
+const STEPS: [(&str, Step); 22] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -37,6 +37,7 @@ const STEPS: [(&str, Step); 21] = [
     ("cluster", clusters::run),
     ("failover", failover::run),
     ("memcached", memcached::run),
+    ("many", many::run),
     ("proxy", proxy::run),
     ("tls", tls::run),
     ("verdicts", verdicts::run),

@@ -14,6 +14,7 @@ mod failover;
 mod histories;
 mod install;
 mod jobs;
+mod many;
 mod memcached;
 mod proxy;
 mod run;
@@ -28,7 +29,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover memcached proxy tls.
+    Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover memcached proxy many
+    tls.
     Installs what it needs (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py, go-redis, phpredis and hiredis (half an hour), tcl, that of
     Redis 7.0 (an hour; of both, --units go-redis,unit/scan,... runs a part), and, on a quiet machine, verdicts,

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use redline_net::process::{self, CpuTime, MachineTime, Thread};
+use serde::{Deserialize, Serialize};
 
 use super::verdict::Load;
 
@@ -40,6 +41,7 @@ impl Process {
         Some(Snapshot {
             at: Instant::now(),
             threads,
+            resident_bytes: process::resident_bytes_of(self.pid).ok(),
         })
     }
 }
@@ -49,6 +51,78 @@ impl Process {
 pub struct Snapshot {
     at: Instant,
     threads: Vec<Thread>,
+    resident_bytes: Option<u64>,
+}
+
+/// Resident memory of a process, as it was looked at; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// At the first look.
+    pub first_bytes: u64,
+    /// At the last.
+    pub last_bytes: u64,
+    /// The most that was seen.
+    pub max_bytes: u64,
+}
+
+impl Memory {
+    /// Takes another look in.
+    pub fn see(memory: &mut Option<Memory>, bytes: u64) {
+        let seen = memory.get_or_insert(Memory {
+            first_bytes: bytes,
+            ..Memory::default()
+        });
+        seen.last_bytes = bytes;
+        seen.max_bytes = seen.max_bytes.max(bytes);
+    }
+}
+
+/// A process over time. Of each look there remains one figure, so that a run may last.
+#[derive(Clone, Debug, Default)]
+pub struct Looks {
+    first: Option<Snapshot>,
+    last: Option<Snapshot>,
+    /// Whether it ran at the last look.
+    runs: bool,
+    /// CPUs used between one look and the next; `None` if it did not run at both.
+    pub cpus: Vec<Option<f64>>,
+    /// Its memory, while it ran.
+    pub memory: Option<Memory>,
+    looks: u64,
+}
+
+impl Looks {
+    /// Takes a look in; `None` if it does not run.
+    pub fn add(&mut self, snapshot: Option<Snapshot>) {
+        if self.looks > 0 {
+            let before = self.last.as_ref().filter(|_| self.runs);
+            let used = snapshot.as_ref().zip(before);
+            self.cpus.push(used.map(|(now, before)| {
+                let used = now.since(before);
+                used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9)
+            }));
+        }
+        self.looks += 1;
+        self.runs = snapshot.is_some();
+        let Some(snapshot) = snapshot else { return };
+        if let Some(bytes) = snapshot.resident_bytes {
+            Memory::see(&mut self.memory, bytes);
+        }
+        if self.first.is_none() {
+            self.first = Some(snapshot);
+        } else {
+            self.last = Some(snapshot);
+        }
+        if self.last.is_none() {
+            self.last.clone_from(&self.first);
+        }
+    }
+
+    /// What was used from the first look to the last, if it ran at two.
+    pub fn used(&self) -> Option<Used> {
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        (last.at > first.at).then(|| last.since(first))
+    }
 }
 
 /// What a party used in a span of time.
@@ -174,10 +248,12 @@ mod tests {
         let at = Instant::now();
         let before = Snapshot {
             at,
+            resident_bytes: None,
             threads: vec![thread(1, 100, 100, 205, 0), thread(2, 0, 0, 0, 0)],
         };
         let after = Snapshot {
             at: at + Duration::from_secs(1),
+            resident_bytes: None,
             // Thread 3 is new.
             threads: vec![
                 thread(1, 400, 200, 613, 7),
@@ -193,6 +269,33 @@ mod tests {
         let load = used.load();
         assert!((load.busiest - 0.912).abs() < 1e-6 && (load.waiting - 0.9).abs() < 1e-6);
         assert_eq!(load.sleeps_per_second, Some(10.0));
+    }
+
+    #[test]
+    fn of_each_look_there_remains_one_figure() {
+        let start = Instant::now();
+        let at = |second: u64, ran_ms: u64, bytes: u64| Snapshot {
+            at: start + Duration::from_secs(second),
+            threads: vec![thread(1, ran_ms, 0, ran_ms, 0)],
+            resident_bytes: Some(bytes),
+        };
+        let mut looks = Looks::default();
+        looks.add(Some(at(0, 100, 7)));
+        assert_eq!(looks.used(), None);
+        looks.add(Some(at(1, 600, 9)));
+        looks.add(None);
+        looks.add(Some(at(3, 900, 8)));
+        looks.add(Some(at(4, 1_000, 8)));
+        assert_eq!(looks.cpus, [Some(0.5), None, None, Some(0.1)]);
+        let used = looks.used().unwrap();
+        assert_eq!(used.wall, Duration::from_secs(4));
+        assert_eq!(used.cpu.total(), Duration::from_millis(900));
+        let memory = Memory {
+            first_bytes: 7,
+            last_bytes: 8,
+            max_bytes: 9,
+        };
+        assert_eq!(looks.memory, Some(memory));
     }
 
     #[test]

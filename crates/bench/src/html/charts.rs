@@ -103,7 +103,8 @@ where
             .draw()?;
         for (index, line) in lines.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let points = line.points.iter().map(|&(x, y)| (x, y.max(bottom)));
+            let points = thinned(&line.points).into_iter();
+            let points = points.map(|(x, y)| (x, y.max(bottom)));
             chart
                 .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
                 .label(line.name.as_str())
@@ -127,6 +128,28 @@ where
         root.present()?;
     }
     Ok(svg)
+}
+
+/// As many points as can be told apart: of those in one column of pixels the first, the last, the lowest and the highest.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let columns = SIZE.0 as usize;
+    if points.len() <= 4 * columns {
+        return points.to_vec();
+    }
+    let (left, right) = range(points.iter().map(|point| point.0));
+    let column = |x: f64| ((x - left) / (right - left) * columns as f64) as usize;
+    let mut thin = Vec::new();
+    for together in points.chunk_by(|a, b| column(a.0) == column(b.0)) {
+        let by_y = |a: &usize, b: &usize| together[*a].1.total_cmp(&together[*b].1);
+        let places = 0..together.len();
+        let lowest = places.clone().min_by(by_y).unwrap_or(0);
+        let highest = places.max_by(by_y).unwrap_or(0);
+        let mut kept = vec![0, lowest, highest, together.len() - 1];
+        kept.sort_unstable();
+        kept.dedup();
+        thin.extend(kept.into_iter().map(|place| together[place]));
+    }
+    thin
 }
 
 /// Stacked bars side by side; `parts` names what is stacked.
@@ -268,6 +291,28 @@ mod tests {
         assert!(lines(&axes(true), &[]).unwrap().contains("<svg"));
         let svg = lines(&axes(false), &[line("x", &[(1.0, 1.0)])]).unwrap();
         assert!(svg.contains("<circle"));
+    }
+
+    #[test]
+    fn of_a_million_points_those_are_drawn_that_can_be_told_apart() {
+        let many: Vec<(f64, f64)> = (0..1_000_000)
+            .map(|at| {
+                (
+                    f64::from(at),
+                    if at == 123_456 {
+                        9e6
+                    } else {
+                        f64::from(at % 7)
+                    },
+                )
+            })
+            .collect();
+        let thin = thinned(&many);
+        assert!(thin.len() <= 4 * (SIZE.0 as usize + 1), "{}", thin.len());
+        assert!(thin.contains(&many[123_456]) && thin.contains(&many[0]));
+        assert_eq!(thin.last(), many.last());
+        assert!(thin.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(thinned(&many[..100]), many[..100]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::result::{
     Weighted,
 };
 use super::watch::Watched;
-use crate::cause::parties::{Process, Snapshot, Used, stolen_share};
+use crate::cause::parties::{Process, Used, stolen_share};
 use crate::cause::preflight::Facts;
 use crate::cause::verdict::Measurements;
 use crate::cluster::follow::Counts;
@@ -171,27 +171,9 @@ impl Measured<'_> {
     /// The points, with what the processes used meanwhile.
     fn series(&mut self) -> Vec<Point> {
         let interval_s = self.plan.output.interval.as_secs_f64();
-        let cpus = |snapshots: &[Snapshot]| -> Vec<f64> {
-            let used = snapshots.windows(2).map(|pair| pair[1].since(&pair[0]));
-            used.map(|used| used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
-                .collect()
-        };
-        let proxy = cpus(&self.watched.proxy);
-        let servers: Vec<Vec<Option<f64>>> = self
-            .watched
-            .servers
-            .iter()
-            .map(|looks| {
-                let pairs = looks.windows(2).map(|pair| {
-                    let (before, after) = (pair[0].as_ref()?, pair[1].as_ref()?);
-                    let used = after.since(before);
-                    Some(used.cpu.total().as_secs_f64() / used.wall.as_secs_f64().max(1e-9))
-                });
-                pairs.collect()
-            })
-            .collect();
         let of_servers = |look: usize| -> Vec<Option<f64>> {
-            let at = servers.iter().map(|cpus| cpus.get(look).copied().flatten());
+            let servers = self.watched.servers.iter();
+            let at = servers.map(|looks| looks.cpus.get(look).copied().flatten());
             at.collect()
         };
         let mut points = std::mem::take(&mut self.points);
@@ -214,7 +196,8 @@ impl Measured<'_> {
             if nodes.len() > 1 {
                 point.node_cpus = nodes;
             }
-            point.proxy_cpus = look.and_then(|look| proxy.get(look).copied());
+            point.proxy_cpus =
+                look.and_then(|look| self.watched.proxy.cpus.get(look).copied().flatten());
         }
         points
     }
@@ -229,14 +212,11 @@ impl Measured<'_> {
             let waited = usage.waited.unwrap_or_default();
             generator.add_thread(usage.cpu, waited, Some(usage.sleeps));
         }
-        let first_and_last = |snapshots: &[Snapshot]| match snapshots {
-            [first, .., last] => Some(last.since(first)),
-            _ => None,
-        };
-        let proxy = first_and_last(&self.watched.proxy);
-        result
-            .parties
-            .push(Party::of("generator", None, "threads", &generator, replies));
+        let proxy = self.watched.proxy.used();
+        result.parties.push(Party {
+            memory: self.watched.own_memory,
+            ..Party::of("generator", None, "threads", &generator, replies)
+        });
         let name = |process: &Option<Process>| {
             process
                 .as_ref()
@@ -244,17 +224,18 @@ impl Measured<'_> {
         };
         let mut busiest: Option<Used> = None;
         for (index, server) in self.prepared.servers.iter().enumerate() {
-            let looks = self.watched.servers[index].iter().flatten();
-            let (used, by) = match first_and_last(&looks.cloned().collect::<Vec<_>>()) {
+            let looks = &self.watched.servers[index];
+            let (used, by) = match looks.used() {
                 Some(used) => (Some(used), "proc"),
                 None => (self.used_by_info(index), "info"),
             };
             let Some(used) = used else { continue };
             let process = name(&server.process);
             let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
-            result
-                .parties
-                .push(Party::of("server", process, by, &used, replies));
+            result.parties.push(Party {
+                memory: looks.memory,
+                ..Party::of("server", process, by, &used, replies)
+            });
             let share = |used: &Used| used.load().busiest;
             if busiest
                 .as_ref()
@@ -266,9 +247,10 @@ impl Measured<'_> {
         if let Some(used) = &proxy {
             let process = name(&self.prepared.proxy);
             let process = process.as_ref().map(|(pid, name)| (*pid, name.as_str()));
-            result
-                .parties
-                .push(Party::of("proxy", process, "proc", used, replies));
+            result.parties.push(Party {
+                memory: self.watched.proxy.memory,
+                ..Party::of("proxy", process, "proc", used, replies)
+            });
         }
         let fuller = result.sent_bytes.max(result.received_bytes);
         let link = self.plan.output.link_mbit;

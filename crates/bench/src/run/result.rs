@@ -6,7 +6,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::cause::parties::Used;
+use crate::cause::parties::{Memory, Used};
 use crate::cause::verdict::Verdict;
 
 /// Changes when a field changes its meaning or goes away; new fields may come without.
@@ -351,6 +351,10 @@ pub struct Party {
     pub user_us_per_request: f64,
     /// CPU time in the kernel for each reply.
     pub system_us_per_request: f64,
+    /// Resident memory of its process from the start of the measured time on, looked at as often as the series, at most
+    /// ten times a second; that of the generator is also that of a server inside its process.
+    #[serde(default)]
+    pub memory: Option<Memory>,
 }
 
 impl Party {
@@ -380,6 +384,7 @@ impl Party {
             busiest_sleeps_per_s: used.load().sleeps_per_second,
             user_us_per_request: per_request(used.cpu.user),
             system_us_per_request: per_request(used.cpu.system),
+            memory: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use super::result::{CommandResult, Latency, Party, RunResult};
+use crate::cause::parties::Memory;
 
 /// Everything a person wants to see at the end.
 pub fn text(result: &RunResult) -> String {
@@ -18,7 +19,7 @@ pub fn text(result: &RunResult) -> String {
     if let Some(own) = &result.own_cost {
         let _ = writeln!(
             out,
-            "{:<16}{:>10.2}{:>10.2}{:>10.2}{:>24}with a server that does nothing: p50 {:.3} ms, p99 {:.3} ms",
+            "{:<16}{:>10.2}{:>10.2}{:>10.2}{:>37}with a server that does nothing: p50 {:.3} ms, p99 {:.3} ms",
             "  by itself",
             own.user_us_per_request,
             own.system_us_per_request,
@@ -171,26 +172,37 @@ fn commands(out: &mut String, commands: &[CommandResult]) {
 fn parties(out: &mut String, parties: &[Party]) {
     let _ = writeln!(
         out,
-        "\n{:<16}{:>10}{:>10}{:>10}{:>12}{:>10}  process",
-        "CPU, us/request", "user", "kernel", "both", "CPUs used", "busiest"
+        "\n{:<16}{:>10}{:>10}{:>10}{:>12}{:>10}{:>13}  process",
+        "CPU, us/request", "user", "kernel", "both", "CPUs used", "busiest", "memory, MB"
     );
     for party in parties {
         let wall = party.wall_s.max(1e-9);
         let _ = writeln!(
             out,
-            "{:<16}{:>10.2}{:>10.2}{:>10.2}{:>12.2}{:>8.0} %  {}",
+            "{:<16}{:>10.2}{:>10.2}{:>10.2}{:>12.2}{:>8.0} %{:>13}  {}",
             party.role,
             party.user_us_per_request,
             party.system_us_per_request,
             party.user_us_per_request + party.system_us_per_request,
             (party.user_s + party.system_s) / wall,
             100.0 * party.busiest_share,
+            party.memory.as_ref().map_or(String::new(), megabytes),
             match (&party.name, party.pid) {
                 (Some(name), Some(pid)) => format!("{name} ({pid})"),
                 _ => party.measured_by.clone(),
             }
         );
     }
+}
+
+/// The most, and if it is more than at the start, by how much.
+fn megabytes(memory: &Memory) -> String {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    let grown = memory.max_bytes.saturating_sub(memory.first_bytes);
+    if mb(grown) < 0.1 {
+        return format!("{:.1}", mb(memory.max_bytes));
+    }
+    format!("{:.1} (+{:.1})", mb(memory.max_bytes), mb(grown))
 }
 
 fn latency_row(out: &mut String, name: &str, latency: &Latency) {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{Incident, RunPlan};
 use super::execute::Prepared;
 use super::series::Series;
-use crate::cause::parties::{Process, Snapshot};
+use crate::cause::parties::{Looks, Memory, Process};
 use crate::failure::Failure;
 use crate::load::{Observer, Totals};
 
@@ -39,10 +39,12 @@ pub struct Watch<'a> {
 /// What was seen.
 #[derive(Default)]
 pub struct Watched {
-    /// Of each server, in their order, by look; `None` when it did not run.
-    pub servers: Vec<Vec<Option<Snapshot>>>,
-    /// The same of the proxy, while it ran.
-    pub proxy: Vec<Snapshot>,
+    /// Each server, in their order.
+    pub servers: Vec<Looks>,
+    /// The proxy.
+    pub proxy: Looks,
+    /// Memory of this process, which is also that of a server inside it.
+    pub own_memory: Option<Memory>,
     /// Of the whole machine, first and last.
     pub machine: Option<(MachineTime, MachineTime)>,
     /// Of the looks, in the order of the snapshots, from the start of the measured time.
@@ -66,7 +68,7 @@ impl<'a> Watch<'a> {
             next: Instant::now(),
             from: None,
             watched: Watched {
-                servers: vec![Vec::new(); prepared.servers.len()],
+                servers: vec![Looks::default(); prepared.servers.len()],
                 ..Watched::default()
             },
         }
@@ -76,7 +78,7 @@ impl<'a> Watch<'a> {
         let watched = &mut self.watched;
         watched.at.push(from.elapsed());
         // A process that has ended gives no more figures.
-        for ((endpoint, process), snapshots) in self.servers.iter_mut().zip(&mut watched.servers) {
+        for ((endpoint, process), looks) in self.servers.iter_mut().zip(&mut watched.servers) {
             let snapshot = process.as_ref().and_then(Process::snapshot);
             // A server that was started again is another process. One that was never found is not looked for again.
             if snapshot.is_none() && process.is_some() {
@@ -84,11 +86,14 @@ impl<'a> Watch<'a> {
                 let found = found.and_then(|pid| Process::new(pid).ok());
                 *process = found.or(process.take());
             }
-            snapshots.push(snapshot);
+            looks.add(snapshot);
         }
         watched
             .proxy
-            .extend(self.proxy.as_ref().and_then(Process::snapshot));
+            .add(self.proxy.as_ref().and_then(Process::snapshot));
+        if let Ok(bytes) = process::resident_bytes() {
+            Memory::see(&mut watched.own_memory, bytes);
+        }
         if let Ok(now) = process::machine_time() {
             let (first, _) = watched.machine.unwrap_or((now, now));
             watched.machine = Some((first, now));
