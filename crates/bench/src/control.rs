@@ -15,6 +15,8 @@ pub struct Control {
     /// Missing when the program around us receives signals itself.
     signals: Option<Signals>,
     interrupted: bool,
+    /// Whether a hang-up is an interruption.
+    ends_with_terminal: bool,
 }
 
 const WAKE_TOKEN: usize = usize::MAX - 1;
@@ -23,12 +25,24 @@ const SIGNAL_TOKEN: usize = usize::MAX - 2;
 const EVENTS_MAX: usize = 256;
 
 impl Control {
-    /// Receives signals from now on.
+    /// Receives Ctrl-C from now on.
     pub fn new() -> io::Result<Control> {
+        // A hang-up of the terminal does not end a run that `nohup` or a remote shell left behind.
+        Control::receiving(&[Signal::Interrupt, Signal::Hangup])
+    }
+
+    /// The same, and takes SIGTERM and the end of the terminal as Ctrl-C: for who has to leave a terminal as it was.
+    pub fn of_screen() -> io::Result<Control> {
+        let mut control =
+            Control::receiving(&[Signal::Interrupt, Signal::Hangup, Signal::Terminate])?;
+        control.ends_with_terminal = true;
+        Ok(control)
+    }
+
+    fn receiving(signals: &[Signal]) -> io::Result<Control> {
         let mut poller = Poller::new(EVENTS_MAX)?;
         let waker = poller.waker(WAKE_TOKEN)?;
-        // A hang-up of the terminal does not end a run that `nohup` or a remote shell left behind.
-        let signals = Signals::install(&[Signal::Interrupt, Signal::Hangup]).ok();
+        let signals = Signals::install(signals).ok();
         if let Some(signals) = &signals {
             poller.register(signals, SIGNAL_TOKEN, Interest::Read)?;
         }
@@ -37,6 +51,7 @@ impl Control {
             waker,
             signals,
             interrupted: false,
+            ends_with_terminal: false,
         })
     }
 
@@ -60,7 +75,7 @@ impl Control {
         self.poller.poll(timeout)?;
         let signals = &mut self.signals;
         while let Some(signal) = signals.as_mut().and_then(Signals::next) {
-            self.interrupted |= signal == Signal::Interrupt;
+            self.interrupted |= signal != Signal::Hangup || self.ends_with_terminal;
         }
         let sockets = self.poller.events().map(|event| event.token);
         Ok(sockets

@@ -46,6 +46,17 @@ impl Process {
     }
 }
 
+/// The generator's own threads and what they have used so far.
+pub fn generator_snapshot() -> Option<Snapshot> {
+    let mut threads = process::threads_self().ok()?;
+    threads.retain(|thread| thread.name.starts_with("load-"));
+    Some(Snapshot {
+        at: Instant::now(),
+        threads,
+        resident_bytes: process::resident_bytes().ok(),
+    })
+}
+
 /// What a process has used until a moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {

@@ -278,6 +278,9 @@ fn plan(words: &[String], both: &[String]) -> Result<RunPlan, Failure> {
     let arguments = Arguments::try_parse_from(words)
         .map_err(|error| Failure::Local(error.render().to_string().trim_end().to_owned()))?;
     match arguments.command {
+        Command::Run(run) if run.output.live => {
+            Err(Failure::Local("--live: not in a comparison.".into()))
+        }
         Command::Run(run) => run.plan().map_err(Failure::Local),
         _ => Err(Failure::Local("Only runs can be compared.".into())),
     }

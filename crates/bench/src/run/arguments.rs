@@ -354,6 +354,9 @@ pub struct OutputArguments {
     /// Writes a page with charts: one HTML file that needs no other
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Shows the run while it goes on: rate, latencies, CPU of each party, the verdict so far; on a terminal only
+    #[arg(long, conflicts_with_all = ["suite", "stairs"])]
+    pub live: bool,
     /// Seconds in a piece of the time series
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
     pub interval: Duration,
@@ -501,6 +504,9 @@ impl RunArguments {
         }
         if self.manner.duration.is_none() && self.manner.requests.is_none() {
             self.manner.duration = Some(DURATION_DEFAULT);
+        }
+        if self.output.live && self.output.takes_stdout() {
+            return Err("--live draws on standard output: nothing else can go there (-).".into());
         }
         if self.output.interval < INTERVAL_MIN {
             return Err("--interval is at least 0.001 seconds.".into());

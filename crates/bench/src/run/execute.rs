@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use redline_net::process;
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Stream, clock, limits};
@@ -78,6 +79,8 @@ const CALIBRATION: Duration = Duration::from_millis(200);
 const CALIBRATION_CONNECTIONS: usize = 200;
 /// How long a node of a cluster may be silent, unless --timeout says otherwise.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
+/// How often progress is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// What a fill has under way on each connection, at least.
 const LOAD_DEPTH: usize = 64;
 
@@ -94,7 +97,12 @@ impl Prepared {
                 ));
             }
         };
-        let mut control = Control::new().map_err(|error| Failure::local("epoll", &error))?;
+        let control = if run.output.live {
+            Control::of_screen()
+        } else {
+            Control::new()
+        };
+        let mut control = control.map_err(|error| Failure::local("epoll", &error))?;
         let tls = plan.tls.as_ref().map(ClientTls::new).transpose();
         let tls = tls.map_err(|error| Failure::tls_options(&error))?;
         let process = |pid: u32| {
@@ -527,7 +535,9 @@ impl Prepared {
         });
         let drives = drives.collect();
         let following = Following::of(plan);
-        let (outcome, _) = self.drive(drives, connections, following, &mut Unwatched)?;
+        let total = sequence * load.requests() as u64;
+        let mut filling = Filling::new(total);
+        let (outcome, _) = self.drive(drives, connections, following, &mut filling)?;
         outcome.failure.map_or(Ok(()), Err)
     }
 
@@ -547,7 +557,7 @@ impl Prepared {
         let started_unix_ms = clock::wall_ms();
         let info_before = self.infos();
         let series = Series::new(slices, plan.output.interval, log);
-        let mut watch = Watch::new(self, plan, series);
+        let mut watch = Watch::new(self, plan, series)?;
         let following = Following::of(plan);
         let (outcome, counts) = self.drive(drives, manner.connections, following, &mut watch)?;
         watch.finish();
@@ -754,6 +764,43 @@ pub struct Finished {
     pub counts: Counts,
     /// What was made to fail.
     pub happened: Option<Happened>,
+}
+
+/// Shows how far a fill is, if standard error is a terminal and it lasts.
+struct Filling {
+    bar: ProgressBar,
+    next: Instant,
+}
+
+impl Filling {
+    fn new(requests: u64) -> Filling {
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        // It hides itself where nobody looks.
+        let bar = ProgressBar::with_draw_target(Some(requests), ProgressDrawTarget::stderr());
+        Filling {
+            bar: bar.with_style(style).with_message("filling"),
+            next: Instant::now() + PROGRESS_EVERY,
+        }
+    }
+}
+
+impl Observer for Filling {
+    fn next(&self) -> Option<Instant> {
+        Some(self.next)
+    }
+
+    fn observe(&mut self, totals: &Totals) -> Result<(), Failure> {
+        self.bar.set_position(totals.finished);
+        self.next = Instant::now() + PROGRESS_EVERY;
+        Ok(())
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 /// Looks at nothing.

@@ -8,6 +8,7 @@
 //! | `arguments` | the command line of the sub-commands |
 //! | `execute` | one run from its first connection to its result |
 //! | `watch`, `measured` | what is seen meanwhile, and what all of it comes to |
+//! | `live` | the view of a run while it goes on |
 //! | `drive`, `record` | one thread's part: what it sends when, what it measures |
 //! | `stairs` | runs at ever higher rates, until a latency objective breaks |
 //! | `series` | what all threads measured, over time |
@@ -19,6 +20,7 @@ pub mod arguments;
 mod csv;
 pub mod drive;
 pub mod execute;
+mod live;
 mod measured;
 mod record;
 pub mod result;
@@ -30,7 +32,7 @@ pub mod watch;
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -120,6 +122,10 @@ fn run(
         );
     }
     let plan = arguments.plan().map_err(Failure::Local)?;
+    if plan.output.live && !std::io::stdout().is_terminal() {
+        let text = "--live draws on a terminal, and standard output is none.";
+        return Err(Failure::Local(text.into()));
+    }
     let mut prepared = Prepared::new(&plan, start)?;
     if let Some((climb, objective)) = plan.manner.stairs.zip(plan.manner.objective) {
         return climb_stairs(&mut prepared, &plan, climb, objective, stdout, stderr);

@@ -16,6 +16,7 @@ use hdrhistogram::serialization::interval_log::{
 
 use super::record::{self, Slice};
 use super::result::Point;
+use crate::load::histogram;
 
 /// A log that other tools of the HDR family read (HistogramLogProcessor and its kin): microseconds, by interval.
 pub type HdrLog<'a> = IntervalLogWriter<'a, 'a, BufWriter<File>, V2DeflateSerializer>;
@@ -40,9 +41,31 @@ pub struct Series<'a> {
     /// Slices that may still get more.
     open: BTreeMap<u64, Slice>,
     points: Vec<Point>,
+    /// Kept for who looks on.
+    recent: Option<Recent>,
     log: Option<HdrLog<'a>>,
     /// The first failure to write the log.
     failed: Option<io::Error>,
+}
+
+/// What was measured so far, and in the newest slice that any thread has handed over.
+pub struct Recent {
+    /// Response times of all slices.
+    pub so_far: Histogram<u64>,
+    /// The newest one.
+    pub latest: Slice,
+}
+
+impl Recent {
+    fn add(&mut self, slice: &Slice) {
+        record::add(&mut self.so_far, &slice.response);
+        if slice.index > self.latest.index {
+            self.latest = Slice::new(slice.index);
+        }
+        if slice.index == self.latest.index {
+            record::add(&mut self.latest.response, &slice.response);
+        }
+    }
 }
 
 /// So many of the newest slices are kept open: threads hand theirs over at their ends, give or take a turn.
@@ -58,14 +81,31 @@ impl<'a> Series<'a> {
             interval,
             open: BTreeMap::new(),
             points: Vec::new(),
+            recent: None,
             log,
             failed: None,
         }
     }
 
+    /// Keeps from now on what is asked for by [`Series::recent`].
+    pub fn keep_recent(&mut self) {
+        self.recent = Some(Recent {
+            so_far: histogram(record::DIGITS),
+            latest: Slice::new(0),
+        });
+    }
+
+    /// What was measured so far, if it is kept.
+    pub fn recent(&self) -> Option<&Recent> {
+        self.recent.as_ref()
+    }
+
     /// Takes in what has come so far.
     pub fn absorb(&mut self) {
         while let Ok(slice) = self.slices.try_recv() {
+            if let Some(recent) = &mut self.recent {
+                recent.add(&slice);
+            }
             // A thread that stood still may be late: what it brings belongs to a point that is closed, and is shown in
             // the oldest open one.
             let index = slice.index.max(self.points.len() as u64);

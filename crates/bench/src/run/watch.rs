@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Incident, RunPlan};
 use super::execute::Prepared;
+use super::live::Showing;
 use super::series::Series;
 use crate::cause::parties::{Looks, Memory, Process};
 use crate::failure::Failure;
@@ -18,11 +19,16 @@ use crate::load::{Observer, Totals};
 
 /// When to look again whether connections stand, or a command has ended.
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
+/// From one look to the next.
+const LOOK_MIN: Duration = Duration::from_millis(100);
+/// The same while somebody looks on.
+const SHOWN_MAX: Duration = Duration::from_millis(500);
 
 /// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.
 pub struct Watch<'a> {
     /// What all threads measured so far.
     pub series: Series<'a>,
+    live: Option<Showing>,
     servers: Vec<(Endpoint, Option<Process>)>,
     /// What was made to happen.
     pub incident: Option<Happening>,
@@ -53,8 +59,24 @@ pub struct Watched {
 
 impl<'a> Watch<'a> {
     /// Looks at the servers and the proxy of `prepared`, and does what `plan` has happen.
-    pub fn new(prepared: &Prepared, plan: &RunPlan, series: Series<'a>) -> Watch<'a> {
-        Watch {
+    pub fn new(
+        prepared: &Prepared,
+        plan: &RunPlan,
+        mut series: Series<'a>,
+    ) -> Result<Watch<'a>, Failure> {
+        let interval = plan.output.interval.max(LOOK_MIN);
+        let live = if plan.output.live {
+            series.keep_recent();
+            Some(Showing::new(prepared, plan)?)
+        } else {
+            None
+        };
+        Ok(Watch {
+            interval: match live {
+                Some(_) => interval.min(SHOWN_MAX),
+                None => interval,
+            },
+            live,
             series,
             servers: prepared
                 .servers
@@ -64,14 +86,23 @@ impl<'a> Watch<'a> {
             incident: plan.incident.clone().map(Happening::new),
             proxy: prepared.proxy.clone(),
             warmup: plan.manner.warmup,
-            interval: plan.output.interval.max(Duration::from_millis(100)),
             next: Instant::now(),
             from: None,
             watched: Watched {
                 servers: vec![Looks::default(); prepared.servers.len()],
                 ..Watched::default()
             },
-        }
+        })
+    }
+
+    /// Draws what is known, if anybody looks.
+    fn show(&mut self, totals: &Totals) -> Result<(), Failure> {
+        let Some(live) = &mut self.live else {
+            return Ok(());
+        };
+        let elapsed = self.from.map(|from| from.elapsed());
+        live.show(totals, elapsed, &self.watched, self.series.recent())
+            .map_err(|error| Failure::local("--live", &error))
     }
 
     fn look(&mut self, from: Instant) {
@@ -102,6 +133,8 @@ impl<'a> Watch<'a> {
 
     /// The last look.
     pub fn finish(&mut self) {
+        // The terminal is its owner's again before anything is said.
+        self.live = None;
         if let Some(from) = self.from {
             self.look(from);
         }
@@ -126,13 +159,16 @@ impl Observer for Watch<'_> {
                 return Ok(());
             }
             self.look(from);
+            self.show(totals)?;
             while self.next <= now {
                 self.next += self.interval;
             }
         } else if totals.elapsed.is_zero() {
             self.next = now + UNTIL_STARTED;
         } else if totals.elapsed < self.warmup {
-            self.next = now + (self.warmup - totals.elapsed);
+            self.show(totals)?;
+            let left = self.warmup - totals.elapsed;
+            self.next = now + self.live.as_ref().map_or(left, |_| left.min(self.interval));
         } else {
             let from = now - (totals.elapsed - self.warmup);
             self.from = Some(from);
