@@ -10,7 +10,7 @@ use redline_testkit::{access, compare, configuration, payloads, valkey};
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, histories, install,
-    jobs, many, memcached, proxy, suite, tcl, tls, verdicts,
+    jobs, many, memcached, proxy, reports, suite, tcl, tls, verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -21,7 +21,7 @@ const WORKERS: [usize; 3] = [1, 2, 8];
 const ACCESS_ROUNDS: usize = 400;
 /// Rounds of what Valkey alone has, for each number of workers and each protocol.
 const VALKEY_ROUNDS: usize = 60;
-const STEPS: [(&str, Step); 22] = [
+const STEPS: [(&str, Step); 23] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -38,6 +38,7 @@ const STEPS: [(&str, Step); 22] = [
     ("failover", failover::run),
     ("memcached", memcached::run),
     ("many", many::run),
+    ("report", reports::run),
     ("proxy", proxy::run),
     ("tls", tls::run),
     ("verdicts", verdicts::run),

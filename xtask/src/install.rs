@@ -203,6 +203,12 @@ pub fn memcached() -> Result<PathBuf, Failure> {
     program("memcached")
 }
 
+/// A browser, from the system's packages.
+pub fn chromium() -> Result<PathBuf, Failure> {
+    packages(&["chromium", "unshare"], &["chromium", "util-linux"])?;
+    program("chromium")
+}
+
 /// Network namespaces, and queues with a limited rate.
 pub fn network_tools() -> Result<(), Failure> {
     packages(&["ip", "tc"], &["iproute2"])

@@ -17,6 +17,7 @@ mod jobs;
 mod many;
 mod memcached;
 mod proxy;
+mod reports;
 mod run;
 mod suite;
 mod tcl;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover memcached proxy many
+    Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover memcached proxy many report
     tls.
     Installs what it needs (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py, go-redis, phpredis and hiredis (half an hour), tcl, that of

@@ -12,6 +12,8 @@ use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::html;
+use crate::html::charts::{self, Axes, Line};
 use crate::run::arguments::{Arguments, Command, RunPlan};
 use crate::run::execute::Prepared;
 use crate::run::result::RunResult;
@@ -59,6 +61,9 @@ struct CompareArguments {
     /// Writes the comparison as JSON (- for standard output, which then holds nothing else)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes a page with charts: one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// A figure of a run that can be compared.
@@ -320,7 +325,11 @@ fn report(
     if let Some(path) = json {
         write_json(path, &comparison, stdout)?;
     }
-    if json != Some(Path::new("-")) {
+    if let Some(path) = &options.html {
+        write(path, &page(&comparison)?, stdout)?;
+    }
+    let taken = [json, options.html.as_deref()];
+    if !taken.contains(&Some(Path::new("-"))) {
         write(Path::new("-"), &text(&comparison), stdout)?;
     }
     Ok(comparison.failed)
@@ -440,6 +449,43 @@ fn notes(pairs: &Pairs) -> Vec<String> {
     notes
 }
 
+/// The comparison as a page with a chart for each figure.
+pub fn page(comparison: &Comparison) -> Result<String, Failure> {
+    let mut charts = Vec::new();
+    for figure in &comparison.figures {
+        let runs = |name: &str, figures: &[f64]| Line {
+            name: name.to_owned(),
+            points: (1..).map(f64::from).zip(figures.iter().copied()).collect(),
+        };
+        let axes = Axes {
+            title: name(figure.metric),
+            x: "pair",
+            y: "",
+            logarithmic: false,
+            percentiles: false,
+        };
+        let both = [runs("A", &figure.a), runs("B", &figure.b)];
+        let chart = charts::lines(&axes, &both);
+        charts.push(chart.map_err(|error| Failure::Local(format!("charts: {error}")))?);
+    }
+    Ok(html::page_of_text(
+        "redline bench compare",
+        &text(comparison),
+        &charts,
+    ))
+}
+
+fn name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Rps => "requests/s",
+        Metric::Mean => "mean response time, us",
+        Metric::P50 => "p50, us",
+        Metric::P99 => "p99, us",
+        Metric::P999 => "p99.9, us",
+        Metric::ServerCpu => "server's CPU, us/request",
+    }
+}
+
 fn text(comparison: &Comparison) -> String {
     let mut out = String::new();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -456,14 +502,7 @@ fn text(comparison: &Comparison) -> String {
         let _ = writeln!(
             out,
             "{:<28}{:>14.2}{:>14.2}{:>10.3}{:>20}",
-            match figure.metric {
-                Metric::Rps => "requests/s",
-                Metric::Mean => "mean response time, us",
-                Metric::P50 => "p50, us",
-                Metric::P99 => "p99, us",
-                Metric::P999 => "p99.9, us",
-                Metric::ServerCpu => "server's CPU, us/request",
-            },
+            name(figure.metric),
             mean(&figure.a),
             mean(&figure.b),
             figure.ratio,

@@ -2,12 +2,24 @@
 //!
 //! Knows results, and not how they were measured.
 
-mod charts;
+pub mod charts;
 
 use std::fmt::Write;
 
 use crate::run::result::{Latency, Point, RunResult};
 use charts::{Axes, Bar, DrawError, Line};
+
+/// A page of text as a terminal shows it, with charts under it.
+pub fn page_of_text(title: &str, text: &str, charts: &[String]) -> String {
+    let mut out = String::new();
+    begin(&mut out, title);
+    let _ = writeln!(out, "<pre>{}</pre>", escaped_lines(text));
+    for chart in charts {
+        let _ = writeln!(out, "<figure>{chart}</figure>");
+    }
+    out.push_str("</body>\n</html>\n");
+    out
+}
 
 /// The page of one result, or of several side by side, each with the name that it is to be called by.
 pub fn page(results: &[(String, RunResult)]) -> Result<String, DrawError> {
@@ -16,12 +28,7 @@ pub fn page(results: &[(String, RunResult)]) -> Result<String, DrawError> {
         [(name, _)] => format!("redline bench: {name}"),
         many => format!("redline bench: {} results", many.len()),
     };
-    let title = escaped(&title);
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-    );
+    begin(&mut out, &title);
     for (name, result) in results {
         summary(&mut out, name, result, results.len() > 1);
     }
@@ -36,11 +43,23 @@ pub fn page(results: &[(String, RunResult)]) -> Result<String, DrawError> {
     Ok(out)
 }
 
+/// Whatever the page said, the browser would fetch nothing for it and run nothing of it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .7em;text-align:right;border-bottom:1px solid #ddd}\
 td:first-child,th:first-child{text-align:left}figure{margin:1.2em 0}svg{max-width:100%;height:auto}\
 .verdict{border-left:4px solid #0072b2;padding:.2em 1em;background:#f3f7fa}.warning{color:#8a4b00}\
-code{background:#f2f2f2;padding:0 .25em}";
+code{background:#f2f2f2;padding:0 .25em}pre{font-size:12px;overflow-x:auto}";
+
+fn begin(out: &mut String, title: &str) {
+    let title = escaped(title);
+    let _ = write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>{title}</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    );
+}
 
 fn summary(out: &mut String, name: &str, result: &RunResult, named: bool) {
     if named {
@@ -301,6 +320,12 @@ fn details(out: &mut String, name: &str, result: &RunResult) {
     }
 }
 
+/// The same with its lines.
+fn escaped_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(escaped).collect();
+    lines.join("\n")
+}
+
 /// Text as it may stand in the page: what comes from a server or a command line is no markup.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -329,5 +354,11 @@ mod tests {
             escaped("<script>'\"&\u{1}</script>"),
             "&lt;script&gt;&#39;&quot;&amp;\u{fffd}&lt;/script&gt;"
         );
+        let page = page_of_text("<t>", "<b>\n1 & 2", &["<svg></svg>".to_owned()]);
+        assert!(
+            page.contains("<pre>&lt;b&gt;\n1 &amp; 2</pre>\n<figure><svg>"),
+            "{page}"
+        );
+        assert!(page.contains("<title>&lt;t&gt;</title>") && page.contains("default-src 'none'"));
     }
 }

@@ -43,14 +43,14 @@ pub enum Command {
     },
     /// Writes numbered values while a command of yours makes a primary fail, and says what was lost and for how long
     Failover(Box<FailoverArguments>),
-    /// Makes a page with charts of results that --json has left, several side by side if wanted
+    /// Makes a page with charts of what --json has left: of a run, of several side by side, of a comparison, a suite, a failover
     Report(ReportArguments),
 }
 
 /// The options of `report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArguments {
-    /// Results of `redline bench run --json`
+    /// What --json has left: one of a comparison or a suite, or any number of runs and failovers
     #[arg(required = true, value_name = "FILE")]
     pub results: Vec<PathBuf>,
     /// The page, one HTML file that needs no other (- for standard output)
@@ -114,7 +114,7 @@ Examples:
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct RunArguments {
     /// A file that describes many runs, with published figures to put beside the measured ones; options win over its own
-    #[arg(value_name = "SUITE", conflicts_with_all = ["command", "load", "stairs", "csv", "hdr", "html"])]
+    #[arg(value_name = "SUITE", conflicts_with_all = ["command", "load", "stairs", "csv", "hdr"])]
     pub suite: Option<PathBuf>,
     /// Multiplies a suite's requests and keys
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]

@@ -116,6 +116,7 @@ fn run(
         return suites::run(
             &request,
             arguments.output.json.as_deref(),
+            arguments.output.html.as_deref(),
             stdout,
             stderr,
             start,
@@ -163,10 +164,10 @@ fn words_of_runs(words: &[Vec<u8>], suite: &Path) -> Vec<String> {
     let (mut out, mut words) = (Vec::new(), words.peekable());
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--scale" | "--target" | "--json" => {
+            "--scale" | "--target" | "--json" | "--html" => {
                 words.next();
             }
-            _ if ["--scale=", "--target=", "--json="]
+            _ if ["--scale=", "--target=", "--json=", "--html="]
                 .iter()
                 .any(|name| word.starts_with(name)) => {}
             _ if Path::new(&word) == suite => {}
@@ -205,9 +206,23 @@ fn climb_stairs(
 }
 
 fn report(arguments: &ReportArguments, stdout: &mut dyn Write) -> Result<(), Failure> {
+    if let [path] = arguments.results.as_slice() {
+        // Each of the schemas wants fields that no other has.
+        let text = read(path)?;
+        if let Ok(comparison) = serde_json::from_slice(&text) {
+            return write(&arguments.output, &compare::page(&comparison)?, stdout);
+        }
+        if let Ok(suite) = serde_json::from_slice(&text) {
+            return write(&arguments.output, &suites::page(&suite)?, stdout);
+        }
+    }
     let named = |path: &PathBuf| {
         let name = path.file_stem().unwrap_or(path.as_os_str());
-        Ok((name.to_string_lossy().into_owned(), read_result(path)?))
+        let result = match serde_json::from_slice::<failover::FailoverResult>(&read(path)?) {
+            Ok(failover) => failover.run,
+            Err(_) => read_result(path)?,
+        };
+        Ok((name.to_string_lossy().into_owned(), result))
     };
     let results: Vec<(String, RunResult)> = arguments
         .results
@@ -245,15 +260,17 @@ pub fn write_json(
 /// Reads a result that `--json` has left.
 pub fn read_result(path: &Path) -> Result<RunResult, Failure> {
     let named = |reason: String| Failure::Local(format!("{}: {reason}", path.display()));
-    let text =
-        std::fs::read(path).map_err(|error| Failure::local(&path.display().to_string(), &error))?;
-    let result: RunResult =
-        serde_json::from_slice(&text).map_err(|error| named(error.to_string()))?;
+    let result: RunResult = serde_json::from_slice(&read(path)?)
+        .map_err(|error| named(format!("not a result that --json has left ({error})")))?;
     if result.format == FORMAT {
         Ok(result)
     } else {
         Err(named(format!("format {} is not known here", result.format)))
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::local(&path.display().to_string(), &error))
 }
 
 /// Writes to a file, or to standard output for `-`.

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::StartEmbedded;
 use crate::failure::Failure;
+use crate::html;
+use crate::html::charts::{self, Axes, Bar};
 use crate::run::arguments::{Arguments, Command, RunPlan};
 use crate::run::execute::Prepared;
 use crate::run::result::RunResult;
@@ -71,6 +73,7 @@ pub struct Request<'a> {
 pub fn run(
     request: &Request<'_>,
     json: Option<&Path>,
+    page_to: Option<&Path>,
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
     start: Option<StartEmbedded<'_>>,
@@ -106,7 +109,10 @@ pub fn run(
     if let Some(path) = json {
         write_json(path, &result, stdout)?;
     }
-    if json != Some(Path::new("-")) {
+    if let Some(path) = page_to {
+        write(path, &page(&result)?, stdout)?;
+    }
+    if ![json, page_to].contains(&Some(Path::new("-"))) {
         write(Path::new("-"), &table(&result), stdout)?;
     }
     failure.map_or(Ok(()), Err)
@@ -209,6 +215,34 @@ fn cpus(result: &RunResult, seconds: fn(&crate::run::result::Party) -> f64) -> O
     servers
         .map(|one| seconds(one) / one.wall_s)
         .reduce(|all, one| all + one)
+}
+
+/// The suite as a page: its table, and a chart of the rates of each group.
+pub fn page(result: &SuiteResult) -> Result<String, Failure> {
+    let mut charts = Vec::new();
+    for runs in result.runs.chunk_by(|a, b| a.group == b.group) {
+        let mut bars = Vec::new();
+        for run in runs {
+            let bar = |name: String, rps: f64| Bar {
+                name,
+                parts: vec![rps],
+            };
+            bars.push(bar(run.name.clone(), run.result.achieved_rps));
+            let published = run.published.rps;
+            bars.extend(published.map(|rps| bar(format!("{} (published)", run.name), rps)));
+        }
+        let axes = Axes {
+            title: &runs[0].group,
+            x: "",
+            y: "requests/s",
+            logarithmic: false,
+            percentiles: false,
+        };
+        let chart = charts::bars(&axes, &["requests/s"], &bars);
+        charts.push(chart.map_err(|error| Failure::Local(format!("charts: {error}")))?);
+    }
+    let title = format!("redline bench: suite {}", result.name);
+    Ok(html::page_of_text(&title, &table(result), &charts))
 }
 
 /// The suite's table: each figure as measured, and as published where it was.
