@@ -204,6 +204,7 @@ fn a_report_needs_nothing_but_itself_and_each_of_its_charts_has_marks() {
     let page: PathBuf = folder.path().join("page.html");
     let one = bench(&["report", &files[0], "-o", page.to_str().unwrap()]);
     assert_eq!((one.code, one.stderr.as_str()), (0, ""));
+    assert_eq!(one.stdout, format!("{}\n", page.display()));
     let page = fs::read_to_string(page).unwrap();
     let two = bench(&["report", &files[0], &files[1], "-o", "-"]);
     assert_eq!(two.code, 0, "{}", two.stderr);
@@ -224,6 +225,49 @@ fn a_report_needs_nothing_but_itself_and_each_of_its_charts_has_marks() {
         assert!(charts.iter().all(|&marks| marks > 0), "{charts:?}");
     }
     assert!(two.stdout.contains("<th>run0</th><th>run1</th>"));
+}
+
+#[test]
+fn a_comparison_and_a_suite_have_pages_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = measured();
+    let a = saved(folder.path(), "a", &result, &[1.0, 1.01, 0.99]);
+    let b = saved(folder.path(), "b", &result, &[1.5, 1.52, 1.49]);
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (json, page) = (place("comparison.json"), place("comparison.html"));
+    let files: Vec<&str> = a.iter().map(String::as_str).collect();
+    let others: Vec<&str> = b.iter().map(String::as_str).collect();
+    let head = [
+        "compare", "--metric", "rps", "--json", &json, "--html", &page, "--",
+    ];
+    let ran = bench(&[&head[..], &files, &["--"], &others].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(ran.stdout.contains("requests/s"));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(charts(&page).len() >= 4 && charts(&page).iter().all(|&marks| marks > 0));
+    // The saved comparison gives the same page.
+    assert_eq!(bench(&["report", &json, "-o", "-"]).stdout, page);
+
+    let run = serde_json::json!({"group": "GET", "name": "16 bytes", "published": {"rps": 5.0}, "result": result});
+    let suite = serde_json::json!({"format": 1, "name": "s", "title": "t", "source": "u", "scale": 1.0, "runs": [run]});
+    let json = place("suite.json");
+    fs::write(&json, suite.to_string()).unwrap();
+    let ran = bench(&["report", &json, "-o", "-"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert_eq!(charts(&ran.stdout).len(), 1);
+    assert!(ran.stdout.contains("16 bytes (published)") && ran.stdout.contains("<pre>"));
+}
+
+#[test]
+fn who_puts_options_before_the_dashes_is_told_where_they_belong() {
+    let ran = bench(&["compare", "-p", "1", "--", "-p", "2"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr
+            .starts_with("Options of `redline bench run` stand behind --")
+    );
+    let ran = bench(&["compare", "--", "nothere.json", "--", "nothere.json"]);
+    assert_eq!(ran.stderr, "nothere.json: there is no such file.\n");
 }
 
 #[test]

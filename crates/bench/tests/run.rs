@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use fake_server::{Answer, FakeServer, Request, known, reply, serve};
@@ -665,4 +665,61 @@ fn a_request_that_is_never_answered_is_given_up_in_time() {
             .to_string()
             .contains("not answered in time")
     );
+}
+
+/// Two servers that name each other as the owners of half of the slots, and answer everything with +OK.
+fn two_nodes() -> [FakeServer; 2] {
+    let slots: Arc<OnceLock<String>> = Arc::default();
+    let servers = [(); 2].map(|()| {
+        let slots = Arc::clone(&slots);
+        FakeServer::start(move |request: &Request| match request[0].as_slice() {
+            b"CLUSTER" => reply(slots.get().expect("it is known before anybody asks")),
+            _ => reply("+OK\r\n"),
+        })
+    });
+    let ranges = servers.iter().zip(["0\r\n:8191", "8192\r\n:16383"]);
+    let ranges = ranges.map(|(server, range)| {
+        let port = server.port();
+        format!("*3\r\n:{range}\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n")
+    });
+    slots
+        .set(format!("*2\r\n{}", ranges.collect::<String>()))
+        .expect("it is set once");
+    servers
+}
+
+#[test]
+fn each_of_several_servers_is_told_its_own_credentials() {
+    for cluster in [&[][..], &["--cluster"]] {
+        let servers = two_nodes();
+        let [one, two] = [0, 1].map(|at| servers[at].port());
+        let uris = [
+            format!("redis://:first@127.0.0.1:{one}"),
+            format!("redis://bob:second@127.0.0.1:{two}"),
+        ];
+        let ends = ["run", "--endpoint", &uris[0], "--endpoint", &uris[1]];
+        let load = [
+            "--command",
+            "SET k:{uniform:1000} v",
+            "-n",
+            "500",
+            "-c",
+            "4",
+            "--json",
+            "-",
+        ];
+        let ran = bench(&[&ends[..], cluster, &load].concat());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        for (server, auth) in servers.iter().zip(["AUTH first", "AUTH bob second"]) {
+            let lines = server.lines();
+            let auths: HashSet<&str> = lines
+                .iter()
+                .map(String::as_str)
+                .filter(|line| line.starts_with("AUTH"))
+                .collect();
+            assert_eq!(auths, HashSet::from([auth]), "{cluster:?}");
+            let sets = lines.iter().filter(|line| line.starts_with("SET ")).count();
+            assert!(sets > 100, "{sets}");
+        }
+    }
 }

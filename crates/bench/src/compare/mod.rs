@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,12 @@ struct Head {
     #[command(flatten)]
     options: CompareArguments,
 }
+
+/// Said before the parser's own words when it meets an option of `run`.
+const MISPLACED: &str = "\
+Options of `redline bench run` stand behind --: those of A behind the first, those of B behind the second, those of both
+behind a third, as in  redline bench compare -- -p 6379 -- -p 7000 -- --command \"GET key\"
+";
 
 const FORM: &str = "\
 A and B are options of `redline bench run`; options of BOTH go to either. Or A and B are files
@@ -173,6 +180,8 @@ pub struct Figure {
 }
 
 const FORMAT: u32 = 1;
+/// An interval whose ends are this far apart leaves room for differences that matter to everybody.
+const WIDE: f64 = 1.25;
 /// The same runs give the same interval.
 const SEED: u64 = 1;
 
@@ -187,7 +196,15 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     let head = std::iter::once("redline bench compare").chain(head.iter().map(String::as_str));
     let options = match Head::try_parse_from(head) {
         Ok(head) => head.options,
-        Err(error) => return crate::run::say(&error, streams),
+        Err(error) => {
+            let misplaced = error.kind() == ErrorKind::UnknownArgument;
+            let stderr = &mut *streams.stderr;
+            if misplaced {
+                // A closed stream cannot be told about itself.
+                let _ = stderr.write_all(MISPLACED.as_bytes());
+            }
+            return crate::run::say(&error, streams);
+        }
     };
     let groups: Vec<&[String]> = groups.collect();
     let compared = check(&options)
@@ -264,6 +281,12 @@ fn pairs(
 }
 
 fn saved(a: &[String], b: &[String]) -> Result<Pairs, Failure> {
+    // A pattern that fits no file is taken as it stands by most shells.
+    for path in a.iter().chain(b) {
+        if !Path::new(path).exists() {
+            return Err(Failure::Local(format!("{path}: there is no such file.")));
+        }
+    }
     if a.len() != b.len() || a.len() < PAIRS_MIN {
         return Err(Failure::Local(format!(
             "There are {} and {} saved results: it takes as many of A as of B, and at least {PAIRS_MIN}.",
@@ -413,7 +436,11 @@ fn sentence(figure: &Figure, shown: bool, confidence: f64, pairs: usize) -> Stri
     if shown {
         format!("{name}: {verb} {} ({interval}).", change(figure.ratio))
     } else {
-        format!("{name}: no difference shown ({interval}).")
+        let mut said = format!("{name}: no difference shown ({interval}).");
+        if figure.high / figure.low > WIDE {
+            said += " That says little: more --pairs, a longer --duration or a quieter machine make it narrower.";
+        }
+        said
     }
 }
 

@@ -206,14 +206,23 @@ fn climb_stairs(
 }
 
 fn report(arguments: &ReportArguments, stdout: &mut dyn Write) -> Result<(), Failure> {
-    if let [path] = arguments.results.as_slice() {
+    let path = &arguments.output;
+    write(path, &page_of_saved(&arguments.results)?, stdout)?;
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    write(Path::new("-"), &format!("{}\n", path.display()), stdout)
+}
+
+fn page_of_saved(results: &[PathBuf]) -> Result<String, Failure> {
+    if let [path] = results {
         // Each of the schemas wants fields that no other has.
         let text = read(path)?;
         if let Ok(comparison) = serde_json::from_slice(&text) {
-            return write(&arguments.output, &compare::page(&comparison)?, stdout);
+            return compare::page(&comparison);
         }
         if let Ok(suite) = serde_json::from_slice(&text) {
-            return write(&arguments.output, &suites::page(&suite)?, stdout);
+            return suites::page(&suite);
         }
     }
     let named = |path: &PathBuf| {
@@ -224,12 +233,9 @@ fn report(arguments: &ReportArguments, stdout: &mut dyn Write) -> Result<(), Fai
         };
         Ok((name.to_string_lossy().into_owned(), result))
     };
-    let results: Vec<(String, RunResult)> = arguments
-        .results
-        .iter()
-        .map(named)
-        .collect::<Result<_, Failure>>()?;
-    write(&arguments.output, &page(&results)?, stdout)
+    let results: Vec<(String, RunResult)> =
+        results.iter().map(named).collect::<Result<_, Failure>>()?;
+    page(&results)
 }
 
 fn page(results: &[(String, RunResult)]) -> Result<String, Failure> {

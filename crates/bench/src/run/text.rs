@@ -97,8 +97,7 @@ fn figures(out: &mut String, result: &RunResult) {
     }
     let _ = write!(
         out,
-        "; {} sent, {} answered",
-        requests.sent,
+        "; {} answered",
         requests.values + requests.nulls + requests.errors
     );
     for (count, what) in [
