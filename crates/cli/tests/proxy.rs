@@ -777,3 +777,90 @@ fn a_client_that_leaves_within_a_large_value_disturbs_nobody() {
         assert_eq!(call(&mut stays, "STRLEN big"), Value::Integer(5_000_000));
     }
 }
+
+#[test]
+fn a_server_that_lacks_a_script_is_given_it() {
+    let behind = Behind::new(3, 1);
+    let mut client = behind.client();
+    let loaded = call(&mut client, "SCRIPT LOAD return{KEYS[1]}");
+    let sha = String::from_utf8(loaded.as_bytes().unwrap().to_vec()).unwrap();
+    for server in &behind.servers {
+        let mut direct = Client::connect(server.address()).unwrap();
+        assert_eq!(call(&mut direct, "SCRIPT FLUSH"), ok());
+    }
+    for number in 0..20 {
+        let (key, upper) = (format!("k{number}"), sha.to_ascii_uppercase());
+        let reply = call(&mut client, &format!("EVALSHA {upper} 1 {key}"));
+        assert_eq!(reply, Value::Array(vec![bulk(&key)]));
+    }
+    assert_eq!(call(&mut client, "SCRIPT FLUSH"), ok());
+    assert_error(
+        &call(&mut client, &format!("EVALSHA {sha} 1 k")),
+        "NOSCRIPT",
+    );
+    // Without keys, an argument is not taken for one.
+    for number in 0..20 {
+        call(
+            &mut client,
+            &format!("EVAL return(redis.call('SET','s',ARGV[1])) 0 {number}"),
+        );
+    }
+    assert_eq!(call(&mut client, "DBSIZE"), Value::Integer(1));
+}
+
+#[test]
+fn what_is_refused_outside_a_transaction_is_refused_inside_one() {
+    let behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    for begin in [&["WATCH k"][..], &["MULTI"], &["WATCH k", "MULTI"]] {
+        for line in [
+            "SHUTDOWN NOSAVE",
+            "CONFIG SET maxmemory 1",
+            "DEBUG SLEEP 0",
+            "NOSUCH",
+        ] {
+            for begin in begin {
+                assert_eq!(call(&mut client, begin), ok());
+            }
+            assert_error(&call(&mut client, line), "ERR");
+            if begin.contains(&"MULTI") {
+                assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+            } else {
+                assert_eq!(call(&mut client, "UNWATCH"), ok());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_no_client_may_send_ends_that_client_only() {
+    let behind = Behind::new(1, 1);
+    let mut stays = behind.client();
+    let long = "x".repeat(5000);
+    assert!(!call(&mut stays, &format!("INFO {long}")).is_error());
+    assert_error(
+        &call(&mut stays, &format!("CONFIG {long}")),
+        "ERR unknown subcommand",
+    );
+    for (sent, answered) in [
+        (
+            "*1\r\n$999999999999\r\n",
+            "ERR Protocol error: invalid bulk length",
+        ),
+        (
+            "*2147483647\r\n",
+            "ERR Protocol error: invalid multibulk length",
+        ),
+        ("*1\r\n!\r\n", "ERR Protocol error: expected '$'"),
+        (
+            "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$600000000\r\n",
+            "ERR Protocol error: invalid bulk length",
+        ),
+    ] {
+        let mut client = behind.client();
+        client.send(sent.as_bytes()).unwrap();
+        assert_error(&client.reply().unwrap().unwrap(), answered);
+        assert_eq!(client.reply().unwrap(), None, "{sent}");
+        assert_eq!(call(&mut stays, "PING"), Value::Simple(b"PONG".to_vec()));
+    }
+}

@@ -1,6 +1,6 @@
 //! How each command is routed: derived from its row. Must not know connections or the servers that there are.
 
-use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Plane, Routing};
+use redline_spec::{self as spec, CommandId, Flags, Gate, Group, KeyShape, Plane, Routing};
 
 /// The way that a call goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         Mget => return Class::Split(Merge::Elements),
         Mset => return Class::Split(Merge::AllOk),
         Del | Unlink | Exists | Touch => return Class::Split(Merge::Sum),
+        // A server that misses it is given it when it is called.
+        ScriptLoad => return Class::All(Merge::AnyOk),
         Dbsize => return Class::All(Merge::Sum),
         Keys => return Class::All(Merge::Concat),
         Randomkey => return Class::All(Merge::AnyValue),
@@ -137,7 +139,12 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         return Class::Local;
     }
     if gate.routing == Routing::AllNodes {
-        return Class::All(merge_of(id));
+        // What is set on a server, for all who use it, is set there.
+        let is_data = spec::row(id).group == Group::Scripting || matches!(id, Flushall | Flushdb);
+        return match is_data {
+            true => Class::All(merge_of(id)),
+            false => Class::Refused,
+        };
     }
     match (gate.keys, gate.plane) {
         (KeyShape::None, Plane::Data) => Class::Any,
@@ -179,7 +186,16 @@ mod tests {
         assert_eq!(class(CommandId::FunctionLoad), Class::All(Merge::First));
         assert_eq!(class(CommandId::Flushall), Class::All(Merge::First));
         assert_eq!(class(CommandId::Ping), Class::Local);
-        assert_eq!(class(CommandId::Shutdown), Class::Refused);
+        for id in [
+            CommandId::Shutdown,
+            CommandId::ConfigSet,
+            CommandId::ConfigRewrite,
+            CommandId::AclSetuser,
+            CommandId::MemoryPurge,
+            CommandId::LatencyReset,
+        ] {
+            assert_eq!(class(id), Class::Refused, "{id:?}");
+        }
         assert_eq!(class(CommandId::Msetnx), Class::Keys);
     }
 

@@ -23,6 +23,7 @@ mod redirect;
 mod replies;
 pub mod report;
 pub mod route;
+mod scripts;
 mod serve;
 pub mod settings;
 mod slab;

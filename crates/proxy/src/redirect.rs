@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use redline_cluster::Redirect;
 use redline_net::Endpoint;
-use redline_resp::{Args, Decoded, RequestDecoder};
+use redline_resp::{Args, Decoded, RequestDecoder, encode_request};
 use redline_spec as spec;
 
 use crate::client::Pause;
@@ -43,11 +43,16 @@ enum Advice {
     Ask(Redirect),
     /// It will pass.
     Wait,
+    /// The server lacks the script.
+    Script,
 }
 
 fn advice(reply: &[u8]) -> Option<Advice> {
     // The commonest errors are none of these.
-    if !matches!(reply.get(1)?, b'M' | b'A' | b'T' | b'C' | b'L' | b'R') {
+    if !matches!(
+        reply.get(1)?,
+        b'M' | b'A' | b'T' | b'C' | b'L' | b'R' | b'N'
+    ) {
         return None;
     }
     let text = std::str::from_utf8(reply)
@@ -58,6 +63,7 @@ fn advice(reply: &[u8]) -> Option<Advice> {
     match code {
         "MOVED" => Redirect::parse(rest).map(Advice::Moved),
         "ASK" => Redirect::parse(rest).map(Advice::Ask),
+        "NOSCRIPT" => Some(Advice::Script),
         "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN" => Some(Advice::Wait),
         _ => None,
     }
@@ -92,8 +98,11 @@ impl Worker {
             return false;
         };
         let request = run[range].to_vec();
+        if advice == Advice::Script {
+            return self.give_script(at, one, &request);
+        }
         let (target, asking) = match &advice {
-            Advice::Wait => (None, false),
+            Advice::Wait | Advice::Script => (None, false),
             Advice::Moved(redirect) => (self.moved(node, redirect), false),
             Advice::Ask(redirect) => (self.find(node, redirect), true),
         };
@@ -137,6 +146,47 @@ impl Worker {
             to.push(again, &request);
         }
         self.mark_upstream(to);
+        true
+    }
+
+    /// Gives the server the script that it lacks, and the call again.
+    fn give_script(&mut self, at: u32, one: Waiting, request: &[u8]) -> bool {
+        let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        if one.tries >= TRIES_MAX || !matches!(decoded, Ok(Decoded::Request { .. })) {
+            return false;
+        }
+        let args = Args::new(&bytes, &spans);
+        let is_call = ["EVALSHA", "EVALSHA_RO"]
+            .iter()
+            .any(|name| args[0].eq_ignore_ascii_case(name.as_bytes()));
+        let body = args
+            .get(1)
+            .filter(|_| is_call)
+            .and_then(|name| self.shared.scripts.find(name));
+        let (Some(body), Some(upstream)) = (body, self.upstreams.get(at)) else {
+            return false;
+        };
+        if upstream.purpose != Purpose::Shared {
+            return false;
+        }
+        let mut load = Vec::new();
+        encode_request([b"SCRIPT", &b"LOAD"[..], &body], &mut load);
+        let again = Waiting {
+            count: 1,
+            answered: 0,
+            bytes: request.len() as u32,
+            tries: one.tries + TRIES_MAX / 2,
+            ..one
+        };
+        let loading = Waiting {
+            kind: Kind::Nobody,
+            bytes: load.len() as u32,
+            ..again
+        };
+        upstream.push(loading, &load);
+        upstream.push(again, request);
+        self.mark_upstream(at);
         true
     }
 

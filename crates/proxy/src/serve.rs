@@ -348,6 +348,15 @@ impl Worker {
     }
 
     fn dispatch(&mut self, me: Ref, command: Command, raw: &[u8], args: Args<'_>) -> Flow {
+        match command.id {
+            CommandId::ScriptLoad => self.shared.scripts.learn(&args[2]),
+            CommandId::ScriptFlush => self.shared.scripts.forget(),
+            // Where there is one server, it learns by itself.
+            CommandId::Eval | CommandId::EvalRo if !self.has_one_shard() => {
+                self.shared.scripts.learn(&args[1]);
+            }
+            _ => {}
+        }
         match command.class {
             Class::Local => self.local(me, command.id, args),
             Class::Refused => self.refuse(me, &errors::refused(command.id)),

@@ -10,6 +10,7 @@ use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
 use crate::control::Reload;
 use crate::report::Report;
 use crate::route::Published;
+use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
 
@@ -58,6 +59,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
             .collect(),
         next_client: AtomicU64::new(1),
         clients: Mutex::default(),
+        scripts: Scripts::default(),
         began_s: clock::wall_ms() / 1000,
         port: setup
             .listeners

@@ -30,6 +30,7 @@ use crate::pubsub::PubSub;
 use crate::redirect::Later;
 use crate::report::Report;
 use crate::route::{Published, Routes};
+use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::slab::{Ref, Slab};
 use crate::split::Gather;
@@ -78,6 +79,8 @@ pub struct Shared {
     pub next_client: AtomicU64,
     /// Every client, by its number.
     pub clients: Mutex<BTreeMap<u64, Arc<Card>>>,
+    /// Scripts that went through.
+    pub scripts: Scripts,
     /// When the process began: seconds since 1970.
     pub began_s: u64,
     /// The port of the first listener.

@@ -1,0 +1,74 @@
+//! Scripts that went through: a server that does not know one is given it, instead of the client getting NOSCRIPT. Must not
+//! know connections.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of all scripts that are remembered.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+const NAME_BYTES: usize = 40;
+
+/// The scripts that all workers have seen, by the name that EVALSHA calls them.
+#[derive(Default)]
+pub struct Scripts {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    bodies: HashMap<[u8; NAME_BYTES], Arc<[u8]>>,
+    bytes: usize,
+}
+
+impl Scripts {
+    /// Remembers a script; if there is no room, all others are forgotten.
+    pub fn learn(&self, body: &[u8]) {
+        if body.len() > BYTES_MAX {
+            return;
+        }
+        let hex = sha1_smol::Sha1::from(body).digest().to_string();
+        let Ok(name) = <[u8; NAME_BYTES]>::try_from(hex.as_bytes()) else {
+            return;
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.bodies.contains_key(&name) {
+            return;
+        }
+        if known.bytes + body.len() > BYTES_MAX {
+            *known = Known::default();
+        }
+        known.bytes += body.len();
+        known.bodies.insert(name, body.into());
+    }
+
+    /// The script of that name, in whatever case.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<[u8]>> {
+        let name = <[u8; NAME_BYTES]>::try_from(name.to_ascii_lowercase()).ok()?;
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.bodies.get(&name).cloned()
+    }
+
+    /// SCRIPT FLUSH.
+    pub fn forget(&self) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_found_by_their_names_until_there_are_too_many() {
+        let scripts = Scripts::default();
+        scripts.learn(b"return 1");
+        let name = b"E0E1F9FABFC9D4800C877A703B823AC0578FF8DB";
+        assert_eq!(scripts.find(name).as_deref(), Some(&b"return 1"[..]));
+        assert_eq!(scripts.find(b"short"), None);
+        scripts.learn(&vec![b' '; BYTES_MAX]);
+        assert_eq!(scripts.find(name), None);
+        scripts.learn(b"return 1");
+        scripts.forget();
+        assert_eq!(scripts.find(name), None);
+    }
+}
