@@ -47,7 +47,7 @@ const STEPS: [(&str, Step); 23] = [
     ("tcl", tcl::run),
 ];
 /// Steps that take too long, or want a quieter machine, than a run has that names none.
-const ON_REQUEST: [&str; 4] = ["suites", "tcl", "verdicts", "compared"];
+const ON_REQUEST: [&str; 6] = ["suites", "tcl", "verdicts", "compared", "many", "report"];
 
 /// DEBUG is used to look at both servers.
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];

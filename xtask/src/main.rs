@@ -30,13 +30,13 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
-    Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover memcached proxy many report
-    tls.
+    Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover
+    memcached proxy tls.
     Installs what it needs (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py, go-redis, phpredis and hiredis (half an hour), tcl, that of
     Redis 7.0 (an hour; of both, --units go-redis,unit/scan,... runs a part), and, on a quiet machine, verdicts,
     bottlenecks built for real and what our bench says of them (a minute, as root), and compared, servers that it has to
-    tell apart or not (two minutes).
+    tell apart or not (two minutes); many, 10,000 connections; and report, our pages in a browser (as root).
 cargo xtask tidy
     The rules of the house that a program can check.";
 

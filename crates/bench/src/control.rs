@@ -31,10 +31,16 @@ impl Control {
         Control::receiving(&[Signal::Interrupt, Signal::Hangup])
     }
 
-    /// The same, and takes SIGTERM and the end of the terminal as Ctrl-C: for who has to leave a terminal as it was.
+    /// The same, and takes SIGTERM, SIGQUIT and the end of the terminal as Ctrl-C: for who has to leave a terminal as it
+    /// was. Ctrl-Z does nothing then.
     pub fn of_screen() -> io::Result<Control> {
-        let mut control =
-            Control::receiving(&[Signal::Interrupt, Signal::Hangup, Signal::Terminate])?;
+        let mut control = Control::receiving(&[
+            Signal::Interrupt,
+            Signal::Hangup,
+            Signal::Terminate,
+            Signal::Quit,
+            Signal::Suspend,
+        ])?;
         control.ends_with_terminal = true;
         Ok(control)
     }
@@ -75,7 +81,11 @@ impl Control {
         self.poller.poll(timeout)?;
         let signals = &mut self.signals;
         while let Some(signal) = signals.as_mut().and_then(Signals::next) {
-            self.interrupted |= signal != Signal::Hangup || self.ends_with_terminal;
+            self.interrupted |= match signal {
+                Signal::Suspend => false,
+                Signal::Hangup => self.ends_with_terminal,
+                Signal::Interrupt | Signal::Terminate | Signal::Quit => true,
+            };
         }
         let sockets = self.poller.events().map(|event| event.token);
         Ok(sockets

@@ -145,7 +145,7 @@ fn a_run_to_its_end_leaves_the_terminal_as_it_was() {
 #[test]
 fn so_does_one_that_is_interrupted_or_terminated() {
     let server = server();
-    for name in ["INT", "TERM", "HUP"] {
+    for name in ["INT", "TERM", "HUP", "QUIT"] {
         let screen = Screen::new();
         let before = screen.modes();
         let mut child = screen.run(&server, &["--duration", "600", "--rps", "500"]);

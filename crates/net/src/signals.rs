@@ -18,19 +18,33 @@ pub enum Signal {
     Interrupt,
     /// SIGHUP: the terminal went away, or the configuration should be read again.
     Hangup,
+    /// SIGQUIT: Ctrl-\.
+    Quit,
+    /// SIGTSTP: Ctrl-Z. Who receives it is not stopped.
+    Suspend,
 }
 
 impl Signal {
+    const ALL: [Signal; 5] = [
+        Signal::Terminate,
+        Signal::Interrupt,
+        Signal::Hangup,
+        Signal::Quit,
+        Signal::Suspend,
+    ];
+
     fn number(self) -> libc::c_int {
         match self {
             Signal::Terminate => libc::SIGTERM,
             Signal::Interrupt => libc::SIGINT,
             Signal::Hangup => libc::SIGHUP,
+            Signal::Quit => libc::SIGQUIT,
+            Signal::Suspend => libc::SIGTSTP,
         }
     }
 
     fn from_number(number: libc::c_int) -> Option<Self> {
-        [Signal::Terminate, Signal::Interrupt, Signal::Hangup]
+        Signal::ALL
             .into_iter()
             .find(|signal| signal.number() == number)
     }

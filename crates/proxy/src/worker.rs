@@ -346,6 +346,8 @@ impl Worker {
                         eprintln!("redline proxy: the configuration stays as it is: {error}");
                     }
                 }
+                // Not asked for.
+                Signal::Quit | Signal::Suspend => {}
             }
         }
     }

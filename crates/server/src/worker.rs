@@ -909,6 +909,8 @@ impl Worker {
                     crate::shutdown(&self.shared);
                 }
                 Signal::Hangup => self.shared.reload_tls(),
+                // Not asked for.
+                Signal::Quit | Signal::Suspend => {}
             }
         }
         self.signals = signals;

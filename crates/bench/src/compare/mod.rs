@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::html;
 use crate::html::charts::{self, Axes, Line};
-use crate::run::arguments::{Arguments, Command, RunPlan};
+use crate::run::arguments::{Arguments, Command, RunPlan, one_to_stdout};
 use crate::run::execute::Prepared;
 use crate::run::result::RunResult;
 use crate::run::{read_result, write, write_json};
@@ -228,7 +228,7 @@ fn check(options: &CompareArguments) -> Result<(), Failure> {
     if !(50.0..100.0).contains(&options.confidence) {
         return wrong("--confidence is 50 to less than 100 percent.");
     }
-    Ok(())
+    one_to_stdout([options.json.as_ref(), options.html.as_ref()]).map_err(Failure::Local)
 }
 
 /// Results in pairs: of A, and of B.

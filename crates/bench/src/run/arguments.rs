@@ -381,6 +381,17 @@ impl OutputArguments {
     }
 }
 
+/// Two outputs in one place could not be told apart.
+pub fn one_to_stdout<'p>(
+    paths: impl IntoIterator<Item = Option<&'p PathBuf>>,
+) -> Result<(), String> {
+    let to_stdout = paths.into_iter().flatten();
+    match to_stdout.filter(|path| path.as_os_str() == "-").count() {
+        0 | 1 => Ok(()),
+        _ => Err("Only one of --json, --csv and --html can go to standard output (-).".into()),
+    }
+}
+
 /// A run that has been checked.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
@@ -505,6 +516,12 @@ impl RunArguments {
         if self.manner.duration.is_none() && self.manner.requests.is_none() {
             self.manner.duration = Some(DURATION_DEFAULT);
         }
+        let output = &self.output;
+        one_to_stdout([
+            output.json.as_ref(),
+            output.csv.as_ref(),
+            output.html.as_ref(),
+        ])?;
         if self.output.live && self.output.takes_stdout() {
             return Err("--live draws on standard output: nothing else can go there (-).".into());
         }
@@ -729,6 +746,13 @@ mod tests {
     fn the_parser_is_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn two_outputs_cannot_share_standard_output() {
+        let both = plan(&["--command", "GET a", "--json", "-", "--html", "-"]);
+        assert!(both.unwrap_err().starts_with("Only one of --json"));
+        assert!(plan(&["--command", "GET a", "--json", "-", "--html", "x"]).is_ok());
     }
 
     #[test]

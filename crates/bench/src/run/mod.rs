@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::{StartEmbedded, Streams};
 use crate::{compare, failover, html, suites};
-use arguments::{Arguments, Command, ReportArguments, RunArguments, RunPlan};
+use arguments::{Arguments, Command, ReportArguments, RunArguments, RunPlan, one_to_stdout};
 use execute::{Finished, Prepared};
 use result::{FORMAT, RunResult};
 use stairs::{Climb, Objective};
@@ -113,6 +113,8 @@ fn run(
             targets: &arguments.target,
             words: &words_of_runs(words, path),
         };
+        let output = &arguments.output;
+        one_to_stdout([output.json.as_ref(), output.html.as_ref()]).map_err(Failure::Local)?;
         return suites::run(
             &request,
             arguments.output.json.as_deref(),
