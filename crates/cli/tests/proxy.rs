@@ -864,3 +864,76 @@ fn what_no_client_may_send_ends_that_client_only() {
         assert_eq!(call(&mut stays, "PING"), Value::Simple(b"PONG".to_vec()));
     }
 }
+
+#[test]
+fn users_may_do_what_their_records_say_on_every_way() {
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.toml");
+    let text = format!(
+        "threads = 1\n[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\n[[pool.shard]]\nserver = [{{ address = '{}' }}]\n\
+         [[user]]\nname = 'default'\nrules = 'off'\n\
+         [[user]]\nname = 'reader'\npassword = 'r'\nby-password = true\nmode = 'read'\nkey-prefixes = ['a:']\n\
+         [[user]]\nname = 'writer'\npassword = 'w'\nby-password = true\nmode = 'write'\nkey-prefixes = ['a:', 'b:']\n\
+         [[user]]\nname = 'admin'\npassword = 'x'\nmode = 'admin'\n",
+        server.address()
+    );
+    std::fs::write(&path, text).unwrap();
+    let words = [path.display().to_string()];
+    let proxy = ServerProcess::proxy(Path::new(REDLINE), &[], &words).expect("the proxy starts");
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for (line, start) in [
+        ("GET a:1", "NOAUTH"),
+        ("PING", "NOAUTH"),
+        ("MULTI", "NOAUTH"),
+        ("SUBSCRIBE c", "NOAUTH"),
+        ("HELLO 3", "NOAUTH HELLO"),
+        ("CONFIG RELOAD", "NOAUTH"),
+        ("AUTH wrong", "WRONGPASS"),
+        ("AUTH writer r", "WRONGPASS"),
+        ("HELLO 2 AUTH writer r", "WRONGPASS"),
+    ] {
+        assert_error(&call(&mut client, line), start);
+    }
+    assert_eq!(call(&mut client, "AUTH w"), ok());
+    assert_eq!(call(&mut client, "ACL WHOAMI"), bulk("writer"));
+    assert_eq!(call(&mut client, "SET a:1 v"), ok());
+    assert_eq!(call(&mut client, "MSET a:2 v b:2 v"), ok());
+    for line in [
+        "SET c:1 v",
+        "GET c:1",
+        "MSET a:2 v c:2 v",
+        "DEL a:2 c:2",
+        "RENAME a:1 c:1",
+        "BLPOP a:1 c:1 0",
+        "SORT a:1 BY w_*",
+        "SINTERSTORE a:1 c:1",
+        "EVAL return{} 0",
+        "FLUSHALL",
+        "CONFIG RELOAD",
+    ] {
+        let reply = call(&mut client, line);
+        let text = String::from_utf8_lossy(reply.as_bytes().unwrap_or_default()).into_owned();
+        let refused = text.starts_with("NOPERM") || text.contains("insufficient ACL permissions");
+        assert!(reply.is_error() && refused, "{line}: {reply:?}");
+    }
+    // As a part of a transaction, too: and the whole is not done then.
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    assert_error(&call(&mut client, "FLUSHALL"), "NOPERM");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    assert_eq!(call(&mut client, "WATCH a:1"), ok());
+    assert_error(&call(&mut client, "FLUSHALL"), "NOPERM");
+    assert_eq!(call(&mut client, "UNWATCH"), ok());
+    assert_eq!(call(&mut client, "AUTH r"), ok());
+    assert_eq!(call(&mut client, "GET a:1"), bulk("v"));
+    assert_error(&call(&mut client, "SET a:1 w"), "NOPERM");
+    // Neither does what is too large to be collected get by.
+    let large = "v".repeat(4 << 20);
+    assert_error(&call(&mut client, &format!("SET a:1 {large}")), "NOPERM");
+    assert_error(&call(&mut client, "GET b:2"), "NOPERM");
+    assert_eq!(call(&mut client, "RESET"), Value::Simple(b"RESET".to_vec()));
+    assert_error(&call(&mut client, "GET a:1"), "NOAUTH");
+    assert_eq!(call(&mut client, "AUTH admin x"), ok());
+    assert_eq!(call(&mut client, "FLUSHALL"), ok());
+    assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
+}

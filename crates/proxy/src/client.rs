@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use redline_acl::User;
 use redline_net::Stream;
 use redline_resp::{Proto, RequestDecoder};
 
@@ -70,6 +71,10 @@ pub struct Client {
     pub pushed: Vec<u8>,
     /// A connection to a server rests until this client has read more.
     pub feeds: Option<Ref>,
+    /// Who it is; none: nobody has said, or nobody needs to.
+    pub user: Option<Arc<User>>,
+    /// It may not make every call: see `access`.
+    pub has_limits: bool,
     /// What it told of itself.
     pub about: Option<Box<About>>,
     /// The name of the command it called last.
@@ -163,6 +168,8 @@ impl Client {
             mid_reply: false,
             pushed: Vec::new(),
             feeds: None,
+            user: None,
+            has_limits: false,
             about: None,
             last: None,
         }

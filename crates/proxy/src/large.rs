@@ -68,6 +68,8 @@ impl Worker {
             matches!(client.session, Session::Shared)
                 && client.silence == Silence::On
                 && !client.restricted
+                // Of these every argument is looked at.
+                && !client.has_limits
         });
         let arguments = usize::try_from(beginning.arguments).unwrap_or(usize::MAX);
         let key = word(usize::from(command.key));

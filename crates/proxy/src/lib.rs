@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod class;
 mod client;
 pub mod config;
@@ -34,11 +35,12 @@ mod worker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use redline_net::{Address, Listener, cpu};
 
-use crate::config::Config;
 use crate::config::arguments::Arguments;
+use crate::config::{Config, Identities};
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
 
@@ -113,6 +115,15 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         routes: control.routes,
         reports: Some(control.reports),
         reload: Some(control.reload),
+        identities: identities(config)?,
     })?;
     Ok(())
+}
+
+/// Who there is, if the configuration names anybody.
+fn identities(config: &Config) -> Result<Option<Arc<Identities>>, String> {
+    if config.users.is_empty() {
+        return Ok(None);
+    }
+    Identities::of(config).map(|identities| Some(Arc::new(identities)))
 }

@@ -222,6 +222,7 @@ impl Worker {
         let client = self.clients.find(me)?;
         if !matches!(client.session, Session::Shared)
             || client.silence != Silence::On
+            || client.has_limits
             || client.restricted
         {
             return None;
@@ -320,7 +321,11 @@ impl Worker {
             Err(Unresolved::Subcommand(CommandId::Config))
                 if args.len() == 2 && args[1].eq_ignore_ascii_case(b"reload") =>
             {
-                return self.reload(me);
+                // Who may set parameters may read them again.
+                return match self.refusal(me, CommandId::ConfigSet, args) {
+                    Some(line) => self.abort(me, &line),
+                    None => self.reload(me),
+                };
             }
             Err(reason) => return self.abort(me, &errors::unresolved(reason, args)),
         };
@@ -329,6 +334,9 @@ impl Worker {
         }
         if let Some(client) = self.clients.find(me) {
             client.last = Some(command.id);
+        }
+        if let Some(line) = self.refusal(me, command.id, args) {
+            return self.abort(me, &line);
         }
         if self.clients.find(me).is_some_and(|it| it.restricted)
             && command.class != Class::Subscribe

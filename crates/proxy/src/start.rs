@@ -7,6 +7,7 @@ use std::thread;
 
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
 
+use crate::config::Identities;
 use crate::control::Reload;
 use crate::report::Report;
 use crate::route::Published;
@@ -33,6 +34,8 @@ pub struct Setup {
     pub reports: Option<Sender<Report>>,
     /// How another configuration comes in.
     pub reload: Option<Reload>,
+    /// Who there is; none: everybody may do everything.
+    pub identities: Option<Arc<Identities>>,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -53,6 +56,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
         settings: setup.settings,
         reports: setup.reports,
         reload: setup.reload,
+        identities: setup.identities,
         workers: parts
             .iter()
             .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))

@@ -21,6 +21,7 @@ use redline_spec::CommandId;
 
 use crate::class::Command;
 use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause};
+use crate::config::Identities;
 use crate::control::Reload;
 use crate::errors;
 use crate::link::Links;
@@ -73,6 +74,8 @@ pub struct Shared {
     pub reports: Option<Sender<Report>>,
     /// How another configuration comes in.
     pub reload: Option<Reload>,
+    /// Who there is; none: everybody may do everything.
+    pub identities: Option<Arc<Identities>>,
     /// A worker's mailbox, and how many clients it has.
     pub workers: Vec<(Sender<Message>, AtomicUsize)>,
     /// The number of the next client.
@@ -435,7 +438,9 @@ impl Worker {
             told: Mutex::default(),
         });
         self.shared.cards().insert(id, Arc::clone(&card));
-        self.clients.put(Client::new(stream, id, card));
+        let mut client = Client::new(stream, id, card);
+        self.shared.introduce(&mut client);
+        self.clients.put(client);
     }
 
     fn on_client_event(&mut self, at: u32, event: &Event) {

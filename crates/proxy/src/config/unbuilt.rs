@@ -36,7 +36,6 @@ impl Config {
             pools.iter().any(|pool| pool.tls.is_some()),
             "pool.tls",
         );
-        add(true, !self.users.is_empty(), "user");
         add(
             true,
             !self.commands.forbidden.is_empty(),

@@ -109,6 +109,15 @@ fn rules(user: &User) -> Result<Vec<String>, String> {
     };
     words.extend(mode.iter().map(|&word| word.to_owned()));
     words.push("&*".into());
+    let prefixes = [
+        &user.key_prefixes,
+        &user.read_key_prefixes,
+        &user.write_key_prefixes,
+    ];
+    if prefixes.iter().any(|prefixes| !prefixes.is_empty()) {
+        // What a script does with keys that it was not given is beyond us.
+        words.push("-@scripting".into());
+    }
     fn or<'a>(own: &'a [String], both: &'a [String]) -> &'a [String] {
         if own.is_empty() { both } else { own }
     }

@@ -54,6 +54,7 @@ fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
         (old.listeners != new.listeners, "`listener`"),
         (old.limits != new.limits, "`limits`"),
         (old.timeouts != new.timeouts, "`timeouts`"),
+        (old.users != new.users, "`user`"),
         (old.pools.len() != new.pools.len(), "the number of pools"),
     ];
     differ
@@ -104,7 +105,10 @@ mod tests {
                 &format!("threads = 7\n{WHOLE}"),
                 "`threads` cannot be changed",
             ),
-            (&format!("{WHOLE}\n[[user]]\nname = 'u'"), "not built yet"),
+            (
+                &format!("{WHOLE}\n[[route]]\nprefix = 'u'\npool = 'default'"),
+                "not built yet",
+            ),
         ] {
             fs::write(&path, text).unwrap();
             let error = reload.run().unwrap_err();

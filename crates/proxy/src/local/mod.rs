@@ -4,6 +4,8 @@
 mod client;
 mod info;
 
+use std::sync::Arc;
+
 use redline_net::clock;
 use redline_resp::{Args, Proto};
 use redline_spec::CommandId;
@@ -18,8 +20,7 @@ use crate::worker::Worker;
 
 pub use client::Card;
 
-const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
 impl Worker {
     /// Answers a command of the class `Local`.
@@ -52,7 +53,10 @@ impl Worker {
                 Flow::Close
             }
             CommandId::Reset => self.reset(me),
-            CommandId::AclWhoami => self.answer(me, |reply| reply.bulk(b"default")),
+            CommandId::AclWhoami => {
+                let name = self.user_name(me);
+                self.answer(me, |reply| reply.bulk(&name))
+            }
             CommandId::Info => self.info(me, args),
             _ => self.about_clients(me, id, args),
         }
@@ -78,11 +82,14 @@ impl Worker {
     }
 
     fn auth(&mut self, me: Ref, args: Args<'_>) -> Flow {
-        match args.len() {
-            2 => self.refuse(me, NO_PASSWORD),
-            3 if &args[1] == b"default" => self.status(me, "OK"),
-            3 => self.refuse(me, WRONG_PASSWORD),
-            _ => self.refuse(me, errors::SYNTAX),
+        let logged_in = match args.len() {
+            2 => self.log_in(me, None, &args[1]),
+            3 => self.log_in(me, Some(&args[1]), &args[2]),
+            _ => Err(errors::SYNTAX),
+        };
+        match logged_in {
+            Ok(()) => self.status(me, "OK"),
+            Err(line) => self.refuse(me, line),
         }
     }
 
@@ -102,13 +109,12 @@ impl Worker {
             };
         }
         let mut name = None;
+        let mut login = None;
         let mut at = 2;
         while at < args.len() {
             let left = args.len() - at - 1;
             if args[at].eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                if &args[at + 1] != b"default" {
-                    return self.refuse(me, WRONG_PASSWORD);
-                }
+                login = Some((&args[at + 1], &args[at + 2]));
                 at += 3;
             } else if args[at].eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
                 if !client::is_name(&args[at + 1]) {
@@ -121,8 +127,16 @@ impl Worker {
                 return self.refuse(me, &format!("ERR Syntax error in HELLO option '{option}'"));
             }
         }
+        if login.is_none() && self.is_nobody(me) {
+            return self.refuse(me, HELLO_NEEDS_AUTH);
+        }
         if self.must_wait(me) {
             return Flow::Again;
+        }
+        if let Some((user, password)) = login
+            && let Err(line) = self.log_in(me, Some(user), password)
+        {
+            return self.refuse(me, line);
         }
         self.set_about(me, |client| {
             if let Some(proto) = proto {
@@ -175,6 +189,10 @@ impl Worker {
             client.restricted = false;
             let subscribed = client.subscribed.take();
             self.abandon(session);
+            let shared = Arc::clone(&self.shared);
+            if let Some(client) = self.clients.find(me) {
+                shared.introduce(client);
+            }
             self.leave_all(me, subscribed);
         }
         self.set_about(me, |client| {

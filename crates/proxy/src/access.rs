@@ -1,0 +1,116 @@
+//! Who a client is, and whether it may make a call. Every call of a client with limits comes by here, the queued ones of
+//! transactions too; those of clients without limits never do. Knows the users of the configuration; no servers.
+
+use std::sync::Arc;
+
+use redline_acl::{DEFAULT_USER, KeyUse, User};
+use redline_resp::Args;
+use redline_spec::{self as spec, CommandId, Flags};
+
+use crate::client::Client;
+use crate::slab::Ref;
+use crate::worker::{Shared, Worker};
+
+const NO_AUTH: &str = "NOAUTH Authentication required.";
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+impl Shared {
+    /// Makes a client who it is before it says so: the default user, or nobody.
+    pub(crate) fn introduce(&self, client: &mut Client) {
+        let Some(identities) = &self.identities else {
+            return;
+        };
+        let users = &identities.users;
+        match users.login_required() {
+            true => (client.user, client.has_limits) = (None, true),
+            false => become_user(client, users.default_user()),
+        }
+    }
+}
+
+fn become_user(client: &mut Client, user: &Arc<User>) {
+    client.has_limits = !user.is_unrestricted();
+    client.user = Some(Arc::clone(user));
+}
+
+impl Worker {
+    /// AUTH, by the password alone or with a name. An error is the reply, and changes nothing.
+    pub(crate) fn log_in(
+        &mut self,
+        me: Ref,
+        name: Option<&[u8]>,
+        password: &[u8],
+    ) -> Result<(), &'static str> {
+        let Some(identities) = self.shared.identities.clone() else {
+            return match name {
+                None => Err(NO_PASSWORD),
+                Some(DEFAULT_USER) => Ok(()),
+                Some(_) => Err(WRONG_PASSWORD),
+            };
+        };
+        let users = &identities.users;
+        let default_is_open = users.default_user().takes_any_password();
+        let name = match (name, identities.name_of(password)) {
+            (Some(name), _) => name,
+            (None, Some(name)) => name.as_bytes(),
+            (None, None) if !default_is_open => DEFAULT_USER,
+            // Any password would do for the default user: a wrong one is not taken for that.
+            (None, None) if identities.has_passwords() => return Err(WRONG_PASSWORD),
+            (None, None) => return Err(NO_PASSWORD),
+        };
+        let user = users.authenticate(name, password).ok_or(WRONG_PASSWORD)?;
+        if let Some(client) = self.clients.find(me) {
+            become_user(client, user);
+        }
+        Ok(())
+    }
+
+    /// Whether the client has to say first who it is.
+    pub(crate) fn is_nobody(&mut self, me: Ref) -> bool {
+        let client = self.clients.find(me);
+        client.is_some_and(|client| client.has_limits && client.user.is_none())
+    }
+
+    /// The name of the client's user.
+    pub(crate) fn user_name(&mut self, me: Ref) -> Vec<u8> {
+        let user = self.clients.find(me).and_then(|client| client.user.clone());
+        user.map_or(DEFAULT_USER.to_vec(), |user| user.name().to_vec())
+    }
+
+    /// Why the client may not make this call; `None`: it may.
+    pub(crate) fn refusal(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Option<String> {
+        let client = self.clients.find(me).filter(|client| client.has_limits)?;
+        if spec::gate(id).flags.has(Flags::NO_AUTH) {
+            return None;
+        }
+        let Some(user) = client.user.clone() else {
+            return Some(NO_AUTH.to_owned());
+        };
+        let arg = |at| args.get(at).unwrap_or_default();
+        if let Err(denied) = user.check(id, args.len(), arg) {
+            let text = user.refusal(
+                denied.reason,
+                spec::row(id).full_name,
+                arg(denied.position),
+                false,
+            );
+            return Some(format!("NOPERM {text}"));
+        }
+        // BY and GET read keys that no argument names.
+        let option = |name: &'static str| {
+            let mut words = args.iter().skip(2);
+            let is_there = words.any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+            is_there.then_some(name)
+        };
+        if matches!(id, CommandId::Sort | CommandId::SortRo)
+            && let Some(name) = option("BY").or_else(|| option("GET"))
+            && !user.check_every_key(id, args.len(), arg, KeyUse::READ)
+        {
+            return Some(format!(
+                "ERR {name} option of SORT denied due to insufficient ACL permissions"
+            ));
+        }
+        None
+    }
+}
