@@ -167,8 +167,9 @@ impl Hashed for Distribution {
             }
             Layout::Remainders(entries) => {
                 let at = match self.hash {
+                    // predixy divides without a sign.
                     HashKind::Atol => {
-                        functions::atol(key).rem_euclid(entries.len().max(1) as i64) as usize
+                        (functions::atol(key) as u64 % entries.len().max(1) as u64) as usize
                     }
                     hash => hash.of(key) as usize % entries.len().max(1),
                 };
@@ -287,7 +288,7 @@ mod tests {
             ("2", 1),
             ("3", 0),
             ("x<5>", 1),
-            ("-1", 1),
+            ("-1", 0),
             ("", 0),
         ] {
             assert_eq!(modula.shard(key.as_bytes()), shard, "{key}");

@@ -464,7 +464,9 @@ impl Worker {
             let before = &old.nodes[number];
             if now.ejected && !before.ejected && purpose == Purpose::Shared {
                 self.lose(at, "it does not answer", false);
-            } else if now.endpoint != before.endpoint {
+            } else if now.endpoint != before.endpoint
+                || (&now.user, &now.password) != (&before.user, &before.password)
+            {
                 self.retire(at, node);
             }
         }

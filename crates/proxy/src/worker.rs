@@ -707,7 +707,12 @@ impl Worker {
         } else {
             self.shared.settings.drain_timeout_ms
         };
-        self.drains_until_ms = Some(self.now_ms + span_ms);
+        let until_ms = match (again, span_ms) {
+            // Off: however long it takes.
+            (false, 0) => u64::MAX,
+            _ => self.now_ms + span_ms,
+        };
+        self.drains_until_ms = Some(until_ms);
         self.listeners.clear();
         for at in self.clients.taken().collect::<Vec<_>>() {
             let Some(client) = self.clients.get(at) else {

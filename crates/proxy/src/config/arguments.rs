@@ -161,6 +161,11 @@ impl Arguments {
 
     /// What flags say beats what the file says.
     fn override_file(&self, config: &mut Config) -> Result<(), String> {
+        let replaces = self.port.is_some() || !self.bind.is_empty() || self.place.is_some();
+        let mut listeners = config.listeners.iter();
+        if replaces && listeners.any(|listener| listener.tls.is_some() || listener.pool.is_some()) {
+            return Err("--port, --bind and --Bind would replace listeners that have TLS or a pool; change the file instead".to_owned());
+        }
         if self.port.is_some() || !self.bind.is_empty() {
             let port = self.port.unwrap_or(7617);
             let local = ["127.0.0.1".to_owned()];
@@ -277,6 +282,19 @@ mod tests {
             let error = config(line).unwrap_err();
             assert!(error.contains(said), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn flags_do_not_take_tls_away_from_a_listener() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("proxy.toml");
+        let text = "[[listener]]\nbind = 'h:1'\ntls = { certificate = 'c', key = 'k' }\n";
+        std::fs::write(&path, text).unwrap();
+        for more in ["--port 2", "--bind h", "--Bind=h:2"] {
+            let error = config(&format!("{} {more}", path.display())).unwrap_err();
+            assert!(error.contains("TLS"), "{error}");
+        }
+        assert!(config(&path.display().to_string()).is_ok());
     }
 
     #[test]

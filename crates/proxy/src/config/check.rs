@@ -166,8 +166,26 @@ impl Check {
             if priorities == [0; 3] {
                 self.error(&place, "all read priorities are 0: nobody would answer reads; give `reads.primary-priority` 50");
             }
-            if pool.user.is_some() && pool.password.is_none() {
-                self.error(&place, "`user` needs a `password`");
+            let sentinel = pool.sentinel_user.is_some() || pool.sentinel_password.is_some();
+            if sentinel && pool.kind != PoolKind::Sentinel {
+                self.error(
+                    &place,
+                    "`sentinel-user` and `sentinel-password` belong to `kind = \"sentinel\"`",
+                );
+            }
+            let lists = pool.shards.iter().flat_map(|shard| &shard.servers);
+            let lists = lists.chain(&pool.seeds).chain(&pool.sentinels);
+            let lists = lists.map(|server| (&server.user, &server.password));
+            let own = [
+                (&pool.user, &pool.password),
+                (&pool.sentinel_user, &pool.sentinel_password),
+            ];
+            if own
+                .into_iter()
+                .chain(lists)
+                .any(|(user, password)| user.is_some() && password.is_none())
+            {
+                self.error(&place, "a user needs a password: `user` a `password`, `sentinel-user` a `sentinel-password`");
             }
         }
     }
@@ -189,6 +207,14 @@ impl Check {
             }
         }
         if pool.kind == PoolKind::Cluster {
+            let default = Pool::default();
+            let spread = (pool.hash, pool.distribution, &pool.hash_tag);
+            if spread != (default.hash, default.distribution, &default.hash_tag) {
+                self.error(
+                    place,
+                    "a cluster has its own slots; leave `hash`, `distribution` and `hash-tag` out",
+                );
+            }
             if !pool.shards.is_empty() {
                 self.error(
                     place,
@@ -213,6 +239,9 @@ impl Check {
         self.names(&format!("{place}, shard"), names.iter().map(String::as_str));
         for (shard, name) in pool.shards.iter().zip(&names) {
             let place = format!("{place}, shard \"{name}\"");
+            if !(1..=1_000).contains(&shard.weight) {
+                self.error(&place, "`weight` is 1 to 1000");
+            }
             if pool.kind == PoolKind::Servers && shard.servers.is_empty() {
                 self.error(&place, "it has no [[pool.shard.server]]");
             }
@@ -554,6 +583,26 @@ mod tests {
                 "[[pool]]\nname = 'b'\nfailure = { limit = 0 }",
                 "pool \"b\"",
                 "at least 1",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nkind = 'cluster'\nseed = [{ address = 'h:1' }]\nhash = 'md5'",
+                "pool \"b\"",
+                "its own slots",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nshard = [{ name = 's', weight = 0, server = [{ address = 'h:1' }] }]",
+                "pool \"b\", shard \"s\"",
+                "1 to 1000",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nshard = [{ server = [{ address = 'h:1', user = 'u' }] }]",
+                "pool \"b\"",
+                "needs a password",
+            ),
+            (
+                "[[pool]]\nname = 'b'\nsentinel-password = 'p'",
+                "pool \"b\"",
+                "belong to",
             ),
             (
                 "[[route]]\nprefix = 'a:'\npool = 'nowhere'",

@@ -187,8 +187,18 @@ pub enum PoolKind {
     Sentinel,
 }
 
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard {
+            name: String::new(),
+            weight: 1,
+            servers: Vec::new(),
+        }
+    }
+}
+
 /// A part of the keys.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Shard {
     /// Ketama places the shard by it; Sentinels know the shard by it.

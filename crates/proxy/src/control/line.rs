@@ -19,6 +19,8 @@ pub struct Line<Q> {
     token: usize,
     out: Vec<u8>,
     input: Vec<u8>,
+    /// Bytes of an answer that is not whole.
+    taken: usize,
     decoder: ReplyDecoder,
     awaited: VecDeque<(Option<Q>, u64)>,
 }
@@ -42,6 +44,7 @@ impl<Q> Line<Q> {
             token,
             out: Vec::new(),
             input: Vec::new(),
+            taken: 0,
             decoder: ReplyDecoder::new(),
             awaited: VecDeque::new(),
         };
@@ -138,7 +141,8 @@ impl<Q> Line<Q> {
             let decoded = decoded.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             self.input.drain(..decoded.consumed);
             let Some(value) = decoded.value else {
-                if self.input.len() > ANSWER_BYTES_MAX {
+                self.taken += decoded.consumed;
+                if self.taken + self.input.len() > ANSWER_BYTES_MAX {
                     return Err(io::Error::new(
                         ErrorKind::InvalidData,
                         "the answer is too long",
@@ -146,6 +150,7 @@ impl<Q> Line<Q> {
                 }
                 return Ok(());
             };
+            self.taken = 0;
             match self.awaited.pop_front() {
                 Some((Some(question), _)) => answers.push((Some(question), value)),
                 // Whoever we are not still may answer PING.

@@ -116,7 +116,8 @@ enum Question {
     Cluster(usize),
     /// SENTINEL MASTER and REPLICAS of a shard, by place.
     Shard(usize, usize),
-    Sentinels,
+    /// SENTINEL SENTINELS of a shard.
+    Sentinels(usize),
     Subscribe,
     Pulse,
 }
@@ -133,6 +134,16 @@ struct Found {
     endpoints: Vec<Endpoint>,
 }
 
+/// What is known of a name.
+#[derive(Clone, Default)]
+struct Name {
+    /// When it was looked up last; 0: never.
+    looked_ms: u64,
+    is_under_way: bool,
+    /// What it means.
+    endpoint: Option<Endpoint>,
+}
+
 /// How a pool is kept known.
 #[derive(Default)]
 struct Watching {
@@ -142,8 +153,15 @@ struct Watching {
     /// Whom to ask next.
     turn: usize,
     sentinels: Vec<Address>,
-    /// Answers that belong together.
+    /// What the node that was asked last has said of its cluster so far.
     parts: Vec<Value>,
+    asked: NodeId,
+    /// SENTINEL MASTER of a shard, by Sentinel and shard, until REPLICAS comes from the same one.
+    masters: HashMap<(usize, usize), Value>,
+    /// By shard: the Sentinels that others know.
+    heard: HashMap<usize, Vec<Address>>,
+    /// Answers in a row that were not believed, or not whole.
+    doubts: u32,
     pulse_at_ms: u64,
 }
 
@@ -161,8 +179,7 @@ struct Control {
     configs: Mailbox<Config>,
     connections: Vec<Option<Connection>>,
     by_peer: HashMap<Peer, usize>,
-    /// When a name was looked up, and what it means.
-    names: HashMap<Address, (u64, Option<Endpoint>)>,
+    names: HashMap<Address, Name>,
     random: fastrand::Rng,
 }
 
@@ -216,14 +233,18 @@ impl Control {
             .collect::<Vec<_>>();
         for (number, pool) in config.pools.iter().enumerate() {
             let old = known.get_mut(number).and_then(Option::take);
-            if let Some(old) = old.filter(|old| old.config == *pool) {
-                self.pools.push(old);
+            let same = old.as_ref().is_some_and(|old| old.config == *pool);
+            if let (true, Some(old)) = (same, old.as_ref()) {
+                self.pools.push(old.clone());
                 self.watching
                     .extend(watching.get_mut(number).and_then(Option::take));
                 continue;
             }
-            self.pools
-                .push(Known::new(pool, number, &mut self.nodes, now_ms));
+            let mut fresh = Known::new(pool, number, &mut self.nodes, now_ms);
+            if let Some(old) = old {
+                fresh.inherit(old, &mut self.nodes, now_ms);
+            }
+            self.pools.push(fresh);
             self.watching.push(Watching {
                 refresh_at_ms: now_ms,
                 sentinels: pool
@@ -411,7 +432,11 @@ impl Control {
         if let Some(endpoint) = literal(address) {
             return Some(endpoint);
         }
-        let (looked_ms, known) = self.names.get(address).cloned().unwrap_or_default();
+        let Name {
+            looked_ms,
+            endpoint: known,
+            ..
+        } = self.names.get(address).cloned().unwrap_or_default();
         let age_max_ms = if known.is_some() {
             NAMES_MS
         } else {
@@ -425,47 +450,48 @@ impl Control {
 
     fn look_up(&mut self, address: &Address, now_ms: u64) {
         let entry = self.names.entry(address.clone()).or_default();
-        if entry.0 != 0 && now_ms < entry.0 + LOOK_UP_MS {
+        let is_early = entry.looked_ms != 0 && now_ms < entry.looked_ms + LOOK_UP_MS;
+        if is_early || entry.is_under_way {
             return;
         }
-        entry.0 = now_ms.max(1);
+        entry.looked_ms = now_ms.max(1);
         let (sender, address) = (self.found.sender(), address.clone());
         let look = move || {
             let endpoints = address.resolve().unwrap_or_default();
             sender.send(Found { address, endpoints });
         };
-        // Without a thread the name is looked up later.
-        let _ = thread::Builder::new()
+        let started = thread::Builder::new()
             .name("proxy-names".to_owned())
             .spawn(look);
+        // Without a thread the name is looked up later.
+        entry.is_under_way = started.is_ok();
     }
 
     fn take_names(&mut self) {
         let mut found = Vec::new();
         self.found.drain(&mut found);
         for Found { address, endpoints } in found {
-            let Some((_, known)) = self.names.get_mut(&address) else {
+            let Some(name) = self.names.get_mut(&address) else {
                 continue;
             };
+            name.is_under_way = false;
             // As long as the name still has it, the same one: names with many addresses turn them round.
-            let stays = known
-                .as_ref()
-                .is_some_and(|known| endpoints.contains(known));
-            if stays || endpoints.is_empty() {
-                continue;
+            let stays = name.endpoint.as_ref();
+            let stays = stays.is_some_and(|known| endpoints.contains(known));
+            if !stays && !endpoints.is_empty() {
+                name.endpoint = endpoints.into_iter().next();
             }
-            *known = endpoints.first().cloned();
-            let nodes: Vec<NodeId> = self
-                .nodes
-                .iter()
-                .filter(|(_, node)| node.address == address)
-                .map(|(id, _)| id)
-                .collect();
-            for node in nodes {
-                if let Some(known) = self.nodes.get_mut(node) {
-                    known.endpoint = endpoints.first().cloned();
-                    self.is_changed = true;
-                }
+        }
+        for (node, address) in self.nodes.named() {
+            let endpoint = self
+                .names
+                .get(&address)
+                .and_then(|name| name.endpoint.clone());
+            if let (Some(known), Some(_)) = (self.nodes.get_mut(node), &endpoint)
+                && known.endpoint != endpoint
+            {
+                known.endpoint = endpoint;
+                self.is_changed = true;
             }
         }
     }
@@ -473,7 +499,9 @@ impl Control {
     // ---- health -------------------------------------------------------------------------------
 
     fn probe(&mut self, now_ms: u64) {
-        let due = |known: &nodes::Known| known.is_used && now_ms >= known.health.probe_at_ms();
+        let due = |known: &nodes::Known| {
+            (known.is_used || known.health.is_ejected()) && now_ms >= known.health.probe_at_ms()
+        };
         let due: Vec<NodeId> = self
             .nodes
             .iter()
@@ -555,6 +583,7 @@ impl Control {
         let node = candidates[watching.turn % candidates.len()];
         watching.turn = watching.turn.wrapping_add(1);
         watching.parts.clear();
+        watching.asked = node;
         watching.refresh_at_ms = now_ms + config.refresh.0.as_millis() as u64;
         watching.asked_until_ms = now_ms + patience_ms;
         let questions = [
@@ -576,7 +605,8 @@ impl Control {
         else {
             return;
         };
-        if watching.parts.len() != part {
+        // One that was given up may answer after all.
+        if watching.asked != node || watching.parts.len() != part {
             return;
         }
         watching.parts.push(value);
@@ -590,9 +620,14 @@ impl Control {
         let believed = known.take_cluster(info, slots, shards, &from, &mut self.nodes, now_ms);
         watching.parts.clear();
         watching.asked_until_ms = 0;
-        if !believed || !known.is_whole() {
-            // Another one may know better.
-            watching.refresh_at_ms = now_ms + DEBOUNCE_MS;
+        if believed && known.is_whole() {
+            watching.doubts = 0;
+        } else {
+            // Another one may know better; if none does, they are asked less and less often.
+            let pause_ms = DEBOUNCE_MS << watching.doubts.min(10);
+            watching.doubts += 1;
+            let usual_ms = known.config.refresh.0.as_millis() as u64;
+            watching.refresh_at_ms = now_ms + pause_ms.min(usual_ms.max(DEBOUNCE_MS));
         }
         let after = picture(std::slice::from_ref(known), &Nodes::default()).pools;
         self.is_changed |= differ(&before.0, &after);
@@ -635,7 +670,7 @@ impl Control {
             );
             self.ask(
                 peer,
-                Question::Sentinels,
+                Question::Sentinels(shard),
                 &["SENTINEL", "SENTINELS", name],
                 now_ms,
             );
@@ -666,16 +701,23 @@ impl Control {
         }
     }
 
-    fn take_sentinel(&mut self, pool: usize, question: Question, value: Value, now_ms: u64) {
+    fn take_sentinel(
+        &mut self,
+        pool: usize,
+        from: usize,
+        question: Question,
+        value: Value,
+        now_ms: u64,
+    ) {
         let (Some(watching), Some(known)) = (self.watching.get_mut(pool), self.pools.get_mut(pool))
         else {
             return;
         };
         watching.asked_until_ms = 0;
         match question {
-            Question::Shard(_, 0) => watching.parts = vec![value],
+            Question::Shard(shard, 0) => drop(watching.masters.insert((from, shard), value)),
             Question::Shard(shard, _) => {
-                let Some(master) = watching.parts.pop() else {
+                let Some(master) = watching.masters.remove(&(from, shard)) else {
                     return;
                 };
                 let before = picture(std::slice::from_ref(known), &Nodes::default()).pools;
@@ -685,21 +727,17 @@ impl Control {
                 let after = picture(std::slice::from_ref(known), &Nodes::default()).pools;
                 self.is_changed |= differ(&before, &after);
             }
-            Question::Sentinels => {
-                // Those of the file stay; others come while they are up.
-                let own = known
-                    .config
-                    .sentinels
-                    .iter()
-                    .map(|sentinel| sentinel.address.0.clone());
-                let mut sentinels: Vec<Address> = own.collect();
-                for address in sentinel::others(&value).unwrap_or_default() {
-                    if !sentinels.contains(&address) {
-                        sentinels.push(address);
-                    }
-                }
-                for address in watching.sentinels.iter().take(64) {
-                    if known.config.shards.len() > 1 && !sentinels.contains(address) {
+            Question::Sentinels(shard) => {
+                let Some(others) = sentinel::others(&value) else {
+                    return;
+                };
+                watching.heard.insert(shard, others);
+                // Those of the file stay; others come and go.
+                let own = known.config.sentinels.iter();
+                let mut sentinels: Vec<Address> =
+                    own.map(|sentinel| sentinel.address.0.clone()).collect();
+                for address in watching.heard.values().flatten() {
+                    if !sentinels.contains(address) {
                         sentinels.push(address.clone());
                     }
                 }
@@ -773,10 +811,14 @@ impl Control {
     fn ask(&mut self, peer: Peer, question: Question, words: &[&str], now_ms: u64) {
         let deadline_ms = now_ms + self.patience_ms();
         let Some((endpoint, user, password)) = self.place_of(peer, now_ms) else {
+            if let Some(at) = self.by_peer.remove(&peer) {
+                self.connections[at] = None;
+            }
             self.lost(peer, &[question], "its name means nothing", now_ms);
             return;
         };
         let stands = |connection: &Connection| connection.endpoint == endpoint;
+        let mut is_new = false;
         let at = match self.by_peer.get(&peer) {
             Some(&at) if self.connections[at].as_ref().is_some_and(stands) => at,
             other => {
@@ -809,8 +851,15 @@ impl Control {
                     }
                 }
                 self.by_peer.insert(peer, at);
+                is_new = true;
                 at
             }
+        };
+        // A connection that is new has no subscription yet.
+        let subscribe = ["SUBSCRIBE", "+switch-master"];
+        let words = match (is_new, peer, question) {
+            (true, Peer::Watch(..), Question::Pulse) => &subscribe[..],
+            _ => words,
         };
         let asked = match &mut self.connections[at] {
             Some(connection) => connection
@@ -838,8 +887,8 @@ impl Control {
                 (Peer::Node(node), Some(Question::Cluster(part))) => {
                     self.take_cluster(node, part, value, now_ms)
                 }
-                (Peer::Sentinel(pool, _), Some(question)) => {
-                    self.take_sentinel(pool, question, value, now_ms)
+                (Peer::Sentinel(pool, from), Some(question)) => {
+                    self.take_sentinel(pool, from, question, value, now_ms)
                 }
                 (Peer::Watch(pool, _), _) => self.take_message(pool, &value, now_ms),
                 _ => {}

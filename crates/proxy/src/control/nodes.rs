@@ -97,6 +97,16 @@ impl Nodes {
             .map(|(at, known)| (at as NodeId, known))
     }
 
+    /// Those whose addresses are names, which have to be looked up.
+    pub fn named(&self) -> Vec<(NodeId, Address)> {
+        let named = self
+            .iter()
+            .filter(|(_, known)| literal(&known.address).is_none());
+        named
+            .map(|(node, known)| (node, known.address.clone()))
+            .collect()
+    }
+
     /// Says which are routed to.
     pub fn mark_used(&mut self, is_used: impl Fn(NodeId) -> bool, now_ms: u64) {
         for (at, known) in self.known.iter_mut().enumerate() {

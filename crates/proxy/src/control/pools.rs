@@ -17,7 +17,7 @@ use crate::route::{Hashed, NOBODY, NodeId, Placement, Pool, Routes, Shard};
 const OLDER_VIEWS_MAX: u32 = 30;
 
 /// A pool.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Known {
     /// What it was told to be.
     pub config: config::Pool,
@@ -29,6 +29,8 @@ pub struct Known {
     /// The highest epoch heard of: of the cluster, or of each shard's primary.
     epochs: Vec<u64>,
     older_views: u32,
+    /// By shard: Sentinels in a row that spoke of before.
+    late: Vec<u32>,
     /// Members of a cluster without slots: a slot may be on its way to them.
     others: Vec<NodeId>,
 }
@@ -85,11 +87,47 @@ impl Known {
             config: config.clone(),
             number,
             epochs: vec![0; shards.len().max(1)],
+            late: vec![0; shards.len()],
             shards,
             slots: None,
             hashed,
             older_views: 0,
             others: Vec::new(),
+        }
+    }
+
+    /// Goes on with what was known under another configuration, until somebody has been asked under this one.
+    pub fn inherit(&mut self, old: Known, nodes: &mut Nodes, now_ms: u64) {
+        if old.config.kind != self.config.kind {
+            return;
+        }
+        let same_sources =
+            old.config.seeds == self.config.seeds && old.config.sentinels == self.config.sentinels;
+        for node in old.members() {
+            if let Some(address) = nodes.get(node).map(|known| known.address.clone()) {
+                nodes.number(&address, self.number, who(&self.config, &address), now_ms);
+            }
+        }
+        match self.config.kind {
+            PoolKind::Servers => {}
+            PoolKind::Cluster => {
+                (self.shards, self.slots, self.others) = (old.shards, old.slots, old.others);
+                if same_sources {
+                    self.epochs = old.epochs;
+                }
+            }
+            PoolKind::Sentinel => {
+                for (at, shard) in self.config.shards.iter().enumerate() {
+                    let mut before = old.config.shards.iter();
+                    let Some(known) = before.position(|known| known.name == shard.name) else {
+                        continue;
+                    };
+                    self.shards[at] = old.shards[known].clone();
+                    if same_sources {
+                        self.epochs[at] = old.epochs[known];
+                    }
+                }
+            }
         }
     }
 
@@ -217,10 +255,17 @@ impl Known {
         else {
             return false;
         };
-        // A Sentinel that has not heard of the last failover.
-        if primary.epoch < *epoch {
+        // An answer of another question.
+        if primary.name != self.config.shards[shard].name {
             return false;
         }
+        // A Sentinel that has not heard of the last failover. When all of them speak so, the shard was made anew.
+        let late = &mut self.late[shard];
+        if primary.epoch < *epoch && *late < OLDER_VIEWS_MAX {
+            *late += 1;
+            return false;
+        }
+        *late = 0;
         *epoch = primary.epoch;
         let others = sentinel::others(replicas);
         let others = others
@@ -408,7 +453,16 @@ mod tests {
     }
 
     fn master(port: &str, epoch: &str) -> Value {
-        let words = ["ip", "10.0.0.1", "port", port, "config-epoch", epoch];
+        let words = [
+            "name",
+            "m",
+            "ip",
+            "10.0.0.1",
+            "port",
+            port,
+            "config-epoch",
+            epoch,
+        ];
         Value::Array(words.iter().map(|word| bulk(word)).collect())
     }
 
@@ -427,5 +481,47 @@ mod tests {
         assert!(!pool.take_primary(0, &master("1", "3"), &Value::NullArray, &mut nodes, 0));
         assert!(pool.take_primary(0, &master("2", "4"), &Value::NullArray, &mut nodes, 0));
         assert_eq!(pool.shards[0].primary, 1);
+    }
+
+    #[test]
+    fn a_shard_that_was_made_anew_is_believed_in_the_end_and_answers_are_not_mixed_up() {
+        let text = "[[pool]]\nkind = 'sentinel'\nsentinel = [{ address = 'h:1' }]\nshard = [{ name = 'm' }, { name = 'n' }]";
+        let config = Config::from_toml(text).unwrap().pools.remove(0);
+        let mut nodes = Nodes::default();
+        let mut pool = Known::new(&config, 0, &mut nodes, 0);
+        let mut take = |pool: &mut Known, shard, port, epoch| {
+            pool.take_primary(
+                shard,
+                &master(port, epoch),
+                &Value::NullArray,
+                &mut nodes,
+                0,
+            )
+        };
+        assert!(take(&mut pool, 0, "1", "7"));
+        // What is said of "m" is not taken for "n".
+        assert!(!take(&mut pool, 1, "1", "7"));
+        let tries = (0..100).find(|_| take(&mut pool, 0, "2", "0"));
+        assert_eq!(tries, Some(OLDER_VIEWS_MAX as usize));
+    }
+
+    #[test]
+    fn another_configuration_goes_on_with_what_was_known() {
+        let (config, mut nodes) = (cluster(), Nodes::default());
+        let from = Address::tcp("10.0.0.1", 1);
+        let mut pool = Known::new(&config, 0, &mut nodes, 0);
+        let nothing = Value::Array(Vec::new());
+        let whole = slots(&[(0, 16383, 1)]);
+        assert!(pool.take_cluster(&info("ok", 5), &whole, &nothing, &from, &mut nodes, 0));
+        let changed = config::Pool {
+            password: Some("other".into()),
+            seeds: Vec::new(),
+            ..config
+        };
+        let mut fresh = Known::new(&changed, 0, &mut nodes, 0);
+        assert!(!fresh.is_whole());
+        fresh.inherit(pool, &mut nodes, 0);
+        assert!(fresh.is_whole());
+        assert_eq!(nodes.get(0).unwrap().password.as_deref(), Some("other"));
     }
 }

@@ -27,8 +27,12 @@ impl Reload {
     /// Reads it. An error says why everything stays as it was, on one line.
     pub fn run(&self) -> Result<(), String> {
         let (config, _) = self.arguments.read().map_err(one_line)?;
-        let problems = config.check().into_iter().chain(config.unbuilt());
+        let problems: Vec<_> = config.check().into_iter().chain(config.unbuilt()).collect();
+        for warning in problems.iter().filter(|problem| !problem.is_fatal) {
+            eprintln!("{warning}");
+        }
         let fatal: Vec<String> = problems
+            .iter()
             .filter(|problem| problem.is_fatal)
             .map(|problem| format!("{}: {}", problem.place, problem.text))
             .collect();

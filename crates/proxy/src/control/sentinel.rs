@@ -6,6 +6,8 @@ use redline_resp::Value;
 /// A primary, as a Sentinel knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Primary {
+    /// The name under which it is watched.
+    pub name: String,
     /// Where it is.
     pub address: Address,
     /// Grows with each failover: a Sentinel that says less has not heard of the last one.
@@ -16,6 +18,7 @@ pub struct Primary {
 pub fn primary(reply: &Value) -> Option<Primary> {
     let fields = fields(reply)?;
     Some(Primary {
+        name: field(&fields, "name")?.to_owned(),
         address: address(&fields)?,
         epoch: field(&fields, "config-epoch")?.parse().ok()?,
     })
@@ -105,7 +108,14 @@ mod tests {
             "3",
         ]);
         let address = Address::tcp("10.0.0.1", 6379);
-        assert_eq!(primary(&reply), Some(Primary { address, epoch: 3 }));
+        assert_eq!(
+            primary(&reply),
+            Some(Primary {
+                name: "m".into(),
+                address,
+                epoch: 3
+            })
+        );
         for wrong in [
             entry(&["ip", "10.0.0.1", "port", "0", "config-epoch", "3"]),
             entry(&["ip", "10.0.0.1", "port", "1"]),

@@ -174,7 +174,14 @@ impl Worker {
         let reloaded = self.shared.reload.as_ref().map(Reload::run);
         match reloaded {
             Some(Ok(())) => self.status(me, "OK"),
-            Some(Err(error)) => self.refuse(me, &format!("ERR {error}")),
+            Some(Err(error)) => {
+                // What is wrong may stand beside a password.
+                eprintln!("redline proxy: the configuration stays as it is: {error}");
+                self.refuse(
+                    me,
+                    "ERR the configuration stays as it is; the proxy's log says why",
+                )
+            }
             None => self.refuse(me, "ERR there is nothing to read again"),
         }
     }

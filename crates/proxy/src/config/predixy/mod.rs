@@ -278,6 +278,10 @@ impl Converted {
                 _ => return Err(unknown(line, &[POOL, GROUPS].concat())),
             }
         }
+        if kind == PoolKind::Cluster {
+            let default = Pool::default();
+            (pool.hash, pool.distribution) = (default.hash, default.distribution);
+        }
         if kind == PoolKind::Servers {
             let missing =
                 || line.says("StandaloneServerPool needs RefreshMethod fixed or sentinel");
