@@ -466,6 +466,7 @@ impl Worker {
                 self.lose(at, "it does not answer", false);
             } else if now.endpoint != before.endpoint
                 || (&now.user, &now.password) != (&before.user, &before.password)
+                || before.is_used && !now.is_used
             {
                 self.retire(at, node);
             }

@@ -27,6 +27,8 @@ pub struct Node {
     pub password: Option<String>,
     /// It does not answer: requests are refused at once, except probes.
     pub ejected: bool,
+    /// Something routes to it. What does not may still be where a redirect points.
+    pub is_used: bool,
 }
 
 /// One part of the keys, and who has it.

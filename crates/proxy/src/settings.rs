@@ -57,6 +57,7 @@ impl Settings {
                 clients => clients as usize,
             },
             client_output_bytes_max: bytes(limits.output_buffer),
+            subscriber_output_bytes_max: bytes(limits.subscriber_output_buffer),
             client_output_bytes_high: default
                 .client_output_bytes_high
                 .min(bytes(limits.output_buffer)),

@@ -298,6 +298,8 @@ pub struct Limits {
     pub query_buffer: Size,
     /// Replies that a client has not taken.
     pub output_buffer: Size,
+    /// Messages that a subscriber has not taken.
+    pub subscriber_output_buffer: Size,
     /// Buffers of the whole process.
     pub memory: Size,
 }
@@ -310,6 +312,7 @@ impl Default for Limits {
             bulk: Size(512 << 20),
             query_buffer: Size(1 << 30),
             output_buffer: Size(256 << 20),
+            subscriber_output_buffer: Size(32 << 20),
             memory: Size(0),
         }
     }

@@ -75,6 +75,7 @@ pub fn start(config: &Config, arguments: Arguments) -> io::Result<Started> {
             pool.config.name
         ));
     }
+    control.mark_used(clock::monotonic_ms());
     let routes = Arc::new(Published::new(picture(&control.pools, &control.nodes)));
     control.routes = Some(Arc::clone(&routes));
     let reports = control.reports.sender();

@@ -129,6 +129,7 @@ impl Nodes {
             user: known.user.clone(),
             password: known.password.clone(),
             ejected: known.health.is_ejected() || known.endpoint.is_none(),
+            is_used: known.is_used,
         });
         seen.collect()
     }
