@@ -301,15 +301,25 @@ fn a_call_that_waits_holds_nobody_else_up() {
     let mut request = Vec::new();
     encode(&["BLPOP", "list", "0"], &mut request);
     gone.send(&request).unwrap();
-    drop(gone);
+    let blocked = |behind: &Behind| {
+        let count = |server: &ServerProcess| {
+            let mut direct = Client::connect(server.address()).unwrap();
+            let info = call(&mut direct, "INFO clients");
+            let text = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
+            text.contains("blocked_clients:1")
+        };
+        behind.servers.iter().any(count)
+    };
     let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        assert!(Instant::now() < deadline);
-        call(&mut other, "RPUSH list y");
-        if call(&mut other, "LLEN list") == Value::Integer(1) {
-            break;
-        }
+    while !blocked(&behind) {
+        assert!(Instant::now() < deadline, "it never waited");
     }
+    drop(gone);
+    while blocked(&behind) {
+        assert!(Instant::now() < deadline, "the server still waits for it");
+    }
+    assert_eq!(call(&mut other, "RPUSH list y"), Value::Integer(1));
+    assert_eq!(call(&mut other, "LLEN list"), Value::Integer(1));
 }
 
 #[test]
@@ -936,4 +946,85 @@ fn users_may_do_what_their_records_say_on_every_way() {
     assert_eq!(call(&mut client, "AUTH admin x"), ok());
     assert_eq!(call(&mut client, "FLUSHALL"), ok());
     assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
+}
+
+#[test]
+fn a_client_that_ends_its_own_direction_still_gets_every_reply() {
+    let behind = Behind::new(2, 1);
+    let mut stream = TcpStream::connect(behind.proxy.address()).unwrap();
+    let mut requests = Vec::new();
+    for words in [
+        &["SET", "k", "1"][..],
+        &["MULTI"],
+        &["INCR", "k"],
+        &["EXEC"],
+        &["SELECT", "1"],
+        &["GET", "k"],
+        &["SELECT", "0"],
+        &["GET", "k"],
+    ] {
+        encode(words, &mut requests);
+    }
+    stream.write_all(&requests).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).unwrap();
+    assert_eq!(
+        replies,
+        "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:2\r\n+OK\r\n$-1\r\n+OK\r\n$1\r\n2\r\n"
+    );
+}
+
+#[test]
+fn it_tells_its_settings_and_is_in_no_cluster() {
+    let behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    let expected = Value::Array(vec![bulk("maxclients"), bulk("10000")]);
+    assert_eq!(call(&mut client, "CONFIG GET MAXCL*"), expected);
+    assert_error(
+        &call(&mut client, "CLUSTER INFO"),
+        "ERR This instance has cluster support disabled",
+    );
+}
+
+#[test]
+fn watching_and_what_does_not_go_with_it() {
+    let behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    let mut requests = Vec::new();
+    for words in [&["WATCH", "k"][..], &["UNWATCH"], &["GET", "k"]] {
+        encode(words, &mut requests);
+    }
+    client.send(&requests).unwrap();
+    for expected in [ok(), ok(), Value::NullBulk] {
+        assert_eq!(client.reply().unwrap(), Some(expected));
+    }
+    assert_eq!(call(&mut client, "WATCH k"), ok());
+    assert_error(&call(&mut client, "SELECT 1"), "ERR between WATCH and EXEC");
+    assert_error(&call(&mut client, "HELLO 3"), "ERR between WATCH and EXEC");
+    assert_eq!(call(&mut client, "UNWATCH"), ok());
+    assert_eq!(call(&mut client, "SELECT 1"), ok());
+}
+
+#[test]
+fn a_transaction_whose_server_is_lost_does_nothing_more() {
+    for last in ["EXEC", "DISCARD"] {
+        let mut behind = Behind::new(1, 1);
+        let mut client = behind.client();
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        assert_eq!(
+            call(&mut client, "SET a 1"),
+            Value::Simple(b"QUEUED".to_vec())
+        );
+        drop(behind.servers.remove(0));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !call(&mut client, "SET b 1").is_error() {
+            assert!(Instant::now() < deadline);
+        }
+        match last {
+            "EXEC" => assert_error(&call(&mut client, last), "EXECABORT"),
+            _ => assert_eq!(call(&mut client, last), ok()),
+        }
+        assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
+    }
 }

@@ -108,7 +108,8 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         Subscribe | Unsubscribe | Psubscribe | Punsubscribe | Ssubscribe | Sunsubscribe => {
             return Class::Subscribe;
         }
-        Wait | Waitaof => return Class::All(Merge::Min),
+        // They ask for what was written on the same connection, and would hold it up for everybody.
+        Wait | Waitaof => return Class::Refused,
         PubsubChannels | PubsubShardchannels => return Class::All(Merge::Concat),
         PubsubNumpat => return Class::All(Merge::Sum),
         PubsubNumsub | PubsubShardnumsub => return Class::All(Merge::SumByName),
@@ -116,7 +117,7 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         // By their channel.
         Publish | Spublish => return Class::Keys,
         // Of these the proxy has its own, or there is only the proxy to speak of.
-        Info | Time | AclWhoami => return Class::Local,
+        Info | Time | AclWhoami | ConfigGet => return Class::Local,
         Command
         | CommandCount
         | CommandDocs

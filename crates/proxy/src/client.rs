@@ -43,7 +43,9 @@ pub struct Client {
     pub proto: Proto,
     /// Bytes may be waiting in the socket.
     pub readable: bool,
-    /// The peer will send no more.
+    /// The peer will send no more; what it sent may still be unread.
+    pub peer_closed: bool,
+    /// The peer will send no more, and everything was read.
     pub eof: bool,
     /// It ends as soon as it has got what is due.
     pub closing: bool,
@@ -154,6 +156,7 @@ impl Client {
             db: 0,
             proto: Proto::Resp2,
             readable: true,
+            peer_closed: false,
             eof: false,
             closing: false,
             queued: false,
@@ -187,6 +190,26 @@ impl Client {
         let number = self.next;
         self.next = number.wrapping_add(1);
         number
+    }
+
+    /// Whether it is in a call that may wait for ever.
+    pub fn waits_in_vain(&self) -> bool {
+        let may_wait = self.last.is_some_and(|id| {
+            redline_spec::gate(id)
+                .flags
+                .has(redline_spec::Flags::BLOCKING)
+        });
+        may_wait && matches!(self.session, Session::Leaving(_)) && self.pending() > 0
+    }
+
+    /// Whether a peer that will send no more has left nothing to be done: all is answered, or it waited for something that
+    /// nobody is there to get, or a request of its lacks the end.
+    pub fn is_forsaken(&self) -> bool {
+        match self.session {
+            Session::Leaving(_) if self.waits_in_vain() => true,
+            Session::Passing(_) => self.pause == Pause::No && !self.queued,
+            _ => self.pending() == 0 && self.pause == Pause::No && !self.queued,
+        }
     }
 
     /// Bytes that wait to be sent.

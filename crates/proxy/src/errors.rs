@@ -16,6 +16,8 @@ pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub const SYNTAX: &str = "ERR syntax error";
 /// The slot or the shard has no server.
 pub const CLUSTER_DOWN: &str = "CLUSTERDOWN Hash slot not served";
+/// CLUSTER.
+const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
 /// Too many clients.
 pub const CLIENTS_MAX: &str = "ERR max number of clients reached";
 
@@ -25,6 +27,10 @@ const PREVIEW_BYTES_MAX: usize = 128;
 /// There is no such command, or no such subcommand.
 pub fn unresolved(reason: Unresolved, args: Args<'_>) -> String {
     match reason {
+        // As a server that is in no cluster says.
+        Unresolved::Command if args[0].eq_ignore_ascii_case(b"cluster") => {
+            CLUSTER_DISABLED.to_owned()
+        }
         Unresolved::Command => unknown_command(args),
         Unresolved::Subcommand(container) => {
             let name = spec::row(container).name.to_ascii_uppercase();

@@ -182,7 +182,9 @@ impl Worker {
         let Some(place) = self.upstreams.place(at) else {
             return;
         };
-        self.detach(at);
+        if !self.detach(at, false) {
+            return;
+        }
         let Some(upstream) = self.upstreams.get(at) else {
             return;
         };

@@ -14,6 +14,8 @@ use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
 
+/// Connections to one server that long replies may have for themselves; beyond that others wait behind such a reply.
+const DETACHED_MAX: usize = 64;
 /// A large request goes on when no more than this waits to be sent.
 const PASSING_BYTES: usize = 64 * 1024;
 /// No place.
@@ -39,6 +41,8 @@ struct NodeLinks {
     idle: Vec<Ref>,
     /// Private connections, used or not.
     private: usize,
+    /// Connections that get nothing new and are not closed yet.
+    detached: usize,
     /// Attempts that failed since the last that did not.
     failures: u32,
     /// No attempt before this time.
@@ -283,7 +287,7 @@ impl Worker {
             queue_max / 2
         };
         if !upstream.held_back.is_empty()
-            && upstream.unsent() <= enough
+            && upstream.unanswered() <= enough
             && upstream.waiting.len() <= WAITING_MAX / 2
         {
             let held_back = std::mem::take(&mut upstream.held_back);
@@ -310,7 +314,7 @@ impl Worker {
         let Some(upstream) = self.upstreams.get(at) else {
             return false;
         };
-        let full = upstream.unsent() > queue_max || upstream.waiting.len() > WAITING_MAX;
+        let full = upstream.unanswered() > queue_max || upstream.waiting.len() > WAITING_MAX;
         if full {
             upstream.held_back.push(client);
         }
@@ -332,6 +336,7 @@ impl Worker {
             return self.lost_subscriptions(upstream.node);
         }
         let links = self.links.of(upstream.node);
+        links.detached = links.detached.saturating_sub(usize::from(upstream.retired));
         match upstream.purpose {
             Purpose::Shared => {
                 let lane = lane(upstream.db, upstream.proto);
@@ -369,6 +374,13 @@ impl Worker {
         let mut start = upstream.acked;
         for run in std::mem::take(&mut upstream.waiting) {
             let end = start + run.bytes as usize;
+            let half_out = upstream.streaming && start == upstream.acked;
+            if upstream.passes && run.kind == Kind::Client && half_out {
+                if self.clients.find(run.to).is_some() {
+                    self.close_client(run.to.at);
+                }
+                continue;
+            }
             if upstream.passes && run.kind == Kind::Client {
                 self.fail(
                     run,
@@ -398,7 +410,9 @@ impl Worker {
                 };
                 if part_gone && number == 0 {
                     // Half a reply is out already: there is no way to end it but to end the client.
-                    self.close_client(run.to.at);
+                    if self.clients.find(run.to).is_some() {
+                        self.close_client(run.to.at);
+                    }
                     continue;
                 }
                 let again = may_retry
@@ -459,10 +473,10 @@ impl Worker {
                 continue;
             };
             let number = usize::from(upstream.node);
-            let (node, purpose) = (upstream.node, upstream.purpose);
+            let node = upstream.node;
             let now = &self.routes.nodes[number];
             let before = &old.nodes[number];
-            if now.ejected && !before.ejected && purpose == Purpose::Shared {
+            if now.ejected && !before.ejected {
                 self.lose(at, "it does not answer", false);
             } else if now.endpoint != before.endpoint
                 || (&now.user, &now.password) != (&before.user, &before.password)
@@ -471,22 +485,44 @@ impl Worker {
                 self.retire(at, node);
             }
         }
+        self.adopt_subscriptions();
     }
 
-    /// New requests go over another connection; this one is closed once it has answered.
-    pub(crate) fn detach(&mut self, at: u32) {
+    /// New requests go over another connection; this one is closed once it has answered. Who waits for a reply on it sends
+    /// nothing more until that has come, so that nobody's requests overtake each other. `false`: there are too many already.
+    pub(crate) fn detach(&mut self, at: u32, must: bool) -> bool {
         let Some(upstream) = self.upstreams.get(at) else {
-            return;
+            return false;
         };
-        upstream.retired = true;
+        if upstream.retired {
+            return true;
+        }
         let links = self.links.of(upstream.node);
+        if links.detached >= DETACHED_MAX && !must {
+            return false;
+        }
+        links.detached += 1;
+        upstream.retired = true;
         if let Some(lane) = links.shared.iter_mut().find(|lane| **lane == at) {
             *lane = NONE;
         }
+        for run in &upstream.waiting {
+            let to = match run.kind {
+                Kind::Client | Kind::Silent => Some(run.to),
+                Kind::Part => self.gathers.find(run.to).map(|gather| gather.client),
+                Kind::Setup | Kind::Nobody => None,
+            };
+            if let Some(client) = to.and_then(|to| self.clients.find(to))
+                && client.pause == crate::client::Pause::No
+            {
+                client.pause = crate::client::Pause::Order;
+            }
+        }
+        true
     }
 
     fn retire(&mut self, at: u32, node: NodeId) {
-        self.detach(at);
+        self.detach(at, true);
         let links = self.links.of(node);
         let is_idle = links.idle.iter().any(|place| place.at == at);
         let Some(upstream) = self.upstreams.get(at) else {

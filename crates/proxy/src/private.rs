@@ -59,6 +59,8 @@ pub struct Transaction {
     aborted: Option<&'static str>,
 }
 
+/// Bytes of calls without keys that wait for the server to be known.
+const QUEUED_BYTES_MAX: usize = 1024 * 1024;
 const PREVIOUS_ERRORS: &str = "EXECABORT Transaction discarded because of previous errors.";
 const CONNECTION_LOST: &str =
     "EXECABORT Transaction discarded because of: the connection to the server was lost";
@@ -208,6 +210,9 @@ impl Worker {
         match &mut client.session {
             Session::Transaction(transaction) => {
                 transaction.bound = None;
+                transaction.begun = false;
+                transaction.queued.clear();
+                transaction.queued_count = 0;
                 transaction.aborted = Some(CONNECTION_LOST);
             }
             Session::Leaving(_) => client.session = Session::Shared,
@@ -313,6 +318,9 @@ impl Worker {
         let lease = match self.transaction_of(me) {
             None => return Err(String::new()),
             Some(transaction) => match &transaction.bound {
+                _ if transaction.aborted == Some(CONNECTION_LOST) => {
+                    return Err("ERR the connection to the server was lost".to_owned());
+                }
                 Some((_, bound)) if *bound == node => None,
                 Some(_) => return Err(errors::CROSS_SLOT.to_owned()),
                 None => Some(()),
@@ -394,6 +402,10 @@ impl Worker {
                 Ok(Some(node)) if Some(node) == watched => {
                     Some(self.send_bound(me, Kind::Client, 1, raw))
                 }
+                _ if command.class == Class::Blocks => Some(self.refuse(
+                    me,
+                    "ERR behind WATCH, a call that may wait needs keys of the same server",
+                )),
                 _ => None,
             };
         }
@@ -436,7 +448,9 @@ impl Worker {
         if transaction.begun {
             return self.send_bound(me, Kind::Client, 1, raw);
         }
-        if transaction.queued_count >= 4096 {
+        if transaction.queued_count >= 4096
+            || transaction.queued.len() + raw.len() > QUEUED_BYTES_MAX
+        {
             return self.abort(me, "ERR too many commands without keys inside MULTI");
         }
         transaction.queued.extend_from_slice(raw);
@@ -474,7 +488,9 @@ impl Worker {
             );
         }
         let begun = self.transaction_of(me).is_some_and(|it| it.begun);
-        if begun {
+        let unwatches = id == CommandId::Unwatch
+            && self.transaction_of(me).is_some_and(|it| it.bound.is_some());
+        if begun || unwatches {
             // Replies may be due from before, so the connection stays until they are here, and the server is told the end.
             let failed = aborted.filter(|_| id == CommandId::Exec);
             match failed {

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use redline_cluster::Redirect;
 use redline_resp::{Args, Proto, ReplyDecoder, Value, encode_request};
 use redline_spec::CommandId;
 
@@ -122,6 +123,10 @@ impl Worker {
     }
 
     fn subscribe(&mut self, me: Ref, space: Space, names: Vec<Vec<u8>>) -> Flow {
+        // Messages must not come in front of what was asked before.
+        if self.must_wait(me) {
+            return Flow::Again;
+        }
         let wanted: Vec<(Vec<u8>, Vec<NodeId>)> = names
             .iter()
             .map(|name| (name.clone(), self.nodes_of(space, name)))
@@ -422,6 +427,15 @@ impl Worker {
         let Some((space, name)) = server.and_then(|server| server.asked.pop_front()) else {
             return;
         };
+        let moved = std::str::from_utf8(error)
+            .ok()
+            .and_then(|text| Redirect::parse(text.strip_prefix("-MOVED ")?));
+        if let Some(redirect) = moved {
+            self.moved(node, &redirect);
+            if self.nodes_of(space, &name).iter().all(|to| *to != node) {
+                return self.ask_anew(space, &name);
+            }
+        }
         let Some(topic) = self.pubsub.topics[space as usize].get_mut(&name) else {
             return;
         };
@@ -454,6 +468,44 @@ impl Worker {
             if self.subscription_link(node).is_ok() {
                 self.ask(node, Space::Shards, name);
             }
+        }
+    }
+
+    /// Names may be elsewhere now, since there is a new picture.
+    pub(crate) fn adopt_subscriptions(&mut self) {
+        for space in SPACES {
+            let names: Vec<Vec<u8>> = self.pubsub.topics[space as usize].keys().cloned().collect();
+            for name in names {
+                self.ask_anew(space, &name);
+            }
+        }
+    }
+
+    /// Asks for a name where it is now, and no longer elsewhere.
+    fn ask_anew(&mut self, space: Space, name: &[u8]) {
+        let nodes = self.nodes_of(space, name);
+        let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) else {
+            return;
+        };
+        if nodes.contains(&NOBODY) {
+            return;
+        }
+        let before = std::mem::take(&mut topic.nodes);
+        topic.nodes = nodes
+            .iter()
+            .map(|node| {
+                let known = before.iter().find(|(asked, _)| asked == node);
+                (*node, known.is_some_and(|(_, confirmed)| *confirmed))
+            })
+            .collect();
+        let is_old = |node: &NodeId| before.iter().any(|(asked, _)| asked == node);
+        for node in nodes.iter().filter(|node| !is_old(node)) {
+            if self.subscription_link(*node).is_ok() {
+                self.ask(*node, space, name);
+            }
+        }
+        for (node, _) in before.iter().filter(|(node, _)| !nodes.contains(node)) {
+            self.say_to_server(*node, &format!("{}UNSUBSCRIBE", space.letter()), name);
         }
     }
 

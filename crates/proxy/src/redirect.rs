@@ -32,6 +32,8 @@ pub struct Later {
     due_ms: u64,
     waiting: Waiting,
     request: Vec<u8>,
+    /// Who was asked: it is asked again if there is no key to go by.
+    node: NodeId,
     db: u16,
     resp3: bool,
 }
@@ -98,6 +100,10 @@ impl Worker {
             return false;
         };
         let request = run[range].to_vec();
+        if advice == Advice::Wait && is_script(&request) {
+            // It may be the script's own word, and the script may have written.
+            return false;
+        }
         if advice == Advice::Script {
             return self.give_script(at, one, &request);
         }
@@ -123,17 +129,19 @@ impl Worker {
             return self.redirect_private(again, target, asking, &request);
         }
         let linked = target.and_then(|target| self.link(target, db, proto).ok());
+        // What it asks next must not come in front of what is still to be sent on.
+        if let Some(client) = self.clients.find(again.to)
+            && again.kind != Kind::Part
+            && client.pause == Pause::No
+        {
+            client.pause = Pause::Order;
+        }
         let Some(to) = linked else {
-            if let Some(client) = self.clients.find(again.to)
-                && again.kind != Kind::Part
-                && client.pause == Pause::No
-            {
-                client.pause = Pause::Order;
-            }
             self.later.push(Later {
                 due_ms: self.now_ms + (PAUSE_MS << one.tries.min(6)),
                 waiting: again,
                 request,
+                node,
                 db,
                 resp3: proto == redline_resp::Proto::Resp3,
             });
@@ -216,7 +224,7 @@ impl Worker {
     }
 
     /// Takes up what MOVED says, and finds the node.
-    fn moved(&mut self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+    pub(crate) fn moved(&mut self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
         self.tell(Report::Moved {
             pool: 0,
             slot: redirect.slot,
@@ -295,7 +303,7 @@ impl Worker {
                 true => redline_resp::Proto::Resp3,
                 false => redline_resp::Proto::Resp2,
             };
-            let linked = match self.node_of_request(&later.request) {
+            let linked = match self.node_of_request(&later.request, later.node) {
                 NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
                 node => self.link(node, later.db, proto),
             };
@@ -320,22 +328,32 @@ impl Worker {
     }
 
     /// Where a request goes now.
-    fn node_of_request(&self, request: &[u8]) -> NodeId {
+    fn node_of_request(&self, request: &[u8], asked: NodeId) -> NodeId {
         let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
         let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
-        let first = self.routes.pools[0].shards[0].primary;
         if !matches!(decoded, Ok(Decoded::Request { .. })) {
-            return first;
+            return asked;
         }
         let args = Args::new(&bytes, &spans);
         match spec::resolve(&args[0], args.get(1)) {
             Ok(id) => match self.node_of_keys(id, args) {
-                Ok(node) => node.unwrap_or(first),
+                Ok(node) => node.unwrap_or(asked),
                 Err(_) => NOBODY,
             },
-            Err(_) => first,
+            Err(_) => asked,
         }
     }
+}
+
+/// Whether a request runs something that may write and say what it likes.
+fn is_script(request: &[u8]) -> bool {
+    let name = request
+        .split(|byte| *byte == b'\n')
+        .nth(2)
+        .unwrap_or_default();
+    [&b"EVAL\r"[..], b"EVALSHA\r", b"FCALL\r"]
+        .iter()
+        .any(|script| name.eq_ignore_ascii_case(script))
 }
 
 #[cfg(test)]

@@ -59,6 +59,13 @@ impl Worker {
                             break;
                         }
                     }
+                    // Time-outs count from the last sign of life.
+                    let now_ms = self.now_ms as u32;
+                    if let Some(upstream) = self.upstreams.get(at)
+                        && let Some(front) = upstream.waiting.front_mut()
+                    {
+                        front.since_ms = now_ms;
+                    }
                     if drained && !must_end {
                         more = false;
                         break;
@@ -81,6 +88,11 @@ impl Worker {
         if let Some(reason) = end {
             self.lose(at, &reason, true);
         } else if let Some(upstream) = self.upstreams.get(at) {
+            if !upstream.held_back.is_empty() && !upstream.dirty {
+                // Who waits for room in the queue goes on behind the next look at it.
+                upstream.dirty = true;
+                self.dirty_upstreams.push(at);
+            }
             if own && !bytes.is_empty() {
                 upstream.held = bytes.clone();
             } else if !own {
@@ -160,7 +172,7 @@ impl Worker {
         upstream.streaming |= len > 0;
         if upstream.framer.bulk_missing() > ALONE_BYTES_MIN {
             // Whoever comes now need not wait for it.
-            self.detach(at);
+            self.detach(at, false);
         }
         self.pass_on(front.to, &bytes[..len]);
         self.slow_down(at, front.to);

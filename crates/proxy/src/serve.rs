@@ -40,7 +40,7 @@ struct Run {
 }
 
 /// Requests in a run. In a cluster any of them may have to be found again, to be sent elsewhere.
-const RUN_MAX: u16 = u16::MAX;
+const RUN_MAX: u16 = 1024;
 const RUN_OF_CLUSTER_MAX: u16 = 64;
 
 /// A request of which so much is missing may go through in pieces.
@@ -542,13 +542,12 @@ impl Worker {
     }
 }
 
-/// Whether a call of a command that may wait says so.
+/// Whether a call of a command that may wait says so. (A key or a group of that name does no harm.)
 fn may_block(id: CommandId, args: Args<'_>) -> bool {
     match id {
         CommandId::Xread | CommandId::Xreadgroup => args
             .iter()
             .skip(1)
-            .take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS"))
             .any(|word| word.eq_ignore_ascii_case(b"BLOCK")),
         _ => true,
     }

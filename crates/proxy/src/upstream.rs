@@ -211,6 +211,12 @@ impl Upstream {
         self.out.len() - self.sent
     }
 
+    /// Bytes that were not answered, sent or not.
+    #[inline]
+    pub fn unanswered(&self) -> usize {
+        self.out.len() - self.acked
+    }
+
     /// Up to where bytes may be sent now.
     #[inline]
     pub fn may_send(&self) -> usize {

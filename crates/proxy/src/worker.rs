@@ -447,7 +447,12 @@ impl Worker {
         let Some(client) = self.clients.get(at) else {
             return;
         };
-        if event.readable || event.closed || event.error {
+        client.peer_closed |= event.closed || event.error;
+        if event.error || client.peer_closed && client.waits_in_vain() {
+            // Nobody is there any more to wait: what comes for it stays where it is.
+            return self.close_client(at);
+        }
+        if event.readable || event.closed {
             client.readable = true;
             self.first += u32::from(client.heard_at_tick != self.ticks);
             client.heard_at_tick = self.ticks;
@@ -561,7 +566,8 @@ impl Worker {
         if client.readable {
             match client.stream.read_into(&mut query, CLIENT_READ_BYTES_MAX) {
                 Ok(redline_net::Read::Data { drained, .. }) => {
-                    client.readable = !drained;
+                    // The end of a stream raises no event of its own.
+                    client.readable = !drained || client.peer_closed;
                     let now_s = (self.now_ms / 1000) as u32;
                     client.card.active_s.store(now_s, Ordering::Relaxed);
                 }
@@ -595,7 +601,11 @@ impl Worker {
             query.clear();
             self.received = query;
         }
-        if self.clients.get(at).is_some_and(|client| client.eof) {
+        if self
+            .clients
+            .get(at)
+            .is_some_and(|client| client.eof || client.closing)
+        {
             self.mark_client(at);
         }
     }
@@ -633,9 +643,7 @@ impl Worker {
         };
         let over = client.owed() > output_max;
         let done = client.out.is_empty()
-            && (client.closing && client.pending() == 0
-                || client.eof
-                    && (client.pending() == 0 || !matches!(client.session, Session::Shared)));
+            && (client.closing && client.pending() == 0 || client.eof && client.is_forsaken());
         if lost || over || done {
             return self.close_client(at);
         }
@@ -771,6 +779,7 @@ impl Worker {
                     self.clients.get(*at).is_some_and(|client| {
                         client.pending() == 0
                             && matches!(client.session, Session::Shared)
+                            && client.subscribed.is_none()
                             && now_s
                                 .saturating_sub(client.card.active_s.load(Ordering::Relaxed).into())
                                 > timeout_s

@@ -1,4 +1,4 @@
-//! INFO about the proxy itself. Must not know how requests are routed.
+//! INFO and CONFIG GET about the proxy itself. Must not know how requests are routed.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -61,5 +61,54 @@ impl Worker {
             }
         }
         self.answer(me, |reply| reply.verbatim("txt", text.as_bytes()))
+    }
+
+    /// The settings whose names match a word: the name itself, or `*` at its end for all that begin so.
+    pub(super) fn config_get(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        let settings = &self.shared.settings;
+        let all: [(&str, u64); 16] = [
+            ("maxclients", settings.clients_max as u64),
+            ("timeout", settings.client_timeout_s),
+            ("threads", self.shared.workers.len() as u64),
+            ("port", self.shared.port.into()),
+            ("databases", self.routes.pools[0].databases.into()),
+            ("proto-max-bulk-len", settings.bulk_bytes_max),
+            ("client-query-buffer-limit", settings.query_bytes_max as u64),
+            (
+                "client-output-bytes",
+                settings.client_output_bytes_max as u64,
+            ),
+            (
+                "subscriber-output-bytes",
+                settings.subscriber_output_bytes_max as u64,
+            ),
+            ("pipeline", settings.pipeline_max.into()),
+            (
+                "upstream-queue-bytes",
+                settings.upstream_queue_bytes_max as u64,
+            ),
+            ("private-connections", settings.private_max as u64),
+            ("private-idle", settings.private_idle_max as u64),
+            ("connect-timeout-ms", settings.connect_timeout_ms),
+            ("request-timeout-ms", settings.request_timeout_ms),
+            ("event-coalescing-us", settings.event_coalescing_us),
+        ];
+        let matches = |name: &str| {
+            args.iter().skip(2).any(|word| match word {
+                [start @ .., b'*'] => {
+                    name.len() >= start.len()
+                        && name.as_bytes()[..start.len()].eq_ignore_ascii_case(start)
+                }
+                word => name.as_bytes().eq_ignore_ascii_case(word),
+            })
+        };
+        let found: Vec<(&str, u64)> = all.into_iter().filter(|(name, _)| matches(name)).collect();
+        self.answer(me, |reply| {
+            reply.map(found.len());
+            for (name, value) in &found {
+                reply.bulk(name.as_bytes());
+                reply.bulk(value.to_string().as_bytes());
+            }
+        })
     }
 }

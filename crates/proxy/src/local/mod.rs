@@ -22,7 +22,16 @@ pub use client::Card;
 
 const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
+const BETWEEN_WATCH_AND_EXEC: &str =
+    "ERR between WATCH and EXEC the proxy changes neither database nor protocol";
+
 impl Worker {
+    fn is_in_transaction(&mut self, me: Ref) -> bool {
+        self.clients
+            .find(me)
+            .is_some_and(|client| matches!(client.session, Session::Transaction(_)))
+    }
+
     /// Answers a command of the class `Local`.
     pub(crate) fn local(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
         match id {
@@ -58,6 +67,7 @@ impl Worker {
                 self.answer(me, |reply| reply.bulk(&name))
             }
             CommandId::Info => self.info(me, args),
+            CommandId::ConfigGet => self.config_get(me, args),
             _ => self.about_clients(me, id, args),
         }
     }
@@ -72,6 +82,9 @@ impl Worker {
         let databases = i64::from(self.routes.pools[0].databases);
         if !(0..databases).contains(&number) {
             return self.refuse(me, errors::DB_OUT_OF_RANGE);
+        }
+        if self.is_in_transaction(me) {
+            return self.refuse(me, BETWEEN_WATCH_AND_EXEC);
         }
         // Two databases are two connections: what was asked of the first must not come behind what is asked of the second.
         if self.must_wait(me) {
@@ -129,6 +142,9 @@ impl Worker {
         }
         if login.is_none() && self.is_nobody(me) {
             return self.refuse(me, HELLO_NEEDS_AUTH);
+        }
+        if proto.is_some() && self.is_in_transaction(me) {
+            return self.refuse(me, BETWEEN_WATCH_AND_EXEC);
         }
         if self.must_wait(me) {
             return Flow::Again;
