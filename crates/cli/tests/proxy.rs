@@ -1028,3 +1028,16 @@ fn a_transaction_whose_server_is_lost_does_nothing_more() {
         assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
     }
 }
+
+#[test]
+fn subscribing_where_the_server_is_lost_is_an_error() {
+    let mut behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
+    drop(behind.servers.remove(0));
+    for _ in 0..3 {
+        assert_error(&call(&mut client, "SUBSCRIBE c"), "ERR");
+    }
+    // And what it had does not stay behind.
+    assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
+}

@@ -363,6 +363,8 @@ impl Worker {
             State::Open => self.tell(Report::Failed {
                 node: upstream.node,
             }),
+            // It has no such database, or no such protocol: that is about this connection alone.
+            State::Greeting if reason.starts_with("ERR") || reason.starts_with("NOPROTO") => {}
             // It does not take us: as bad as if it were not there.
             State::Greeting => self.failed(upstream.node, reason),
             State::Connecting => {}

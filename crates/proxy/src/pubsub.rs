@@ -439,18 +439,35 @@ impl Worker {
         let Some(topic) = self.pubsub.topics[space as usize].get_mut(&name) else {
             return;
         };
-        for number in std::mem::take(&mut topic.calls) {
-            let Some(call) = self.pubsub.calls.remove(&number) else {
-                continue;
-            };
-            self.deliver(call.client, call.seq, 1, error);
-            for other in &call.names {
-                if let Some(topic) = self.pubsub.topics[space as usize].get_mut(other) {
-                    topic.calls.retain(|waiting| *waiting != number);
-                }
-                self.leave_topic(call.client, space, other);
+        for number in topic.calls.clone() {
+            self.fail_call(number, error);
+        }
+    }
+
+    /// A call cannot be answered as it should.
+    fn fail_call(&mut self, number: u64, error: &[u8]) {
+        let Some(call) = self.pubsub.calls.remove(&number) else {
+            return;
+        };
+        self.deliver(call.client, call.seq, 1, error);
+        for name in &call.names {
+            if let Some(topic) = self.pubsub.topics[call.space as usize].get_mut(name) {
+                topic.calls.retain(|waiting| *waiting != number);
             }
-            self.restrict(call.client);
+            self.leave_unless_subscribed(call.client, call.space, name);
+        }
+        self.restrict(call.client);
+    }
+
+    fn leave_unless_subscribed(&mut self, me: Ref, space: Space, name: &[u8]) {
+        let is_subscribed = self.clients.find(me).is_some_and(|client| {
+            client
+                .subscribed
+                .as_ref()
+                .is_some_and(|subscribed| subscribed.names[space as usize].contains(name))
+        });
+        if !is_subscribed {
+            self.leave_topic(me, space, name);
         }
     }
 
@@ -519,6 +536,24 @@ impl Worker {
             for (asked, confirmed) in &mut topic.nodes {
                 *confirmed &= *asked != node;
             }
+        }
+        // Nobody knows when the server will be back.
+        let calls: Vec<u64> = self
+            .pubsub
+            .calls
+            .iter()
+            .filter(|(_, call)| {
+                let topics = &self.pubsub.topics[call.space as usize];
+                call.names.iter().any(|name| {
+                    topics
+                        .get(name)
+                        .is_some_and(|topic| topic.nodes.iter().any(|(asked, _)| *asked == node))
+                })
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in calls {
+            self.fail_call(number, b"-ERR the connection to the server was lost\r\n");
         }
     }
 

@@ -241,7 +241,7 @@ impl Worker {
         let shard = pool
             .shards
             .iter()
-            .position(|shard| shard.primary == target)
+            .position(|shard| shard.primary == target || shard.replicas.contains(&target))
             .unwrap_or_else(|| {
                 pool.shards.push(Shard {
                     primary: target,
@@ -249,6 +249,12 @@ impl Worker {
                 });
                 pool.shards.len() - 1
             });
+        // A replica that takes writes now: its shard is still one.
+        let promoted = &mut pool.shards[shard];
+        if promoted.primary != target {
+            promoted.replicas.retain(|replica| *replica != target);
+            promoted.primary = target;
+        }
         slots[usize::from(redirect.slot)] = shard as u16;
         Some(target)
     }
