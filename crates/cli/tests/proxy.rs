@@ -1041,3 +1041,44 @@ fn subscribing_where_the_server_is_lost_is_an_error() {
     // And what it had does not stay behind.
     assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
 }
+
+#[test]
+fn parts_of_replies_that_never_get_whole_have_a_limit() {
+    let pong = |words: &[Vec<u8>]| {
+        words[0]
+            .eq_ignore_ascii_case(b"ping")
+            .then(|| b"+PONG\r\n".to_vec())
+    };
+    let full = scripted(move |words| {
+        pong(words).unwrap_or_else(|| {
+            let mut reply = format!("*{}\r\n", words.len() - 1).into_bytes();
+            for _ in &words[1..] {
+                reply.extend_from_slice(format!("$50000\r\n{}\r\n", "x".repeat(50_000)).as_bytes());
+            }
+            reply
+        })
+    });
+    let silent = scripted(move |words| pong(words).unwrap_or_default());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("proxy.toml");
+    let text = format!(
+        "[limits]\noutput-buffer = '4mb'\n[timeouts]\nrequest = 'off'\n[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\n\
+         [[pool.shard]]\nserver = [{{ address = '{full}' }}]\n[[pool.shard]]\nserver = [{{ address = '{silent}' }}]\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let words = [file.display().to_string()];
+    let proxy = ServerProcess::proxy(Path::new(REDLINE), &[], &words).expect("the proxy starts");
+    let mut greedy = TcpStream::connect(proxy.address()).unwrap();
+    let keys = ["MGET", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let mut calls = Vec::new();
+    (0..100).for_each(|_| encode(&keys, &mut calls));
+    greedy.write_all(&calls).unwrap();
+    let limit = Duration::from_secs(20);
+    greedy.set_read_timeout(Some(limit)).unwrap();
+    let mut rest = Vec::new();
+    let ended = greedy.read_to_end(&mut rest).map_err(|error| error.kind());
+    assert_ne!(ended, Err(std::io::ErrorKind::WouldBlock), "it stays open");
+    assert!(rest.is_empty(), "nothing that is half is sent");
+    let mut other = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut other, "PING"), Value::Simple(b"PONG".to_vec()));
+}

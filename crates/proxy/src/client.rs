@@ -37,6 +37,8 @@ pub struct Client {
     pub head: u32,
     /// Replies that came before their turn.
     pub held: Option<Box<Held>>,
+    /// Bytes of parts of replies whose other parts have not come.
+    pub gathered: usize,
     /// Its database.
     pub db: u16,
     /// Which protocol it speaks.
@@ -153,6 +155,7 @@ impl Client {
             next: 0,
             head: 0,
             held: None,
+            gathered: 0,
             db: 0,
             proto: Proto::Resp2,
             readable: true,
@@ -218,9 +221,10 @@ impl Client {
         self.out.len() - self.sent
     }
 
-    /// Bytes that it makes us hold: output and replies before their turn.
+    /// Bytes that it makes us hold: output, replies before their turn, and parts of replies.
     pub fn owed(&self) -> usize {
-        self.unsent() + self.pushed.len() + self.held.as_ref().map_or(0, |held| held.alive)
+        let held = self.held.as_ref().map_or(0, |held| held.alive);
+        self.unsent() + self.pushed.len() + held + self.gathered
     }
 
     /// Takes the replies of `count` requests from number `first` on.

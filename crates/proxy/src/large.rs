@@ -21,6 +21,9 @@ use crate::worker::Worker;
 const BULK_BYTES_MIN: u64 = 32 * 1024;
 /// What may wait to be sent to the server before the client is no longer read.
 const WINDOW_BYTES: usize = 256 * 1024;
+/// A request with more arguments than this before the long one is collected: it is looked at again with every read, from
+/// its start.
+const ARGUMENTS_BEFORE_MAX: usize = 64;
 /// Bytes of a header's line.
 const LINE_BYTES_MAX: usize = 32;
 
@@ -209,7 +212,7 @@ impl Worker {
 fn beginning(bytes: &[u8]) -> Option<Beginning> {
     let (arguments, mut at) = line(bytes, b'*').ok()??;
     let mut whole = Vec::new();
-    while (whole.len() as u64) < arguments {
+    while (whole.len() as u64) < arguments && whole.len() <= ARGUMENTS_BEFORE_MAX {
         let (len, end) = line(bytes.get(at..)?, b'$').ok()??;
         let start = at + end;
         let stop = (start as u64).checked_add(len)?.checked_add(2)?;
@@ -270,5 +273,17 @@ mod tests {
         ] {
             assert!(beginning(other).is_none());
         }
+    }
+
+    #[test]
+    fn a_request_of_many_arguments_is_not_looked_through_again_and_again() {
+        let many = |before: usize| {
+            let mut bytes = format!("*{}\r\n", before + 1).into_bytes();
+            (0..before).for_each(|_| bytes.extend_from_slice(b"$1\r\nx\r\n"));
+            bytes.extend_from_slice(b"$100000\r\nabc");
+            bytes
+        };
+        assert!(beginning(&many(ARGUMENTS_BEFORE_MAX)).is_some());
+        assert!(beginning(&many(ARGUMENTS_BEFORE_MAX + 1)).is_none());
     }
 }

@@ -270,9 +270,15 @@ impl Worker {
         let Some(found) = self.gathers.find(gather) else {
             return;
         };
-        let start = found.bytes.len();
-        found.bytes.extend_from_slice(reply);
-        found.parts[part as usize] = (start, found.bytes.len());
+        // Whose client is gone needs no bytes any more, and one for whom there are too many is closed before the turn ends.
+        if let Some(client) = self.clients.find(found.client) {
+            client.gathered += reply.len();
+            let start = found.bytes.len();
+            found.bytes.extend_from_slice(reply);
+            found.parts[part as usize] = (start, found.bytes.len());
+            let at = found.client.at;
+            self.mark_client(at);
+        }
         self.one_less(gather);
     }
 
@@ -288,8 +294,11 @@ impl Worker {
             return;
         };
         let mut merged = std::mem::take(&mut self.merged);
-        if gather.silence == Silence::On {
-            merge::merge(&gather, &mut merged);
+        if let Some(client) = self.clients.find(gather.client) {
+            client.gathered -= gather.bytes.len();
+            if gather.silence == Silence::On {
+                merge::merge(&gather, &mut merged);
+            }
         }
         self.deliver(gather.client, gather.seq, 1, &merged);
         merged.clear();
