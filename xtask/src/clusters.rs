@@ -255,8 +255,13 @@ fn without_digits(said: &str) -> Vec<String> {
     lines
 }
 
-/// Moves so many slots, the first ones.
+/// Moves so many slots, the first ones. What moved before has to be known to all nodes, or redis-cli refuses.
 pub fn reshard(from: &ServerProcess, to: &ServerProcess, slots: u32) -> Result<(), Failure> {
+    until("all nodes agree about the slots", || {
+        let mut check = Command::new("redis-cli");
+        check.args(["--cluster", "check", &from.address().to_string()]);
+        captured(check, b"", TIMEOUT).is_ok_and(|said| said.contains("All nodes agree"))
+    })?;
     let id = |node: &ServerProcess| told(node, &["CLUSTER", "MYID"]).unwrap_or_default();
     let mut reshard = Command::new("redis-cli");
     reshard
