@@ -194,8 +194,9 @@ fn as_redis_benchmark(setting: &Setting, cluster: &Cluster) -> Result<usize, Fai
         }
     }
     let moved = |node: &ServerProcess| {
+        // Which of the two it is depends on when the slot's next request comes.
         let said = told(node, &["INFO", "errorstats"]).unwrap_or_default();
-        said.contains("errorstat_MOVED")
+        said.contains("errorstat_MOVED") || said.contains("errorstat_ASK")
     };
     if moved(node) {
         return Err("requests went to the wrong node".into());
