@@ -144,14 +144,18 @@ fn keys_are_where_nutcracker_puts_them(setting: &Setting) -> Result<usize, Failu
     Ok(found)
 }
 
-struct Nutcracker {
-    port: u16,
-    _process: Process,
+/// A real nutcracker in front of servers.
+pub struct Nutcracker {
+    /// Where it listens.
+    pub port: u16,
+    /// Ends when it is dropped.
+    pub process: Process,
     _folder: Folder,
 }
 
 impl Nutcracker {
-    fn start(
+    /// Of a name, a port of the loopback and a weight each.
+    pub fn start(
         hash: &str,
         distribution: &str,
         servers: &[(String, u16, u32)],
@@ -178,7 +182,7 @@ impl Nutcracker {
         until("nutcracker listens", connects)?;
         Ok(Nutcracker {
             port,
-            _process: process,
+            process,
             _folder: folder,
         })
     }

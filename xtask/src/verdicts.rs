@@ -3,8 +3,6 @@
 //! Wants a quiet machine with two CPUs or more, and root, for the network namespaces of the limited link: where others
 //! take the CPUs, they are the bottleneck.
 
-use std::fs;
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +10,8 @@ use std::time::Duration;
 use crate::benched;
 use crate::compat::{Setting, stop};
 use crate::install;
-use crate::run::{Failure, Folder, Process, captured, free_port, until};
+use crate::proxy::Nutcracker;
+use crate::run::{Failure, Folder, Process, captured, until};
 
 /// Runs of each bottleneck.
 const RUNS: usize = 10;
@@ -47,7 +46,8 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     // draws from a distribution that is dear to draw from, for each cheap request to two workers
     let slow = ["-p", &two, "--command", &dear, "-c", "8", "-P", "32"];
     judge("client", &slow);
-    let proxy = Proxy::start(redis.address().port())?;
+    let behind = [("one".to_owned(), redis.address().port(), 1)];
+    let proxy = Nutcracker::start("fnv1a_64", "ketama", &behind)?;
     let (port, pid) = (proxy.port.to_string(), proxy.process.id());
     let (pid, behind) = (pid.to_string(), redis.pid().to_string());
     let who = ["-p", &port, "--proxy-pid", &pid, "--server-pid", &behind];
@@ -115,39 +115,6 @@ fn count(expected: &str, bench: impl Fn() -> Command) -> Result<Count, Failure> 
     }
     println!("  {}", count.line());
     Ok(count)
-}
-
-/// One nutcracker in front of one server.
-struct Proxy {
-    process: Process,
-    port: u16,
-    _folder: Folder,
-}
-
-impl Proxy {
-    fn start(server: u16) -> Result<Proxy, Failure> {
-        let program = install::nutcracker()?;
-        let folder = Folder::new("proxy")?;
-        let (port, statistics) = (free_port()?, free_port()?);
-        let file = folder.path().join("proxy.yml");
-        let text = format!(
-            "bench:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  servers:\n   - 127.0.0.1:{server}:1\n"
-        );
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        let mut command = Command::new(program);
-        command
-            .arg("-c")
-            .arg(&file)
-            .args(["-s", &statistics.to_string()]);
-        let process = Process::start(&mut command)?;
-        let connects = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-        until("nutcracker listens", connects)?;
-        Ok(Proxy {
-            process,
-            port,
-            _folder: folder,
-        })
-    }
 }
 
 /// A server behind a link of little bandwidth: two network namespaces, and a queue that lets through so much.

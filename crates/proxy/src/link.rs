@@ -593,19 +593,7 @@ fn introduce(upstream: &mut Upstream, user: Option<&str>, password: Option<&str>
 fn say(upstream: &mut Upstream, words: &[&str]) {
     let mut bytes = Vec::new();
     encode_request(words, &mut bytes);
-    let waiting = Waiting {
-        to: Ref {
-            at: NONE,
-            generation: 0,
-        },
-        seq: 0,
-        bytes: bytes.len() as u32,
-        since_ms: upstream.since_ms as u32,
-        count: 1,
-        answered: 0,
-        kind: Kind::Setup,
-        tries: 0,
-    };
+    let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Setup, &bytes, upstream.since_ms);
     upstream.push(waiting, &bytes);
 }
 

@@ -94,7 +94,7 @@ impl Worker {
         };
         if let Some(upstream) = self.upstreams.find(lease.upstream) {
             if asking {
-                upstream.push_asking(again.since_ms);
+                upstream.push_asking(again.since_ms.into());
             }
             upstream.push(again, request);
         }
@@ -148,14 +148,8 @@ impl Worker {
             _ => 0,
         };
         let waiting = Waiting {
-            to: me,
-            seq,
-            bytes: raw.len() as u32,
-            since_ms: self.now_ms as u32,
             count,
-            answered: 0,
-            kind: self.silenced(me, kind),
-            tries: 0,
+            ..Waiting::one(me, seq, self.silenced(me, kind), raw, self.now_ms)
         };
         match self.upstreams.find(lease.upstream) {
             Some(upstream) => {

@@ -149,7 +149,7 @@ impl Worker {
         };
         if let Some(to) = self.upstreams.get(to) {
             if asking {
-                to.push_asking(again.since_ms);
+                to.push_asking(again.since_ms.into());
             }
             to.push(again, &request);
         }

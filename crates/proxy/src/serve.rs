@@ -244,14 +244,8 @@ impl Worker {
         let Some(run) = run.take() else { return };
         let bytes = &query[run.start..run.end];
         let waiting = Waiting {
-            to: me,
-            seq: run.first,
-            bytes: bytes.len() as u32,
-            since_ms: self.now_ms as u32,
             count: run.count,
-            answered: 0,
-            kind: Kind::Client,
-            tries: 0,
+            ..Waiting::one(me, run.first, Kind::Client, bytes, self.now_ms)
         };
         let Some(upstream) = self.upstreams.get(run.upstream) else {
             for number in 0..run.count {
@@ -467,16 +461,7 @@ impl Worker {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
-        let waiting = Waiting {
-            to: me,
-            seq: client.number(),
-            bytes: raw.len() as u32,
-            since_ms: self.now_ms as u32,
-            count: 1,
-            answered: 0,
-            kind,
-            tries: 0,
-        };
+        let waiting = Waiting::one(me, client.number(), kind, raw, self.now_ms);
         if self.is_full(upstream, me)
             && let Some(client) = self.clients.find(me)
         {

@@ -26,6 +26,14 @@ pub struct Ref {
     pub generation: u32,
 }
 
+impl Ref {
+    /// No place, and nobody in it.
+    pub const NOBODY: Ref = Ref {
+        at: u32::MAX,
+        generation: 0,
+    };
+}
+
 impl<T> Slab<T> {
     /// No places.
     pub fn new() -> Slab<T> {

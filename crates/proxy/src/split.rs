@@ -231,16 +231,7 @@ impl Worker {
         found.parts.push((0, 0));
         let proto = found.proto;
         let db = self.clients.find(me).map_or(0, |client| client.db);
-        let waiting = Waiting {
-            to: gather,
-            seq: part,
-            bytes: request.len() as u32,
-            since_ms: self.now_ms as u32,
-            count: 1,
-            answered: 0,
-            kind: Kind::Part,
-            tries: 0,
-        };
+        let waiting = Waiting::one(gather, part, Kind::Part, request, self.now_ms);
         let linked = match node {
             NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
             node => self.link(node, db, proto),

@@ -51,6 +51,23 @@ pub struct Waiting {
 
 const _: () = assert!(size_of::<Waiting>() <= 32, "two entries in a cache line");
 
+impl Waiting {
+    /// For one request of these bytes, queued at this time of the worker's clock in milliseconds.
+    #[inline]
+    pub fn one(to: Ref, seq: u32, kind: Kind, bytes: &[u8], now_ms: u64) -> Waiting {
+        Waiting {
+            to,
+            seq,
+            bytes: bytes.len() as u32,
+            since_ms: now_ms as u32,
+            count: 1,
+            answered: 0,
+            kind,
+            tries: 0,
+        }
+    }
+}
+
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -177,21 +194,9 @@ impl Upstream {
     }
 
     /// Queues ASKING, which the next request needs.
-    pub fn push_asking(&mut self, since_ms: u32) {
+    pub fn push_asking(&mut self, now_ms: u64) {
         const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
-        let waiting = Waiting {
-            to: Ref {
-                at: u32::MAX,
-                generation: 0,
-            },
-            seq: 0,
-            bytes: ASKING.len() as u32,
-            since_ms,
-            count: 1,
-            answered: 0,
-            kind: Kind::Nobody,
-            tries: 0,
-        };
+        let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, ASKING, now_ms);
         self.push(waiting, ASKING);
     }
 
