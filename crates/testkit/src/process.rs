@@ -75,6 +75,11 @@ impl ServerProcess {
         ServerProcess::start(program, &["proxy"], None, &all)
     }
 
+    /// Starts `redline proxy` with a configuration file of this text, which [`ServerProcess::config_file`] finds.
+    pub fn proxy_of_file(program: &Path, text: &str) -> io::Result<ServerProcess> {
+        ServerProcess::start(program, &["proxy"], Some(text), &[])
+    }
+
     fn start(
         program: &Path,
         first: &[&str],

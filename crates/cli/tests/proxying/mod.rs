@@ -1,0 +1,140 @@
+//! `redline proxy` as a process in front of servers of ours, or of servers that answer as they are told, and what tests
+//! of it say again and again. Must not know the proxy's insides.
+#![allow(dead_code)] // no test uses everything
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use redline_resp::{Args, Decoded, RequestDecoder, RequestLimits, Value};
+use redline_testkit::client::Client;
+use redline_testkit::process::ServerProcess;
+
+pub const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
+
+/// Servers, and a proxy in front of them.
+pub struct Behind {
+    pub servers: Vec<ServerProcess>,
+    pub proxy: ServerProcess,
+}
+
+impl Behind {
+    pub fn new(servers: usize, threads: usize) -> Behind {
+        let servers: Vec<ServerProcess> = (0..servers)
+            .map(|_| ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts"))
+            .collect();
+        let addresses: Vec<SocketAddr> = servers.iter().map(ServerProcess::address).collect();
+        let words = ["--threads".to_owned(), threads.to_string()];
+        let proxy =
+            ServerProcess::proxy(Path::new(REDLINE), &addresses, &words).expect("the proxy starts");
+        Behind { servers, proxy }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.proxy.address()).expect("the proxy accepts")
+    }
+}
+
+#[track_caller]
+pub fn call(client: &mut Client, line: &str) -> Value {
+    let words: Vec<&str> = line.split(' ').collect();
+    client.call(&words).expect("a reply")
+}
+
+pub fn bulk(text: &str) -> Value {
+    Value::Bulk(text.as_bytes().to_vec())
+}
+
+pub fn ok() -> Value {
+    Value::Simple(b"OK".to_vec())
+}
+
+#[track_caller]
+pub fn assert_error(value: &Value, start: &str) {
+    let text = String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned();
+    assert!(value.is_error() && text.starts_with(start), "{value:?}");
+}
+
+/// Whichever key is on another server than this one.
+pub fn key_elsewhere(client: &mut Client, than: &str) -> String {
+    (0..100)
+        .map(|number| format!("other{number}"))
+        .find(|key| {
+            let moved = call(client, &format!("SINTER {than} {key}"));
+            moved
+                .as_bytes()
+                .is_some_and(|text| text.starts_with(b"CROSSSLOT"))
+        })
+        .expect("there are several servers")
+}
+
+/// A server that answers as it was told, for what no real one says at will.
+pub fn scripted(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer) = (stream.unwrap(), Arc::clone(&answer));
+            thread::spawn(move || {
+                let (mut held, mut piece) = (Vec::new(), [0; 4096]);
+                let limits = RequestLimits::default();
+                while let Ok(read @ 1..) = stream.read(&mut piece) {
+                    held.extend_from_slice(&piece[..read]);
+                    let (mut decoder, mut spans) = (RequestDecoder::new(), Vec::new());
+                    while let Ok(Decoded::Request { consumed, .. }) =
+                        decoder.decode(&mut held, &limits, &mut spans)
+                    {
+                        let words: Vec<Vec<u8>> = Args::new(&held, &spans)
+                            .iter()
+                            .map(<[u8]>::to_vec)
+                            .collect();
+                        if stream.write_all(&answer(&words)).is_err() {
+                            return;
+                        }
+                        held.drain(..consumed);
+                        spans.clear();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+pub fn proxy_of(upstreams: &[SocketAddr]) -> ServerProcess {
+    ServerProcess::proxy(Path::new(REDLINE), upstreams, &[]).expect("the proxy starts")
+}
+
+/// The proxy with a configuration file of this text, behind a `[[listener]]` that the text need not have.
+pub fn proxy_with(text: &str) -> ServerProcess {
+    let text = format!("{text}\n[[listener]]\nbind = '127.0.0.1:1'\n");
+    ServerProcess::proxy_of_file(Path::new(REDLINE), &text).expect("the proxy starts")
+}
+
+/// The words of an array, or of a push message.
+pub fn words(value: Option<Value>) -> Vec<String> {
+    let (Some(Value::Array(values)) | Some(Value::Push(values))) = value else {
+        panic!("no message: {value:?}");
+    };
+    let text = |value: &Value| match value {
+        Value::Integer(number) => number.to_string(),
+        Value::NullBulk | Value::Null => "nil".to_owned(),
+        other => String::from_utf8_lossy(other.as_bytes().unwrap_or_default()).into_owned(),
+    };
+    values.iter().map(text).collect()
+}
+
+/// The most memory that a process has had: bytes.
+pub fn peak_bytes(server: &ServerProcess) -> usize {
+    let path = format!("/proc/{}/status", server.pid());
+    let status = std::fs::read_to_string(path).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
