@@ -3,20 +3,13 @@
 //! One set of logs for all workers, each under a lock of its own: what gets in is rare by definition. Must not know: how
 //! time is taken, how a log is shown.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::sync::Arc;
 
+use redline_observe::slowlog::{Entry, Log, shortened};
 use redline_resp::Args;
 use redline_spec::{CommandId, Flags, gate};
 
 use crate::{redact, session::Session, worker::Worker};
-
-/// Arguments of a call that an entry keeps.
-const ARGS_MAX: usize = 32;
-/// Bytes of an argument that an entry keeps.
-const ARG_BYTES_MAX: usize = 128;
 
 /// Which log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,63 +49,33 @@ impl Threshold {
     }
 }
 
-/// One call.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// Ascending, never used twice.
-    pub id: u64,
-    /// When it ended: Unix time in seconds.
-    pub at_s: i64,
-    /// Microseconds or bytes.
-    pub value: u64,
-    /// Its arguments, shortened and without secrets.
-    pub args: Vec<Vec<u8>>,
-    /// Address of its client; empty where a script called.
-    pub addr: String,
-    /// Name of its client.
-    pub name: Vec<u8>,
-}
-
 /// All logs.
 #[derive(Default)]
-pub struct CommandLogs([Mutex<Log>; 3]);
-
-/// Newest first.
-#[derive(Default)]
-struct Log {
-    entries: VecDeque<Arc<Entry>>,
-    next_id: u64,
-}
+pub struct CommandLogs([Log; 3]);
 
 impl CommandLogs {
-    fn log(&self, kind: Kind) -> MutexGuard<'_, Log> {
-        self.0[kind as usize]
-            .lock()
-            .expect("no panic under the logs of commands")
+    fn log(&self, kind: Kind) -> &Log {
+        &self.0[kind as usize]
     }
 
     /// Puts a call in, and lets the oldest go that have no room any more.
-    pub fn push(&self, kind: Kind, entries_max: usize, mut entry: Entry) {
-        let mut log = self.log(kind);
-        entry.id = log.next_id;
-        log.next_id += 1;
-        log.entries.push_front(Arc::new(entry));
-        log.entries.truncate(entries_max);
+    pub fn push(&self, kind: Kind, entries_max: usize, entry: Entry) {
+        self.log(kind).push(entries_max, entry);
     }
 
     /// The newest `count` entries.
     pub fn newest(&self, kind: Kind, count: usize) -> Vec<Arc<Entry>> {
-        self.log(kind).entries.iter().take(count).cloned().collect()
+        self.log(kind).newest(count)
     }
 
     /// How many entries there are.
     pub fn len(&self, kind: Kind) -> usize {
-        self.log(kind).entries.len()
+        self.log(kind).len()
     }
 
     /// Empties a log; ids go on.
     pub fn clear(&self, kind: Kind) {
-        self.log(kind).entries.clear();
+        self.log(kind).clear();
     }
 }
 
@@ -161,35 +124,10 @@ fn entry_of(session: &Session, id: CommandId, args: Args<'_>, value: u64, at_s: 
         id: 0,
         at_s,
         value,
-        args: shortened(id, args),
+        args: shortened(args.len(), |index| redact::shown(id, args, index)),
         addr,
         name,
     }
-}
-
-/// The arguments as far as they are kept, with what is left out in words.
-fn shortened(id: CommandId, args: Args<'_>) -> Vec<Vec<u8>> {
-    let kept = match args.len() {
-        count if count > ARGS_MAX => ARGS_MAX - 1,
-        count => count,
-    };
-    let mut words: Vec<Vec<u8>> = (0..kept)
-        .map(|index| {
-            let word = redact::shown(id, args, index);
-            match word.len().checked_sub(ARG_BYTES_MAX) {
-                None | Some(0) => word.to_vec(),
-                Some(more) => {
-                    let mut shown = word[..ARG_BYTES_MAX].to_vec();
-                    shown.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
-                    shown
-                }
-            }
-        })
-        .collect();
-    if kept < args.len() {
-        words.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
-    }
-    words
 }
 
 /// The bytes of a request as an array of bulk strings.
@@ -209,22 +147,6 @@ mod tests {
         let mut args = ArgsBuf::new();
         words.iter().for_each(|word| args.push(word));
         args
-    }
-
-    #[test]
-    fn long_calls_are_shortened() {
-        let word = [b'x'; 200];
-        let mut words: Vec<&[u8]> = vec![b"RPUSH", &word[..128], &word[..129], &word];
-        words.resize(40, b"e");
-        let short = shortened(CommandId::Rpush, args(&words).as_args());
-        assert_eq!(short.len(), 32);
-        assert_eq!(short[1], word[..128]);
-        assert!(short[2].ends_with(b"x... (1 more bytes)") && short[2].len() == 128 + 18);
-        assert!(short[3].ends_with(b"x... (72 more bytes)"));
-        assert_eq!(short[31], b"... (9 more arguments)");
-        words.truncate(32);
-        let whole = shortened(CommandId::Rpush, args(&words).as_args());
-        assert_eq!(whole[31], b"e");
     }
 
     #[test]

@@ -1,24 +1,22 @@
-//! The metrics of the server in Prometheus's text format (version 0.0.4), for the listener in [`http`].
+//! The metrics of the server in Prometheus's text format (version 0.0.4), for `redline_observe`'s listener.
 //!
 //! Names are those under which redis_exporter tells the same fact, so that dashboards made for it work; what is ours alone
 //! begins with `redline_`. Counters (but those of connections) go on from the start of the process, whatever CONFIG RESETSTAT
 //! says: whoever takes rates wants them so. Everything is read without asking a worker. Must not know: HTTP, sessions.
 
-pub(crate) mod http;
-
-use std::{
-    fmt::{Display, Write},
-    sync::atomic::Ordering,
-};
+use std::sync::atomic::Ordering;
 
 use redline_net::{clock, process};
+use redline_observe::{
+    histogram::Distribution,
+    metrics::{Page, Sort},
+};
 use redline_spec::{self as spec, CommandId};
 use redline_table::heap;
 
 use crate::{
     REDIS_VERSION, REDLINE_VERSION,
     commandlog::Kind as Log,
-    histogram::Distribution,
     pubsub::Kind,
     session::flag,
     settings::Settings,
@@ -39,66 +37,6 @@ pub(crate) fn page(shared: &Shared) -> String {
     latencies(&mut page, shared, &totals);
     workers(&mut page, shared);
     page.text
-}
-
-/// What a family's samples are.
-#[derive(Clone, Copy)]
-enum Sort {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    /// Begins a family: all of its samples follow.
-    fn family(&mut self, name: &str, sort: Sort, help: &str) {
-        let sort = match sort {
-            Sort::Counter => "counter",
-            Sort::Gauge => "gauge",
-            Sort::Histogram => "histogram",
-        };
-        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {sort}\n"));
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.text.push_str(name);
-        for (at, (label, text)) in labels.iter().enumerate() {
-            let before = if at == 0 { '{' } else { ',' };
-            self.push(format_args!("{before}{label}=\"{}\"", escaped(text)));
-        }
-        if !labels.is_empty() {
-            self.text.push('}');
-        }
-        self.push(format_args!(" {value}\n"));
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, Sort::Gauge, help);
-        self.sample(name, &[], value);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, Sort::Counter, help);
-        self.sample(name, &[], value);
-    }
-
-    fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        self.text
-            .write_fmt(text)
-            .expect("writing to a string does not fail");
-    }
-}
-
-/// A label's text; the codes of errors come from scripts and may hold anything.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 fn instance(page: &mut Page, shared: &Shared, settings: &Settings) {

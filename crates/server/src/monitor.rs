@@ -24,11 +24,11 @@ use std::sync::{
 
 use redline_commands::Error;
 use redline_net::{PeerAddr, clock};
+use redline_observe::quote::quote;
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::{
-    config::file::quote,
     exec::{Halt, runs_script},
     redact,
     session::{Session, Token, flag, state},

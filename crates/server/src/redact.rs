@@ -2,34 +2,21 @@
 //!
 //! Must not know: who is shown it.
 
+use redline_observe::secret::{self, REDACTED};
 use redline_resp::Args;
 use redline_spec::CommandId;
 
 use crate::config;
 
-/// What stands in the place of a secret.
-pub const REDACTED: &[u8] = b"(redacted)";
-
 /// Whether the argument at `index` is a secret.
 pub fn is_secret(id: CommandId, args: Args<'_>, index: usize) -> bool {
     match id {
-        CommandId::Auth => index >= 1,
-        CommandId::AclSetuser => index >= 2,
-        CommandId::Hello => {
-            let is_auth = |at: usize| {
-                at >= 2
-                    && args
-                        .get(at)
-                        .is_some_and(|word| word.eq_ignore_ascii_case(b"auth"))
-            };
-            index >= 1 && (is_auth(index - 1) || (index >= 2 && is_auth(index - 2)))
-        }
         CommandId::ConfigSet => {
             index >= 3
                 && index % 2 == 1
                 && config::find(&args[index - 1]).is_some_and(|row| row.secret)
         }
-        _ => false,
+        _ => secret::is_secret(id, args, index),
     }
 }
 

@@ -16,15 +16,13 @@ use redline_keyspace::{
     lock::{Wake, WakeToken},
 };
 use redline_net::{Listener, PeerAddr, Sender, Stream, clock, tls::ServerTls};
+use redline_observe::{histogram::Distribution, latency::Events};
 use redline_scripting::{Host, Libraries, Scripts};
 
 use crate::{
     block::Outcome,
     commandlog::CommandLogs,
-    errors,
-    histogram::Distribution,
-    latency::Events,
-    log,
+    errors, log,
     monitor::{Line, Monitors},
     names::Names,
     pubsub::{Delivery, PubSub},

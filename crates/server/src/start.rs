@@ -17,14 +17,11 @@ use redline_net::{
     Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, Waker, clock, cpu, limits,
     tls::{ServerTls, TlsError},
 };
+use redline_observe::metrics::http::{DESCRIPTORS, Responder};
 use redline_table::Heap;
 
 use crate::{
-    access, log,
-    metrics::{
-        self,
-        http::{DESCRIPTORS, Responder},
-    },
+    access, log, metrics,
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
     shared::{Bell, Chore, Message, Shared, WorkerHandle},
@@ -380,7 +377,9 @@ fn start_metrics(
     let shared = shared.clone();
     let thread = spawn("metrics", move || {
         let is_over = || shared.stopping.load(Ordering::Acquire);
-        responder.run(is_over, || metrics::page(&shared));
+        if let Err(error) = responder.run(is_over, || metrics::page(&shared)) {
+            log::warning(&format!("The metrics listener has failed: {error}"));
+        }
     })?;
     Ok(Metrics {
         port,

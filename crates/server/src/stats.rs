@@ -4,45 +4,16 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, OnceLock},
 };
 
 use redline_net::clock;
 use redline_spec::CommandId;
 
-use crate::{
-    histogram::{Distribution, Histogram},
-    shared::{Shared, WorkerHandle},
-};
+pub use redline_observe::Counter;
+use redline_observe::histogram::{Distribution, Histogram};
 
-/// A counter with one writer: adding costs no atomic read-modify-write.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds; only the owning worker may.
-    #[inline]
-    pub fn add(&self, more: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(more),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// The value now.
-    #[inline]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Overwrites; only the owning worker may, and CONFIG RESETSTAT.
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-}
+use crate::shared::{Shared, WorkerHandle};
 
 /// What is counted for one command.
 #[derive(Default)]

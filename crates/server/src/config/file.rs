@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use redline_observe::quote::quote;
 use redline_types::glob::{self, Case};
 
 use super::{find, not_built, table, words_of};
@@ -292,24 +293,6 @@ pub fn in_quotes(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     quote(word, &mut out);
     out
-}
-
-/// Writes a word in double quotes, with escapes for what is not printable.
-pub fn quote(word: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for &byte in word {
-        match byte {
-            b'"' | b'\\' => out.extend([b'\\', byte]),
-            b'\n' => out.extend(b"\\n"),
-            b'\r' => out.extend(b"\\r"),
-            b'\t' => out.extend(b"\\t"),
-            7 => out.extend(b"\\a"),
-            8 => out.extend(b"\\b"),
-            b' '..=b'~' => out.push(byte),
-            _ => out.extend(format!("\\x{byte:02x}").into_bytes()),
-        }
-    }
-    out.push(b'"');
 }
 
 #[cfg(test)]

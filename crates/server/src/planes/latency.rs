@@ -2,13 +2,12 @@
 //!
 //! Must not know: how time is taken.
 
-use std::fmt::Write;
-
 use redline_commands::Error;
+use redline_observe::latency::{graph, report};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 
-use crate::{exec::Halt, latency::Series, session::Session, worker::Worker};
+use crate::{exec::Halt, session::Session, worker::Worker};
 
 pub(crate) fn latency_latest(
     worker: &mut Worker,
@@ -90,7 +89,7 @@ pub(crate) fn latency_doctor(
             worker.settings.latency_monitor_threshold_ms
         )
     } else {
-        report(&events)
+        report(&events, ADVICE)
     };
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
@@ -145,33 +144,6 @@ fn words_after_bar(name: &[u8]) -> Option<&[u8]> {
     Some(&name[bar + 1..])
 }
 
-/// The events in words: how often, how long, how regular.
-fn report(events: &[(&'static str, Series)]) -> String {
-    let mut text = String::from("Events that took long, the worst of each second:\n\n");
-    for (number, (name, series)) in events.iter().enumerate() {
-        let count = series.samples.len() as u64;
-        let times = || series.samples.iter().map(|(_, ms)| *ms);
-        let mean_ms = times().sum::<u64>() / count.max(1);
-        let deviation_ms = times().map(|ms| ms.abs_diff(mean_ms)).sum::<u64>() / count.max(1);
-        let first_s = series.samples.front().map_or(0, |(at_s, _)| *at_s);
-        let last_s = series.samples.back().map_or(0, |(at_s, _)| *at_s);
-        let period_s = (last_s - first_s) as f64 / count.max(1) as f64;
-        let _ = writeln!(
-            text,
-            "{}. {name}: {count} seconds with such an event, {mean_ms} ms on average (mean deviation {deviation_ms} ms), one every {period_s:.2} s, the worst {} ms.",
-            number + 1,
-            series.worst_ms
-        );
-    }
-    text.push('\n');
-    for (name, advice) in ADVICE {
-        if events.iter().any(|(event, _)| event == name) {
-            let _ = writeln!(text, "- {name}: {advice}");
-        }
-    }
-    text
-}
-
 const ADVICE: &[(&str, &str)] = &[
     (
         "command",
@@ -191,91 +163,13 @@ const ADVICE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Rows of the graph.
-const GRAPH_ROWS: usize = 4;
-/// Samples side by side; more go below.
-const GRAPH_COLUMNS: usize = 80;
-
-/// The samples as columns, each with its age below.
-fn graph(name: &str, series: &Series, now_s: i64) -> String {
-    const MARKS: [char; 3] = ['_', 'o', '#'];
-    let times = || series.samples.iter().map(|(_, ms)| *ms);
-    let (low, high) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
-    let mut text = format!(
-        "{name} - high {high} ms, low {low} ms (all time high {} ms)\n{}\n",
-        series.worst_ms,
-        "-".repeat(GRAPH_COLUMNS)
-    );
-    let levels = (GRAPH_ROWS * MARKS.len()) as u64;
-    let columns: Vec<(usize, String)> = series
-        .samples
-        .iter()
-        .map(|(at_s, ms)| {
-            let level = (ms - low) * levels / (high - low).max(1);
-            (level.min(levels - 1) as usize, age(now_s - at_s))
-        })
-        .collect();
-    for (number, part) in columns.chunks(GRAPH_COLUMNS).enumerate() {
-        if number > 0 {
-            text.push('\n');
+impl Worker {
+    /// Something took so long: an event of the latency monitor, if it is on and that is long enough.
+    pub(crate) fn note_latency(&self, event: &'static str, ns: u64) {
+        let (threshold_ms, ms) = (self.settings.latency_monitor_threshold_ms, ns / 1_000_000);
+        if threshold_ms != 0 && ms >= threshold_ms {
+            let at_s = self.now_ms / 1000;
+            self.shared.latency_events.add(event, at_s, ms);
         }
-        for row in (0..GRAPH_ROWS).rev() {
-            text.extend(part.iter().map(|(level, _)| match level / MARKS.len() {
-                top if top == row => MARKS[level % MARKS.len()],
-                top if top > row => '|',
-                _ => ' ',
-            }));
-            text.push('\n');
-        }
-        text.push_str(&" ".repeat(part.len()));
-        text.push('\n');
-        let longest = part.iter().map(|(_, age)| age.len()).max().unwrap_or(0);
-        for at in 0..longest {
-            text.extend(
-                part.iter()
-                    .map(|(_, age)| age.chars().nth(at).unwrap_or(' ')),
-            );
-            text.push('\n');
-        }
-    }
-    text
-}
-
-/// `12s`, `3m`, `5h`, `2d`.
-fn age(seconds: i64) -> String {
-    match seconds.max(0) {
-        s @ 0..60 => format!("{s}s"),
-        s @ 60..3600 => format!("{}m", s / 60),
-        s @ 3600..86_400 => format!("{}h", s / 3600),
-        s => format!("{}d", s / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_grow_with_the_time() {
-        let series = Series {
-            samples: [(98, 20), (99, 50), (100, 5)].into(),
-            worst_ms: 70,
-        };
-        let text = graph("command", &series, 100);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(
-            lines[0],
-            "command - high 50 ms, low 5 ms (all time high 70 ms)"
-        );
-        assert_eq!(
-            lines[2..],
-            [" # ", " | ", "o| ", "||_", "   ", "210", "sss"]
-        );
-    }
-
-    #[test]
-    fn ages() {
-        let ages = [0, 59, 60, 3599, 7200, 200_000].map(age);
-        assert_eq!(ages, ["0s", "59s", "1m", "59m", "2h", "2d"]);
     }
 }

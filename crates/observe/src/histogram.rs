@@ -4,7 +4,7 @@
 //! at most 7 KiB for a command that has run on a worker. A figure read back is at most 3 % above the time that was taken.
 //! Must not know: which command.
 
-use crate::stats::Counter;
+use crate::Counter;
 
 /// Equal parts of what lies between two powers of two.
 const PARTS: u64 = 32;

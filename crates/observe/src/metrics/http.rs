@@ -17,14 +17,14 @@ const EXCHANGE_MS_MAX: u64 = 5_000;
 /// When accepting fails, most likely for want of a descriptor, it is tried again after so long.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 /// Descriptors that it takes: its connections, its poller and what wakes it. Listeners come on top.
-pub(crate) const DESCRIPTORS: u64 = EXCHANGES_MAX as u64 + 2;
+pub const DESCRIPTORS: u64 = EXCHANGES_MAX as u64 + 2;
 
 const WAKER: usize = 0;
 const FIRST_LISTENER: usize = 1;
 const FIRST_EXCHANGE: usize = 64;
 
 /// See the module's text.
-pub(crate) struct Responder {
+pub struct Responder {
     poller: Poller,
     listeners: Vec<Listener>,
     exchanges: Vec<Option<Exchange>>,
@@ -53,7 +53,7 @@ enum Step {
 
 impl Responder {
     /// One that answers those who connect to these listeners.
-    pub(crate) fn new(listeners: Vec<Listener>) -> std::io::Result<Responder> {
+    pub fn new(listeners: Vec<Listener>) -> std::io::Result<Responder> {
         let poller = Poller::new(EXCHANGES_MAX)?;
         for (index, listener) in listeners.iter().enumerate() {
             poller.register(listener, FIRST_LISTENER + index, Interest::Read)?;
@@ -68,22 +68,23 @@ impl Responder {
     }
 
     /// What ends its current wait.
-    pub(crate) fn waker(&mut self) -> std::io::Result<Waker> {
+    pub fn waker(&mut self) -> std::io::Result<Waker> {
         self.poller.waker(WAKER)
     }
 
-    /// Answers with what `page` makes, until `is_over`.
-    pub(crate) fn run(mut self, is_over: impl Fn() -> bool, page: impl Fn() -> String) {
+    /// Answers with what `page` makes, until `is_over`. An error: nothing can be waited for any more.
+    pub fn run(
+        mut self,
+        is_over: impl Fn() -> bool,
+        page: impl Fn() -> String,
+    ) -> std::io::Result<()> {
         while !is_over() {
             let deadlines = self.exchanges.iter().flatten().map(|e| e.deadline_ms);
             let wait = deadlines.min().map(|deadline_ms| {
                 Duration::from_millis(deadline_ms.saturating_sub(clock::monotonic_ms()) + 1)
             });
             let again = self.accept_again.then_some(ACCEPT_AGAIN);
-            if let Err(error) = self.poller.poll(wait.into_iter().chain(again).min()) {
-                crate::log::warning(&format!("The metrics listener has failed: {error}"));
-                return;
-            }
+            self.poller.poll(wait.into_iter().chain(again).min())?;
             for at in 0..self.poller.event_count() {
                 match self.poller.event(at).token {
                     WAKER => {}
@@ -99,6 +100,7 @@ impl Responder {
                 exchange.take_if(|exchange| exchange.deadline_ms <= now_ms);
             }
         }
+        Ok(())
     }
 
     fn accept(&mut self, index: usize) {

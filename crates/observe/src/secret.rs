@@ -1,0 +1,25 @@
+//! Which arguments of a call are secrets of its client: passwords, in the logs of calls and to MONITOR. Must not know who is
+//! shown them.
+
+use redline_resp::Args;
+use redline_spec::CommandId;
+
+/// What stands in the place of a secret.
+pub const REDACTED: &[u8] = b"(redacted)";
+
+/// Whether the argument at `index` of AUTH, HELLO or ACL SETUSER is one.
+pub fn is_secret(id: CommandId, args: Args<'_>, index: usize) -> bool {
+    let is = |at: usize, name: &[u8]| {
+        let word = args.get(at);
+        word.is_some_and(|word| word.eq_ignore_ascii_case(name))
+    };
+    match id {
+        CommandId::Auth => index >= 1,
+        CommandId::AclSetuser => index >= 2,
+        CommandId::Hello => {
+            let is_auth = |at: usize| at >= 2 && is(at, b"auth");
+            index >= 1 && (is_auth(index - 1) || (index >= 2 && is_auth(index - 2)))
+        }
+        _ => false,
+    }
+}
