@@ -69,6 +69,8 @@ pub struct Command {
     pub arity: i16,
     /// A second word names the command that is meant.
     pub has_subcommands: bool,
+    /// It changes nothing, so a replica may answer it.
+    pub reads: bool,
 }
 
 impl Command {
@@ -81,6 +83,7 @@ impl Command {
             key: gate.first_key,
             arity: gate.arity,
             has_subcommands: gate.has_subcommands,
+            reads: gate.flags.has(Flags::READONLY),
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Client {
     pub next: u32,
     /// The number of the request whose reply is next.
     pub head: u32,
+    /// The number of the last request that may have written, where reads are spread.
+    pub wrote: u32,
     /// Replies that came before their turn.
     pub held: Option<Box<Held>>,
     /// Bytes of parts of replies whose other parts have not come.
@@ -154,6 +156,7 @@ impl Client {
             sent: 0,
             next: 0,
             head: 0,
+            wrote: u32::MAX,
             held: None,
             gathered: 0,
             db: 0,
@@ -185,6 +188,12 @@ impl Client {
     #[inline]
     pub fn pending(&self) -> u32 {
         self.next.wrapping_sub(self.head)
+    }
+
+    /// Whether a request that may have written is not answered: what it reads now has to see that.
+    #[inline]
+    pub fn has_unanswered_write(&self) -> bool {
+        self.wrote.wrapping_sub(self.head) < self.pending()
     }
 
     /// Numbers a request.

@@ -20,6 +20,7 @@ mod local;
 mod merge;
 mod private;
 mod pubsub;
+mod reads;
 mod redirect;
 mod replies;
 pub mod report;

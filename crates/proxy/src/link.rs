@@ -9,6 +9,7 @@ use redline_spec::{self as spec, Flags};
 
 use crate::errors;
 use crate::report::Report;
+use crate::reads::READ_TRIES_MAX;
 use crate::route::{NOBODY, NodeId, Routes};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
@@ -186,6 +187,9 @@ impl Worker {
             target.user.as_deref(),
             target.password.as_deref(),
         );
+        if target.is_readonly {
+            say(&mut upstream, &["READONLY"]);
+        }
         upstream.greeting = upstream.out.len();
         let place = self.upstreams.next();
         if let Err(error) = self.watch_upstream(place.at, &upstream.stream) {
@@ -353,7 +357,8 @@ impl Worker {
     }
 
     /// A connection is lost. What was not sent goes out again, and so do reads; who waits for a write that was sent is told
-    /// that nobody knows what became of it. A server that hangs (not `may_retry`) gets nothing again.
+    /// that nobody knows what became of it. A server that hangs (not `may_retry`) gets nothing again. Where
+    /// replicas are read from, reads go to another server.
     pub(crate) fn lose(&mut self, at: u32, reason: &str, may_retry: bool) {
         let Some(mut upstream) = self.upstreams.take(at) else {
             return;
@@ -417,6 +422,20 @@ impl Worker {
                     }
                     continue;
                 }
+                let request = &out[start + range.start..start + range.end];
+                let (node, db, proto) = (upstream.node, upstream.db, upstream.proto);
+                if !writes
+                    && run.tries + 1 < READ_TRIES_MAX
+                    && upstream.purpose == Purpose::Shared
+                    && !matches!(run.kind, Kind::Setup | Kind::Nobody)
+                    && let Some(other) = self.other_reader(request, node, (db, proto))
+                {
+                    if let Some(other) = self.upstreams.get(other) {
+                        other.push(one, request);
+                    }
+                    self.mark_upstream(other);
+                    continue;
+                }
                 let again = may_retry
                     && run.tries + 1 < TRIES_MAX
                     && (!was_sent || !writes)
@@ -430,8 +449,7 @@ impl Worker {
                     self.fail(one, line);
                     continue;
                 }
-                let request = &out[start + range.start..start + range.end];
-                match self.link(upstream.node, upstream.db, upstream.proto) {
+                match self.link(node, db, proto) {
                     Ok(fresh) => {
                         if let Some(fresh) = self.upstreams.get(fresh) {
                             fresh.push(one, request);
@@ -483,6 +501,7 @@ impl Worker {
             } else if now.endpoint != before.endpoint
                 || (&now.user, &now.password) != (&before.user, &before.password)
                 || before.is_used && !now.is_used
+                || before.is_readonly != now.is_readonly
             {
                 self.retire(at, node);
             }

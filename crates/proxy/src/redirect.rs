@@ -245,7 +245,8 @@ impl Worker {
             .unwrap_or_else(|| {
                 pool.shards.push(Shard {
                     primary: target,
-                    ..pool.shards[0].clone()
+                    replicas: Vec::new(),
+                    readers: Vec::new(),
                 });
                 pool.shards.len() - 1
             });

@@ -29,6 +29,8 @@ pub struct Node {
     pub ejected: bool,
     /// Something routes to it. What does not may still be where a redirect points.
     pub is_used: bool,
+    /// Connections to it begin with READONLY: a node of a cluster whose replicas are read from.
+    pub is_readonly: bool,
 }
 
 /// One part of the keys, and who has it.
@@ -36,8 +38,19 @@ pub struct Node {
 pub struct Shard {
     /// Who takes writes.
     pub primary: NodeId,
-    /// Who may take reads beside it.
+    /// Who has its keys beside it.
     pub replicas: Vec<NodeId>,
+    /// Who takes reads, the primary perhaps among them; empty: the primary, and if it fails nobody.
+    pub readers: Vec<Reader>,
+}
+
+/// Somebody who may take reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reader {
+    /// Who.
+    pub node: NodeId,
+    /// Its share of the reads among those of its shard; 0: only if no other can take them.
+    pub weight: u32,
 }
 
 /// How keys are spread over the shards of a pool.
@@ -68,6 +81,8 @@ pub struct Pool {
     pub placement: Placement,
     /// How many databases SELECT may name.
     pub databases: u32,
+    /// Some shard has readers.
+    pub spreads_reads: bool,
 }
 
 impl Pool {
@@ -84,14 +99,20 @@ impl Pool {
     /// The server of a group's keys; [`NOBODY`] if none is known.
     #[inline]
     pub fn node_of_group(&self, group: u16) -> NodeId {
+        match self.shard_of_group(group) {
+            Some(shard) => shard.primary,
+            None => NOBODY,
+        }
+    }
+
+    /// Everybody who has a group's keys.
+    #[inline]
+    pub fn shard_of_group(&self, group: u16) -> Option<&Shard> {
         let shard = match &self.placement {
             Placement::Slots(shards) => shards[usize::from(group)],
             _ => group,
         };
-        match self.shards.get(usize::from(shard)) {
-            Some(shard) => shard.primary,
-            None => NOBODY,
-        }
+        self.shards.get(usize::from(shard))
     }
 
     /// The server of a key; [`NOBODY`] if none is known.
@@ -166,6 +187,7 @@ mod tests {
             shards: Vec::new(),
             placement: Placement::One,
             databases: 16,
+            spreads_reads: false,
         }]));
         assert_ne!(published.epoch(), before);
         assert_eq!(published.current().pools.len(), 1);

@@ -66,6 +66,7 @@ impl Worker {
         {
             done = self.pass_large(me, query);
         }
+        self.reads_turn = self.reads_turn.wrapping_add(1);
         let mut run: Option<Run> = None;
         while done < query.len() {
             let Some(client) = self.clients.find(me) else {
@@ -230,7 +231,12 @@ impl Worker {
         let (db, proto) = (client.db, client.proto);
         let Span { start, len } = self.spans[usize::from(command.key)];
         let key = &raw[start as usize..(start + len) as usize];
-        let node = self.routes.pools[0].node_of(key);
+        let pool = &self.routes.pools[0];
+        let group = pool.group_of(key);
+        let node = match pool.spreads_reads {
+            false => pool.node_of_group(group),
+            true => self.node_for(me, command.reads, group),
+        };
         if node == NOBODY {
             return None;
         }
@@ -346,6 +352,7 @@ impl Worker {
         {
             return flow;
         }
+        self.note_write(me, command.id);
         self.dispatch(me, command, raw, args)
     }
 
@@ -391,7 +398,10 @@ impl Worker {
 
     fn forward_by_keys(&mut self, me: Ref, id: CommandId, raw: &[u8], args: Args<'_>) -> Flow {
         match self.node_of_keys(id, args) {
-            Ok(Some(node)) => self.forward(me, node, raw),
+            Ok(Some(node)) => {
+                let node = self.reader(me, id, args, node);
+                self.forward(me, node, raw)
+            }
             Ok(None) => self.forward_anywhere(me, raw),
             Err(line) => self.refuse(me, line),
         }

@@ -88,8 +88,8 @@ impl Worker {
         }
         let first = places[0] >> 32;
         if places.iter().all(|place| place >> 32 == first) {
-            let node = pool.node_of_group(first as u16);
             self.places = places;
+            let node = self.node_of_part(me, id, first as u16);
             return match node {
                 NOBODY => self.refuse(me, errors::CLUSTER_DOWN),
                 node => self.forward(me, node, raw),
@@ -109,7 +109,7 @@ impl Worker {
         while from < count {
             let group = places[from] >> 32;
             let to = from + places[from..].partition_point(|place| place >> 32 == group);
-            let node = self.routes.pools[0].node_of_group(group as u16);
+            let node = self.node_of_part(me, id, group as u16);
             let mut request = std::mem::take(&mut self.request);
             request.clear();
             head(&mut request, (to - from) * step + 1, args[0].len(), name);
@@ -136,6 +136,16 @@ impl Worker {
         self.set_order(gather, order);
         self.all_sent(gather);
         Flow::Done
+    }
+
+    /// The server of a part whose keys are of this group.
+    fn node_of_part(&mut self, me: Ref, id: CommandId, group: u16) -> NodeId {
+        let reads = self.commands[id as usize].reads;
+        let pool = &self.routes.pools[0];
+        match pool.spreads_reads && reads {
+            false => pool.node_of_group(group),
+            true => self.node_for(me, reads, group),
+        }
     }
 
     /// One call to a server of each shard.

@@ -125,6 +125,8 @@ pub struct Worker {
     /// Requests that will be sent again.
     pub(crate) later: Vec<Later>,
     pub(crate) pubsub: PubSub,
+    /// Which of several servers reads go to: changes with every client that is served.
+    pub(crate) reads_turn: u32,
     pub(crate) heads: Heads,
     /// The commands that `heads` numbers.
     pub(crate) named: [Command; HEADS],
@@ -220,6 +222,7 @@ impl Worker {
             links: Links::default(),
             later: Vec::new(),
             pubsub: PubSub::default(),
+            reads_turn: number as u32,
             heads: Heads::new(),
             named: [commands[CommandId::Get as usize]; HEADS],
             commands,

@@ -49,16 +49,6 @@ impl Config {
         add(true, !self.commands.renamed.is_empty(), "commands.renamed");
         add(true, !self.commands.custom.is_empty(), "commands.custom");
         add(true, self.metrics != default.metrics, "metrics");
-        let replicas = |pool: &Pool| {
-            pool.reads.static_replica_priority + pool.reads.dynamic_replica_priority > 0
-                || pool.reads.lag_max.on().is_some()
-        };
-        add(
-            false,
-            pools.iter().any(replicas),
-            "pool.reads: primaries answer all reads",
-        );
-        add(false, !self.data_centers.is_empty(), "data-center");
         add(
             false,
             pools.iter().any(|pool| pool.keepalive.on().is_some()),

@@ -37,6 +37,11 @@ impl Health {
         self.is_ejected
     }
 
+    /// Whether the last that was heard of it was a failure: a probe will tell.
+    pub fn is_in_doubt(&self) -> bool {
+        self.failures > 0
+    }
+
     /// When it is to be probed next.
     pub fn probe_at_ms(&self) -> u64 {
         self.probe_at_ms

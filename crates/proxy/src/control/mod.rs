@@ -9,6 +9,9 @@
 //! | `health` | when a server counts as failed |
 //! | `pools` | what is known of each topology, and what that makes of the routes |
 //! | `nodes` | servers by number |
+//! | `replication` | how far a replica's copy is |
+//! | `readers` | who answers reads |
+//! | `freshness` | asks replicas and primaries how far they are |
 //! | `sentinel` | what Sentinels say |
 //! | `line` | a connection with questions and answers |
 //! | `reload` | another configuration while it runs |
@@ -16,8 +19,11 @@
 mod health;
 mod line;
 mod nodes;
+mod freshness;
 mod pools;
+mod readers;
 mod reload;
+mod replication;
 mod sentinel;
 
 use std::collections::HashMap;
@@ -76,7 +82,7 @@ pub fn start(config: &Config, arguments: Arguments) -> io::Result<Started> {
         ));
     }
     control.mark_used(clock::monotonic_ms());
-    let routes = Arc::new(Published::new(picture(&control.pools, &control.nodes)));
+    let routes = Arc::new(Published::new(control.picture()));
     control.routes = Some(Arc::clone(&routes));
     let reports = control.reports.sender();
     let reload = Reload::new(arguments, config.clone(), control.configs.sender());
@@ -113,6 +119,8 @@ enum Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Probe,
+    /// INFO REPLICATION, asked then.
+    Replication(u64),
     /// CLUSTER INFO, SLOTS and SHARDS, by place.
     Cluster(usize),
     /// SENTINEL MASTER and REPLICAS of a shard, by place.
@@ -171,6 +179,8 @@ struct Control {
     config: Config,
     pools: Vec<Known>,
     watching: Vec<Watching>,
+    /// By pool: when its servers are asked next how far they are.
+    freshness_at_ms: Vec<u64>,
     nodes: Nodes,
     routes: Option<Arc<Published>>,
     is_changed: bool,
@@ -192,6 +202,7 @@ impl Control {
             config: Config::default(),
             pools: Vec::new(),
             watching: Vec::new(),
+            freshness_at_ms: Vec::new(),
             nodes: Nodes::default(),
             routes: None,
             is_changed: false,
@@ -288,6 +299,7 @@ impl Control {
                 PoolKind::Sentinel => self.ask_sentinels(pool, now_ms),
             }
         }
+        self.watch_replication(now_ms);
         self.expire(now_ms);
         self.publish(now_ms);
         let sleeps = self.reports.prepare_to_sleep()
@@ -311,8 +323,14 @@ impl Control {
         }
         self.mark_used(now_ms);
         if let Some(routes) = &self.routes {
-            routes.publish(picture(&self.pools, &self.nodes));
+            routes.publish(self.picture());
         }
+    }
+
+    fn picture(&self) -> crate::route::Routes {
+        let mut routes = picture(&self.pools, &self.nodes);
+        readers::appoint(&mut routes, &self.config, &self.nodes);
+        routes
     }
 
     fn mark_used(&mut self, now_ms: u64) {
@@ -885,6 +903,9 @@ impl Control {
         for (question, value) in answers {
             match (peer, question) {
                 (Peer::Node(node), Some(Question::Probe)) => self.probed(node, &value, now_ms),
+                (Peer::Node(node), Some(Question::Replication(asked_ms))) => {
+                    self.take_replication(node, &value, asked_ms)
+                }
                 (Peer::Node(node), Some(Question::Cluster(part))) => {
                     self.take_cluster(node, part, value, now_ms)
                 }
@@ -937,7 +958,7 @@ impl Control {
     fn lost(&mut self, peer: Peer, questions: &[Question], why: &str, now_ms: u64) {
         match peer {
             Peer::Node(node) => {
-                if questions.contains(&Question::Probe) {
+                if self.lost_replication(node, questions) || questions.contains(&Question::Probe) {
                     self.failed(node, why, now_ms);
                 }
                 let asked = questions

@@ -6,6 +6,7 @@
 use redline_net::{Address, Endpoint};
 
 use super::health::Health;
+use super::replication::Replication;
 use crate::route::{NOBODY, Node, NodeId};
 
 /// A number is given to another server when nothing has routed to it for so long.
@@ -30,6 +31,8 @@ pub struct Known {
     pub is_used: bool,
     /// Since when nothing does.
     pub idle_since_ms: u64,
+    /// How far its copy of the data is, where replicas are read from.
+    pub replication: Replication,
 }
 
 /// Who to be on a server.
@@ -66,6 +69,7 @@ impl Nodes {
             health: Health::new(now_ms),
             is_used: false,
             idle_since_ms: now_ms,
+            replication: Replication::default(),
         };
         let free = |known: &Known| !known.is_used && now_ms >= known.idle_since_ms + REST_MS;
         if let Some(at) = self.known.iter().position(free) {
@@ -116,6 +120,7 @@ impl Nodes {
             }
             if !known.is_used && used {
                 known.health = Health::new(now_ms);
+                known.replication.forget();
             }
             known.is_used = used;
         }
@@ -130,6 +135,7 @@ impl Nodes {
             password: known.password.clone(),
             ejected: known.health.is_ejected() || known.endpoint.is_none(),
             is_used: known.is_used,
+            is_readonly: false,
         });
         seen.collect()
     }

@@ -57,10 +57,12 @@ impl Known {
                         PoolKind::Sentinel => Shard {
                             primary: NOBODY,
                             replicas: servers.collect(),
+                            readers: Vec::new(),
                         },
                         _ => Shard {
                             primary: servers.next().unwrap_or(NOBODY),
                             replicas: servers.collect(),
+                            readers: Vec::new(),
                         },
                     }
                 })
@@ -151,6 +153,14 @@ impl Known {
             .filter(|&node| node != NOBODY)
     }
 
+    /// Of each shard, the primary and its replicas.
+    pub fn replicas(&self) -> Vec<(NodeId, Vec<NodeId>)> {
+        let shards = self.shards.iter();
+        shards
+            .map(|shard| (shard.primary, shard.replicas.clone()))
+            .collect()
+    }
+
     /// Takes in what a node says of its cluster: CLUSTER INFO, SLOTS and SHARDS. `from` is its address. False if it
     /// is not believed.
     pub fn take_cluster(
@@ -206,6 +216,7 @@ impl Known {
             self.shards.push(Shard {
                 primary: members.next().unwrap_or(NOBODY),
                 replicas: members.filter(|&node| node != NOBODY).collect(),
+                readers: Vec::new(),
             });
         }
         self.slots = Some(table);
@@ -232,6 +243,7 @@ impl Known {
             self.shards.push(Shard {
                 primary: to,
                 replicas: Vec::new(),
+                readers: Vec::new(),
             });
             self.shards.len() - 1
         });
@@ -315,6 +327,7 @@ impl Known {
             shards.push(Shard {
                 primary: NOBODY,
                 replicas: Vec::new(),
+                readers: Vec::new(),
             });
         }
         Pool {
@@ -326,6 +339,7 @@ impl Known {
             } else {
                 self.config.databases
             },
+            spreads_reads: false,
         }
     }
 }

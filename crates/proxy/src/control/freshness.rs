@@ -1,0 +1,108 @@
+//! Asks the servers of pools whose replicas are read from how far their copies are, and judges the replicas by it.
+
+use redline_resp::Value;
+
+use super::replication::Said;
+use super::{Control, Peer, Question, readers, say};
+use crate::route::NodeId;
+
+/// From one question to the next, unless a lag is bounded: milliseconds.
+const EVERY_MS: u64 = 1_000;
+/// So often within the longest lag that is allowed, but not more often than the control side turns.
+const QUESTIONS_PER_LAG: u64 = 8;
+const EVERY_MIN_MS: u64 = 50;
+
+impl Control {
+    /// Asks who is due, and looks who has become too old meanwhile.
+    pub(super) fn watch_replication(&mut self, now_ms: u64) {
+        self.freshness_at_ms.resize(self.pools.len(), 0);
+        for pool in 0..self.pools.len() {
+            if !readers::spreads(&self.pools[pool].config) {
+                continue;
+            }
+            if now_ms >= self.freshness_at_ms[pool] {
+                self.freshness_at_ms[pool] = now_ms + self.every_ms(pool);
+                self.ask_replication(pool, now_ms);
+            }
+            self.judge_replicas(pool, now_ms);
+        }
+    }
+
+    fn every_ms(&self, pool: usize) -> u64 {
+        match self.pools[pool].config.reads.lag_max.on() {
+            Some(lag_max) => {
+                let part_ms = lag_max.as_millis() as u64 / QUESTIONS_PER_LAG;
+                part_ms.clamp(EVERY_MIN_MS, EVERY_MS)
+            }
+            None => EVERY_MS,
+        }
+    }
+
+    fn ask_replication(&mut self, pool: usize, now_ms: u64) {
+        let nodes: Vec<NodeId> = self.pools[pool].members().collect();
+        for node in nodes {
+            // Who has failed is probed first.
+            let is_well = self
+                .nodes
+                .get(node)
+                .is_some_and(|known| !known.health.is_ejected() && !known.health.is_in_doubt());
+            let peer = Peer::Node(node);
+            // One question at a time: what is not answered says nothing when it comes late.
+            let is_asked = self
+                .by_peer
+                .get(&peer)
+                .and_then(|&at| self.connections[at].as_ref())
+                .is_some_and(|connection| connection.line.deadline_ms().is_some());
+            if is_well && !is_asked {
+                let question = Question::Replication(now_ms);
+                self.ask(peer, question, &["INFO", "REPLICATION"], now_ms);
+            }
+        }
+    }
+
+    pub(super) fn take_replication(&mut self, node: NodeId, value: &Value, asked_ms: u64) {
+        let said = match value.is_error() {
+            true => Said::Nothing,
+            false => Said::of(value.as_bytes().unwrap_or_default()),
+        };
+        if let Some(known) = self.nodes.get_mut(node) {
+            known.replication.heard(said, asked_ms);
+        }
+    }
+
+    /// Whether one of these questions, which will not be answered, was how far the server is.
+    pub(super) fn lost_replication(&mut self, node: NodeId, questions: &[Question]) -> bool {
+        let was_asked = questions
+            .iter()
+            .any(|question| matches!(question, Question::Replication(_)));
+        if let (true, Some(known)) = (was_asked, self.nodes.get_mut(node)) {
+            self.is_changed |= known.replication.is_fit();
+            known.replication.forget();
+        }
+        was_asked
+    }
+
+    fn judge_replicas(&mut self, pool: usize, now_ms: u64) {
+        let lag_max = self.pools[pool].config.reads.lag_max.on();
+        let shards = self.pools[pool].replicas();
+        for (primary, replicas) in shards {
+            let primary = self
+                .nodes
+                .get(primary)
+                .map(|known| known.replication.clone());
+            for node in replicas {
+                let Some(known) = self.nodes.get_mut(node) else {
+                    continue;
+                };
+                if known.replication.judge(primary.as_ref(), lag_max, now_ms) {
+                    let now = match known.replication.is_fit() {
+                        true => "may answer reads",
+                        false => "answers no reads: it is behind its primary, or has lost it",
+                    };
+                    say(&format!("{} {now}", known.address));
+                    self.is_changed = true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Who answers reads of each shard: by what the pool says of primaries and replicas, by data centres, and by who is fit.
+//! Pure: makes that part of a picture.
+//!
+//! Of the data centres those with the highest priority that have anybody share the reads by their weights; in each, those
+//! with the highest priority of their role share equally. Everybody else who may answer stands behind them with no share.
+
+use redline_net::{Address, Endpoint};
+
+use super::nodes::Nodes;
+use crate::config::{Config, Pool, PoolKind, ReadPolicy};
+use crate::route::{NOBODY, NodeId, Reader, Routes, Shard};
+
+/// The share of all of a data centre's readers for each unit of its weight: divisible by most numbers of servers.
+const SHARE: u32 = 5_040;
+
+/// Names the readers in a picture of these pools and nodes.
+pub fn appoint(routes: &mut Routes, config: &Config, nodes: &Nodes) {
+    for (pool, policy) in routes.pools.iter_mut().zip(&config.pools) {
+        if !spreads(policy) {
+            continue;
+        }
+        for shard in &mut pool.shards {
+            shard.readers = readers(config, policy, shard, nodes);
+            pool.spreads_reads |= !shard.readers.is_empty();
+            if policy.kind == PoolKind::Cluster {
+                for &node in std::iter::once(&shard.primary).chain(&shard.replicas) {
+                    if let Some(node) = routes.nodes.get_mut(usize::from(node)) {
+                        node.is_readonly = true;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether replicas may be read from at all.
+pub fn spreads(pool: &Pool) -> bool {
+    pool.reads.static_replica_priority > 0 || pool.reads.dynamic_replica_priority > 0
+}
+
+/// Somebody who may answer: in which data centre, and how willingly.
+struct Candidate {
+    node: NodeId,
+    /// Of its data centre: the priority, and the number among the policies for its share; none: it is in none of them.
+    place: (u32, Option<usize>),
+    role: u32,
+}
+
+fn readers(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Reader> {
+    let mut candidates = candidates(config, pool, shard, nodes);
+    // The best first: those of before stay before those of the same worth.
+    candidates.sort_by_key(|one| std::cmp::Reverse((one.place.0, one.role)));
+    let Some(best) = candidates.first().map(|one| one.place.0) else {
+        return Vec::new();
+    };
+    let weights: Vec<u32> = candidates
+        .iter()
+        .map(|one| {
+            let mates = candidates.iter().filter(|mate| mate.place == one.place);
+            let highest = mates.clone().map(|mate| mate.role).max();
+            if one.place.0 < best || Some(one.role) < highest {
+                return 0;
+            }
+            let sharing = mates.filter(|mate| mate.role == one.role).count() as u32;
+            let weight = match one.place.1 {
+                Some(policy) => local_reads(config)[policy].weight,
+                None => 1,
+            };
+            (SHARE * weight / sharing).max(1)
+        })
+        .collect();
+    let mut readers: Vec<Reader> = candidates
+        .iter()
+        .zip(weights)
+        .map(|(one, weight)| Reader {
+            node: one.node,
+            weight,
+        })
+        .collect();
+    readers.sort_by_key(|reader| reader.weight == 0);
+    readers
+}
+
+fn candidates(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Candidate> {
+    let ReadPolicy {
+        primary_priority,
+        static_replica_priority,
+        dynamic_replica_priority,
+        ..
+    } = pool.reads;
+    let mut candidates = Vec::new();
+    for &node in std::iter::once(&shard.primary).chain(&shard.replicas) {
+        let Some(known) = nodes.get(node).filter(|_| node != NOBODY) else {
+            continue;
+        };
+        let is_primary = node == shard.primary;
+        let role = match is_primary {
+            true => primary_priority,
+            false if is_static(pool, &known.address) => static_replica_priority,
+            false => dynamic_replica_priority,
+        };
+        let is_up = !known.health.is_ejected() && known.endpoint.is_some();
+        let may_read = is_primary || known.replication.is_fit();
+        if role == 0 || !is_up || !may_read {
+            continue;
+        }
+        if let Some(place) = place(config, &known.address, known.endpoint.as_ref()) {
+            candidates.push(Candidate { node, place, role });
+        }
+    }
+    candidates
+}
+
+/// Whether the file names this server.
+fn is_static(pool: &Pool, address: &Address) -> bool {
+    let servers = pool.shards.iter().flat_map(|shard| &shard.servers);
+    let mut servers = servers.chain(&pool.seeds);
+    servers.any(|server| server.address.0 == *address)
+}
+
+/// What the data centre of this proxy says about where to read.
+fn local_reads(config: &Config) -> &[crate::config::PlacePolicy] {
+    let centers = config.data_centers.iter();
+    let mut local = centers.filter(|center| center.name == config.local_data_center);
+    local.next().map_or(&[], |center| &center.reads)
+}
+
+/// The priority of a server's data centre, and the policy's number; none: it is never read from. A server whose place the
+/// policy does not know is read from when no other can be.
+fn place(
+    config: &Config,
+    address: &Address,
+    endpoint: Option<&Endpoint>,
+) -> Option<(u32, Option<usize>)> {
+    let reads = local_reads(config);
+    let ip = match endpoint {
+        Some(Endpoint::Tcp(address)) => address.ip().to_string(),
+        _ => String::new(),
+    };
+    let written = address.to_string();
+    let prefixes = config.data_centers.iter().flat_map(|center| {
+        let prefixes = center.address_prefixes.iter();
+        prefixes.map(move |prefix| (prefix.as_str(), center.name.as_str()))
+    });
+    // The longest that fits says most.
+    let fitting = prefixes.filter(|(prefix, _)| written.starts_with(prefix) || ip.starts_with(prefix));
+    let center = fitting.max_by_key(|(prefix, _)| prefix.len());
+    let policy = center.and_then(|(_, name)| {
+        let mut policies = reads.iter();
+        policies.position(|policy| policy.data_center == name)
+    });
+    match policy {
+        Some(policy) if reads[policy].priority == 0 => None,
+        Some(policy) => Some((reads[policy].priority, Some(policy))),
+        None => Some((0, None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::nodes::Who;
+    use crate::control::replication::Said;
+
+    /// A pool of one shard whose servers have these addresses, the first the primary, and its readers with their weights.
+    struct Given {
+        config: Config,
+        nodes: Nodes,
+        shard: Shard,
+    }
+
+    impl Given {
+        fn new(reads: &str, more: &str, hosts: &[&str]) -> Given {
+            let text = format!(
+                "local-data-center = '{}'\n{more}\n[[pool]]\nreads = {{ {reads} }}\nshard = [{{ server = [{{ address = '{}:1' }}, {{ address = '{}:1' }}] }}]",
+                if more.is_empty() { "" } else { "here" },
+                hosts[0],
+                hosts[1],
+            );
+            let config = Config::from_toml(&text).unwrap();
+            let mut nodes = Nodes::default();
+            let numbers: Vec<NodeId> = hosts
+                .iter()
+                .map(|host| nodes.number(&Address::tcp(*host, 1), 0, Who::default(), 0))
+                .collect();
+            for &number in &numbers {
+                let known = &mut nodes.get_mut(number).unwrap().replication;
+                known.heard(Said::Nothing, 1);
+                known.judge(None, None, 1);
+            }
+            let shard = Shard {
+                primary: 0,
+                replicas: numbers[1..].to_vec(),
+                readers: Vec::new(),
+            };
+            Given { config, nodes, shard }
+        }
+
+        fn readers(&self) -> Vec<(NodeId, u32)> {
+            let found = readers(&self.config, &self.config.pools[0], &self.shard, &self.nodes);
+            found
+                .iter()
+                .map(|reader| (reader.node, reader.weight * 100 / SHARE))
+                .collect()
+        }
+
+        fn lose(&mut self, node: NodeId) {
+            let policy = crate::config::FailurePolicy { limit: 1, ..Default::default() };
+            assert!(self.nodes.get_mut(node).unwrap().health.failed(0, &policy, 0.5));
+        }
+    }
+
+    const PRIORITIES: &str =
+        "primary-priority = 50, static-replica-priority = 50, dynamic-replica-priority = 20";
+
+    #[test]
+    fn the_highest_priority_answers_and_others_stand_behind() {
+        let mut given = Given::new(PRIORITIES, "", &["1.0.0.1", "1.0.0.2", "1.0.0.3"]);
+        assert_eq!(given.readers(), [(0, 50), (1, 50), (2, 0)]);
+        given.lose(0);
+        assert_eq!(given.readers(), [(1, 100), (2, 0)]);
+        given.lose(1);
+        assert_eq!(given.readers(), [(2, 100)]);
+        given.lose(2);
+        assert_eq!(given.readers(), []);
+        let never = "primary-priority = 0, static-replica-priority = 0, dynamic-replica-priority = 1";
+        let given = Given::new(never, "", &["1.0.0.1", "1.0.0.2", "1.0.0.3"]);
+        assert_eq!(given.readers(), [(2, 100)]);
+    }
+
+    #[test]
+    fn a_replica_that_is_not_fit_is_left_out() {
+        let mut given = Given::new(PRIORITIES, "", &["1.0.0.1", "1.0.0.2"]);
+        given.nodes.get_mut(1).unwrap().replication.forget();
+        assert_eq!(given.readers(), [(0, 100)]);
+    }
+
+    const CENTERS: &str = "
+        [[data-center]]
+        name = 'here'
+        address-prefixes = ['10.1']
+        read = [{ data-center = 'here', priority = 50, weight = 5 }, { data-center = 'near', priority = 50, weight = 2 }, { data-center = 'far', priority = 10 }, { data-center = 'never', priority = 0 }]
+        [[data-center]]
+        name = 'near'
+        address-prefixes = ['10.2']
+        [[data-center]]
+        name = 'far'
+        address-prefixes = ['10.3', '10.2.9']
+        [[data-center]]
+        name = 'never'
+        address-prefixes = ['10.4']
+    ";
+    const ALIKE: &str =
+        "primary-priority = 50, static-replica-priority = 50, dynamic-replica-priority = 50";
+
+    #[test]
+    fn data_centres_share_by_their_weights() {
+        let hosts = ["10.3.0.1", "10.1.0.1", "10.2.0.1", "10.2.0.2", "10.4.0.1"];
+        let mut given = Given::new(ALIKE, CENTERS, &hosts);
+        // 5 to 2, whose 2 are shared; the far one only in need; the last never.
+        assert_eq!(given.readers(), [(1, 500), (2, 100), (3, 100), (0, 0)]);
+        given.lose(1);
+        assert_eq!(given.readers(), [(2, 100), (3, 100), (0, 0)]);
+        given.lose(2);
+        given.lose(3);
+        assert_eq!(given.readers(), [(0, 100)]);
+        given.lose(0);
+        assert_eq!(given.readers(), []);
+    }
+
+    #[test]
+    fn equal_weights_share_equally() {
+        let centers = CENTERS.replace("weight = 5", "weight = 1").replace("weight = 2", "weight = 1");
+        let given = Given::new(ALIKE, &centers, &["10.1.0.1", "10.2.0.1"]);
+        assert_eq!(given.readers(), [(0, 100), (1, 100)]);
+    }
+
+    #[test]
+    fn a_server_in_no_data_centre_is_read_from_in_need_and_the_longest_prefix_says_where_one_is() {
+        let mut given = Given::new(ALIKE, CENTERS, &["10.2.9.1", "192.168.0.1", "10.1.0.1"]);
+        assert_eq!(given.readers(), [(2, 500), (0, 0), (1, 0)]);
+        given.lose(2);
+        assert_eq!(given.readers(), [(0, 100), (1, 0)]);
+        given.lose(0);
+        assert_eq!(given.readers(), [(1, 100)]);
+    }
+
+    #[test]
+    fn roles_count_within_a_data_centre() {
+        let roles = "primary-priority = 60, static-replica-priority = 50, dynamic-replica-priority = 50";
+        let given = Given::new(roles, CENTERS, &["10.1.0.1", "10.1.0.2", "10.2.0.1"]);
+        assert_eq!(given.readers(), [(0, 500), (2, 200), (1, 0)]);
+    }
+}
