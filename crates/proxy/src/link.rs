@@ -8,8 +8,8 @@ use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request
 use redline_spec::{self as spec, Flags};
 
 use crate::errors;
-use crate::report::Report;
 use crate::reads::READ_TRIES_MAX;
+use crate::report::Report;
 use crate::route::{NOBODY, NodeId, Routes};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
@@ -428,7 +428,7 @@ impl Worker {
                     && run.tries + 1 < READ_TRIES_MAX
                     && upstream.purpose == Purpose::Shared
                     && !matches!(run.kind, Kind::Setup | Kind::Nobody)
-                    && let Some(other) = self.other_reader(request, node, (db, proto))
+                    && let Some(other) = self.other_reader(request, node, run.tries, (db, proto))
                 {
                     if let Some(other) = self.upstreams.get(other) {
                         other.push(one, request);

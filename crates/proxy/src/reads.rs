@@ -79,11 +79,13 @@ impl Worker {
         }
     }
 
-    /// Who else may answer a request that only reads, when the server `lost` did not: the first that can be reached.
+    /// Who else may answer a request that only reads, when the server `lost` did not, nor `tries` before it: the first that
+    /// can be reached.
     pub(crate) fn other_reader(
         &mut self,
         request: &[u8],
         lost: NodeId,
+        tries: u8,
         (db, proto): (u16, redline_resp::Proto),
     ) -> Option<u32> {
         if !self.routes.pools[0].spreads_reads {
@@ -101,14 +103,15 @@ impl Worker {
         let routes = std::sync::Arc::clone(&self.routes);
         let pool = &routes.pools[0];
         let shard = pool.shard_of_group(pool.group_of(key))?;
-        others(shard, lost).find_map(|node| self.link(node, db, proto).ok())
+        others(shard, lost, tries).find_map(|node| self.link(node, db, proto).ok())
     }
 }
 
-/// Everybody who may answer but one; the primary comes last, unless it is a reader.
-fn others(shard: &Shard, but: NodeId) -> impl Iterator<Item = NodeId> {
+/// Everybody who may answer but one. The primary comes last, unless it is a reader; but when several have failed, first.
+fn others(shard: &Shard, but: NodeId, tries: u8) -> impl Iterator<Item = NodeId> {
     let readers = shard.readers.iter().map(|reader| reader.node);
-    let nodes = readers.chain(std::iter::once(shard.primary));
+    let first = (tries > 0).then_some(shard.primary);
+    let nodes = first.into_iter().chain(readers).chain([shard.primary]);
     nodes.filter(move |&node| node != but && node != NOBODY)
 }
 
@@ -166,9 +169,10 @@ mod tests {
             replicas: vec![1, 2],
             readers: vec![reader(2, 1), reader(1, 0)],
         };
-        assert_eq!(others(&shard, 2).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(others(&shard, 2, 0).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(others(&shard, 2, 1).next(), Some(0));
         shard.readers.clear();
-        assert_eq!(others(&shard, 2).collect::<Vec<_>>(), [0]);
-        assert_eq!(others(&shard, 0).count(), 0);
+        assert_eq!(others(&shard, 2, 0).collect::<Vec<_>>(), [0]);
+        assert_eq!(others(&shard, 0, 0).count(), 0);
     }
 }

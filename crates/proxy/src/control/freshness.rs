@@ -15,15 +15,11 @@ const EVERY_MIN_MS: u64 = 50;
 impl Control {
     /// Asks who is due, and looks who has become too old meanwhile.
     pub(super) fn watch_replication(&mut self, now_ms: u64) {
-        self.freshness_at_ms.resize(self.pools.len(), 0);
         for pool in 0..self.pools.len() {
             if !readers::spreads(&self.pools[pool].config) {
                 continue;
             }
-            if now_ms >= self.freshness_at_ms[pool] {
-                self.freshness_at_ms[pool] = now_ms + self.every_ms(pool);
-                self.ask_replication(pool, now_ms);
-            }
+            self.ask_replication(pool, now_ms);
             self.judge_replicas(pool, now_ms);
         }
     }
@@ -39,13 +35,15 @@ impl Control {
     }
 
     fn ask_replication(&mut self, pool: usize, now_ms: u64) {
+        let every_ms = self.every_ms(pool);
         let nodes: Vec<NodeId> = self.pools[pool].members().collect();
         for node in nodes {
             // Who has failed is probed first.
-            let is_well = self
-                .nodes
-                .get(node)
-                .is_some_and(|known| !known.health.is_ejected() && !known.health.is_in_doubt());
+            let is_due = self.nodes.get(node).is_some_and(|known| {
+                !known.health.is_ejected()
+                    && !known.health.is_in_doubt()
+                    && known.replication.is_due(now_ms, every_ms)
+            });
             let peer = Peer::Node(node);
             // One question at a time: what is not answered says nothing when it comes late.
             let is_asked = self
@@ -53,7 +51,10 @@ impl Control {
                 .get(&peer)
                 .and_then(|&at| self.connections[at].as_ref())
                 .is_some_and(|connection| connection.line.deadline_ms().is_some());
-            if is_well && !is_asked {
+            if is_due && !is_asked {
+                if let Some(known) = self.nodes.get_mut(node) {
+                    known.replication.asked(now_ms);
+                }
                 let question = Question::Replication(now_ms);
                 self.ask(peer, question, &["INFO", "REPLICATION"], now_ms);
             }

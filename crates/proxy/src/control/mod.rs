@@ -16,10 +16,10 @@
 //! | `line` | a connection with questions and answers |
 //! | `reload` | another configuration while it runs |
 
+mod freshness;
 mod health;
 mod line;
 mod nodes;
-mod freshness;
 mod pools;
 mod readers;
 mod reload;
@@ -179,8 +179,6 @@ struct Control {
     config: Config,
     pools: Vec<Known>,
     watching: Vec<Watching>,
-    /// By pool: when its servers are asked next how far they are.
-    freshness_at_ms: Vec<u64>,
     nodes: Nodes,
     routes: Option<Arc<Published>>,
     is_changed: bool,
@@ -202,7 +200,6 @@ impl Control {
             config: Config::default(),
             pools: Vec::new(),
             watching: Vec::new(),
-            freshness_at_ms: Vec::new(),
             nodes: Nodes::default(),
             routes: None,
             is_changed: false,

@@ -143,7 +143,8 @@ fn place(
         prefixes.map(move |prefix| (prefix.as_str(), center.name.as_str()))
     });
     // The longest that fits says most.
-    let fitting = prefixes.filter(|(prefix, _)| written.starts_with(prefix) || ip.starts_with(prefix));
+    let fitting =
+        prefixes.filter(|(prefix, _)| written.starts_with(prefix) || ip.starts_with(prefix));
     let center = fitting.max_by_key(|(prefix, _)| prefix.len());
     let policy = center.and_then(|(_, name)| {
         let mut policies = reads.iter();
@@ -193,11 +194,20 @@ mod tests {
                 replicas: numbers[1..].to_vec(),
                 readers: Vec::new(),
             };
-            Given { config, nodes, shard }
+            Given {
+                config,
+                nodes,
+                shard,
+            }
         }
 
         fn readers(&self) -> Vec<(NodeId, u32)> {
-            let found = readers(&self.config, &self.config.pools[0], &self.shard, &self.nodes);
+            let found = readers(
+                &self.config,
+                &self.config.pools[0],
+                &self.shard,
+                &self.nodes,
+            );
             found
                 .iter()
                 .map(|reader| (reader.node, reader.weight * 100 / SHARE))
@@ -205,8 +215,17 @@ mod tests {
         }
 
         fn lose(&mut self, node: NodeId) {
-            let policy = crate::config::FailurePolicy { limit: 1, ..Default::default() };
-            assert!(self.nodes.get_mut(node).unwrap().health.failed(0, &policy, 0.5));
+            let policy = crate::config::FailurePolicy {
+                limit: 1,
+                ..Default::default()
+            };
+            assert!(
+                self.nodes
+                    .get_mut(node)
+                    .unwrap()
+                    .health
+                    .failed(0, &policy, 0.5)
+            );
         }
     }
 
@@ -223,7 +242,8 @@ mod tests {
         assert_eq!(given.readers(), [(2, 100)]);
         given.lose(2);
         assert_eq!(given.readers(), []);
-        let never = "primary-priority = 0, static-replica-priority = 0, dynamic-replica-priority = 1";
+        let never =
+            "primary-priority = 0, static-replica-priority = 0, dynamic-replica-priority = 1";
         let given = Given::new(never, "", &["1.0.0.1", "1.0.0.2", "1.0.0.3"]);
         assert_eq!(given.readers(), [(2, 100)]);
     }
@@ -270,7 +290,9 @@ mod tests {
 
     #[test]
     fn equal_weights_share_equally() {
-        let centers = CENTERS.replace("weight = 5", "weight = 1").replace("weight = 2", "weight = 1");
+        let centers = CENTERS
+            .replace("weight = 5", "weight = 1")
+            .replace("weight = 2", "weight = 1");
         let given = Given::new(ALIKE, &centers, &["10.1.0.1", "10.2.0.1"]);
         assert_eq!(given.readers(), [(0, 100), (1, 100)]);
     }
@@ -287,7 +309,8 @@ mod tests {
 
     #[test]
     fn roles_count_within_a_data_centre() {
-        let roles = "primary-priority = 60, static-replica-priority = 50, dynamic-replica-priority = 50";
+        let roles =
+            "primary-priority = 60, static-replica-priority = 50, dynamic-replica-priority = 50";
         let given = Given::new(roles, CENTERS, &["10.1.0.1", "10.1.0.2", "10.2.0.1"]);
         assert_eq!(given.readers(), [(0, 500), (2, 200), (1, 0)]);
     }

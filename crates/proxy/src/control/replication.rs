@@ -57,6 +57,8 @@ impl Said {
 #[derive(Clone, Debug, Default)]
 pub struct Replication {
     said: Option<Said>,
+    /// When it was asked last; 0: never.
+    asked_ms: u64,
     /// Of a primary: when it was asked, and what it had; the newest last.
     moments: VecDeque<(u64, u64)>,
     /// Of a replica: it has everything of before.
@@ -69,6 +71,16 @@ impl Replication {
     /// Whether it may answer reads as a replica.
     pub fn is_fit(&self) -> bool {
         self.is_fit
+    }
+
+    /// Whether it is to be asked, so often.
+    pub fn is_due(&self, now_ms: u64, every_ms: u64) -> bool {
+        self.asked_ms == 0 || now_ms >= self.asked_ms + every_ms
+    }
+
+    /// It is asked.
+    pub fn asked(&mut self, now_ms: u64) {
+        self.asked_ms = now_ms;
     }
 
     /// It has answered what it was asked then.
@@ -91,7 +103,10 @@ impl Replication {
 
     /// It has not answered, or it is asked no more.
     pub fn forget(&mut self) {
-        *self = Replication::default();
+        *self = Replication {
+            asked_ms: self.asked_ms,
+            ..Replication::default()
+        };
     }
 
     /// Looks at a replica beside its primary. True if whether it is fit has changed.
@@ -150,7 +165,16 @@ mod tests {
         assert_eq!(Said::of(one.as_bytes()), replica(7));
         for broken in [one.replace("up", "down"), one.replace("s:0", "s:1")] {
             let said = Said::of(broken.as_bytes());
-            assert!(matches!(said, Said::Replica { is_linked: false, .. }), "{said:?}");
+            assert!(
+                matches!(
+                    said,
+                    Said::Replica {
+                        is_linked: false,
+                        ..
+                    }
+                ),
+                "{said:?}"
+            );
         }
         assert_eq!(Said::of(b"ERR no"), Said::Nothing);
     }
@@ -179,12 +203,18 @@ mod tests {
     #[test]
     fn who_has_lost_its_primary_or_is_none_is_left_out_whatever_the_lag() {
         let mut copy = Replication::default();
-        assert!(!copy.judge(None, None, 1) && !copy.is_fit(), "it has said nothing yet");
+        assert!(
+            !copy.judge(None, None, 1) && !copy.is_fit(),
+            "it has said nothing yet"
+        );
         copy.heard(replica(1), 1);
         assert!(copy.judge(None, None, 1) && copy.is_fit());
         for said in [
             Said::Primary { offset: 1 },
-            Said::Replica { is_linked: false, offset: 9 },
+            Said::Replica {
+                is_linked: false,
+                offset: 9,
+            },
         ] {
             copy.heard(said, 2);
             copy.judge(None, None, 2);
