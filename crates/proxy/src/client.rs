@@ -41,6 +41,8 @@ pub struct Client {
     pub held: Option<Box<Held>>,
     /// Bytes of parts of replies whose other parts have not come.
     pub gathered: usize,
+    /// The number of its pool: that of the listener by which it came.
+    pub pool: u16,
     /// Its database.
     pub db: u16,
     /// Which protocol it speaks.
@@ -159,6 +161,7 @@ impl Client {
             wrote: u32::MAX,
             held: None,
             gathered: 0,
+            pool: 0,
             db: 0,
             proto: Proto::Resp2,
             readable: true,

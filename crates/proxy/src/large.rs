@@ -81,7 +81,9 @@ impl Worker {
         else {
             return false;
         };
-        let node = self.routes.pools[0].node_of(key);
+        let (home, prefixes) = (self.home_of(me), &self.routes.prefixes);
+        let node = self.routes.node_of(home, key);
+        let stripped = key.len() - prefixes.find(home, key).1.len();
         if node == NOBODY || self.must_wait(me) {
             return false;
         }
@@ -95,7 +97,14 @@ impl Worker {
             bulk: beginning.missing,
             arguments: beginning.arguments - beginning.whole.len() as u64 - 1,
         };
-        self.pass_bytes(me, &passing.lease, bytes);
+        match stripped {
+            0 => self.pass_bytes(me, &passing.lease, bytes),
+            stripped => {
+                let key = &beginning.whole[usize::from(command.key)];
+                let shorter = without(bytes, key, stripped);
+                self.pass_bytes(me, &passing.lease, &shorter);
+            }
+        }
         if let Some(client) = self.clients.find(me) {
             client.last = Some(id);
             client.session = Session::Passing(Box::new(passing));
@@ -208,6 +217,18 @@ impl Worker {
     }
 }
 
+/// The bytes of a request without the first `count` bytes of this argument.
+fn without(bytes: &[u8], argument: &Span, count: usize) -> Vec<u8> {
+    let start = argument.start as usize;
+    // Between `$` and the argument there are only digits and the line's end.
+    let header = bytes[..start].iter().rposition(|byte| *byte == b'$');
+    let mut shorter = bytes[..header.unwrap_or(start)].to_vec();
+    let length = argument.len as usize - count;
+    shorter.extend_from_slice(format!("${length}\r\n").as_bytes());
+    shorter.extend_from_slice(&bytes[start + count..]);
+    shorter
+}
+
 /// Reads as much of a request as is there; `None` if it is not of that kind, or does not stop inside an argument.
 fn beginning(bytes: &[u8]) -> Option<Beginning> {
     let (arguments, mut at) = line(bytes, b'*').ok()??;
@@ -273,6 +294,14 @@ mod tests {
         ] {
             assert!(beginning(other).is_none());
         }
+    }
+
+    #[test]
+    fn an_argument_may_lose_its_beginning() {
+        let bytes = b"*3\r\n$3\r\nSET\r\n$05\r\nab:cd\r\n$9\r\nxy";
+        let key = beginning(bytes).unwrap().whole.remove(1);
+        let shorter = &b"*3\r\n$3\r\nSET\r\n$2\r\ncd\r\n$9\r\nxy"[..];
+        assert_eq!(without(bytes, &key, 3), shorter);
     }
 
     #[test]

@@ -13,11 +13,13 @@ mod client;
 pub mod config;
 mod control;
 mod errors;
+mod handshake;
 pub mod hash;
 mod large;
 mod link;
 mod local;
 mod merge;
+mod prefix;
 mod private;
 mod pubsub;
 mod reads;
@@ -26,6 +28,7 @@ mod replies;
 pub mod report;
 pub mod route;
 mod scripts;
+pub mod secure;
 mod serve;
 pub mod settings;
 mod slab;
@@ -42,6 +45,7 @@ use redline_net::{Address, Listener, cpu};
 
 use crate::config::arguments::Arguments;
 use crate::config::{Config, Identities};
+use crate::secure::{Doors, Secured};
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
 
@@ -90,24 +94,27 @@ fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     if arguments.check {
+        Secured::of(&config)?;
         return Ok(());
     }
     run(&config, arguments)
 }
 
 fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let secured = Secured::of(config)?;
+    let doors = Arc::new(Doors::new(config, &secured.listeners));
     let mut listeners = Vec::new();
-    for listener in &config.listeners {
-        match &listener.bind.0 {
-            Address::Tcp { host, port } => {
-                listeners.extend(Listener::bind_tcp(&[host], *port, BACKLOG)?)
-            }
-            Address::Unix(path) => listeners.push(Listener::bind_unix(path, None, BACKLOG)?),
-        }
+    for (door, listener) in config.listeners.iter().enumerate() {
+        let bound = match &listener.bind.0 {
+            Address::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG)?,
+            Address::Unix(path) => vec![Listener::bind_unix(path, None, BACKLOG)?],
+        };
+        listeners.extend(bound.into_iter().map(|listener| (listener, door as u16)));
     }
-    let control = control::start(config, arguments)?;
+    let control = control::start(config, secured, Arc::clone(&doors), arguments)?;
     start::run(Setup {
         listeners,
+        doors,
         threads: match config.threads {
             0 => cpu::usable_count(),
             threads => threads,
@@ -115,7 +122,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         settings: Settings::of(config),
         routes: control.routes,
         reports: Some(control.reports),
-        reload: Some(control.reload),
+        reload: Some(Arc::new(control.reload)),
         identities: identities(config)?,
     })?;
     Ok(())

@@ -1,8 +1,10 @@
 //! A worker's connections to servers: making them, finding the shared one, writing to them, and what becomes of the requests
 //! when one is lost. Must not know what the requests ask for, beyond whether they write.
 
+use std::io;
 use std::sync::Arc;
 
+use redline_net::tls::ClientTls;
 use redline_net::{NetError, connect_endpoint, error_text};
 use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request};
 use redline_spec::{self as spec, Flags};
@@ -10,7 +12,7 @@ use redline_spec::{self as spec, Flags};
 use crate::errors;
 use crate::reads::READ_TRIES_MAX;
 use crate::report::Report;
-use crate::route::{NOBODY, NodeId, Routes};
+use crate::route::{NOBODY, Node, NodeId, Routes};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
@@ -200,14 +202,23 @@ impl Worker {
         Ok(place)
     }
 
-    /// An attempt has ended.
+    /// An attempt has ended, or its TLS goes on.
     pub(crate) fn connected(&mut self, at: u32) {
         let Some(upstream) = self.upstreams.get(at) else {
             return;
         };
         let node = upstream.node;
-        match upstream.stream.take_error() {
-            Ok(None) => {
+        let routes = &self.routes;
+        let tls = routes.pools[usize::from(routes.nodes[usize::from(node)].pool)]
+            .tls
+            .as_ref();
+        let stands = match upstream.stream.take_error() {
+            Ok(None) => secured(upstream, tls),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match stands {
+            Ok(false) => {}
+            Ok(true) => {
                 upstream.state = State::Greeting;
                 let greeted = upstream.greeting == 0;
                 self.mark_upstream(at);
@@ -217,7 +228,7 @@ impl Worker {
                     self.welcomed(at);
                 }
             }
-            Ok(Some(error)) | Err(error) => {
+            Err(error) => {
                 let reason = error_text(&error);
                 self.failed(node, &reason);
                 self.lose(at, &reason, true);
@@ -273,6 +284,11 @@ impl Worker {
             return;
         }
         let mut full = false;
+        if upstream.stream.has_unsent()
+            && let Err(error) = upstream.stream.write(&[])
+        {
+            return self.lose(at, &error_text(&error), true);
+        }
         let end = upstream.may_send();
         while upstream.sent < end && !full {
             match upstream.stream.write(&upstream.out[upstream.sent..end]) {
@@ -284,6 +300,8 @@ impl Worker {
                 Err(error) => return self.lose(at, &error_text(&error), true),
             }
         }
+        // What is encrypted and not taken by the socket.
+        full |= upstream.stream.has_unsent();
         upstream.forget_sent();
         let enough = if upstream.passes {
             PASSING_BYTES
@@ -499,6 +517,8 @@ impl Worker {
             if now.ejected && !before.ejected {
                 self.lose(at, "it does not answer", false);
             } else if now.endpoint != before.endpoint
+                || now.pool != before.pool
+                || has_tls(&self.routes, now) != has_tls(&old, before)
                 || (&now.user, &now.password) != (&before.user, &before.password)
                 || before.is_used && !now.is_used
                 || before.is_readonly != now.is_readonly
@@ -591,6 +611,27 @@ impl Worker {
             self.lose(at, "it did not answer in time", false);
         }
     }
+}
+
+/// Carries the TLS of a connection that stands on, if it is to have any: whether that is done.
+fn secured(upstream: &mut Upstream, tls: Option<&ClientTls>) -> io::Result<bool> {
+    if let Some(tls) = tls
+        && !upstream.stream.is_tls()
+    {
+        upstream.stream.connect_tls(tls)?;
+    }
+    let done = upstream.stream.handshake();
+    done.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            io::Error::new(error.kind(), "it closed the connection instead of TLS")
+        }
+        _ => error,
+    })
+}
+
+fn has_tls(routes: &Routes, node: &Node) -> bool {
+    let pool = routes.pools.get(usize::from(node.pool));
+    pool.is_some_and(|pool| pool.tls.is_some())
 }
 
 /// What is said first on every connection: who we are, which protocol, which database.

@@ -143,6 +143,8 @@ impl Worker {
         count: u16,
         raw: &[u8],
     ) {
+        let stripped = self.stripped(raw);
+        let raw = stripped.as_deref().unwrap_or(raw);
         let seq = match (kind, self.clients.find(me)) {
             (Kind::Client, Some(client)) => client.number(),
             _ => 0,
@@ -277,7 +279,7 @@ impl Worker {
     }
 
     fn watch(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Flow {
-        let node = match self.node_of_keys(CommandId::Watch, args) {
+        let node = match self.node_of_keys(me, CommandId::Watch, args) {
             Ok(Some(node)) => node,
             Ok(None) => return self.refuse(me, errors::INVALID_KEYS),
             Err(line) => {
@@ -392,7 +394,7 @@ impl Worker {
             if !keys {
                 return None;
             }
-            return match self.node_of_keys(command.id, args) {
+            return match self.node_of_keys(me, command.id, args) {
                 Ok(Some(node)) if Some(node) == watched => {
                     Some(self.send_bound(me, Kind::Client, 1, raw))
                 }
@@ -404,7 +406,7 @@ impl Worker {
             };
         }
         Some(match command.class {
-            _ if keys => match self.node_of_keys(command.id, args) {
+            _ if keys => match self.node_of_keys(me, command.id, args) {
                 Ok(Some(node)) => match self.bind(me, node) {
                     Ok(()) => self.send_bound(me, Kind::Client, 1, raw),
                     Err(line) => self.abort(me, &line),
@@ -412,7 +414,7 @@ impl Worker {
                 Ok(None) => self.queue_anywhere(me, raw),
                 Err(line) => self.abort(me, line),
             },
-            Class::Any | Class::All(_) | Class::Scan if self.has_one_shard() => {
+            Class::Any | Class::All(_) | Class::Scan if self.has_one_shard(me) => {
                 self.queue_anywhere(me, raw)
             }
             Class::Any => self.queue_anywhere(me, raw),
@@ -472,7 +474,7 @@ impl Worker {
         if id == CommandId::Exec
             && aborted.is_none()
             && has_calls
-            && let Some(node) = self.any_node()
+            && let Some(node) = self.any_node(me)
             && let Err(line) = self.bind(me, node)
         {
             self.drop_transaction(me);
@@ -518,7 +520,8 @@ impl Worker {
         }
     }
 
-    pub(crate) fn has_one_shard(&self) -> bool {
-        self.routes.pools[0].shards.len() == 1
+    /// Whether everything that the client may ask for is on one server.
+    pub(crate) fn has_one_shard(&self, me: Ref) -> bool {
+        self.home(me).shards.len() == 1 && self.routes.prefixes.is_empty()
     }
 }

@@ -20,48 +20,56 @@ use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
 
-/// What names belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Space {
+/// What names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Names {
     Channels,
     Patterns,
     Shards,
 }
 
-const SPACES: [Space; 3] = [Space::Channels, Space::Patterns, Space::Shards];
+/// What names belong to: the same one is another channel in another pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Space {
+    names: Names,
+    pool: u16,
+}
 
 impl Space {
     fn letter(self) -> &'static str {
-        match self {
-            Space::Channels => "",
-            Space::Patterns => "p",
-            Space::Shards => "s",
+        match self.names {
+            Names::Channels => "",
+            Names::Patterns => "p",
+            Names::Shards => "s",
         }
     }
 
-    fn of(id: CommandId) -> (Space, bool) {
-        match id {
-            CommandId::Subscribe => (Space::Channels, true),
-            CommandId::Unsubscribe => (Space::Channels, false),
-            CommandId::Psubscribe => (Space::Patterns, true),
-            CommandId::Punsubscribe => (Space::Patterns, false),
-            CommandId::Ssubscribe => (Space::Shards, true),
-            _ => (Space::Shards, false),
-        }
+    fn of(id: CommandId, pool: u16) -> (Space, bool) {
+        let (names, subscribes) = match id {
+            CommandId::Subscribe => (Names::Channels, true),
+            CommandId::Unsubscribe => (Names::Channels, false),
+            CommandId::Psubscribe => (Names::Patterns, true),
+            CommandId::Punsubscribe => (Names::Patterns, false),
+            CommandId::Ssubscribe => (Names::Shards, true),
+            _ => (Names::Shards, false),
+        };
+        (Space { names, pool }, subscribes)
     }
 }
 
 /// What a client is subscribed to.
 #[derive(Debug, Default)]
 pub struct Subscribed {
+    /// Of which pool.
+    pool: u16,
     names: [BTreeSet<Vec<u8>>; 3],
 }
 
 impl Subscribed {
     /// What confirmations count: channels and patterns together, channels of shards by themselves.
     fn count(&self, space: Space) -> usize {
-        match space {
-            Space::Shards => self.names[2].len(),
+        match space.names {
+            Names::Shards => self.names[2].len(),
             _ => self.names[0].len() + self.names[1].len(),
         }
     }
@@ -74,11 +82,17 @@ impl Subscribed {
 /// Everything that the clients of a worker are subscribed to.
 #[derive(Default)]
 pub struct PubSub {
-    topics: [HashMap<Vec<u8>, Topic>; 3],
+    topics: HashMap<Space, HashMap<Vec<u8>, Topic>>,
     servers: Vec<Server>,
     /// Calls of SUBSCRIBE that are not answered.
     calls: HashMap<u64, Call>,
     next_call: u64,
+}
+
+impl PubSub {
+    fn topic(&mut self, space: Space, name: &[u8]) -> Option<&mut Topic> {
+        self.topics.get_mut(&space)?.get_mut(name)
+    }
 }
 
 /// A name that somebody is subscribed to, or will be.
@@ -116,7 +130,7 @@ impl Worker {
     /// SUBSCRIBE, UNSUBSCRIBE and their kin.
     pub(crate) fn subscription(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
         let names: Vec<Vec<u8>> = args.iter().skip(1).map(<[u8]>::to_vec).collect();
-        match Space::of(id) {
+        match Space::of(id, self.home_of(me)) {
             (space, true) => self.subscribe(me, space, names),
             (space, false) => self.unsubscribe(me, space, names),
         }
@@ -143,7 +157,7 @@ impl Worker {
             return Flow::Done;
         };
         let seq = client.number();
-        client.subscribed.get_or_insert_default();
+        client.subscribed.get_or_insert_default().pool = space.pool;
         let number = self.pubsub.next_call;
         self.pubsub.next_call += 1;
         let call = Call {
@@ -154,7 +168,7 @@ impl Worker {
         };
         self.pubsub.calls.insert(number, call);
         for (name, nodes) in wanted {
-            let topics = &mut self.pubsub.topics[space as usize];
+            let topics = self.pubsub.topics.entry(space).or_default();
             let is_new = !topics.contains_key(&name);
             let topic = topics.entry(name.clone()).or_default();
             topic.calls.push(number);
@@ -174,8 +188,11 @@ impl Worker {
         let Some(call) = self.pubsub.calls.get(&number) else {
             return;
         };
-        let topics = &self.pubsub.topics[call.space as usize];
-        let is_confirmed = |name: &Vec<u8>| topics.get(name).is_some_and(Topic::is_confirmed);
+        let topics = self.pubsub.topics.get(&call.space);
+        let is_confirmed = |name: &Vec<u8>| {
+            let topic = topics.and_then(|topics| topics.get(name));
+            topic.is_some_and(Topic::is_confirmed)
+        };
         if !call.names.iter().all(is_confirmed) {
             return;
         }
@@ -185,7 +202,7 @@ impl Worker {
         let mut reply = Vec::new();
         let me = call.client;
         for name in &call.names {
-            if let Some(topic) = self.pubsub.topics[call.space as usize].get_mut(name) {
+            if let Some(topic) = self.pubsub.topic(call.space, name) {
                 topic.calls.retain(|waiting| *waiting != number);
             }
             let Some(client) = self.clients.find(me) else {
@@ -193,7 +210,7 @@ impl Worker {
                 continue;
             };
             let subscribed = client.subscribed.get_or_insert_default();
-            let is_new = subscribed.names[call.space as usize].insert(name.clone());
+            let is_new = subscribed.names[call.space.names as usize].insert(name.clone());
             let count = subscribed.count(call.space);
             confirm(
                 &mut reply,
@@ -203,7 +220,7 @@ impl Worker {
                 Some(name),
                 count,
             );
-            if is_new && let Some(topic) = self.pubsub.topics[call.space as usize].get_mut(name) {
+            if is_new && let Some(topic) = self.pubsub.topic(call.space, name) {
                 topic.clients.push(me);
             }
         }
@@ -223,7 +240,7 @@ impl Worker {
         let mine = client.subscribed.as_deref();
         let all = names.is_empty();
         let names: Vec<Vec<u8>> = match mine {
-            Some(mine) if all => mine.names[space as usize].iter().cloned().collect(),
+            Some(mine) if all => mine.names[space.names as usize].iter().cloned().collect(),
             _ => names,
         };
         let mut reply = Vec::new();
@@ -237,7 +254,7 @@ impl Worker {
             if let Some(client) = self.clients.find(me)
                 && let Some(mine) = &mut client.subscribed
             {
-                was_there = mine.names[space as usize].remove(name);
+                was_there = mine.names[space.names as usize].remove(name);
                 count = mine.count(space);
             }
             if was_there {
@@ -272,15 +289,18 @@ impl Worker {
     /// The client is gone, or begins anew.
     pub(crate) fn leave_all(&mut self, me: Ref, subscribed: Option<Box<Subscribed>>) {
         let Some(subscribed) = subscribed else { return };
-        for space in SPACES {
-            for name in &subscribed.names[space as usize] {
-                self.leave_topic(me, space, name);
+        let pool = subscribed.pool;
+        for names in [Names::Channels, Names::Patterns, Names::Shards] {
+            for name in &subscribed.names[names as usize] {
+                self.leave_topic(me, Space { names, pool }, name);
             }
         }
     }
 
     fn leave_topic(&mut self, me: Ref, space: Space, name: &[u8]) {
-        let topics = &mut self.pubsub.topics[space as usize];
+        let Some(topics) = self.pubsub.topics.get_mut(&space) else {
+            return;
+        };
         let Some(topic) = topics.get_mut(name) else {
             return;
         };
@@ -297,15 +317,15 @@ impl Worker {
     }
 
     fn nodes_of(&self, space: Space, name: &[u8]) -> Vec<NodeId> {
-        let pool = &self.routes.pools[0];
-        let everywhere = match (space, &pool.placement) {
-            (_, Placement::One) | (Space::Shards, _) => false,
-            (Space::Patterns, Placement::Hashed(_)) => true,
+        let pool = &self.routes.pools[usize::from(space.pool)];
+        let everywhere = match (space.names, &pool.placement) {
+            (_, Placement::One) | (Names::Shards, _) => false,
+            (Names::Patterns, Placement::Hashed(_)) => true,
             _ => name.starts_with(b"__key"),
         };
-        match (everywhere, space) {
+        match (everywhere, space.names) {
             (true, _) => pool.shards.iter().map(|shard| shard.primary).collect(),
-            (false, Space::Patterns) => vec![pool.shards[0].primary],
+            (false, Names::Patterns) => vec![pool.shards[0].primary],
             (false, _) => vec![pool.node_of(name)],
         }
     }
@@ -368,27 +388,29 @@ impl Worker {
         };
         let word = |at: usize| words.get(at).and_then(Value::as_bytes).unwrap_or_default();
         let name = word(1).to_vec();
+        let pool = self.routes.nodes[usize::from(node)].pool;
+        let space = |names| Space { names, pool };
         match word(0) {
-            b"message" => self.fan_out(Space::Channels, &name, frame),
-            b"pmessage" => self.fan_out(Space::Patterns, &name, frame),
-            b"smessage" => self.fan_out(Space::Shards, &name, frame),
-            b"subscribe" => self.confirmed(node, Space::Channels, &name),
-            b"psubscribe" => self.confirmed(node, Space::Patterns, &name),
-            b"ssubscribe" => self.confirmed(node, Space::Shards, &name),
-            b"sunsubscribe" => self.moved_away(node, &name),
+            b"message" => self.fan_out(space(Names::Channels), &name, frame),
+            b"pmessage" => self.fan_out(space(Names::Patterns), &name, frame),
+            b"smessage" => self.fan_out(space(Names::Shards), &name, frame),
+            b"subscribe" => self.confirmed(node, space(Names::Channels), &name),
+            b"psubscribe" => self.confirmed(node, space(Names::Patterns), &name),
+            b"ssubscribe" => self.confirmed(node, space(Names::Shards), &name),
+            b"sunsubscribe" => self.moved_away(node, space(Names::Shards), &name),
             _ => {}
         }
     }
 
     fn fan_out(&mut self, space: Space, name: &[u8], frame: &[u8]) {
-        let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) else {
+        let Some(topic) = self.pubsub.topic(space, name) else {
             return;
         };
         let clients = std::mem::take(&mut topic.clients);
         for me in &clients {
             self.push_to(*me, frame);
         }
-        if let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) {
+        if let Some(topic) = self.pubsub.topic(space, name) {
             topic.clients = clients;
         }
     }
@@ -410,7 +432,7 @@ impl Worker {
         {
             server.asked.pop_front();
         }
-        let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) else {
+        let Some(topic) = self.pubsub.topic(space, name) else {
             return;
         };
         for (asked, confirmed) in &mut topic.nodes {
@@ -436,7 +458,7 @@ impl Worker {
                 return self.ask_anew(space, &name);
             }
         }
-        let Some(topic) = self.pubsub.topics[space as usize].get_mut(&name) else {
+        let Some(topic) = self.pubsub.topic(space, &name) else {
             return;
         };
         for number in topic.calls.clone() {
@@ -451,7 +473,7 @@ impl Worker {
         };
         self.deliver(call.client, call.seq, 1, error);
         for name in &call.names {
-            if let Some(topic) = self.pubsub.topics[call.space as usize].get_mut(name) {
+            if let Some(topic) = self.pubsub.topic(call.space, name) {
                 topic.calls.retain(|waiting| *waiting != number);
             }
             self.leave_unless_subscribed(call.client, call.space, name);
@@ -464,7 +486,7 @@ impl Worker {
             client
                 .subscribed
                 .as_ref()
-                .is_some_and(|subscribed| subscribed.names[space as usize].contains(name))
+                .is_some_and(|subscribed| subscribed.names[space.names as usize].contains(name))
         });
         if !is_subscribed {
             self.leave_topic(me, space, name);
@@ -472,9 +494,9 @@ impl Worker {
     }
 
     /// A shard's channel has gone to another server with its slot.
-    fn moved_away(&mut self, node: NodeId, name: &[u8]) {
-        let to = self.nodes_of(Space::Shards, name);
-        let Some(topic) = self.pubsub.topics[Space::Shards as usize].get_mut(name) else {
+    fn moved_away(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let to = self.nodes_of(space, name);
+        let Some(topic) = self.pubsub.topic(space, name) else {
             return;
         };
         if topic.nodes.iter().all(|(asked, _)| *asked != node) {
@@ -483,25 +505,30 @@ impl Worker {
         topic.nodes = to.iter().map(|node| (*node, false)).collect();
         for node in to {
             if self.subscription_link(node).is_ok() {
-                self.ask(node, Space::Shards, name);
+                self.ask(node, space, name);
             }
         }
     }
 
     /// Names may be elsewhere now, since there is a new picture.
     pub(crate) fn adopt_subscriptions(&mut self) {
-        for space in SPACES {
-            let names: Vec<Vec<u8>> = self.pubsub.topics[space as usize].keys().cloned().collect();
-            for name in names {
-                self.ask_anew(space, &name);
-            }
+        let of_space = |(space, topics): (&Space, &HashMap<Vec<u8>, Topic>)| {
+            let space = *space;
+            topics
+                .keys()
+                .map(move |name| (space, name.clone()))
+                .collect::<Vec<_>>()
+        };
+        let names: Vec<(Space, Vec<u8>)> = self.pubsub.topics.iter().flat_map(of_space).collect();
+        for (space, name) in names {
+            self.ask_anew(space, &name);
         }
     }
 
     /// Asks for a name where it is now, and no longer elsewhere.
     fn ask_anew(&mut self, space: Space, name: &[u8]) {
         let nodes = self.nodes_of(space, name);
-        let Some(topic) = self.pubsub.topics[space as usize].get_mut(name) else {
+        let Some(topic) = self.pubsub.topic(space, name) else {
             return;
         };
         if nodes.contains(&NOBODY) {
@@ -532,7 +559,12 @@ impl Worker {
             server.upstream = None;
             server.asked.clear();
         }
-        for topic in self.pubsub.topics.iter_mut().flat_map(HashMap::values_mut) {
+        for topic in self
+            .pubsub
+            .topics
+            .values_mut()
+            .flat_map(HashMap::values_mut)
+        {
             for (asked, confirmed) in &mut topic.nodes {
                 *confirmed &= *asked != node;
             }
@@ -543,10 +575,10 @@ impl Worker {
             .calls
             .iter()
             .filter(|(_, call)| {
-                let topics = &self.pubsub.topics[call.space as usize];
+                let topics = self.pubsub.topics.get(&call.space);
                 call.names.iter().any(|name| {
                     topics
-                        .get(name)
+                        .and_then(|topics| topics.get(name))
                         .is_some_and(|topic| topic.nodes.iter().any(|(asked, _)| *asked == node))
                 })
             })
@@ -568,16 +600,16 @@ impl Worker {
             .collect();
         for node in broken {
             let mut wanted = Vec::new();
-            for space in SPACES {
-                for (name, topic) in &self.pubsub.topics[space as usize] {
+            for (space, topics) in &self.pubsub.topics {
+                for (name, topic) in topics {
                     if topic.nodes.iter().any(|(asked, _)| *asked == node) {
-                        wanted.push((space, name.clone()));
+                        wanted.push((*space, name.clone()));
                     }
                 }
             }
             for (space, name) in wanted {
                 let nodes = self.nodes_of(space, &name);
-                if let Some(topic) = self.pubsub.topics[space as usize].get_mut(&name)
+                if let Some(topic) = self.pubsub.topic(space, &name)
                     && nodes
                         .iter()
                         .all(|fresh| topic.nodes.iter().all(|(asked, _)| asked != fresh))

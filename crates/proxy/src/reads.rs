@@ -18,18 +18,18 @@ pub(crate) const READ_TRIES_MAX: u8 = 3;
 
 impl Worker {
     /// The server for the keys of a group, in a pool that spreads reads. [`NOBODY`] if none is known.
-    pub(crate) fn node_for(&mut self, me: Ref, reads: bool, group: u16) -> NodeId {
+    pub(crate) fn node_for(&mut self, me: Ref, reads: bool, group: u32) -> NodeId {
         let Some(client) = self.clients.find(me) else {
             return NOBODY;
         };
         let (db, proto) = (client.db, client.proto);
         if !reads {
             client.wrote = client.next;
-            return self.routes.pools[0].node_of_group(group);
+            return self.routes.node_of_group(group);
         }
         let must_see = client.has_unanswered_write();
         let routes = std::sync::Arc::clone(&self.routes);
-        let Some(shard) = routes.pools[0].shard_of_group(group) else {
+        let Some(shard) = routes.shard_of_group(group) else {
             return NOBODY;
         };
         if must_see {
@@ -54,15 +54,18 @@ impl Worker {
         args: Args<'_>,
         primary: NodeId,
     ) -> NodeId {
-        let pool = &self.routes.pools[0];
-        if !pool.spreads_reads || !self.commands[id as usize].reads {
+        let home = self.home_of(me);
+        if !self.routes.spreads_reads(home) || !self.commands[id as usize].reads {
             return primary;
         }
         let first = spec::reachable_keys(id, args.len(), |at| &args[at]).next();
         match first.and_then(|key| args.get(key.position)) {
             Some(key) => {
-                let group = pool.group_of(key);
-                self.node_for(me, true, group)
+                let group = self.routes.group_of(home, key);
+                match self.routes.pool_of(group).spreads_reads {
+                    true => self.node_for(me, true, group),
+                    false => primary,
+                }
             }
             None => primary,
         }
@@ -71,7 +74,7 @@ impl Worker {
     /// Notes that a client calls what may write, so that it reads from the primary until that is answered.
     #[inline]
     pub(crate) fn note_write(&mut self, me: Ref, id: CommandId) {
-        if self.routes.pools[0].spreads_reads
+        if self.routes.spreads_reads(self.home_of(me))
             && !self.commands[id as usize].reads
             && let Some(client) = self.clients.find(me)
         {
@@ -88,7 +91,8 @@ impl Worker {
         tries: u8,
         (db, proto): (u16, redline_resp::Proto),
     ) -> Option<u32> {
-        if !self.routes.pools[0].spreads_reads {
+        let pool = self.routes.nodes[usize::from(lost)].pool;
+        if !self.routes.pools[usize::from(pool)].spreads_reads {
             return None;
         }
         let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
@@ -101,8 +105,7 @@ impl Worker {
         let first = spec::reachable_keys(id, args.len(), |at| &args[at]).next()?;
         let key = args.get(first.position)?;
         let routes = std::sync::Arc::clone(&self.routes);
-        let pool = &routes.pools[0];
-        let shard = pool.shard_of_group(pool.group_of(key))?;
+        let shard = routes.shard_of_group(routes.group_in(pool, key))?;
         others(shard, lost, tries).find_map(|node| self.link(node, db, proto).ok())
     }
 }

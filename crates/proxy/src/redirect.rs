@@ -113,7 +113,9 @@ impl Worker {
             Advice::Ask(redirect) => (self.find(node, redirect), true),
         };
         if matches!(advice, Advice::Wait) {
-            self.tell(Report::Lost { pool: 0 });
+            self.tell(Report::Lost {
+                pool: self.routes.nodes[usize::from(node)].pool,
+            });
         }
         if one.tries >= TRIES_MAX {
             return false;
@@ -225,8 +227,9 @@ impl Worker {
 
     /// Takes up what MOVED says, and finds the node.
     pub(crate) fn moved(&mut self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+        let of_pool = self.routes.nodes[usize::from(from)].pool;
         self.tell(Report::Moved {
-            pool: 0,
+            pool: of_pool,
             slot: redirect.slot,
             node: from,
             host: redirect.host.clone().unwrap_or_default(),
@@ -234,7 +237,7 @@ impl Worker {
         });
         let target = self.find(from, redirect)?;
         let routes = Arc::make_mut(&mut self.routes);
-        let pool = &mut routes.pools[0];
+        let pool = &mut routes.pools[usize::from(of_pool)];
         let Placement::Slots(slots) = &mut pool.placement else {
             return Some(target);
         };
@@ -281,13 +284,13 @@ impl Worker {
             }
             Endpoint::Unix(_) => false,
         };
-        let found = self
-            .routes
-            .nodes
-            .iter()
-            .position(|node| is_target(&node.name) || at_endpoint(&node.endpoint));
+        let pool = self.routes.nodes[usize::from(from)].pool;
+        let found = self.routes.nodes.iter().position(|node| {
+            node.pool == pool && (is_target(&node.name) || at_endpoint(&node.endpoint))
+        });
         if found.is_none() {
             self.tell(Report::Unknown {
+                pool,
                 host,
                 port: redirect.port,
             });
@@ -334,7 +337,7 @@ impl Worker {
         }
     }
 
-    /// Where a request goes now.
+    /// Where a request goes now: within the pool of who was asked, whose servers know its keys by these names.
     fn node_of_request(&self, request: &[u8], asked: NodeId) -> NodeId {
         let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
         let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
@@ -342,8 +345,10 @@ impl Worker {
             return asked;
         }
         let args = Args::new(&bytes, &spans);
+        let pool = self.routes.nodes[usize::from(asked)].pool;
+        let group_of = |key: &[u8]| self.routes.group_in(pool, key);
         match spec::resolve(&args[0], args.get(1)) {
-            Ok(id) => match self.node_of_keys(id, args) {
+            Ok(id) => match self.node_of_keys_in(pool, id, args, group_of) {
                 Ok(node) => node.unwrap_or(asked),
                 Err(_) => NOBODY,
             },

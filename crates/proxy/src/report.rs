@@ -20,6 +20,8 @@ pub enum Report {
     },
     /// A redirect names a server that is in no picture.
     Unknown {
+        /// The pool's number.
+        pool: u16,
         /// Its host.
         host: String,
         /// Its port.

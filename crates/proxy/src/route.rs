@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use redline_cluster::{SLOTS, slot_of};
 use redline_net::Endpoint;
+use redline_net::tls::ClientTls;
+
+use crate::prefix::Prefixes;
 
 /// A node's number: its place in [`Routes::nodes`]. It keeps its number for as long as the process runs, so workers may
 /// keep connections by it; a node that left has nothing that routes to it any more.
@@ -31,6 +34,8 @@ pub struct Node {
     pub is_used: bool,
     /// Connections to it begin with READONLY: a node of a cluster whose replicas are read from.
     pub is_readonly: bool,
+    /// The number of its pool. A server of two pools is two nodes.
+    pub pool: u16,
 }
 
 /// One part of the keys, and who has it.
@@ -83,6 +88,8 @@ pub struct Pool {
     pub databases: u32,
     /// Some shard has readers.
     pub spreads_reads: bool,
+    /// TLS to its servers: for connections that are made from now on.
+    pub tls: Option<ClientTls>,
 }
 
 impl Pool {
@@ -127,8 +134,76 @@ impl Pool {
 pub struct Routes {
     /// All servers that there ever were.
     pub nodes: Vec<Node>,
-    /// At least one.
+    /// At least one. A pool keeps its number for as long as the process runs.
     pub pools: Vec<Pool>,
+    /// Which keys are in another pool than that of the client's listener.
+    pub prefixes: Arc<Prefixes>,
+}
+
+impl Routes {
+    /// What has to be the same for keys of one call, for a client whose own pool is `home`: the pool's number in the upper
+    /// half, in the lower one what [`Pool::group_of`] says.
+    #[inline]
+    pub fn group_of(&self, home: u16, key: &[u8]) -> u32 {
+        let (pool, key) = match self.prefixes.is_empty() {
+            true => (home, key),
+            false => self.prefixes.find(home, key),
+        };
+        self.group_in(pool, key)
+    }
+
+    /// The server of a group's keys; [`NOBODY`] if none is known.
+    #[inline]
+    pub fn node_of_group(&self, group: u32) -> NodeId {
+        self.pool_of(group).node_of_group(group as u16)
+    }
+
+    /// The group of a key whose call goes to its servers as it is; `None` if it has to be written anew.
+    #[inline]
+    pub fn group_as_is(&self, home: u16, key: &[u8]) -> Option<u32> {
+        let pool = match self.prefixes.is_empty() {
+            true => home,
+            false => {
+                let (pool, short) = self.prefixes.find(home, key);
+                if short.len() != key.len() {
+                    return None;
+                }
+                pool
+            }
+        };
+        Some(self.group_in(pool, key))
+    }
+
+    /// The group of a key that the servers of this pool know by this name.
+    #[inline]
+    pub fn group_in(&self, pool: u16, key: &[u8]) -> u32 {
+        u32::from(pool) << 16 | u32::from(self.pools[usize::from(pool)].group_of(key))
+    }
+
+    /// The pool of a group.
+    #[inline]
+    pub fn pool_of(&self, group: u32) -> &Pool {
+        &self.pools[(group >> 16) as usize]
+    }
+
+    /// Everybody who has a group's keys.
+    pub fn shard_of_group(&self, group: u32) -> Option<&Shard> {
+        self.pool_of(group).shard_of_group(group as u16)
+    }
+
+    /// Whether calls of a client may be answered by replicas.
+    pub fn spreads_reads(&self, home: u16) -> bool {
+        match self.prefixes.is_empty() {
+            true => self.pools[usize::from(home)].spreads_reads,
+            false => self.pools.iter().any(|pool| pool.spreads_reads),
+        }
+    }
+
+    /// The server of a client's key; [`NOBODY`] if none is known.
+    #[inline]
+    pub fn node_of(&self, home: u16, key: &[u8]) -> NodeId {
+        self.node_of_group(self.group_of(home, key))
+    }
 }
 
 /// Where the control side publishes pictures and workers find them.
@@ -178,6 +253,7 @@ mod tests {
         let routes = |pools| Routes {
             nodes: Vec::new(),
             pools,
+            prefixes: Arc::default(),
         };
         let published = Published::new(routes(Vec::new()));
         let before = published.epoch();
@@ -188,6 +264,7 @@ mod tests {
             placement: Placement::One,
             databases: 16,
             spreads_reads: false,
+            tls: None,
         }]));
         assert_ne!(published.epoch(), before);
         assert_eq!(published.current().pools.len(), 1);

@@ -14,7 +14,7 @@ use crate::class::{Class, Command};
 use crate::client::{Pause, Silence};
 use crate::errors;
 use crate::private::Session;
-use crate::route::{NOBODY, NodeId, Placement};
+use crate::route::{NOBODY, NodeId, Placement, Pool};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
@@ -54,9 +54,10 @@ impl Worker {
         };
         let pipeline_max = self.shared.settings.pipeline_max;
         let output_high = self.shared.settings.client_output_bytes_high;
-        let run_max = match self.routes.pools[0].placement {
-            Placement::Slots(_) => RUN_OF_CLUSTER_MAX,
-            _ => RUN_MAX,
+        let home = self.home_of(me);
+        let run_max = match self.routes.pools[usize::from(home)].placement {
+            Placement::One | Placement::Hashed(_) if self.routes.prefixes.is_empty() => RUN_MAX,
+            _ => RUN_OF_CLUSTER_MAX,
         };
         let mut done = 0;
         if self
@@ -228,13 +229,12 @@ impl Worker {
         {
             return None;
         }
-        let (db, proto) = (client.db, client.proto);
+        let (home, db, proto) = (client.pool, client.db, client.proto);
         let Span { start, len } = self.spans[usize::from(command.key)];
         let key = &raw[start as usize..(start + len) as usize];
-        let pool = &self.routes.pools[0];
-        let group = pool.group_of(key);
-        let node = match pool.spreads_reads {
-            false => pool.node_of_group(group),
+        let group = self.routes.group_as_is(home, key)?;
+        let node = match self.routes.pool_of(group).spreads_reads {
+            false => self.routes.node_of_group(group),
             true => self.node_for(me, command.reads, group),
         };
         if node == NOBODY {
@@ -361,7 +361,7 @@ impl Worker {
             CommandId::ScriptLoad => self.shared.scripts.learn(&args[2]),
             CommandId::ScriptFlush => self.shared.scripts.forget(),
             // Where there is one server, it learns by itself.
-            CommandId::Eval | CommandId::EvalRo if !self.has_one_shard() => {
+            CommandId::Eval | CommandId::EvalRo if !self.has_one_shard(me) => {
                 self.shared.scripts.learn(&args[1]);
             }
             _ => {}
@@ -371,7 +371,7 @@ impl Worker {
             Class::Refused => self.refuse(me, &errors::refused(command.id)),
             Class::Transaction => self.transaction(me, command.id, raw, args),
             Class::Subscribe => self.subscription(me, command.id, args),
-            Class::Any => match self.any_node() {
+            Class::Any => match self.any_node(me) {
                 Some(node) => self.forward(me, node, raw),
                 None => self.refuse(me, errors::CLUSTER_DOWN),
             },
@@ -379,7 +379,7 @@ impl Worker {
             Class::Blocks if !may_block(command.id, args) => {
                 self.forward_by_keys(me, command.id, raw, args)
             }
-            Class::Blocks => match self.node_of_keys(command.id, args) {
+            Class::Blocks => match self.node_of_keys(me, command.id, args) {
                 Ok(Some(node)) => self.blocking(me, node, raw),
                 Ok(None) => self.forward_anywhere(me, raw),
                 Err(line) => self.refuse(me, line),
@@ -397,7 +397,7 @@ impl Worker {
     }
 
     fn forward_by_keys(&mut self, me: Ref, id: CommandId, raw: &[u8], args: Args<'_>) -> Flow {
-        match self.node_of_keys(id, args) {
+        match self.node_of_keys(me, id, args) {
             Ok(Some(node)) => {
                 let node = self.reader(me, id, args, node);
                 self.forward(me, node, raw)
@@ -410,55 +410,75 @@ impl Worker {
     /// A call that names no key, or whose keys cannot be told: any server has the answer, or the error. Always the same one,
     /// since a script may have keys that nobody declared.
     fn forward_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
-        let node = self.routes.pools[0].shards[0].primary;
+        let node = self.home(me).shards[0].primary;
         self.forward(me, node, raw)
+    }
+
+    /// The number of a client's pool.
+    pub(crate) fn home_of(&self, me: Ref) -> u16 {
+        self.clients.look(me.at).map_or(0, |client| client.pool)
+    }
+
+    /// A client's pool.
+    pub(crate) fn home(&self, me: Ref) -> &Pool {
+        &self.routes.pools[usize::from(self.home_of(me))]
     }
 
     /// The one server of all keys of a call; `None` if it has none that one could name. The error is a reply.
     pub(crate) fn node_of_keys(
         &self,
+        me: Ref,
         id: CommandId,
         args: Args<'_>,
     ) -> Result<Option<NodeId>, &'static str> {
-        let pool = &self.routes.pools[0];
-        let mut found: Option<(u16, &[u8])> = None;
+        let home = self.home_of(me);
+        self.node_of_keys_in(home, id, args, |key| self.routes.group_of(home, key))
+    }
+
+    /// The same for a call whose keys are in groups of this kind; channels are in the pool `home`.
+    pub(crate) fn node_of_keys_in(
+        &self,
+        home: u16,
+        id: CommandId,
+        args: Args<'_>,
+        group_of: impl Fn(&[u8]) -> u32,
+    ) -> Result<Option<NodeId>, &'static str> {
+        let pool = &self.routes.pools[usize::from(home)];
+        let channel_group = |name: &[u8]| self.routes.group_in(home, name);
+        let mut found: Option<u32> = None;
         let in_cluster = matches!(pool.placement, Placement::Slots(_));
         let by_channel = id == CommandId::Spublish || (id == CommandId::Publish && !in_cluster);
         let channels = spec::row(id).channels.filter(|_| by_channel);
         let of_channels = channels.map(|channels| channels.positions(args.len()));
         let keys = spec::reachable_keys(id, args.len(), |at| &args[at]);
-        let positions = keys
-            .map(|key| key.position)
-            .chain(of_channels.into_iter().flatten());
-        for position in positions {
-            let Some(key) = args.get(position) else {
-                continue;
-            };
-            let group = pool.group_of(key);
+        let groups_of_keys = keys.filter_map(|key| args.get(key.position).map(&group_of));
+        let of_channels = of_channels.into_iter().flatten();
+        let groups_of_channels = of_channels.filter_map(|at| args.get(at).map(channel_group));
+        for group in groups_of_keys.chain(groups_of_channels) {
             match found {
-                None => found = Some((group, key)),
-                Some((first, _)) if first != group => return Err(errors::CROSS_SLOT),
+                None => found = Some(group),
+                Some(first) if first != group => return Err(errors::CROSS_SLOT),
                 Some(_) => {}
             }
         }
-        match found {
+        match found.map(|group| self.routes.node_of_group(group)) {
             None => Ok(None),
-            Some((_, key)) => match pool.node_of(key) {
-                NOBODY => Err(errors::CLUSTER_DOWN),
-                node => Ok(Some(node)),
-            },
+            Some(NOBODY) => Err(errors::CLUSTER_DOWN),
+            Some(node) => Ok(Some(node)),
         }
     }
 
     /// Any server, each in turn.
-    pub(crate) fn any_node(&mut self) -> Option<NodeId> {
-        let shards = &self.routes.pools[0].shards;
+    pub(crate) fn any_node(&self, me: Ref) -> Option<NodeId> {
+        let shards = &self.home(me).shards;
         let turn = self.counters.requests as usize % shards.len().max(1);
         shards.get(turn).map(|shard| shard.primary)
     }
 
     /// Sends one request to a server, on the shared connection.
     pub(crate) fn forward(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
+        let stripped = self.stripped(raw);
+        let raw = stripped.as_deref().unwrap_or(raw);
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
@@ -482,6 +502,12 @@ impl Worker {
         }
         self.mark_upstream(upstream);
         Flow::Done
+    }
+
+    /// A request as servers are to get it, if that is not as it came.
+    pub(crate) fn stripped(&self, raw: &[u8]) -> Option<Vec<u8>> {
+        let prefixes = &self.routes.prefixes;
+        prefixes.strips().then(|| prefixes.stripped(raw)).flatten()
     }
 
     /// What becomes of a reply, if the client has asked for silence.

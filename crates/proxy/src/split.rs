@@ -80,16 +80,16 @@ impl Worker {
             let arg = &args[at];
             arg.as_ptr() as usize - raw.as_ptr() as usize + arg.len() + 2
         };
-        let pool = &self.routes.pools[0];
+        let home = self.home_of(me);
         let mut places: Vec<u64> = std::mem::take(&mut self.places);
         places.clear();
         for (number, key) in args.iter().skip(1).step_by(step).enumerate() {
-            places.push(u64::from(pool.group_of(key)) << 32 | number as u64);
+            places.push(u64::from(self.routes.group_of(home, key)) << 32 | number as u64);
         }
         let first = places[0] >> 32;
         if places.iter().all(|place| place >> 32 == first) {
             self.places = places;
-            let node = self.node_of_part(me, id, first as u16);
+            let node = self.node_of_part(me, id, first as u32);
             return match node {
                 NOBODY => self.refuse(me, errors::CLUSTER_DOWN),
                 node => self.forward(me, node, raw),
@@ -109,7 +109,7 @@ impl Worker {
         while from < count {
             let group = places[from] >> 32;
             let to = from + places[from..].partition_point(|place| place >> 32 == group);
-            let node = self.node_of_part(me, id, group as u16);
+            let node = self.node_of_part(me, id, group as u32);
             let mut request = std::mem::take(&mut self.request);
             request.clear();
             head(&mut request, (to - from) * step + 1, args[0].len(), name);
@@ -139,25 +139,25 @@ impl Worker {
     }
 
     /// The server of a part whose keys are of this group.
-    fn node_of_part(&mut self, me: Ref, id: CommandId, group: u16) -> NodeId {
+    fn node_of_part(&mut self, me: Ref, id: CommandId, group: u32) -> NodeId {
         let reads = self.commands[id as usize].reads;
-        let pool = &self.routes.pools[0];
-        match pool.spreads_reads && reads {
-            false => pool.node_of_group(group),
+        match self.routes.pool_of(group).spreads_reads && reads {
+            false => self.routes.node_of_group(group),
             true => self.node_for(me, reads, group),
         }
     }
 
     /// One call to a server of each shard.
     pub(crate) fn send_to_all(&mut self, me: Ref, merge: Merge, raw: &[u8]) -> Flow {
-        if self.has_one_shard() {
-            let node = self.routes.pools[0].shards[0].primary;
+        if self.has_one_shard(me) {
+            let node = self.home(me).shards[0].primary;
             return self.forward(me, node, raw);
         }
         let Some(gather) = self.gather(me, merge) else {
             return Flow::Done;
         };
-        let nodes: Vec<NodeId> = self.routes.pools[0]
+        let nodes: Vec<NodeId> = self
+            .home(me)
             .shards
             .iter()
             .map(|shard| shard.primary)
@@ -172,11 +172,11 @@ impl Worker {
     /// SCAN: one shard after the other. Which one is the remainder of the cursor, the shard's own cursor the quotient, so
     /// nothing is kept between two calls.
     pub(crate) fn scan(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Flow {
-        if self.has_one_shard() {
-            let node = self.routes.pools[0].shards[0].primary;
+        if self.has_one_shard(me) {
+            let node = self.home(me).shards[0].primary;
             return self.forward(me, node, raw);
         }
-        let shards = self.routes.pools[0].shards.len() as u128;
+        let shards = self.home(me).shards.len() as u128;
         let cursor = std::str::from_utf8(&args[1])
             .ok()
             .and_then(|text| text.parse::<u128>().ok());
@@ -197,7 +197,7 @@ impl Worker {
         if let Some(found) = self.gathers.find(gather) {
             found.scanned = (shard as u32, shards as u32);
         }
-        let node = self.routes.pools[0].shards[shard].primary;
+        let node = self.home(me).shards[shard].primary;
         self.send_part(me, gather, 0, node, &request);
         self.all_sent(gather);
         Flow::Done
@@ -240,6 +240,8 @@ impl Worker {
         found.missing += 1;
         found.parts.push((0, 0));
         let proto = found.proto;
+        let stripped = self.stripped(request);
+        let request = stripped.as_deref().unwrap_or(request);
         let db = self.clients.find(me).map_or(0, |client| client.db);
         let waiting = Waiting::one(gather, part, Kind::Part, request, self.now_ms);
         let linked = match node {

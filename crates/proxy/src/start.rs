@@ -12,6 +12,7 @@ use crate::control::Reload;
 use crate::report::Report;
 use crate::route::Published;
 use crate::scripts::Scripts;
+use crate::secure::Doors;
 use crate::settings::Settings;
 use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
 
@@ -22,8 +23,10 @@ const DESCRIPTORS_SPARE: u64 = 1024;
 
 /// What a proxy is made from.
 pub struct Setup {
-    /// Where clients come; at least one.
-    pub listeners: Vec<Listener>,
+    /// Where clients come, and the numbers of their doors; at least one.
+    pub listeners: Vec<(Listener, u16)>,
+    /// What each listener means to those who come in by it.
+    pub doors: Arc<Doors>,
     /// Workers; at least one.
     pub threads: usize,
     /// Limits and time-outs.
@@ -33,7 +36,7 @@ pub struct Setup {
     /// Where workers report what happens to servers.
     pub reports: Option<Sender<Report>>,
     /// How another configuration comes in.
-    pub reload: Option<Reload>,
+    pub reload: Option<Arc<Reload>>,
     /// Who there is; none: everybody may do everything.
     pub identities: Option<Arc<Identities>>,
 }
@@ -57,6 +60,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
         reports: setup.reports,
         reload: setup.reload,
         identities: setup.identities,
+        doors: setup.doors,
         workers: parts
             .iter()
             .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))
@@ -67,8 +71,8 @@ pub fn run(setup: Setup) -> io::Result<()> {
         began_s: clock::wall_ms() / 1000,
         port: setup
             .listeners
-            .first()
-            .and_then(Listener::port)
+            .iter()
+            .find_map(|(listener, _)| listener.port())
             .unwrap_or(0),
     });
     let mut listeners = Some(setup.listeners);

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use redline_net::{
     Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Sender, Signal, Signals,
-    Stream, clock,
+    Stream, clock, error_text,
 };
 use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
 use redline_spec::CommandId;
 
 use crate::class::Command;
-use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause};
+use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, Silence};
 use crate::config::Identities;
-use crate::control::Reload;
+use crate::control::{Reload, reload};
 use crate::errors;
 use crate::link::Links;
 use crate::local::Card;
@@ -32,6 +32,7 @@ use crate::redirect::Later;
 use crate::report::Report;
 use crate::route::{Published, Routes};
 use crate::scripts::Scripts;
+use crate::secure::Doors;
 use crate::settings::Settings;
 use crate::slab::{Ref, Slab};
 use crate::split::Gather;
@@ -56,12 +57,14 @@ const FIRST_CONNECTION: usize = 64;
 
 /// What a worker finds in its mailbox.
 pub enum Message {
-    /// A connection to take over.
-    Connection(Stream, PeerAddr),
+    /// A connection to take over, and the number of its pool.
+    Connection(Stream, PeerAddr, u16),
     /// CLIENT KILL of the client with this number.
     Kill(u64),
     /// The end: close everything and return.
     Stop,
+    /// The answer to CONFIG RELOAD, for the request of a client: `None` if all went well, or an error.
+    Answer(Ref, u32, Silence, Option<String>),
 }
 
 /// What all workers share.
@@ -73,9 +76,11 @@ pub struct Shared {
     /// Where reports go.
     pub reports: Option<Sender<Report>>,
     /// How another configuration comes in.
-    pub reload: Option<Reload>,
+    pub reload: Option<Arc<Reload>>,
     /// Who there is; none: everybody may do everything.
     pub identities: Option<Arc<Identities>>,
+    /// What each listener means to those who come in by it.
+    pub doors: Arc<Doors>,
     /// A worker's mailbox, and how many clients it has.
     pub workers: Vec<(Sender<Message>, AtomicUsize)>,
     /// The number of the next client.
@@ -115,7 +120,7 @@ pub struct Worker {
     poller: Poller,
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
-    listeners: Vec<Listener>,
+    listeners: Vec<(Listener, u16)>,
     signals: Option<Signals>,
     pub(crate) clients: Slab<Client>,
     pub(crate) upstreams: Slab<Upstream>,
@@ -147,6 +152,8 @@ pub struct Worker {
     pub(crate) dirty_upstreams: Vec<u32>,
     ready_upstreams: VecDeque<u32>,
     outs: Vec<Vec<u8>>,
+    /// Clients that had no TLS yet when they came, and when that was, the oldest first.
+    pub(crate) handshakes: VecDeque<(Ref, u64)>,
     /// The time of this turn: milliseconds of the monotonic clock.
     pub(crate) now_ms: u64,
     next_tick_ms: u64,
@@ -170,8 +177,8 @@ pub struct Start {
     pub poller: Poller,
     /// Its mailbox.
     pub mailbox: Mailbox<Message>,
-    /// The first worker has them all.
-    pub listeners: Vec<Listener>,
+    /// With the numbers of their doors. The first worker has them all.
+    pub listeners: Vec<(Listener, u16)>,
     /// The first worker has them.
     pub signals: Option<Signals>,
 }
@@ -238,6 +245,7 @@ impl Worker {
             dirty_upstreams: Vec::new(),
             ready_upstreams: VecDeque::new(),
             outs: Vec::new(),
+            handshakes: VecDeque::new(),
             now_ms: clock::monotonic_coarse_ms(),
             next_tick_ms: 0,
             gathering: Gathering::default(),
@@ -252,7 +260,7 @@ impl Worker {
 
     /// Runs until told to stop.
     pub fn run(mut self) {
-        for (index, listener) in self.listeners.iter().enumerate() {
+        for (index, (listener, _)) in self.listeners.iter().enumerate() {
             self.poller
                 .register(listener, FIRST_LISTENER + index, Interest::Read)
                 .expect("a fresh listener can be watched");
@@ -347,9 +355,15 @@ impl Worker {
                     }
                 }
                 Signal::Hangup => {
-                    let reload = self.shared.reload.as_ref();
-                    if let Some(Err(error)) = reload.map(Reload::run) {
-                        eprintln!("redline proxy: the configuration stays as it is: {error}");
+                    if let Some(reload) = &self.shared.reload {
+                        let begun = reload.begin(|ended| {
+                            if let Err(error) = ended {
+                                reload::say_why(&error);
+                            }
+                        });
+                        if let Err(error) = begun {
+                            reload::say_why(&error_text(&error));
+                        }
                     }
                 }
                 // Not asked for.
@@ -365,7 +379,7 @@ impl Worker {
             match message {
                 // Nobody is let in any more: the stream is closed.
                 Message::Connection(..) if self.drains_until_ms.is_some() => {}
-                Message::Connection(stream, addr) => self.welcome(stream, addr),
+                Message::Connection(stream, addr, pool) => self.welcome(stream, addr, pool),
                 Message::Kill(id) => {
                     let found = self
                         .clients
@@ -376,15 +390,19 @@ impl Worker {
                     }
                 }
                 Message::Stop => self.drain(),
+                Message::Answer(client, number, silence, error) => {
+                    self.reloaded(client, number, silence, error);
+                }
             }
         }
         self.messages = messages;
     }
 
     fn accept(&mut self, listener: usize) {
-        while let Some(listener) = self.listeners.get(listener) {
+        while let Some((listener, door)) = self.listeners.get(listener) {
+            let door = *door;
             match listener.accept() {
-                Ok(Some((stream, addr))) => self.hand_over(stream, addr),
+                Ok(Some((stream, addr))) => self.hand_over(stream, addr, door),
                 Ok(None) => return,
                 // Most likely for want of a descriptor: again at the next tick.
                 Err(_) => {
@@ -396,12 +414,17 @@ impl Worker {
     }
 
     /// Gives a new connection to the worker with the fewest clients.
-    fn hand_over(&mut self, mut stream: Stream, addr: PeerAddr) {
+    fn hand_over(&mut self, mut stream: Stream, addr: PeerAddr, door: u16) {
         self.counters.accepted += 1;
+        let Some(pool) = self.let_in(&mut stream, door) else {
+            return;
+        };
         let count = |(_, clients): &(_, AtomicUsize)| clients.load(Ordering::Relaxed);
         let workers = &self.shared.workers;
         if workers.iter().map(count).sum::<usize>() >= self.shared.settings.clients_max {
-            let _ = stream.write(format!("-{}\r\n", errors::CLIENTS_MAX).as_bytes());
+            if !stream.is_tls() {
+                let _ = stream.write(format!("-{}\r\n", errors::CLIENTS_MAX).as_bytes());
+            }
             return;
         }
         let (to, (mailbox, clients)) = workers
@@ -411,13 +434,13 @@ impl Worker {
             .expect("there is a worker: this one");
         clients.fetch_add(1, Ordering::Relaxed);
         if to == self.number {
-            self.welcome(stream, addr);
+            self.welcome(stream, addr, pool);
         } else {
-            mailbox.send(Message::Connection(stream, addr));
+            mailbox.send(Message::Connection(stream, addr, pool));
         }
     }
 
-    fn welcome(&mut self, stream: Stream, addr: PeerAddr) {
+    fn welcome(&mut self, stream: Stream, addr: PeerAddr, pool: u16) {
         let place = self.clients.next();
         let token = FIRST_CONNECTION + 2 * place.at as usize;
         let watched = stream
@@ -442,7 +465,11 @@ impl Worker {
         });
         self.shared.cards().insert(id, Arc::clone(&card));
         let mut client = Client::new(stream, id, card);
+        client.pool = pool;
         self.shared.introduce(&mut client);
+        if client.stream.is_handshaking() {
+            self.handshakes.push_back((place, self.now_ms));
+        }
         self.clients.put(client);
     }
 
@@ -472,10 +499,10 @@ impl Worker {
         };
         upstream.closed |= event.closed || event.error;
         if upstream.state == State::Connecting {
-            if !event.writable && !event.error && !event.closed {
-                return;
+            if event.writable || event.error || event.closed || upstream.stream.is_tls() {
+                self.connected(at);
             }
-            return self.connected(at);
+            return;
         }
         if event.writable {
             self.mark_upstream(at);
@@ -574,7 +601,12 @@ impl Worker {
                     let now_s = (self.now_ms / 1000) as u32;
                     client.card.active_s.store(now_s, Ordering::Relaxed);
                 }
-                Ok(redline_net::Read::WouldBlock) => client.readable = false,
+                Ok(redline_net::Read::WouldBlock) => {
+                    client.readable = false;
+                    if client.stream.has_unsent() {
+                        self.mark_client(at);
+                    }
+                }
                 Ok(redline_net::Read::Eof) | Err(_) => {
                     client.readable = false;
                     client.eof = true;
@@ -627,6 +659,9 @@ impl Worker {
         client.dirty = false;
         let mut lost = false;
         let mut full = false;
+        if client.stream.has_unsent() {
+            lost = client.stream.write(&[]).is_err();
+        }
         while client.sent < client.out.len() && !full {
             match client.stream.write(&client.out[client.sent..]) {
                 Ok(Some(written)) => {
@@ -640,12 +675,15 @@ impl Worker {
                 }
             }
         }
+        // What is encrypted and not taken by the socket.
+        full |= client.stream.has_unsent();
         let output_max = match client.subscribed {
             Some(_) => settings.subscriber_output_bytes_max,
             None => settings.client_output_bytes_max,
         };
         let over = client.owed() > output_max;
         let done = client.out.is_empty()
+            && !full
             && (client.closing && client.pending() == 0 || client.eof && client.is_forsaken());
         if lost || over || done {
             return self.close_client(at);
@@ -769,6 +807,7 @@ impl Worker {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
         self.check_upstreams();
+        self.check_handshakes();
         self.mend_subscriptions();
         let timeout_s = self.shared.settings.client_timeout_s;
         if timeout_s > 0 {

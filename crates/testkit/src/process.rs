@@ -75,7 +75,8 @@ impl ServerProcess {
         ServerProcess::start(program, &["proxy"], None, &all)
     }
 
-    /// Starts `redline proxy` with a configuration file of this text, which [`ServerProcess::config_file`] finds.
+    /// Starts `redline proxy` with a configuration file of this text, which [`ServerProcess::config_file`] finds. If it
+    /// says `{port}`, that is the port that is waited for, and the file has all listeners.
     pub fn proxy_of_file(program: &Path, text: &str) -> io::Result<ServerProcess> {
         ServerProcess::start(program, &["proxy"], Some(text), &[])
     }
@@ -109,14 +110,18 @@ impl ServerProcess {
         let directory = fresh_directory()?;
         let log = File::create(directory.join("log"))?;
         let config = directory.join(CONFIG_FILE);
+        let port = address.port().to_string();
         if let Some(text) = file {
-            fs::write(&config, text)?;
+            fs::write(&config, text.replace("{port}", &port))?;
         }
+        let listens: &[&str] = match file.is_some_and(|text| text.contains("{port}")) {
+            true => &[],
+            false => &["--port", &port, "--bind", "127.0.0.1"],
+        };
         let child = Command::new(program)
             .args(first)
             .args(file.map(|_| config))
-            .args(["--port", &address.port().to_string()])
-            .args(["--bind", "127.0.0.1"])
+            .args(listens)
             .args(if first == ["proxy"] {
                 &[][..]
             } else {

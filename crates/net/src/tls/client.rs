@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -19,6 +19,8 @@ pub enum Peer {
     /// A trusted authority has signed it. Its name is not looked at: so do redis-cli and redis-benchmark.
     #[default]
     Trusted,
+    /// A trusted authority has signed it, and it has the name that is asked for: there must be one.
+    Named,
     /// Nothing.
     Anyone,
 }
@@ -50,7 +52,7 @@ impl ClientTls {
         let provider = ciphers::provider(common)?;
         let roots = match (files::authorities(common)?, options.peer) {
             (Some(roots), _) => Some(roots),
-            (None, Peer::Trusted) => Some(files::system_authorities()),
+            (None, Peer::Trusted | Peer::Named) => Some(files::system_authorities()),
             (None, Peer::Anyone) => None,
         };
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -59,7 +61,8 @@ impl ClientTls {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Verifier {
                 provider: provider.clone(),
-                roots: roots.filter(|_| options.peer == Peer::Trusted),
+                roots: roots.filter(|_| options.peer != Peer::Anyone),
+                is_named: options.peer == Peer::Named,
             }));
         let mut config = match (&common.cert_file, &common.key_file) {
             (Some(cert_file), Some(key_file)) => {
@@ -102,11 +105,12 @@ impl ClientTls {
     }
 }
 
-/// Checks the chain up to a trusted authority, if there are any to trust, and then the server's signature.
+/// Checks the chain up to a trusted authority and the name, if that is asked for, and then the server's signature.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
     roots: Option<Arc<RootCertStore>>,
+    is_named: bool,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -114,13 +118,17 @@ impl ServerCertVerifier for Verifier {
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
+        name: &ServerName<'_>,
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if let Some(roots) = &self.roots {
+            let certificate = ParsedCertificate::try_from(end_entity)?;
+            if self.is_named {
+                verify_server_name(&certificate, name)?;
+            }
             verify_server_cert_signed_by_trust_anchor(
-                &ParsedCertificate::try_from(end_entity)?,
+                &certificate,
                 roots,
                 intermediates,
                 now,

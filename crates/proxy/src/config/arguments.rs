@@ -34,6 +34,21 @@ pub struct Arguments {
     /// On this address [127.0.0.1]; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Vec<String>,
+    /// Where clients come in with TLS; without --port, nobody comes in without
+    #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
+    pub tls_port: Option<u16>,
+    /// Our certificate, and those behind it
+    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    pub tls_cert_file: Option<String>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    pub tls_key_file: Option<String>,
+    /// Clients' certificates are signed by these authorities: a file, or a folder
+    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    pub tls_ca_cert_file: Option<String>,
+    /// Whether clients must have a certificate: yes, no, optional [yes, if there are authorities]
+    #[arg(long, value_name = "WORD", requires = "tls_port", value_parser = asked_of_clients)]
+    pub tls_auth_clients: Option<ClientCertificates>,
     /// Workers [as many as there are CPUs that the process may use]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -52,6 +67,24 @@ pub struct Arguments {
     /// With this password
     #[arg(long, value_name = "PASSWORD", requires = "upstream")]
     pub upstream_password: Option<String>,
+    /// TLS to servers (and Sentinels), whose certificates the system's authorities have signed, or those named here
+    #[arg(long, conflicts_with = "file")]
+    pub upstream_tls: bool,
+    /// Their authorities: a file, or a folder
+    #[arg(long, value_name = "PATH", requires = "upstream_tls")]
+    pub upstream_tls_ca_cert_file: Option<String>,
+    /// Our certificate for servers, and those behind it
+    #[arg(long, value_name = "FILE", requires_all = ["upstream_tls", "upstream_tls_key_file"])]
+    pub upstream_tls_cert_file: Option<String>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "upstream_tls_cert_file")]
+    pub upstream_tls_key_file: Option<String>,
+    /// The name to ask servers for, which their certificates must have
+    #[arg(long, value_name = "NAME", requires = "upstream_tls")]
+    pub upstream_tls_sni: Option<String>,
+    /// Any certificate will do
+    #[arg(long, requires = "upstream_tls")]
+    pub upstream_tls_insecure: bool,
     /// What keys are turned into [murmur]
     #[arg(long, value_parser = named::<HashKind>, requires = "upstream")]
     pub hash: Option<HashKind>,
@@ -191,6 +224,22 @@ impl Arguments {
             let (bind, pool, tls) = (place.clone(), None, None);
             config.listeners = vec![Listener { bind, pool, tls }];
         }
+        if let Some(port) = self.tls_port {
+            self.add_tls_listeners(config, port);
+        }
+        if self.upstream_tls {
+            let tls = Tls {
+                certificate: self.upstream_tls_cert_file.clone(),
+                key: self.upstream_tls_key_file.clone(),
+                authorities: self.upstream_tls_ca_cert_file.clone(),
+                server_name: self.upstream_tls_sni.clone(),
+                insecure: self.upstream_tls_insecure,
+                ..Tls::default()
+            };
+            for pool in &mut config.pools {
+                pool.tls = Some(tls.clone());
+            }
+        }
         if let Some(threads) = self.threads.or(self.worker_threads) {
             config.threads = threads;
         }
@@ -201,6 +250,45 @@ impl Arguments {
             config.local_data_center = name.clone();
         }
         Ok(())
+    }
+}
+
+impl Arguments {
+    /// Beside the listeners that there are; in place of those that nobody has asked for.
+    fn add_tls_listeners(&self, config: &mut Config, port: u16) {
+        let of_file = self.file.is_some() || self.predixy.is_some();
+        if self.port.is_none() && !of_file {
+            config.listeners.clear();
+        }
+        let local = ["127.0.0.1".to_owned()];
+        let hosts = match self.bind.is_empty() {
+            true => &local[..],
+            false => &self.bind,
+        };
+        let tls = Tls {
+            certificate: self.tls_cert_file.clone(),
+            key: self.tls_key_file.clone(),
+            authorities: self.tls_ca_cert_file.clone(),
+            client_certificates: self.tls_auth_clients,
+            ..Tls::default()
+        };
+        for host in hosts.iter().filter(|host| !host.starts_with('/')) {
+            config.listeners.push(Listener {
+                bind: Place(redline_net::Address::tcp(host, port)),
+                pool: None,
+                tls: Some(tls.clone()),
+            });
+        }
+    }
+}
+
+/// As the server's `tls-auth-clients` has it.
+fn asked_of_clients(word: &str) -> Result<ClientCertificates, String> {
+    match word {
+        "yes" => Ok(ClientCertificates::Required),
+        "no" => Ok(ClientCertificates::Off),
+        "optional" => Ok(ClientCertificates::Optional),
+        _ => Err("yes, no or optional".to_owned()),
     }
 }
 
@@ -278,6 +366,37 @@ mod tests {
             ("file.toml --upstream a:1", "cannot be used with"),
             ("/nowhere/file.toml", "No such file"),
             ("--nonsense", "unexpected argument"),
+        ] {
+            let error = config(line).unwrap_err();
+            assert!(error.contains(said), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn flags_of_tls_are_those_of_the_server() {
+        let files = "--tls-cert-file c --tls-key-file k --tls-ca-cert-file a";
+        let one = config(&format!("--tls-port 7 {files} --upstream h:1")).unwrap();
+        let tls = one.listeners[0].tls.as_ref().unwrap();
+        assert_eq!(one.listeners.len(), 1, "nobody comes in without TLS");
+        assert_eq!(tls.asked_of_clients(), ClientCertificates::Required);
+        let both = config(&format!(
+            "--port 6 --tls-port 7 {files} --tls-auth-clients no --upstream h:1 --upstream-tls --upstream-tls-sni n"
+        ))
+        .unwrap();
+        let seen: Vec<_> = both.listeners.iter().map(|it| it.tls.is_some()).collect();
+        assert_eq!(seen, [false, true]);
+        let tls = both.listeners[1].tls.as_ref().unwrap();
+        assert_eq!(tls.asked_of_clients(), ClientCertificates::Off);
+        let tls = both.pools[0].tls.as_ref().unwrap();
+        assert_eq!(tls.server_name.as_deref(), Some("n"));
+        assert_eq!(both.check(), []);
+        for (line, said) in [
+            ("--tls-port 7 --upstream h:1", "--tls-cert-file"),
+            ("--upstream h:1 --upstream-tls-insecure", "--upstream-tls"),
+            (
+                "--upstream h:1 --upstream-tls --upstream-tls-cert-file c",
+                "--upstream-tls-key-file",
+            ),
         ] {
             let error = config(line).unwrap_err();
             assert!(error.contains(said), "{line}: {error}");

@@ -102,16 +102,50 @@ impl Check {
                 self.is_pool(config, &place, pool);
             }
             if let Some(tls) = &listener.tls {
-                if tls.certificate.is_none() || tls.key.is_none() {
-                    self.error(&place, "TLS needs `certificate` and `key`");
-                }
-                if tls.client_certificates && tls.authorities.is_none() {
-                    self.error(
-                        &place,
-                        "`client-certificates` needs `authorities` that sign them",
-                    );
-                }
+                self.tls_for_clients(tls, &place);
             }
+        }
+    }
+
+    fn tls_for_clients(&mut self, tls: &Tls, place: &str) {
+        if tls.certificate.is_none() || tls.key.is_none() {
+            self.error(place, "TLS needs `certificate` and `key`");
+        }
+        let asks = tls.asked_of_clients() != ClientCertificates::Off;
+        if asks && tls.authorities.is_none() {
+            self.error(
+                place,
+                "`client-certificates` needs `authorities` that sign them",
+            );
+        }
+        if tls.server_name.is_some() || tls.insecure {
+            self.error(
+                place,
+                "`server-name` and `insecure` are about servers: they belong to a pool's `tls`",
+            );
+        }
+    }
+
+    fn tls_for_servers(&mut self, tls: &Tls, place: &str) {
+        if tls.certificate.is_some() != tls.key.is_some() {
+            self.error(place, "`certificate` and `key` go together");
+        }
+        if tls.client_certificates.is_some() {
+            self.error(
+                place,
+                "`client-certificates` is about clients: it belongs to a listener's `tls`",
+            );
+        }
+        if tls.insecure && tls.server_name.is_some() {
+            self.warn(
+                place,
+                "`insecure`: `server-name` is asked for, but nobody looks at what comes",
+            );
+        } else if tls.insecure {
+            self.warn(
+                place,
+                "`insecure`: whoever answers at a server's address is taken for it",
+            );
         }
     }
 
@@ -139,6 +173,9 @@ impl Check {
             let place = format!("pool \"{}\"", pool.name);
             self.servers_of(pool, &place);
             self.spread_of(pool, &place);
+            if let Some(tls) = &pool.tls {
+                self.tls_for_servers(tls, &place);
+            }
             if !(1..=10_000).contains(&pool.databases) {
                 self.error(&place, "`databases` is 1 to 10000");
             }

@@ -88,14 +88,51 @@ pub struct Tls {
     /// Its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Whom to trust.
+    /// Whom to trust: a file, or a folder of them. None, for servers: the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
-    /// Listeners: clients must present a certificate of these authorities.
-    pub client_certificates: bool,
-    /// Servers: the name that their certificate must have, if it is not their host.
+    /// Versions, as in `TLSv1.2 TLSv1.3`; empty: both.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub protocols: String,
+    /// Ciphers of TLS 1.2 as an OpenSSL cipher list; empty: all that are supported.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ciphers: String,
+    /// Ciphers of TLS 1.3 by name, with colons between; empty: all that are supported.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ciphersuites: String,
+    /// Listeners: whether clients present a certificate of these authorities; see [`Tls::asked_of_clients`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_certificates: Option<ClientCertificates>,
+    /// Servers: the name to ask for (SNI), which their certificate must then have. None: any certificate of the
+    /// authorities will do, as for redis-cli.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
+    /// Servers: any certificate will do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+}
+
+/// Whether clients present a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientCertificates {
+    /// They are not asked.
+    Off,
+    /// They are asked; one that they present must be good.
+    Optional,
+    /// They must.
+    Required,
+}
+
+impl Tls {
+    /// What clients are asked for. Who names authorities and says no more means that they must have a certificate.
+    pub fn asked_of_clients(&self) -> ClientCertificates {
+        match (self.client_certificates, &self.authorities) {
+            (Some(asked), _) => asked,
+            (None, Some(_)) => ClientCertificates::Required,
+            (None, None) => ClientCertificates::Off,
+        }
+    }
 }
 
 /// Servers that hold one set of keys.

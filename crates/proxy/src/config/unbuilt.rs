@@ -22,20 +22,7 @@ impl Config {
                 });
             }
         };
-        let listeners = &self.listeners;
         let pools = &self.pools;
-        add(true, pools.len() > 1, "pool: more than one");
-        add(true, !self.routes.is_empty(), "route");
-        add(
-            true,
-            listeners.iter().any(|listener| listener.tls.is_some()),
-            "listener.tls",
-        );
-        add(
-            true,
-            pools.iter().any(|pool| pool.tls.is_some()),
-            "pool.tls",
-        );
         add(
             true,
             !self.commands.forbidden.is_empty(),

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
+use redline_net::tls::ClientTls;
 use redline_net::{Endpoint, Event, Interest, Poller, Read, Stream, connect_endpoint};
 use redline_resp::{ReplyDecoder, Value, encode_request};
 
@@ -16,6 +17,8 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub struct Line<Q> {
     stream: Stream,
     is_connecting: bool,
+    /// To be spoken as soon as the connection stands.
+    tls: Option<ClientTls>,
     token: usize,
     out: Vec<u8>,
     input: Vec<u8>,
@@ -31,6 +34,7 @@ impl<Q> Line<Q> {
         poller: &Poller,
         token: usize,
         endpoint: &Endpoint,
+        tls: Option<ClientTls>,
         who: Option<(Option<&str>, &str)>,
         deadline_ms: u64,
     ) -> io::Result<Line<Q>> {
@@ -41,6 +45,7 @@ impl<Q> Line<Q> {
         let mut line = Line {
             stream,
             is_connecting: true,
+            tls,
             token,
             out: Vec::new(),
             input: Vec::new(),
@@ -104,7 +109,11 @@ impl<Q> Line<Q> {
                 return Ok(());
             }
             self.is_connecting = false;
-            poller.reregister(&self.stream, self.token, Interest::Read)?;
+            match &self.tls {
+                // Its handshake may want to write at any time.
+                Some(tls) => self.stream.connect_tls(tls)?,
+                None => poller.reregister(&self.stream, self.token, Interest::Read)?,
+            }
             self.send()?;
         }
         loop {
@@ -112,12 +121,17 @@ impl<Q> Line<Q> {
                 Read::Data { drained, .. } => {
                     self.decode(answers)?;
                     if drained && !event.closed {
-                        return Ok(());
+                        break;
                     }
                 }
-                Read::WouldBlock => return Ok(()),
+                Read::WouldBlock => break,
                 Read::Eof => return Err(ErrorKind::UnexpectedEof.into()),
             }
+        }
+        match self.tls {
+            // What was put waits for the end of the handshake.
+            Some(_) => self.send(),
+            None => Ok(()),
         }
     }
 
@@ -125,6 +139,9 @@ impl<Q> Line<Q> {
     fn send(&mut self) -> io::Result<()> {
         if self.is_connecting {
             return Ok(());
+        }
+        if self.stream.has_unsent() {
+            self.stream.write(&[])?;
         }
         while !self.out.is_empty() {
             match self.stream.write(&self.out)? {

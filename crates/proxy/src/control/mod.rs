@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `health` | when a server counts as failed |
 //! | `pools` | what is known of each topology, and what that makes of the routes |
+//! | `names` | what the names of servers mean |
 //! | `nodes` | servers by number |
 //! | `replication` | how far a replica's copy is |
 //! | `readers` | who answers reads |
@@ -19,10 +20,11 @@
 mod freshness;
 mod health;
 mod line;
+mod names;
 mod nodes;
 mod pools;
 mod readers;
-mod reload;
+pub mod reload;
 mod replication;
 mod sentinel;
 
@@ -32,16 +34,20 @@ use std::thread;
 use std::time::Duration;
 use std::{io, mem};
 
+use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Mailbox, Poller, Sender, clock};
 use redline_resp::Value;
 
 use self::line::Line;
+use self::names::{Found, Name};
 use self::nodes::{Nodes, literal};
-use self::pools::{Known, picture, who};
+use self::pools::{Known, picture, prefixes, who};
 use crate::config::arguments::Arguments;
 use crate::config::{Config, FailurePolicy, PoolKind};
+use crate::prefix::Prefixes;
 use crate::report::Report;
-use crate::route::{NOBODY, NodeId, Published};
+use crate::route::{NOBODY, NodeId, Placement, Pool, Published};
+use crate::secure::{Doors, Secured};
 pub use reload::Reload;
 
 /// Events of one turn.
@@ -49,9 +55,6 @@ const EVENTS_MAX: usize = 256;
 const WAKER_TOKEN: usize = usize::MAX;
 /// From one refresh that was asked for to the next: redirects come in bursts.
 const DEBOUNCE_MS: u64 = 100;
-/// How often a name is looked up again, at most; a name that works is looked up every `NAMES_MS`.
-const LOOK_UP_MS: u64 = 1_000;
-const NAMES_MS: u64 = 30_000;
 /// How long the start waits for the first topology.
 const FIRST_PICTURE_MS: u64 = 3_000;
 /// The loop looks at its clocks at least so often.
@@ -68,8 +71,13 @@ pub struct Started {
 }
 
 /// Finds the first picture, or gives up waiting for it, and leaves a thread that keeps it true.
-pub fn start(config: &Config, arguments: Arguments) -> io::Result<Started> {
-    let mut control = Control::new(config)?;
+pub fn start(
+    config: &Config,
+    secured: Secured,
+    doors: Arc<Doors>,
+    arguments: Arguments,
+) -> io::Result<Started> {
+    let mut control = Control::new(config, secured.pools)?;
     let deadline_ms = clock::monotonic_ms() + FIRST_PICTURE_MS;
     control.look_up_all_now();
     while !control.is_settled() && clock::monotonic_ms() < deadline_ms {
@@ -85,7 +93,7 @@ pub fn start(config: &Config, arguments: Arguments) -> io::Result<Started> {
     let routes = Arc::new(Published::new(control.picture()));
     control.routes = Some(Arc::clone(&routes));
     let reports = control.reports.sender();
-    let reload = Reload::new(arguments, config.clone(), control.configs.sender());
+    let reload = Reload::new(arguments, config.clone(), doors, control.configs.sender());
     thread::Builder::new()
         .name("proxy-control".to_owned())
         .spawn(move || {
@@ -131,26 +139,16 @@ enum Question {
     Pulse,
 }
 
+/// Another configuration, and TLS to the servers of its pools.
+pub struct Changed {
+    config: Config,
+    tls: Vec<Option<ClientTls>>,
+}
+
 struct Connection {
     peer: Peer,
     endpoint: Endpoint,
     line: Line<Question>,
-}
-
-/// Names that were looked up.
-struct Found {
-    address: Address,
-    endpoints: Vec<Endpoint>,
-}
-
-/// What is known of a name.
-#[derive(Clone, Default)]
-struct Name {
-    /// When it was looked up last; 0: never.
-    looked_ms: u64,
-    is_under_way: bool,
-    /// What it means.
-    endpoint: Option<Endpoint>,
 }
 
 /// How a pool is kept known.
@@ -180,12 +178,13 @@ struct Control {
     pools: Vec<Known>,
     watching: Vec<Watching>,
     nodes: Nodes,
+    prefixes: Arc<Prefixes>,
     routes: Option<Arc<Published>>,
     is_changed: bool,
     poller: Poller,
     reports: Mailbox<Report>,
     found: Mailbox<Found>,
-    configs: Mailbox<Config>,
+    configs: Mailbox<Changed>,
     connections: Vec<Option<Connection>>,
     by_peer: HashMap<Peer, usize>,
     names: HashMap<Address, Name>,
@@ -193,7 +192,7 @@ struct Control {
 }
 
 impl Control {
-    fn new(config: &Config) -> io::Result<Control> {
+    fn new(config: &Config, tls: Vec<Option<ClientTls>>) -> io::Result<Control> {
         let mut poller = Poller::new(EVENTS_MAX)?;
         let waker = poller.waker(WAKER_TOKEN)?;
         let mut control = Control {
@@ -201,6 +200,7 @@ impl Control {
             pools: Vec::new(),
             watching: Vec::new(),
             nodes: Nodes::default(),
+            prefixes: Arc::default(),
             routes: None,
             is_changed: false,
             reports: Mailbox::new(waker.clone()),
@@ -212,12 +212,12 @@ impl Control {
             names: HashMap::new(),
             random: fastrand::Rng::new(),
         };
-        control.set(config);
+        control.set(config, tls);
         Ok(control)
     }
 
     /// Begins with a configuration, or with another one; servers that stay keep their numbers and their health.
-    fn set(&mut self, config: &Config) {
+    fn set(&mut self, config: &Config, tls: Vec<Option<ClientTls>>) {
         let now_ms = clock::monotonic_ms();
         let known = mem::take(&mut self.pools);
         for (number, old) in known.iter().enumerate() {
@@ -264,6 +264,10 @@ impl Control {
                 ..Watching::default()
             });
         }
+        for (pool, tls) in self.pools.iter_mut().zip(tls) {
+            pool.tls = tls;
+        }
+        self.prefixes = Arc::new(prefixes(config));
         self.config = config.clone();
         self.is_changed = true;
     }
@@ -283,8 +287,8 @@ impl Control {
         self.take_names();
         let mut configs = Vec::new();
         self.configs.drain(&mut configs);
-        if let Some(config) = configs.pop() {
-            self.set(&config);
+        if let Some(Changed { config, tls }) = configs.pop() {
+            self.set(&config, tls);
             self.look_up_all_now();
         }
         self.mark_used(now_ms);
@@ -325,7 +329,7 @@ impl Control {
     }
 
     fn picture(&self) -> crate::route::Routes {
-        let mut routes = picture(&self.pools, &self.nodes);
+        let mut routes = picture(&self.pools, &self.nodes, &self.prefixes);
         readers::appoint(&mut routes, &self.config, &self.nodes);
         routes
     }
@@ -352,7 +356,9 @@ impl Control {
                 } => {
                     self.moved(usize::from(pool), slot, node, host, port, now_ms);
                 }
-                Report::Unknown { host, port } => self.unknown(Address::tcp(host, port), now_ms),
+                Report::Unknown { pool, host, port } => {
+                    self.unknown(usize::from(pool), Address::tcp(host, port), now_ms);
+                }
                 Report::Failed { node } | Report::TimedOut { node } => {
                     let chance = self.random.f64();
                     let Some(known) = self.nodes.get_mut(node) else {
@@ -397,17 +403,15 @@ impl Control {
     }
 
     /// A redirect names a server that nothing routes to, such as one to which the first slot moves.
-    fn unknown(&mut self, address: Address, now_ms: u64) {
-        let is_cluster = |pool: &Known| pool.config.kind == PoolKind::Cluster;
-        let Some(pool) = self.pools.iter().position(is_cluster) else {
+    fn unknown(&mut self, pool: usize, address: Address, now_ms: u64) {
+        let Some(known) = self.pools.get(pool) else {
             return;
         };
-        self.nodes.number(
-            &address,
-            pool,
-            who(&self.pools[pool].config, &address),
-            now_ms,
-        );
+        if known.config.kind != PoolKind::Cluster {
+            return;
+        }
+        self.nodes
+            .number(&address, pool, who(&known.config, &address), now_ms);
         self.endpoint_of(&address, now_ms);
         self.is_changed = true;
         self.refresh(pool, now_ms);
@@ -425,91 +429,6 @@ impl Control {
             say(&format!("{} is left alone: {why}", known.address));
         }
         self.is_changed = true;
-    }
-
-    // ---- names --------------------------------------------------------------------------------
-
-    /// Looks all names up before anything else happens.
-    fn look_up_all_now(&mut self) {
-        let now_ms = clock::monotonic_ms();
-        self.mark_used(now_ms);
-        let addresses: Vec<Address> = self
-            .nodes
-            .iter()
-            .map(|(_, known)| known.address.clone())
-            .collect();
-        for address in addresses {
-            self.endpoint_of(&address, now_ms);
-        }
-    }
-
-    /// What an address means, as far as that is known; names are looked up aside.
-    fn endpoint_of(&mut self, address: &Address, now_ms: u64) -> Option<Endpoint> {
-        if let Some(endpoint) = literal(address) {
-            return Some(endpoint);
-        }
-        let Name {
-            looked_ms,
-            endpoint: known,
-            ..
-        } = self.names.get(address).cloned().unwrap_or_default();
-        let age_max_ms = if known.is_some() {
-            NAMES_MS
-        } else {
-            LOOK_UP_MS
-        };
-        if looked_ms == 0 || now_ms >= looked_ms + age_max_ms {
-            self.look_up(address, now_ms);
-        }
-        known
-    }
-
-    fn look_up(&mut self, address: &Address, now_ms: u64) {
-        let entry = self.names.entry(address.clone()).or_default();
-        let is_early = entry.looked_ms != 0 && now_ms < entry.looked_ms + LOOK_UP_MS;
-        if is_early || entry.is_under_way {
-            return;
-        }
-        entry.looked_ms = now_ms.max(1);
-        let (sender, address) = (self.found.sender(), address.clone());
-        let look = move || {
-            let endpoints = address.resolve().unwrap_or_default();
-            sender.send(Found { address, endpoints });
-        };
-        let started = thread::Builder::new()
-            .name("proxy-names".to_owned())
-            .spawn(look);
-        // Without a thread the name is looked up later.
-        entry.is_under_way = started.is_ok();
-    }
-
-    fn take_names(&mut self) {
-        let mut found = Vec::new();
-        self.found.drain(&mut found);
-        for Found { address, endpoints } in found {
-            let Some(name) = self.names.get_mut(&address) else {
-                continue;
-            };
-            name.is_under_way = false;
-            // As long as the name still has it, the same one: names with many addresses turn them round.
-            let stays = name.endpoint.as_ref();
-            let stays = stays.is_some_and(|known| endpoints.contains(known));
-            if !stays && !endpoints.is_empty() {
-                name.endpoint = endpoints.into_iter().next();
-            }
-        }
-        for (node, address) in self.nodes.named() {
-            let endpoint = self
-                .names
-                .get(&address)
-                .and_then(|name| name.endpoint.clone());
-            if let (Some(known), Some(_)) = (self.nodes.get_mut(node), &endpoint)
-                && known.endpoint != endpoint
-            {
-                known.endpoint = endpoint;
-                self.is_changed = true;
-            }
-        }
     }
 
     // ---- health -------------------------------------------------------------------------------
@@ -629,10 +548,7 @@ impl Control {
         let [info, slots, shards] = watching.parts.as_slice() else {
             return;
         };
-        let before = (
-            picture(std::slice::from_ref(known), &Nodes::default()).pools,
-            known.is_whole(),
-        );
+        let before = known.picture();
         let believed = known.take_cluster(info, slots, shards, &from, &mut self.nodes, now_ms);
         watching.parts.clear();
         watching.asked_until_ms = 0;
@@ -645,8 +561,8 @@ impl Control {
             let usual_ms = known.config.refresh.0.as_millis() as u64;
             watching.refresh_at_ms = now_ms + pause_ms.min(usual_ms.max(DEBOUNCE_MS));
         }
-        let after = picture(std::slice::from_ref(known), &Nodes::default()).pools;
-        self.is_changed |= differ(&before.0, &after);
+        let after = known.picture();
+        self.is_changed |= differ(&before, &after);
     }
 
     fn ask_sentinels(&mut self, pool: usize, now_ms: u64) {
@@ -736,11 +652,11 @@ impl Control {
                 let Some(master) = watching.masters.remove(&(from, shard)) else {
                     return;
                 };
-                let before = picture(std::slice::from_ref(known), &Nodes::default()).pools;
+                let before = known.picture();
                 if !known.take_primary(shard, &master, &value, &mut self.nodes, now_ms) {
                     watching.refresh_at_ms = watching.refresh_at_ms.min(now_ms + DEBOUNCE_MS);
                 }
-                let after = picture(std::slice::from_ref(known), &Nodes::default()).pools;
+                let after = known.picture();
                 self.is_changed |= differ(&before, &after);
             }
             Question::Sentinels(shard) => {
@@ -833,6 +749,11 @@ impl Control {
             self.lost(peer, &[question], "its name means nothing", now_ms);
             return;
         };
+        let pool = match peer {
+            Peer::Node(node) => self.nodes.get(node).map(|known| known.pool),
+            Peer::Sentinel(pool, _) | Peer::Watch(pool, _) => Some(pool),
+        };
+        let tls = pool.and_then(|pool| self.pools.get(pool)?.tls.clone());
         let stands = |connection: &Connection| connection.endpoint == endpoint;
         let mut is_new = false;
         let at = match self.by_peer.get(&peer) {
@@ -853,7 +774,7 @@ impl Control {
                 let who = password
                     .as_deref()
                     .map(|password| (user.as_deref(), password));
-                match Line::open(&self.poller, at, &endpoint, who, deadline_ms) {
+                match Line::open(&self.poller, at, &endpoint, tls, who, deadline_ms) {
                     Ok(line) => {
                         self.connections[at] = Some(Connection {
                             peer,
@@ -1004,16 +925,12 @@ fn policy(pools: &[Known], pool: usize) -> FailurePolicy {
         .unwrap_or_default()
 }
 
-fn differ(one: &[crate::route::Pool], other: &[crate::route::Pool]) -> bool {
-    use crate::route::Placement;
-    one.len() != other.len()
-        || one.iter().zip(other).any(|(one, other)| {
-            one.shards != other.shards
-                || match (&one.placement, &other.placement) {
-                    (Placement::Slots(one), Placement::Slots(other)) => one != other,
-                    _ => false,
-                }
-        })
+fn differ(one: &Pool, other: &Pool) -> bool {
+    one.shards != other.shards
+        || match (&one.placement, &other.placement) {
+            (Placement::Slots(one), Placement::Slots(other)) => one != other,
+            _ => false,
+        }
 }
 
 /// A line for whoever watches over the proxy.

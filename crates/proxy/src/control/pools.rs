@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use redline_cluster::{SLOTS, Topology};
 use redline_net::Address;
+use redline_net::tls::ClientTls;
 use redline_resp::Value;
 
 use super::nodes::{Nodes, Who};
 use super::sentinel;
-use crate::config::{self, PoolKind};
+use crate::config::{self, Config, PoolKind};
 use crate::hash::Distribution;
+use crate::prefix::Prefixes;
 use crate::route::{Hashed, NOBODY, NodeId, Placement, Pool, Routes, Shard};
 
 /// Answers of an older view that are refused in a row before it is believed that the cluster is another one.
@@ -33,6 +35,8 @@ pub struct Known {
     late: Vec<u32>,
     /// Members of a cluster without slots: a slot may be on its way to them.
     others: Vec<NodeId>,
+    /// TLS to its servers.
+    pub tls: Option<ClientTls>,
 }
 
 impl Known {
@@ -95,6 +99,7 @@ impl Known {
             hashed,
             older_views: 0,
             others: Vec::new(),
+            tls: None,
         }
     }
 
@@ -197,10 +202,10 @@ impl Known {
                 Address::Tcp { host, .. } => Some(host.clone()),
                 Address::Unix(_) => Some("127.0.0.1".to_owned()),
             });
-            let port = if node.port == 0 {
-                node.tls_port.unwrap_or(0)
-            } else {
-                node.port
+            let port = match (node.port, node.tls_port) {
+                (0, port) => port.unwrap_or(0),
+                (_, Some(port)) if self.tls.is_some() => port,
+                (port, _) => port,
             };
             let address = Address::tcp(host.unwrap_or_default(), port);
             nodes.number(&address, self.number, who(&self.config, &address), now_ms)
@@ -314,7 +319,8 @@ impl Known {
         true
     }
 
-    fn picture(&self) -> Pool {
+    /// As workers see it.
+    pub fn picture(&self) -> Pool {
         let placement = match (&self.slots, &self.hashed, self.config.kind) {
             (Some(slots), _, _) => Placement::Slots(slots.clone()),
             (None, _, PoolKind::Cluster) => Placement::Slots(Box::new([NOBODY; SLOTS])),
@@ -340,16 +346,28 @@ impl Known {
                 self.config.databases
             },
             spreads_reads: false,
+            tls: self.tls.clone(),
         }
     }
 }
 
 /// The picture of all pools.
-pub fn picture(pools: &[Known], nodes: &Nodes) -> Routes {
+pub fn picture(pools: &[Known], nodes: &Nodes, prefixes: &Arc<Prefixes>) -> Routes {
     Routes {
         nodes: nodes.picture(),
         pools: pools.iter().map(Known::picture).collect(),
+        prefixes: Arc::clone(prefixes),
     }
+}
+
+/// Which keys are in which pool. The configuration was looked at: pools that routes name are there.
+pub fn prefixes(config: &Config) -> Prefixes {
+    let pools = &config.pools;
+    let of_routes = config.routes.iter().filter_map(|route| {
+        let pool = pools.iter().position(|pool| pool.name == route.pool)?;
+        Some((route.prefix.as_str(), pool as u16, route.strip))
+    });
+    Prefixes::new(of_routes)
 }
 
 /// Whom to be on a server: as it is said for this one, or for its pool.

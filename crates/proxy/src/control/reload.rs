@@ -1,31 +1,56 @@
 //! Another configuration while the proxy runs: read from where the first one came, looked at whole, and only then passed
 //! on. Knows nothing of what the control side makes of it.
 
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use redline_net::Sender;
 
+use super::Changed;
 use crate::config::Config;
 use crate::config::arguments::Arguments;
+use crate::secure::{Doors, Secured};
 
 /// How another configuration comes in.
 pub struct Reload {
     arguments: Arguments,
     running: Mutex<Config>,
-    configs: Sender<Config>,
+    doors: Arc<Doors>,
+    configs: Sender<Changed>,
 }
 
 impl Reload {
-    pub(super) fn new(arguments: Arguments, running: Config, configs: Sender<Config>) -> Reload {
+    pub(super) fn new(
+        arguments: Arguments,
+        running: Config,
+        doors: Arc<Doors>,
+        configs: Sender<Changed>,
+    ) -> Reload {
         Reload {
             arguments,
             running: Mutex::new(running),
+            doors,
             configs,
         }
     }
 
+    /// Reads it on a thread of its own, since files may be slow, and says how that ended.
+    pub fn begin(
+        self: &Arc<Reload>,
+        ended: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) -> io::Result<()> {
+        let this = Arc::clone(self);
+        let run = move || ended(this.run());
+        thread::Builder::new()
+            .name("proxy-reload".to_owned())
+            .spawn(run)?;
+        Ok(())
+    }
+
     /// Reads it. An error says why everything stays as it was, on one line.
-    pub fn run(&self) -> Result<(), String> {
+    fn run(&self) -> Result<(), String> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, _) = self.arguments.read().map_err(one_line)?;
         let problems: Vec<_> = config.check().into_iter().chain(config.unbuilt()).collect();
         for warning in problems.iter().filter(|problem| !problem.is_fatal) {
@@ -39,16 +64,23 @@ impl Reload {
         if !fatal.is_empty() {
             return Err(fatal.join("; "));
         }
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(what) = needs_a_restart(&running, &config) {
             return Err(format!(
                 "{what} cannot be changed while the proxy runs; start it anew, or change the rest alone"
             ));
         }
+        let secured = Secured::of(&config)?;
         *running = config.clone();
-        self.configs.send(config);
+        self.doors.replace(secured.listeners);
+        let tls = secured.pools;
+        self.configs.send(Changed { config, tls });
         Ok(())
     }
+}
+
+/// For whoever watches over the proxy.
+pub fn say_why(error: &str) {
+    super::say(&format!("the configuration stays as it is: {error}"));
 }
 
 /// What differs that is read at the start only.
@@ -59,12 +91,22 @@ fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
         (old.limits != new.limits, "`limits`"),
         (old.timeouts != new.timeouts, "`timeouts`"),
         (old.users != new.users, "`user`"),
-        (old.pools.len() != new.pools.len(), "the number of pools"),
+        (
+            !starts_with_all(old, new),
+            "the names of pools, and their order (new ones come behind the others),",
+        ),
     ];
     differ
         .iter()
         .find(|(differs, _)| *differs)
         .map(|(_, what)| *what)
+}
+
+fn starts_with_all(old: &Config, new: &Config) -> bool {
+    let mut names = new.pools.iter().map(|pool| &pool.name);
+    old.pools
+        .iter()
+        .all(|pool| names.next() == Some(&pool.name))
 }
 
 fn one_line(text: String) -> String {
@@ -100,7 +142,8 @@ mod tests {
         let arguments = Arguments::parse_words([OsString::from(&path)].into_iter()).unwrap();
         let running = arguments.read().unwrap().0;
         let mut configs = Mailbox::with_wake(|| {});
-        let reload = Reload::new(arguments, running, configs.sender());
+        let doors = Arc::new(Doors::new(&running, &[None]));
+        let reload = Reload::new(arguments, running, doors, configs.sender());
         let mut got = Vec::new();
         for (text, said) in [
             ("[[pool]\n", "TOML"),
@@ -110,7 +153,7 @@ mod tests {
                 "`threads` cannot be changed",
             ),
             (
-                &format!("{WHOLE}\n[[route]]\nprefix = 'u'\npool = 'default'"),
+                &format!("{WHOLE}\n[metrics]\nbind = '127.0.0.1:1'"),
                 "not built yet",
             ),
         ] {
@@ -123,6 +166,9 @@ mod tests {
         fs::write(&path, WHOLE.replace("6379", "6380")).unwrap();
         assert_eq!(reload.run(), Ok(()));
         configs.drain(&mut got);
-        assert_eq!(got[0].pools[0].shards[0].known_as(), "127.0.0.1:6380");
+        assert_eq!(
+            got[0].config.pools[0].shards[0].known_as(),
+            "127.0.0.1:6380"
+        );
     }
 }

@@ -71,7 +71,7 @@ impl Worker {
             ("timeout", settings.client_timeout_s),
             ("threads", self.shared.workers.len() as u64),
             ("port", self.shared.port.into()),
-            ("databases", self.routes.pools[0].databases.into()),
+            ("databases", self.home(me).databases.into()),
             ("proto-max-bulk-len", settings.bulk_bytes_max),
             ("client-query-buffer-limit", settings.query_bytes_max as u64),
             (

@@ -6,17 +6,17 @@ mod info;
 
 use std::sync::Arc;
 
-use redline_net::clock;
+use redline_net::{clock, error_text};
 use redline_resp::{Args, Proto};
 use redline_spec::CommandId;
 
 use crate::client::Silence;
-use crate::control::Reload;
+use crate::control::reload;
 use crate::errors;
 use crate::private::Session;
 use crate::serve::Flow;
 use crate::slab::Ref;
-use crate::worker::Worker;
+use crate::worker::{Message, Worker};
 
 pub use client::Card;
 
@@ -79,7 +79,7 @@ impl Worker {
         let Some(number) = number else {
             return self.refuse(me, errors::NOT_AN_INTEGER);
         };
-        let databases = i64::from(self.routes.pools[0].databases);
+        let databases = i64::from(self.home(me).databases);
         if !(0..databases).contains(&number) {
             return self.refuse(me, errors::DB_OUT_OF_RANGE);
         }
@@ -187,19 +187,44 @@ impl Worker {
 
     /// CONFIG RELOAD: the configuration is read again, and stays as it is if anything is wrong with it.
     pub(crate) fn reload(&mut self, me: Ref) -> Flow {
-        let reloaded = self.shared.reload.as_ref().map(Reload::run);
-        match reloaded {
-            Some(Ok(())) => self.status(me, "OK"),
-            Some(Err(error)) => {
+        let Some(reload) = self.shared.reload.clone() else {
+            return self.refuse(me, "ERR there is nothing to read again");
+        };
+        let Some(client) = self.clients.find(me) else {
+            return Flow::Done;
+        };
+        let (number, silence) = (client.next, client.silence);
+        let mailbox = self.shared.workers[self.number].0.clone();
+        let begun = reload.begin(move |ended| {
+            let line = ended.err().map(|error| {
                 // What is wrong may stand beside a password.
-                eprintln!("redline proxy: the configuration stays as it is: {error}");
-                self.refuse(
-                    me,
-                    "ERR the configuration stays as it is; the proxy's log says why",
-                )
-            }
-            None => self.refuse(me, "ERR there is nothing to read again"),
-        }
+                reload::say_why(&error);
+                "ERR the configuration stays as it is; the proxy's log says why".to_owned()
+            });
+            mailbox.send(Message::Answer(me, number, silence, line));
+        });
+        match begun {
+            Ok(()) => client.number(),
+            Err(error) => return self.refuse(me, &format!("ERR {}", error_text(&error))),
+        };
+        Flow::Done
+    }
+
+    /// How CONFIG RELOAD ended.
+    pub(crate) fn reloaded(
+        &mut self,
+        me: Ref,
+        number: u32,
+        silence: Silence,
+        error: Option<String>,
+    ) {
+        let Some(proto) = self.clients.find(me).map(|client| client.proto) else {
+            return;
+        };
+        self.answer_as(me, number, proto, silence, |reply| match &error {
+            Some(line) => reply.error(line),
+            None => reply.simple("OK"),
+        });
     }
 
     fn reset(&mut self, me: Ref) -> Flow {

@@ -1,0 +1,245 @@
+//! Several pools in one proxy: by the listener that a client comes in by, and by how keys begin.
+
+mod proxying;
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use redline_resp::Value;
+use redline_testkit::client::{Client, encode};
+use redline_testkit::process::ServerProcess;
+
+use proxying::{REDLINE, assert_error, bulk, call, ok};
+
+fn server() -> ServerProcess {
+    ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
+}
+
+fn direct(server: &ServerProcess) -> Client {
+    Client::connect(server.address()).expect("the server accepts")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A pool of these servers, as the file has it.
+fn pool(name: &str, servers: &[&ServerProcess], more: &str) -> String {
+    let mut text = format!("[[pool]]\nname = '{name}'\n{more}\n");
+    for server in servers {
+        let address = server.address();
+        text += &format!("[[pool.shard]]\nserver = [{{ address = '{address}' }}]\n");
+    }
+    text
+}
+
+fn route(prefix: &str, pool: &str, strip: bool) -> String {
+    format!("[[route]]\nprefix = '{prefix}'\npool = '{pool}'\nstrip = {strip}\n")
+}
+
+const LISTENER: &str = "[[listener]]\nbind = '127.0.0.1:{port}'\n";
+
+fn proxy(text: &str) -> ServerProcess {
+    ServerProcess::proxy_of_file(Path::new(REDLINE), text).expect("the proxy starts")
+}
+
+fn client(proxy: &ServerProcess) -> Client {
+    Client::connect(proxy.address()).expect("the proxy accepts")
+}
+
+#[test]
+fn who_comes_in_by_another_listener_has_other_servers() {
+    let servers = [server(), server(), server()];
+    let [one, two, three] = &servers;
+    let port = free_port();
+    let text = [
+        "threads = 2\n",
+        LISTENER,
+        &format!("[[listener]]\nbind = '127.0.0.1:{port}'\npool = 'second'\n"),
+        &pool("first", &[one], "databases = 2"),
+        &pool("second", &[two, three], ""),
+    ]
+    .concat();
+    let proxy = proxy(&text);
+    let mut first = client(&proxy);
+    let mut second = Client::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    for number in 0..50 {
+        assert_eq!(call(&mut first, &format!("SET k{number} first")), ok());
+    }
+    for number in 0..20 {
+        assert_eq!(call(&mut second, &format!("SET k{number} second")), ok());
+    }
+    assert_eq!(call(&mut first, "GET k1"), bulk("first"));
+    assert_eq!(call(&mut second, "GET k1"), bulk("second"));
+    assert_eq!(call(&mut first, "DBSIZE"), Value::Integer(50));
+    assert_eq!(call(&mut second, "DBSIZE"), Value::Integer(20));
+    assert_eq!(call(&mut first, "EXISTS k1 k30"), Value::Integer(2));
+    assert_eq!(call(&mut second, "EXISTS k1 k30"), Value::Integer(1));
+    // Databases are counted by pool.
+    assert_error(&call(&mut first, "SELECT 2"), "ERR DB index");
+    assert_eq!(call(&mut second, "SELECT 2"), ok());
+    assert_eq!(call(&mut second, "SELECT 0"), ok());
+    // Channels of one name are two.
+    let (mut ear, mut other) = (client(&proxy), direct(one));
+    assert!(!call(&mut ear, "SUBSCRIBE c").is_error());
+    assert_eq!(call(&mut second, "PUBLISH c lost"), Value::Integer(0));
+    assert_eq!(call(&mut other, "PUBLISH c heard"), Value::Integer(1));
+    let message = Value::Array(vec![bulk("message"), bulk("c"), bulk("heard")]);
+    assert_eq!(ear.reply().unwrap(), Some(message));
+    assert_eq!(call(&mut second, "FLUSHALL"), ok());
+    assert_eq!(call(&mut second, "DBSIZE"), Value::Integer(0));
+    assert_eq!(call(&mut first, "DBSIZE"), Value::Integer(50));
+}
+
+#[test]
+fn keys_find_their_pool_by_how_they_begin() {
+    let servers = [server(), server(), server()];
+    let [own, sessions, cache] = &servers;
+    let text = [
+        "threads = 1\n",
+        LISTENER,
+        &pool("own", &[own], ""),
+        &pool("sessions", &[sessions], ""),
+        &pool("cache", &[cache], ""),
+        &route("s:", "sessions", true),
+        &route("s:c:", "cache", false),
+        &route("c:", "cache", true),
+    ]
+    .concat();
+    let proxy = proxy(&text);
+    let mut client = client(&proxy);
+    for (key, server, there) in [
+        ("k", own, "k"),
+        ("s:k", sessions, "k"),
+        ("s:c:k", cache, "s:c:k"),
+        ("c:k", cache, "k"),
+    ] {
+        assert_eq!(call(&mut client, &format!("SET {key} {key}")), ok());
+        assert_eq!(call(&mut client, &format!("GET {key}")), bulk(key));
+        assert_eq!(
+            call(&mut direct(server), &format!("GET {there}")),
+            bulk(key)
+        );
+    }
+    // Keys of several pools in one call are cut as those of several servers are.
+    let found = ["k", "s:k", "s:c:k", "c:k"].map(bulk);
+    let mget = "MGET k s:k s:c:k c:k";
+    assert_eq!(call(&mut client, mget), Value::Array(found.to_vec()));
+    assert_eq!(call(&mut client, "MSET s:a 1 c:b 2 d 3"), ok());
+    assert_eq!(call(&mut direct(sessions), "GET a"), bulk("1"));
+    assert_eq!(call(&mut direct(cache), "GET b"), bulk("2"));
+    assert_eq!(call(&mut direct(own), "GET d"), bulk("3"));
+    assert_eq!(
+        call(&mut client, "DEL s:a c:b d nothing"),
+        Value::Integer(3)
+    );
+    assert_error(&call(&mut client, "RENAME k s:k2"), "CROSSSLOT");
+    assert_eq!(call(&mut client, "RENAME s:k s:k2"), ok());
+    assert_eq!(call(&mut direct(sessions), "GET k2"), bulk("s:k"));
+    assert_eq!(
+        call(&mut client, "EVAL return{KEYS[1]} 1 s:k2"),
+        Value::Array(vec![bulk("k2")])
+    );
+    // What names no key is the listener's pool's.
+    assert_eq!(call(&mut client, "DBSIZE"), Value::Integer(1));
+    assert_eq!(call(&mut client, "KEYS *"), Value::Array(vec![bulk("k")]));
+    let scanned = Value::Array(vec![bulk("0"), Value::Array(vec![bulk("k")])]);
+    assert_eq!(call(&mut client, "SCAN 0"), scanned);
+}
+
+#[test]
+fn every_way_of_a_request_takes_the_prefix_off() {
+    let servers = [server(), server()];
+    let [own, sessions] = &servers;
+    let text = [
+        LISTENER,
+        &pool("own", &[own], ""),
+        &pool("sessions", &[sessions], ""),
+        &route("s:", "sessions", true),
+    ]
+    .concat();
+    let proxy = proxy(&text);
+    let (mut client, mut other) = (client(&proxy), direct(sessions));
+    // In a pipeline, in order.
+    let mut requests = Vec::new();
+    for _ in 0..300 {
+        encode(&["INCR", "s:n"], &mut requests);
+        encode(&["INCR", "n"], &mut requests);
+        encode(&["MGET", "s:n", "n"], &mut requests);
+    }
+    requests.extend_from_slice(b"get s:n\r\n");
+    client.send(&requests).unwrap();
+    for number in 1..=300 {
+        assert_eq!(client.reply().unwrap(), Some(Value::Integer(number)));
+        assert_eq!(client.reply().unwrap(), Some(Value::Integer(number)));
+        let text = number.to_string();
+        let both = Value::Array(vec![bulk(&text), bulk(&text)]);
+        assert_eq!(client.reply().unwrap(), Some(both));
+    }
+    assert_eq!(client.reply().unwrap(), Some(bulk("300")));
+    assert_eq!(call(&mut other, "GET n"), bulk("300"));
+    // Transactions.
+    assert_eq!(call(&mut client, "WATCH s:n"), ok());
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    call(&mut client, "INCR s:n");
+    assert_error(&call(&mut client, "INCR n"), "CROSSSLOT");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    call(&mut client, "INCR s:n");
+    let done = Value::Array(vec![Value::Integer(301)]);
+    assert_eq!(call(&mut client, "EXEC"), done);
+    // Calls that wait: the key comes back as the server knows it.
+    let mut request = Vec::new();
+    encode(&["BLPOP", "s:list", "0"], &mut request);
+    client.send(&request).unwrap();
+    assert_eq!(call(&mut other, "RPUSH list x"), Value::Integer(1));
+    let popped = Value::Array(vec![bulk("list"), bulk("x")]);
+    assert_eq!(client.reply().unwrap(), Some(popped));
+    // Values that go through in pieces.
+    let value = "v".repeat(3 << 20);
+    let mut request = Vec::new();
+    encode(&["SET", "s:large", &value], &mut request);
+    for part in request.chunks(100_000) {
+        client.send(part).unwrap();
+    }
+    assert_eq!(client.reply().unwrap(), Some(ok()));
+    assert_eq!(call(&mut other, "STRLEN large"), Value::Integer(3 << 20));
+    assert_eq!(call(&mut client, "GET s:large"), bulk(&value));
+}
+
+#[test]
+fn pools_may_come_while_it_runs_and_may_not_go() {
+    let servers = [server(), server()];
+    let [own, fresh] = &servers;
+    let before = [LISTENER, &pool("own", &[own], "")].concat();
+    let proxy = proxy(&before);
+    let mut client = client(&proxy);
+    let written = fs::read_to_string(proxy.config_file()).unwrap();
+    assert_eq!(call(&mut client, "SET f:k own"), ok());
+    let more = [
+        &written,
+        &pool("fresh", &[fresh], "")[..],
+        &route("f:", "fresh", true),
+    ]
+    .concat();
+    fs::write(proxy.config_file(), &more).unwrap();
+    assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
+    // The picture is taken up in the next turn.
+    while call(&mut client, "SET f:k fresh") != ok()
+        || call(&mut direct(fresh), "GET k") != bulk("fresh")
+    {}
+    assert_eq!(call(&mut direct(own), "GET f:k"), bulk("own"));
+    let info = call(&mut client, "INFO servers");
+    let text = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
+    assert!(text.contains(&own.address().to_string()), "{text}");
+    assert!(text.contains(&fresh.address().to_string()), "{text}");
+    fs::write(proxy.config_file(), &written).unwrap();
+    assert_error(
+        &call(&mut client, "CONFIG RELOAD"),
+        "ERR the configuration stays",
+    );
+    assert!(proxy.log().contains("names of pools"), "{}", proxy.log());
+    assert_eq!(call(&mut client, "GET f:k"), bulk("fresh"));
+}

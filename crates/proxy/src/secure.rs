@@ -1,0 +1,150 @@
+//! TLS of both sides: files that the configuration names are read here, at the start and whenever it is read again.
+//! Must not know connections.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redline_net::tls::{
+    ClientTls, ClientTlsOptions, Peer, ServerTls, ServerTlsOptions, SessionCache, TlsOptions,
+};
+
+use crate::config::{self, ClientCertificates, Config};
+
+/// Sessions that clients may resume, and for how long: as a server has it that is told nothing.
+const SESSIONS: SessionCache = SessionCache {
+    entries_max: 20 * 1024,
+    lifetime: Duration::from_secs(300),
+};
+
+/// Everything that the files of a configuration say.
+#[derive(Debug)]
+pub struct Secured {
+    /// By listener.
+    pub listeners: Vec<Option<ServerTls>>,
+    /// By pool.
+    pub pools: Vec<Option<ClientTls>>,
+}
+
+impl Secured {
+    /// Reads the files. An error names the place and the file.
+    pub fn of(config: &Config) -> Result<Secured, String> {
+        let of_listener = |listener: &config::Listener| {
+            let tls = listener.tls.as_ref().map(for_clients);
+            tls.transpose()
+                .map_err(|error| format!("listener {}: {error}", listener.bind))
+        };
+        let of_pool = |pool: &config::Pool| {
+            let tls = pool.tls.as_ref().map(for_servers);
+            tls.transpose()
+                .map_err(|error| format!("pool \"{}\": {error}", pool.name))
+        };
+        Ok(Secured {
+            listeners: config
+                .listeners
+                .iter()
+                .map(of_listener)
+                .collect::<Result<_, _>>()?,
+            pools: config.pools.iter().map(of_pool).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// What a listener means to those who come in by it.
+#[derive(Debug)]
+pub struct Door {
+    /// The number of their pool.
+    pub pool: u16,
+    tls: Mutex<Option<ServerTls>>,
+}
+
+impl Door {
+    /// TLS for the next one who comes in.
+    pub fn tls(&self) -> Option<ServerTls> {
+        self.tls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// All listeners' doors, by their numbers in the configuration.
+#[derive(Debug)]
+pub struct Doors(Vec<Door>);
+
+impl Doors {
+    /// As a configuration that was looked at says.
+    pub fn new(config: &Config, tls: &[Option<ServerTls>]) -> Doors {
+        let pool_of = |listener: &config::Listener| {
+            let mut pools = config.pools.iter();
+            let name = listener.pool.as_ref()?;
+            pools.position(|pool| pool.name == *name)
+        };
+        let doors = config
+            .listeners
+            .iter()
+            .zip(tls)
+            .map(|(listener, tls)| Door {
+                pool: pool_of(listener).unwrap_or(0) as u16,
+                tls: Mutex::new(tls.clone()),
+            });
+        Doors(doors.collect())
+    }
+
+    /// The door of a listener.
+    pub fn get(&self, number: u16) -> Option<&Door> {
+        self.0.get(usize::from(number))
+    }
+
+    /// Whoever comes in from now on meets these.
+    pub fn replace(&self, tls: Vec<Option<ServerTls>>) {
+        for (door, tls) in self.0.iter().zip(tls) {
+            *door.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+        }
+    }
+}
+
+fn for_clients(tls: &config::Tls) -> Result<ServerTls, String> {
+    let client_auth = match tls.asked_of_clients() {
+        ClientCertificates::Off => redline_net::tls::ClientAuth::No,
+        ClientCertificates::Optional => redline_net::tls::ClientAuth::Optional,
+        ClientCertificates::Required => redline_net::tls::ClientAuth::Required,
+    };
+    let options = ServerTlsOptions {
+        common: common(tls),
+        client_auth,
+        prefer_server_ciphers: false,
+        session_cache: Some(SESSIONS),
+        outgoing: None,
+    };
+    ServerTls::new(&options).map_err(|error| error.to_string())
+}
+
+fn for_servers(tls: &config::Tls) -> Result<ClientTls, String> {
+    let options = ClientTlsOptions {
+        common: common(tls),
+        server_name: tls.server_name.clone(),
+        peer: match (tls.insecure, &tls.server_name) {
+            (true, _) => Peer::Anyone,
+            (false, Some(_)) => Peer::Named,
+            (false, None) => Peer::Trusted,
+        },
+    };
+    ClientTls::new(&options).map_err(|error| error.to_string())
+}
+
+fn common(tls: &config::Tls) -> TlsOptions {
+    let is_folder = tls
+        .authorities
+        .as_ref()
+        .is_some_and(|path| Path::new(path).is_dir());
+    TlsOptions {
+        cert_file: tls.certificate.clone(),
+        key_file: tls.key.clone(),
+        ca_cert_file: tls.authorities.clone().filter(|_| !is_folder),
+        ca_cert_dir: tls.authorities.clone().filter(|_| is_folder),
+        protocols: tls.protocols.clone(),
+        ciphers: tls.ciphers.clone(),
+        ciphersuites: tls.ciphersuites.clone(),
+    }
+}
