@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::slab::Ref;
 use crate::worker::{Shared, Worker};
 
-const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 

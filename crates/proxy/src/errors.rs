@@ -4,6 +4,8 @@
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Unresolved};
 
+use crate::face;
+
 /// The keys of one call belong to different servers.
 pub const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// The call's keys cannot be told.
@@ -28,16 +30,21 @@ const PREVIEW_BYTES_MAX: usize = 128;
 pub fn unresolved(reason: Unresolved, args: Args<'_>) -> String {
     match reason {
         // As a server that is in no cluster says.
-        Unresolved::Command if args[0].eq_ignore_ascii_case(b"cluster") => {
-            CLUSTER_DISABLED.to_owned()
-        }
+        Unresolved::Command if face::is_of_cluster(&args[0]) => CLUSTER_DISABLED.to_owned(),
         Unresolved::Command => unknown_command(args),
         Unresolved::Subcommand(container) => {
             let name = spec::row(container).name.to_ascii_uppercase();
-            let sub = preview(args.get(1).unwrap_or_default());
-            format!("ERR unknown subcommand '{sub}'. Try {name} HELP.")
+            unknown_subcommand(&name, args.get(1).unwrap_or_default())
         }
     }
+}
+
+/// There is no such subcommand of the command `name`, which is in upper case.
+pub fn unknown_subcommand(name: &str, sub: &[u8]) -> String {
+    format!(
+        "ERR unknown subcommand '{}'. Try {name} HELP.",
+        preview(sub)
+    )
 }
 
 fn unknown_command(args: Args<'_>) -> String {
@@ -62,7 +69,12 @@ pub fn wrong_arity(id: CommandId) -> String {
 
 /// A command that concerns one server, or its keepers, and that the proxy does not pass on.
 pub fn refused(id: CommandId) -> String {
-    let name = spec::row(id).full_name.replace('|', " ");
+    refused_name(spec::row(id).full_name)
+}
+
+/// The same by the full name.
+pub fn refused_name(full_name: &str) -> String {
+    let name = full_name.replace('|', " ");
     format!(
         "ERR '{}' is not available through the proxy: call it on the server itself",
         name.to_ascii_uppercase()
@@ -71,7 +83,11 @@ pub fn refused(id: CommandId) -> String {
 
 /// Subscribed clients that speak RESP2 may call few commands.
 pub fn subscribed(id: CommandId) -> String {
-    let name = spec::row(id).full_name;
+    subscribed_name(spec::row(id).full_name)
+}
+
+/// The same by the full name.
+pub fn subscribed_name(name: &str) -> String {
     format!(
         "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
     )
@@ -90,7 +106,7 @@ pub fn outcome_unknown(server: &str, reason: &str) -> String {
 }
 
 /// An argument as part of an error: cut (at a zero byte, too), and without what would break the reply's line.
-fn preview(arg: &[u8]) -> String {
+pub fn preview(arg: &[u8]) -> String {
     let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
     let shown = &text[..text.len().min(PREVIEW_BYTES_MAX)];
     String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")

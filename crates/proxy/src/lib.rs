@@ -13,6 +13,7 @@ mod client;
 pub mod config;
 mod control;
 mod errors;
+mod face;
 mod handshake;
 pub mod hash;
 mod large;
@@ -124,6 +125,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         reports: Some(control.reports),
         reload: Some(Arc::new(control.reload)),
         identities: identities(config)?,
+        face: face::Face::of(&config.cluster_face),
     })?;
     Ok(())
 }

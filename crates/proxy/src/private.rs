@@ -332,6 +332,11 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether MULTI came and its end did not.
+    pub(crate) fn is_in_multi(&mut self, me: Ref) -> bool {
+        self.transaction_of(me).is_some_and(|it| it.multi)
+    }
+
     fn transaction_of(&mut self, me: Ref) -> Option<&mut Transaction> {
         match &mut self.clients.find(me)?.session {
             Session::Transaction(transaction) => Some(transaction),

@@ -327,7 +327,12 @@ impl Worker {
                     None => self.reload(me),
                 };
             }
-            Err(reason) => return self.abort(me, &errors::unresolved(reason, args)),
+            Err(reason) => {
+                return match self.face(me, raw, args) {
+                    Some(flow) => flow,
+                    None => self.abort(me, &errors::unresolved(reason, args)),
+                };
+            }
         };
         if !spec::gate(command.id).lets_pass(args.len()) {
             return self.abort(me, &errors::wrong_arity(command.id));

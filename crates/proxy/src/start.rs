@@ -9,6 +9,7 @@ use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
 
 use crate::config::Identities;
 use crate::control::Reload;
+use crate::face::Face;
 use crate::report::Report;
 use crate::route::Published;
 use crate::scripts::Scripts;
@@ -39,6 +40,8 @@ pub struct Setup {
     pub reload: Option<Arc<Reload>>,
     /// Who there is; none: everybody may do everything.
     pub identities: Option<Arc<Identities>>,
+    /// How CLUSTER is answered; none: as a server that is in no cluster does.
+    pub face: Option<Face>,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -61,6 +64,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
         reload: setup.reload,
         identities: setup.identities,
         doors: setup.doors,
+        face: setup.face,
         workers: parts
             .iter()
             .map(|(_, mailbox)| (mailbox.sender(), AtomicUsize::new(0)))

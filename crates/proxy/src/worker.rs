@@ -24,6 +24,7 @@ use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, Silence};
 use crate::config::Identities;
 use crate::control::{Reload, reload};
 use crate::errors;
+use crate::face::Face;
 use crate::link::Links;
 use crate::local::Card;
 use crate::private::Session;
@@ -81,6 +82,8 @@ pub struct Shared {
     pub identities: Option<Arc<Identities>>,
     /// What each listener means to those who come in by it.
     pub doors: Arc<Doors>,
+    /// How CLUSTER is answered; none: as a server that is in no cluster does.
+    pub face: Option<Face>,
     /// A worker's mailbox, and how many clients it has.
     pub workers: Vec<(Sender<Message>, AtomicUsize)>,
     /// The number of the next client.

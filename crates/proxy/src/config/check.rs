@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use redline_net::Address;
 use redline_spec::{lookup, unbuilt};
 
 use super::text::nearest;
@@ -40,6 +41,7 @@ impl Config {
         check.data_centers(self);
         check.monitors(self);
         check.timeouts(&self.timeouts);
+        check.cluster_face(&self.cluster_face);
         check.problems
     }
 }
@@ -502,6 +504,29 @@ impl Check {
         }
     }
 
+    fn cluster_face(&mut self, face: &ClusterFace) {
+        let place = "cluster-face";
+        if !face.peers.is_empty() && face.announce.is_none() {
+            self.error(
+                place,
+                "`peers` need `announce`: the address of this proxy among them",
+            );
+        }
+        if face.announce.is_some() && !face.enabled {
+            self.warn(place, "it has no effect without `enabled = true`");
+        }
+        let announced = face.announce.iter().chain(&face.peers);
+        if announced
+            .clone()
+            .any(|place| matches!(place.0, Address::Unix(_)))
+        {
+            self.error(
+                place,
+                "`announce` and `peers` are host:port: a cluster has no unix sockets",
+            );
+        }
+    }
+
     fn timeouts(&mut self, timeouts: &Timeouts) {
         if timeouts.connect.on().is_none() {
             self.error("timeouts", "`connect` cannot be off");
@@ -692,6 +717,16 @@ mod tests {
                 "\"gte\"",
             ),
             ("[timeouts]\nconnect = 'off'", "timeouts", "`connect`"),
+            (
+                "[cluster-face]\nenabled = true\npeers = ['h:1']",
+                "cluster-face",
+                "`announce`",
+            ),
+            (
+                "[cluster-face]\nenabled = true\nannounce = '/a.socket'",
+                "cluster-face",
+                "no unix sockets",
+            ),
         ] {
             let problems = config(&format!("{WHOLE}\n{more}")).check();
             let found = problems

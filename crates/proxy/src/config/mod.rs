@@ -44,6 +44,8 @@ pub struct Config {
     pub log: Log,
     /// Prometheus.
     pub metrics: Metrics,
+    /// CLUSTER, for clients that insist.
+    pub cluster_face: ClusterFace,
     /// Where clients come in.
     #[serde(rename = "listener", skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
@@ -553,6 +555,20 @@ impl Default for Samples {
             error: 1,
         }
     }
+}
+
+/// The proxies as the nodes of a Redis Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ClusterFace {
+    /// CLUSTER is answered; else as a server answers it that is in no cluster.
+    pub enabled: bool,
+    /// Where clients find this proxy; none: where they came to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub announce: Option<Place>,
+    /// Where they find the others; this one may be among them, so that all can have the same list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<Place>,
 }
 
 /// Prometheus.

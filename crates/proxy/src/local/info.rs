@@ -49,6 +49,12 @@ impl Worker {
             line("# Clients\r\nconnected_clients", &clients);
             line("maxclients", &shared.settings.clients_max);
         }
+        if wanted("Cluster") {
+            line(
+                "# Cluster\r\ncluster_enabled",
+                &u8::from(shared.face.is_some()),
+            );
+        }
         if wanted("Servers") {
             for (number, node) in self.routes.nodes.iter().enumerate() {
                 let head = if number == 0 {

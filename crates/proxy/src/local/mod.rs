@@ -165,6 +165,10 @@ impl Worker {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
+        let mode = match self.shared.face {
+            Some(_) => &b"cluster"[..],
+            None => b"standalone",
+        };
         let (id, number) = (client.id, if client.proto == Proto::Resp3 { 3 } else { 2 });
         self.answer(me, |reply| {
             reply.map(7);
@@ -177,7 +181,7 @@ impl Worker {
             reply.bulk(b"id");
             reply.integer(id as i64);
             reply.bulk(b"mode");
-            reply.bulk(b"standalone");
+            reply.bulk(mode);
             reply.bulk(b"role");
             reply.bulk(b"master");
             reply.bulk(b"modules");
