@@ -1,6 +1,7 @@
 //! `cargo xtask compat`: we and the real Redis, its tools and its clients, step by step. Whatever fails, fails loudly:
 //! all steps run, and the end says which failed.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use redline_testkit::{access, compare, configuration, payloads, valkey};
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, histories, install,
-    jobs, many, memcached, proxy, reports, suite, tcl, tls, verdicts,
+    jobs, many, memcached, proxy, reports, suite, tcl, through, tls, verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -21,7 +22,7 @@ const WORKERS: [usize; 3] = [1, 2, 8];
 const ACCESS_ROUNDS: usize = 400;
 /// Rounds of what Valkey alone has, for each number of workers and each protocol.
 const VALKEY_ROUNDS: usize = 60;
-const STEPS: [(&str, Step); 23] = [
+const STEPS: [(&str, Step); 24] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -40,6 +41,7 @@ const STEPS: [(&str, Step); 23] = [
     ("many", many::run),
     ("report", reports::run),
     ("proxy", proxy::run),
+    ("through", through::run),
     ("tls", tls::run),
     ("verdicts", verdicts::run),
     ("compared", compared::run),
@@ -50,14 +52,14 @@ const STEPS: [(&str, Step); 23] = [
 const ON_REQUEST: [&str; 6] = ["suites", "tcl", "verdicts", "compared", "many", "report"];
 
 /// DEBUG is used to look at both servers.
-const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+pub const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
 type Step = fn(&Setting) -> Result<String, Failure>;
 
 /// What the command line says.
 #[derive(Debug)]
 pub struct Options {
-    calls: usize,
+    calls: Option<usize>,
     seed: u64,
     only: Vec<String>,
     binary: Option<PathBuf>,
@@ -77,7 +79,7 @@ impl Options {
     /// Reads the words after `compat`.
     pub fn parse(words: &[String]) -> Result<Options, Failure> {
         let mut options = Options {
-            calls: CALLS,
+            calls: None,
             seed: 1,
             only: Vec::new(),
             binary: None,
@@ -96,7 +98,7 @@ impl Options {
                     .map_err(|_| format!("{name}: {value} is no number"))
             };
             match name.as_str() {
-                "--calls" => options.calls = usize::try_from(number()?).unwrap_or(usize::MAX),
+                "--calls" => options.calls = usize::try_from(number()?).ok(),
                 "--seed" => options.seed = number()?,
                 "--only" => options.only.extend(listed(value)),
                 "--units" => options.units = listed(value),
@@ -187,6 +189,11 @@ impl Setting {
         self.options.seed
     }
 
+    /// How many calls a comparison makes: so many unless told otherwise.
+    pub fn calls_or(&self, usual: usize) -> usize {
+        self.options.calls.unwrap_or(usual)
+    }
+
     /// Is this unit of the Tcl suite to be run?
     pub fn wants_unit(&self, unit: &str) -> bool {
         let units = &self.options.units;
@@ -202,6 +209,16 @@ impl Setting {
     /// Our server, started.
     pub fn start_redline(&self, workers: usize, words: &[&str]) -> Result<ServerProcess, Failure> {
         ServerProcess::redline(&self.redline, workers, &owned(words))
+            .map_err(|error| failure(&self.redline, &error))
+    }
+
+    /// The proxy, started before these servers.
+    pub fn start_proxy(
+        &self,
+        servers: &[SocketAddr],
+        words: &[&str],
+    ) -> Result<ServerProcess, Failure> {
+        ServerProcess::proxy(&self.redline, servers, &owned(words))
             .map_err(|error| failure(&self.redline, &error))
     }
 }
@@ -330,8 +347,9 @@ fn compare_replies(setting: &Setting) -> Result<String, Failure> {
         let redis = setting.start_redis(&DEBUG)?;
         let mut redline = setting.start_redline(workers, &DEBUG)?;
         let options = compare::Options {
-            calls: setting.options.calls / WORKERS.len(),
+            calls: setting.calls_or(CALLS) / WORKERS.len(),
             seed: setting.options.seed + 1_000_000 * at as u64,
+            behind: Vec::new(),
         };
         let report = compare::run(redline.address(), redis.address(), options);
         if let Some(broken) = &report.broken {
@@ -373,7 +391,8 @@ fn compare_replies(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-fn listed(disagreements: &[compare::Disagreement]) -> String {
+/// One to a line.
+pub fn listed(disagreements: &[compare::Disagreement]) -> String {
     let listed: Vec<String> = disagreements
         .iter()
         .map(|found| format!("  {found}"))

@@ -21,6 +21,7 @@ mod reports;
 mod run;
 mod suite;
 mod tcl;
+mod through;
 mod tidy;
 mod tls;
 mod verdicts;

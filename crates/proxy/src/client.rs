@@ -109,7 +109,9 @@ pub enum Silence {
     On,
     /// None is.
     Off,
-    /// That of the next request is not.
+    /// That of the next request is not: SKIP is being called.
+    Called,
+    /// That of this request is not.
     Next,
 }
 

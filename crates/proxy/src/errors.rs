@@ -93,6 +93,12 @@ pub fn subscribed_name(name: &str) -> String {
     )
 }
 
+/// EXEC itself was refused.
+pub fn exec_aborted(reason: &str) -> String {
+    let reason = reason.strip_prefix("ERR ").unwrap_or(reason);
+    format!("EXECABORT Transaction discarded because of: {reason}")
+}
+
 /// No connection to the server, so the call was not made.
 pub fn unavailable(server: &str, reason: &str) -> String {
     format!("ERR upstream {server} is not available: {reason}")

@@ -65,6 +65,9 @@ const PREVIOUS_ERRORS: &str = "EXECABORT Transaction discarded because of previo
 const CONNECTION_LOST: &str =
     "EXECABORT Transaction discarded because of: the connection to the server was lost";
 
+const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
+const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
+
 impl Worker {
     /// A call that may wait: alone on a connection of its own, and nothing of this client goes on until it is answered.
     pub(crate) fn blocking(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
@@ -403,7 +406,7 @@ impl Worker {
                 Ok(Some(node)) if Some(node) == watched => {
                     Some(self.send_bound(me, Kind::Client, 1, raw))
                 }
-                _ if command.class == Class::Blocks => Some(self.refuse(
+                Ok(Some(_)) if command.class == Class::Blocks => Some(self.refuse(
                     me,
                     "ERR behind WATCH, a call that may wait needs keys of the same server",
                 )),
@@ -469,6 +472,23 @@ impl Worker {
         self.refuse(me, line)
     }
 
+    /// A call that is refused whatever else it says. Inside MULTI, EXEC will fail; EXEC itself ends the transaction.
+    pub(crate) fn reject(&mut self, me: Ref, id: CommandId, line: &str) -> Flow {
+        if id != CommandId::Exec {
+            return self.abort(me, line);
+        }
+        match self.transaction_of(me) {
+            Some(transaction) if transaction.bound.is_some() => {
+                let end = if transaction.begun { DISCARD } else { UNWATCH };
+                self.send_bound(me, Kind::Nobody, 1, end);
+                self.leave_bound(me);
+            }
+            Some(_) => self.drop_transaction(me),
+            None => {}
+        }
+        self.refuse(me, &errors::exec_aborted(line))
+    }
+
     /// EXEC or DISCARD.
     fn end(&mut self, me: Ref, id: CommandId, raw: &[u8]) -> Flow {
         let Some(transaction) = self.transaction_of(me) else {
@@ -483,10 +503,7 @@ impl Worker {
             && let Err(line) = self.bind(me, node)
         {
             self.drop_transaction(me);
-            return self.refuse(
-                me,
-                &format!("EXECABORT Transaction discarded because of: {line}"),
-            );
+            return self.refuse(me, &errors::exec_aborted(&line));
         }
         let begun = self.transaction_of(me).is_some_and(|it| it.begun);
         let unwatches = id == CommandId::Unwatch
@@ -496,15 +513,9 @@ impl Worker {
             let failed = aborted.filter(|_| id == CommandId::Exec);
             match failed {
                 None => self.send_bound(me, Kind::Client, 1, raw),
-                Some(_) => self.send_bound(me, Kind::Nobody, 1, b"*1\r\n$7\r\nDISCARD\r\n"),
+                Some(_) => self.send_bound(me, Kind::Nobody, 1, DISCARD),
             };
-            if let Some(client) = self.clients.find(me)
-                && let Session::Transaction(transaction) =
-                    std::mem::replace(&mut client.session, Session::Shared)
-                && let Some((lease, _)) = transaction.bound
-            {
-                self.leave(me, lease);
-            }
+            self.leave_bound(me);
             return match failed {
                 None => Flow::Done,
                 Some(line) => self.refuse(me, line),
@@ -515,6 +526,16 @@ impl Worker {
             (CommandId::Exec, Some(line)) => self.refuse(me, line),
             (CommandId::Exec, None) => self.answer(me, |reply| reply.array(0)),
             _ => self.status(me, "OK"),
+        }
+    }
+
+    fn leave_bound(&mut self, me: Ref) {
+        if let Some(client) = self.clients.find(me)
+            && let Session::Transaction(transaction) =
+                std::mem::replace(&mut client.session, Session::Shared)
+            && let Some((lease, _)) = transaction.bound
+        {
+            self.leave(me, lease);
         }
     }
 

@@ -180,6 +180,8 @@ impl Worker {
             }
         }
         self.answer_call(number);
+        // What comes behind it may be refused to a subscriber, or be what it wants to hear.
+        self.must_wait(me);
         Flow::Done
     }
 

@@ -299,10 +299,12 @@ impl Worker {
         self.spans = spans;
         if let Some(client) = self.clients.find(me)
             && flow == Flow::Done
-            && client.silence == Silence::Next
-            && !matches!(&command, Ok(command) if command.id == CommandId::ClientReply)
         {
-            client.silence = Silence::On;
+            client.silence = match client.silence {
+                Silence::Called => Silence::Next,
+                Silence::Next => Silence::On,
+                silence => silence,
+            };
         }
         flow
     }
@@ -335,13 +337,13 @@ impl Worker {
             }
         };
         if !spec::gate(command.id).lets_pass(args.len()) {
-            return self.abort(me, &errors::wrong_arity(command.id));
+            return self.reject(me, command.id, &errors::wrong_arity(command.id));
         }
         if let Some(client) = self.clients.find(me) {
             client.last = Some(command.id);
         }
         if let Some(line) = self.refusal(me, command.id, args) {
-            return self.abort(me, &line);
+            return self.reject(me, command.id, &line);
         }
         if self.clients.find(me).is_some_and(|it| it.restricted)
             && command.class != Class::Subscribe
@@ -350,7 +352,7 @@ impl Worker {
                 CommandId::Ping | CommandId::Quit | CommandId::Reset
             )
         {
-            return self.refuse(me, &errors::subscribed(command.id));
+            return self.reject(me, command.id, &errors::subscribed(command.id));
         }
         if command.class != Class::Transaction
             && let Some(flow) = self.in_transaction(me, command, raw, args)

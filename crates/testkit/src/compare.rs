@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use redline_resp::reply_decoder::Value;
 
 use crate::client::{Client, encode};
-use crate::differences::explain;
+use crate::differences::{self, Difference, explain};
 use crate::generate::{Call, Generator, innermost};
 use crate::rules::{rule, without_times};
+use crate::through;
 
 /// Calls in a round.
 const ROUND_CALLS: usize = 400;
@@ -25,6 +26,8 @@ const ROUND_CALLS: usize = 400;
 const CONNECTIONS: usize = 3;
 /// How long expired keys may be counted.
 const EXPIRED_GONE: Duration = Duration::from_secs(3);
+/// How long a server may take to hear that nobody listens any more.
+const UNHEARD: Duration = Duration::from_secs(5);
 /// The classes of keyspace events that are compared, as `notify-keyspace-events` takes them: all but evictions. With all of
 /// them Redis would write `A`, and forget `n`, `o` and `c` when it puts the old value back after a CONFIG SET that failed.
 const EVENTS: &str = "KEg$lshzxtdmnoc";
@@ -36,12 +39,15 @@ const LINE: &str = "line of db ";
 const REPORTED_MAX: usize = 60;
 
 /// What to compare.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// About how many calls.
     pub calls: usize,
     /// Where the generator starts.
     pub seed: u64,
+    /// The servers behind ours, if ours is a proxy. What the comparison arranges, and looks at in the end, is there; the calls
+    /// are those that one proxy before so many servers can answer as one server does.
+    pub behind: Vec<SocketAddr>,
 }
 
 /// A disagreement that no entry of the list explains.
@@ -90,6 +96,8 @@ pub struct Report {
     pub explained: BTreeMap<&'static str, usize>,
     /// Why it could not go on.
     pub broken: Option<String>,
+    /// What may differ.
+    accepted: &'static [Difference],
     /// Set when the servers of the current round hold different data, for a reason on the list.
     parted: bool,
     /// What is left.
@@ -98,10 +106,18 @@ pub struct Report {
 
 /// Compares two servers.
 pub fn run(ours: SocketAddr, theirs: SocketAddr, options: Options) -> Report {
-    let mut report = Report::default();
+    let mut report = Report {
+        accepted: match options.behind.len() {
+            0 => differences::DIFFERENCES,
+            _ => through::DIFFERENCES,
+        },
+        ..Report::default()
+    };
     let mut seed = options.seed;
     while report.calls < options.calls && report.disagreements.len() < REPORTED_MAX {
-        match Round::start(ours, theirs, seed).and_then(|round| round.run(&mut report)) {
+        match Round::start(ours, theirs, seed, &options.behind)
+            .and_then(|round| round.run(&mut report))
+        {
             Ok(found) => report.disagreements.extend(found),
             Err(error) => {
                 report.broken = Some(format!("round {seed:#x}: {error}"));
@@ -120,28 +136,42 @@ struct Round {
     protocol: u8,
     ours: Side,
     theirs: Side,
+    /// How many servers are behind ours, if it is a proxy.
+    behind: usize,
 }
 
 /// One server's end of a round.
 struct Side {
     address: SocketAddr,
     clients: Vec<Client>,
+    /// The servers themselves.
+    servers: Vec<SocketAddr>,
     /// Asks what belongs to no batch.
     control: Client,
+    /// Publishes on a server what ends the events of a batch.
+    announcer: Client,
     /// Hears keyspace events, in the rounds that compare them.
     listener: Option<Client>,
 }
 
 impl Round {
-    fn start(ours: SocketAddr, theirs: SocketAddr, seed: u64) -> io::Result<Round> {
+    fn start(
+        ours: SocketAddr,
+        theirs: SocketAddr,
+        seed: u64,
+        behind: &[SocketAddr],
+    ) -> io::Result<Round> {
         let protocol = if seed.is_multiple_of(2) { 2 } else { 3 };
-        let setup = setup(seed);
+        // The events of several servers come in no order.
+        let setup = setup(seed, behind.len() < 2);
+        let servers = if behind.is_empty() { &[ours] } else { behind };
         Ok(Round {
             generator: Generator::new(seed),
             seed,
             protocol,
-            ours: Side::start(ours, protocol, &setup)?,
-            theirs: Side::start(theirs, protocol, &setup)?,
+            ours: Side::start(ours, servers, protocol, &setup)?,
+            theirs: Side::start(theirs, &[theirs], protocol, &setup)?,
+            behind: behind.len(),
         })
     }
 
@@ -149,7 +179,7 @@ impl Round {
         let mut calls_done = 0;
         report.parted = false;
         while calls_done < ROUND_CALLS {
-            let (calls, sequence) = match self.generator.below(25) {
+            let (mut calls, sequence) = match self.generator.below(25) {
                 24 => {
                     if let Some(found) = self.cross_over(report)? {
                         return Ok(Some(found));
@@ -162,6 +192,9 @@ impl Round {
                 3 => (self.generator.tracking_batch(), true),
                 _ => (self.generator.batch(), false),
             };
+            if self.behind > 0 {
+                calls = through::kept(calls, self.behind);
+            }
             calls_done += calls.len();
             report.calls += calls.len();
             for call in &calls {
@@ -298,6 +331,9 @@ impl Round {
         } else {
             compare_batch(calls, &ours.replies, &theirs.replies, report)
         };
+        if sequence && self.behind > 0 {
+            self.ours.nobody_listens()?;
+        }
         Ok(found.map(|(at, ours, theirs)| {
             let mut found = self.disagreement(calls, at, &ours, &theirs);
             if sequence {
@@ -329,10 +365,15 @@ impl Round {
         let of = |whose: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("the contents of {whose}: {error}"))
         };
-        let ours = self.ours.contents().map_err(|error| of("ours", error))?;
+        // There is none of several servers.
+        let digested = self.behind < 2;
+        let ours = self
+            .ours
+            .contents(digested)
+            .map_err(|error| of("ours", error))?;
         let theirs = self
             .theirs
-            .contents()
+            .contents(digested)
             .map_err(|error| of("theirs", error))?;
         let keys: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
         for key in keys {
@@ -397,31 +438,62 @@ impl End {
 }
 
 impl Side {
-    fn start(address: SocketAddr, protocol: u8, setup: &[(&str, &str)]) -> io::Result<Side> {
+    fn start(
+        address: SocketAddr,
+        servers: &[SocketAddr],
+        protocol: u8,
+        setup: &[(&str, &str)],
+    ) -> io::Result<Side> {
         let mut side = Side {
             address,
             clients: Vec::new(),
+            servers: servers.to_vec(),
             control: Client::connect(address)?,
+            announcer: Client::connect(servers[0])?,
             listener: None,
         };
         for _ in 0..CONNECTIONS {
             side.clients.push(side.connect(protocol)?);
         }
-        expect_ok(&side.clients[0].call(&["FLUSHALL"])?, "FLUSHALL")?;
-        expect_ok(&side.clients[0].call(&["SCRIPT", "FLUSH"])?, "SCRIPT FLUSH")?;
-        for (name, value) in setup {
-            expect_ok(
-                &side.clients[0].call(&["CONFIG", "SET", name, value])?,
-                name,
-            )?;
+        for server in servers {
+            let mut client = Client::connect(*server)?;
+            expect_ok(&client.call(&["FLUSHALL"])?, "FLUSHALL")?;
+            expect_ok(&client.call(&["SCRIPT", "FLUSH"])?, "SCRIPT FLUSH")?;
+            for (name, value) in setup {
+                expect_ok(&client.call(&["CONFIG", "SET", name, value])?, name)?;
+            }
         }
         if setup.contains(&("notify-keyspace-events", EVENTS)) {
-            let mut listener = Client::connect(address)?;
+            let mut listener = Client::connect(servers[0])?;
             listener.call(&["PSUBSCRIBE", "__key*", EVENTS_END])?;
             listener.reply()?;
             side.listener = Some(listener);
         }
         Ok(side)
+    }
+
+    /// Waits until the servers behind a proxy have heard that nobody is subscribed any more.
+    fn nobody_listens(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + UNHEARD;
+        let own = if self.listener.is_some() { 2 } else { 0 };
+        for server in &self.servers {
+            let mut client = Client::connect(*server)?;
+            loop {
+                let counts = [&["NUMPAT"][..], &["CHANNELS"], &["SHARDCHANNELS"]].map(|words| {
+                    let call: Vec<&str> = ["PUBSUB"].iter().chain(words).copied().collect();
+                    client.call(&call)
+                });
+                let [patterns, channels, shards] = counts;
+                let none = Value::Array(Vec::new());
+                if patterns? == Value::Integer(own) && channels? == none && shards? == none {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    return Err(io::Error::other("the server still has subscribers"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The keyspace events since the last call.
@@ -430,7 +502,7 @@ impl Side {
         let Some(listener) = &mut self.listener else {
             return Ok(events);
         };
-        self.control.call(&["PUBLISH", EVENTS_END, ""])?;
+        self.announcer.call(&["PUBLISH", EVENTS_END, ""])?;
         loop {
             let closed = || io::Error::new(io::ErrorKind::UnexpectedEof, "the listener is closed");
             let message = listener.reply()?.ok_or_else(closed)?;
@@ -493,37 +565,47 @@ impl Side {
     }
 
     /// Every key of every database with all there is to know of it.
-    fn contents(&mut self) -> io::Result<BTreeMap<String, String>> {
-        let mut client = Client::connect(self.address)?;
+    fn contents(&mut self, digested: bool) -> io::Result<BTreeMap<String, String>> {
         let mut contents = BTreeMap::new();
-        for db in 0..16 {
-            expect_ok(&client.call(&["SELECT", &db.to_string()])?, "SELECT")?;
-            let keys = scan(&mut client)?;
-            contents.insert(
-                format!("size of db {db}"),
-                settled_size(&mut client, keys.len())?,
-            );
-            for key in keys {
-                contents.insert(
-                    format!("db {db} {}", key.escape_ascii()),
-                    content(&mut client, &key)?,
-                );
+        let mut sizes: BTreeMap<u32, (i64, usize)> = BTreeMap::new();
+        for server in &self.servers {
+            let mut client = Client::connect(*server)?;
+            for db in 0..16 {
+                expect_ok(&client.call(&["SELECT", &db.to_string()])?, "SELECT")?;
+                let keys = scan(&mut client)?;
+                let (size, found) = sizes.entry(db).or_insert((0, 0));
+                *size += settled_size(&mut client, keys.len())?;
+                *found += keys.len();
+                for key in keys {
+                    let name = format!("db {db} {}", key.escape_ascii());
+                    let held = contents.insert(name.clone(), content(&mut client, &key)?);
+                    if held.is_some() {
+                        contents.insert(name, "(on several servers)".to_owned());
+                    }
+                }
+            }
+            if digested {
+                // Last, so that what differs is named, if it can be.
+                let digest = client.call(&["DEBUG", "DIGEST"])?;
+                contents.insert("~ digest of everything".to_owned(), format!("{digest:?}"));
             }
         }
-        // Last, so that what differs is named, if it can be.
-        let digest = client.call(&["DEBUG", "DIGEST"])?;
-        contents.insert("~ digest of everything".to_owned(), format!("{digest:?}"));
+        for (db, (size, found)) in sizes {
+            contents.insert(format!("size of db {db}"), format!("{size} of {found}"));
+        }
         Ok(contents)
     }
 }
 
 /// What DBSIZE says when keys that have expired, which SCAN leaves out, are gone: they go without being asked for.
-fn settled_size(client: &mut Client, keys: usize) -> io::Result<String> {
+fn settled_size(client: &mut Client, keys: usize) -> io::Result<i64> {
     let deadline = Instant::now() + EXPIRED_GONE;
     loop {
-        let size = client.call(&["DBSIZE"])?;
-        if size == Value::Integer(keys as i64) || Instant::now() > deadline {
-            return Ok(format!("{size:?} of {keys}"));
+        let Value::Integer(size) = client.call(&["DBSIZE"])? else {
+            return Err(io::Error::other("DBSIZE answers no number"));
+        };
+        if size == keys as i64 || Instant::now() > deadline {
+            return Ok(size);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -801,7 +883,7 @@ fn agree(call: &Call, ours: &Value, theirs: &Value, report: &mut Report) -> bool
     if rule(call).agree(ours, theirs) {
         return true;
     }
-    let Some(difference) = explain(call, ours, theirs) else {
+    let Some(difference) = explain(report.accepted, call, ours, theirs) else {
         return false;
     };
     *report.explained.entry(difference.name).or_default() += 1;
@@ -865,7 +947,7 @@ fn inline_form(call: &Call, out: &mut Vec<u8>) -> bool {
 }
 
 /// Thresholds of a round: Redis's own in one of three, small ones in the others, so that encodings change.
-fn setup(seed: u64) -> Vec<(&'static str, &'static str)> {
+fn setup(seed: u64, heard: bool) -> Vec<(&'static str, &'static str)> {
     let small = !seed.is_multiple_of(3);
     let pick = |default: &'static str, tiny: &'static str| if small { tiny } else { default };
     vec![
@@ -883,7 +965,7 @@ fn setup(seed: u64) -> Vec<(&'static str, &'static str)> {
         ("maxmemory-policy", "noeviction"),
         (
             "notify-keyspace-events",
-            if (seed / 2).is_multiple_of(2) {
+            if heard && (seed / 2).is_multiple_of(2) {
                 EVENTS
             } else {
                 ""

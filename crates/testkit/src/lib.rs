@@ -16,5 +16,6 @@ pub mod payloads;
 pub mod pools;
 pub mod process;
 pub mod rules;
+pub mod through;
 pub mod valkey;
 mod vectors;

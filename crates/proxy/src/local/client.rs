@@ -157,7 +157,7 @@ impl Worker {
             return self.refuse(me, &format!("ERR Unrecognized option '{what}'"));
         }
         if !is_name(value) {
-            let what = if is_version { "lib-ver" } else { "lib-name" };
+            let what = String::from_utf8_lossy(what);
             let line = format!("ERR {what} cannot contain spaces, newlines or special characters.");
             return self.refuse(me, &line);
         }
@@ -266,12 +266,12 @@ impl Worker {
         let silence = match word {
             word if word.eq_ignore_ascii_case(b"ON") => Silence::On,
             word if word.eq_ignore_ascii_case(b"OFF") => Silence::Off,
-            word if word.eq_ignore_ascii_case(b"SKIP") => Silence::Next,
+            word if word.eq_ignore_ascii_case(b"SKIP") => Silence::Called,
             _ => return self.refuse(me, errors::SYNTAX),
         };
         if let Some(client) = self.clients.find(me) {
             match (silence, client.silence) {
-                (Silence::Next, Silence::Off) => {}
+                (Silence::Called, Silence::Off) => {}
                 _ => client.silence = silence,
             }
         }

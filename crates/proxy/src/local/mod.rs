@@ -35,6 +35,7 @@ impl Worker {
     /// Answers a command of the class `Local`.
     pub(crate) fn local(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
         match id {
+            CommandId::Ping if args.len() > 2 => self.refuse(me, &errors::wrong_arity(id)),
             CommandId::Ping if self.clients.find(me).is_some_and(|it| it.restricted) => self
                 .answer(me, |reply| {
                     reply.array(2);
