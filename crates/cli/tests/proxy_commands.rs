@@ -2,11 +2,13 @@
 
 mod proxying;
 
+use std::sync::{Arc, Mutex};
+
 use redline_resp::Value;
-use redline_testkit::client::Client;
+use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with};
+use proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with, scripted};
 
 /// A server of ours, and the text of a pool that is this server.
 fn server() -> (ServerProcess, String) {
@@ -159,4 +161,254 @@ fn without_the_face_it_is_in_no_cluster() {
         );
     }
     assert!(text(&call(&mut client, "INFO")).contains("cluster_enabled:0"));
+}
+
+#[test]
+fn a_forbidden_command_is_none_and_a_renamed_one_has_its_new_name_only() {
+    let (server, pool) = server();
+    let proxy = proxy_with(&format!(
+        "[commands]
+        forbidden = ['debug', 'config|set', 'append']
+        permitted = ['keys']
+        [commands.renamed]
+        get = 'fetch'
+        client = 'kunde'
+        lpush = 'Push'
+        {pool}"
+    ));
+    let mut client = client(&proxy);
+    assert_eq!(call(&mut client, "SET k v"), ok());
+    assert_eq!(call(&mut client, "FETCH k"), bulk("v"));
+    assert_eq!(call(&mut client, "push list x"), Value::Integer(1));
+    assert_eq!(call(&mut client, "KUNDE SETNAME me"), ok());
+    assert_eq!(call(&mut client, "KEYS *").as_bytes(), None);
+    for (line, error) in [
+        (
+            "GET k",
+            "ERR unknown command 'GET', with args beginning with: 'k' ",
+        ),
+        ("LPUSH list x", "ERR unknown command 'LPUSH'"),
+        ("CLIENT GETNAME", "ERR unknown command 'CLIENT'"),
+        ("APPEND k v", "ERR unknown command 'APPEND'"),
+        ("DEBUG SLEEP 0", "ERR unknown command 'DEBUG'"),
+        (
+            "CONFIG SET maxmemory 1",
+            "ERR unknown subcommand 'SET'. Try CONFIG HELP.",
+        ),
+        (
+            "KUNDE NOPE",
+            "ERR unknown subcommand 'NOPE'. Try CLIENT HELP.",
+        ),
+        (
+            "FLUSHALL",
+            "ERR 'FLUSHALL' is not available through the proxy",
+        ),
+        ("FETCH", "ERR wrong number of arguments for 'get' command"),
+        ("NONSENSE k", "ERR unknown command 'NONSENSE'"),
+    ] {
+        assert_error(&call(&mut client, line), error);
+    }
+    // In a pipeline, in a transaction and inline as well.
+    client
+        .send(b"FETCH k\r\nfetch k\r\nGET k\r\n*2\r\n$5\r\nFETCH\r\n$1\r\nk\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
+        .unwrap();
+    for is_known in [true, true, false, true, false] {
+        let reply = client.reply().unwrap().unwrap();
+        assert_eq!(reply.is_error(), !is_known, "{reply:?}");
+    }
+    for (line, expected) in [
+        ("MULTI", ok()),
+        ("FETCH k", Value::Simple(b"QUEUED".to_vec())),
+        ("EXEC", Value::Array(vec![bulk("v")])),
+        ("MULTI", ok()),
+    ] {
+        assert_eq!(call(&mut client, line), expected, "{line}");
+    }
+    assert_error(&call(&mut client, "GET k"), "ERR unknown command");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    let mut direct = Client::connect(server.address()).unwrap();
+    assert_eq!(call(&mut direct, "GET k"), bulk("v"));
+}
+
+/// Servers with a module of their own, whose calls they answer with their words; what each has seen.
+struct Modules {
+    seen: [Arc<Mutex<Vec<String>>>; 2],
+    proxy: ServerProcess,
+}
+
+impl Modules {
+    fn new(more: &str) -> Modules {
+        let seen: [Arc<Mutex<Vec<String>>>; 2] = Default::default();
+        let servers: Vec<String> = seen
+            .iter()
+            .map(|seen| {
+                let seen = Arc::clone(seen);
+                let address = scripted(move |words| answer(&seen, words));
+                format!("[[pool.shard]]\nserver = [{{ address = '{address}' }}]")
+            })
+            .collect();
+        let proxy = proxy_with(&format!("{more}\n[[pool]]\n{}", servers.join("\n")));
+        Modules { seen, proxy }
+    }
+
+    /// Which server has seen such a call, if one has.
+    fn who_saw(&self, call: &str) -> Option<usize> {
+        let saw = |seen: &Mutex<Vec<String>>| seen.lock().unwrap().iter().any(|it| it == call);
+        self.seen.iter().position(|seen| saw(seen))
+    }
+}
+
+fn answer(seen: &Mutex<Vec<String>>, words: &[Vec<u8>]) -> Vec<u8> {
+    let line = words
+        .iter()
+        .map(|word| String::from_utf8_lossy(word))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let reply = match line.as_str() {
+        "PING" => "+PONG\r\n".to_owned(),
+        "COMMAND" => {
+            let row = |name: &str, arity: i32, flag: &str, keys: [i32; 3]| {
+                let [first, last, step] = keys;
+                format!(
+                    "*6\r\n${}\r\n{name}\r\n:{arity}\r\n*1\r\n+{flag}\r\n:{first}\r\n:{last}\r\n:{step}\r\n",
+                    name.len()
+                )
+            };
+            format!(
+                "*3\r\n{}{}{}",
+                row("doc.get", -2, "readonly", [1, 1, 1]),
+                row("doc.mset", -3, "write", [1, -1, 2]),
+                row("doc.stop", 1, "admin", [0, 0, 0]),
+            )
+        }
+        "MULTI" => "+OK\r\n".to_owned(),
+        "EXEC" => "*1\r\n+done\r\n".to_owned(),
+        _ => format!("+{line}\r\n"),
+    };
+    seen.lock().unwrap().push(line);
+    reply.into_bytes()
+}
+
+#[test]
+fn what_a_module_of_the_servers_has_is_learned_and_routed_by_its_keys() {
+    let modules = Modules::new("");
+    let mut client = client(&modules.proxy);
+    let mut at = std::collections::BTreeSet::new();
+    for number in 0..20 {
+        let line = format!("doc.get key{number} path");
+        assert_eq!(text(&call(&mut client, &line)), line);
+        // Where its data is, by the same key.
+        call(&mut client, &format!("HGETALL key{number}"));
+        let who = modules.who_saw(&line);
+        assert_eq!(who, modules.who_saw(&format!("HGETALL key{number}")));
+        at.extend(who);
+    }
+    assert_eq!(at.len(), 2);
+    assert_eq!(
+        text(&call(&mut client, "DOC.MSET {k}1 a {k}2 b")),
+        "DOC.MSET {k}1 a {k}2 b"
+    );
+    let many: Vec<String> = (0..20).map(|number| format!("key{number} v")).collect();
+    for (line, error) in [
+        (
+            "doc.get",
+            "ERR wrong number of arguments for 'doc.get' command",
+        ),
+        (&format!("doc.mset {}", many.join(" ")), "CROSSSLOT"),
+        ("doc.stop", "ERR unknown command 'doc.stop'"),
+        ("doc.none k", "ERR unknown command 'doc.none'"),
+    ] {
+        assert_error(&call(&mut client, line), error);
+    }
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    call(&mut client, "doc.get k");
+    assert!(matches!(call(&mut client, "EXEC"), Value::Array(_)));
+    // The first call that anybody makes waits until the proxy knows; one in a pipeline keeps its place.
+    let modules = Modules::new("");
+    let mut client = Client::connect(modules.proxy.address()).unwrap();
+    let mut requests = Vec::new();
+    encode(&["ECHO", "before"], &mut requests);
+    encode(&["doc.get", "k"], &mut requests);
+    encode(&["ECHO", "behind"], &mut requests);
+    client.send(&requests).unwrap();
+    for expected in ["before", "doc.get k", "behind"] {
+        assert_eq!(text(&client.reply().unwrap().unwrap()), expected);
+    }
+}
+
+#[test]
+fn commands_of_the_file_go_by_their_key_and_rights() {
+    let custom = "
+        [[commands.custom]]
+        name = 'doc.look'
+        mode = 'read'
+        min-args = 2
+        max-args = 3
+        key = 1
+        [[commands.custom]]
+        name = 'doc.put'
+        mode = 'write'
+        min-args = 4
+        max-args = 4
+        key = 2
+        [[commands.custom]]
+        name = 'doc.all'
+        mode = 'read'
+        min-args = 1
+        max-args = 1
+        key = 0
+        [[user]]
+        name = 'default'
+        password = 'all'
+        mode = 'admin'
+        [[user]]
+        name = 'reader'
+        password = 'r'
+        mode = 'read'
+        [[user]]
+        name = 'own'
+        password = 'o'
+        mode = 'write'
+        key-prefixes = ['own:']
+    ";
+    let modules = Modules::new(custom);
+    let mut client = client(&modules.proxy);
+    assert_error(&call(&mut client, "doc.look k"), "NOAUTH");
+    let may = |client: &mut Client, user: &str, allowed: &[&str], denied: &[&str]| {
+        assert_eq!(call(client, &format!("AUTH {user}")), ok());
+        for line in allowed {
+            assert_eq!(text(&call(client, line)), *line);
+        }
+        for line in denied {
+            assert_error(&call(client, line), "NOPERM");
+        }
+    };
+    let all = [
+        "doc.look k",
+        "doc.look own:k x",
+        "doc.put x own:k y",
+        "doc.put x k y",
+        "doc.all",
+    ];
+    may(&mut client, "default all", &all, &[]);
+    may(
+        &mut client,
+        "reader r",
+        &["doc.look k", "doc.all"],
+        &["doc.put x k y"],
+    );
+    may(
+        &mut client,
+        "own o",
+        &["doc.look own:k", "doc.put x own:k y"],
+        &["doc.look k", "doc.put x k y", "doc.all"],
+    );
+    call(&mut client, "GET own:k");
+    assert_eq!(
+        modules.who_saw("doc.put x own:k y"),
+        modules.who_saw("GET own:k")
+    );
+    for line in ["doc.look", "doc.look own:k x y", "doc.put x own:k"] {
+        assert_error(&call(&mut client, line), "ERR wrong number of arguments");
+    }
 }

@@ -27,6 +27,8 @@ pub enum Class {
     Local,
     /// The proxy refuses it.
     Refused,
+    /// There is no such command under this name.
+    Forbidden,
 }
 
 /// How the replies of several servers become one.

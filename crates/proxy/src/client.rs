@@ -100,6 +100,8 @@ pub enum Pause {
     Upstream,
     /// What it asked before must be answered first.
     Order,
+    /// Until a moment: see `delay`.
+    Time,
 }
 
 /// CLIENT REPLY.

@@ -63,7 +63,11 @@ fn unknown_command(args: Args<'_>) -> String {
 
 /// Too few arguments, or too many.
 pub fn wrong_arity(id: CommandId) -> String {
-    let name = spec::row(id).full_name;
+    wrong_arity_name(spec::row(id).full_name)
+}
+
+/// The same by the full name.
+pub fn wrong_arity_name(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 

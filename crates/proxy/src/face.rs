@@ -242,7 +242,7 @@ impl Worker {
             let line = format!("ERR '{name}' is not available inside MULTI through the proxy");
             return Some(self.abort(me, &line));
         }
-        let wrong = |full: &str| format!("ERR wrong number of arguments for '{full}' command");
+        let wrong = errors::wrong_arity_name;
         if name != "cluster" {
             // Every proxy answers for every slot, whoever asks.
             return Some(match args.len() {

@@ -91,6 +91,7 @@ impl Worker {
         let Ok(lease) = self.take_lease(me, node) else {
             return false;
         };
+        self.note_write(me, id);
         self.send_leased(me, &lease, Kind::Client, 1, b"");
         let passing = Passing {
             lease,

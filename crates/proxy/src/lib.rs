@@ -12,6 +12,8 @@ mod class;
 mod client;
 pub mod config;
 mod control;
+mod custom;
+mod delay;
 mod errors;
 mod face;
 mod handshake;
@@ -125,6 +127,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         reports: Some(control.reports),
         reload: Some(Arc::new(control.reload)),
         identities: identities(config)?,
+        names: custom::Names::of(&config.commands),
         face: face::Face::of(&config.cluster_face),
     })?;
     Ok(())

@@ -445,7 +445,27 @@ impl Worker {
     }
 
     /// A call inside MULTI that any server can answer: the transaction's, or the one that it will have.
-    fn queue_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
+    /// A call that the table does not have, with keys on the server `node`, of a client that is in a transaction; `None` if it
+    /// is none of the transaction's business.
+    pub(crate) fn foreign_in_transaction(
+        &mut self,
+        me: Ref,
+        node: NodeId,
+        raw: &[u8],
+    ) -> Option<Flow> {
+        let transaction = self.transaction_of(me)?;
+        let watched = transaction.bound.as_ref().map(|(_, node)| *node);
+        match transaction.multi {
+            true => Some(match self.bind(me, node) {
+                Ok(()) => self.send_bound(me, Kind::Client, 1, raw),
+                Err(line) => self.abort(me, &line),
+            }),
+            false if watched == Some(node) => Some(self.send_bound(me, Kind::Client, 1, raw)),
+            false => None,
+        }
+    }
+
+    pub(crate) fn queue_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
         let Some(transaction) = self.transaction_of(me) else {
             return Flow::Done;
         };

@@ -281,7 +281,7 @@ impl Worker {
     pub(crate) fn is_over(&self, pause: Pause, owed: usize, pending: u32) -> bool {
         let settings = &self.shared.settings;
         match pause {
-            Pause::No | Pause::Upstream => false,
+            Pause::No | Pause::Upstream | Pause::Time => false,
             Pause::Order => pending == 0,
             Pause::Output => {
                 owed < settings.client_output_bytes_high && pending < settings.pipeline_max

@@ -42,6 +42,11 @@ pub enum Report {
         /// Which server.
         node: NodeId,
     },
+    /// A client has called a command that nobody here knows.
+    Foreign {
+        /// The number of its pool.
+        pool: u16,
+    },
     /// No server is known for a slot, or the cluster is down.
     Lost {
         /// The pool's number.

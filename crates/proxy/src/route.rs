@@ -9,6 +9,7 @@ use redline_cluster::{SLOTS, slot_of};
 use redline_net::Endpoint;
 use redline_net::tls::ClientTls;
 
+use crate::custom::ForeignByName;
 use crate::prefix::Prefixes;
 
 /// A node's number: its place in [`Routes::nodes`]. It keeps its number for as long as the process runs, so workers may
@@ -88,6 +89,8 @@ pub struct Pool {
     pub databases: u32,
     /// Some shard has readers.
     pub spreads_reads: bool,
+    /// Commands that its servers have and the table has not; none: nobody has asked.
+    pub learned: Option<Arc<ForeignByName>>,
     /// TLS to its servers: for connections that are made from now on.
     pub tls: Option<ClientTls>,
 }
@@ -264,6 +267,7 @@ mod tests {
             placement: Placement::One,
             databases: 16,
             spreads_reads: false,
+            learned: None,
             tls: None,
         }]));
         assert_ne!(published.epoch(), before);

@@ -12,6 +12,7 @@ use redline_spec::{self as spec, CommandId, Unresolved};
 
 use crate::class::{Class, Command};
 use crate::client::{Pause, Silence};
+use crate::custom;
 use crate::errors;
 use crate::private::Session;
 use crate::route::{NOBODY, NodeId, Placement, Pool};
@@ -289,10 +290,13 @@ impl Worker {
                     big_bulk_bytes_min: usize::MAX,
                     ..redline_resp::RequestLimits::default()
                 };
-                match RequestDecoder::new().decode(&mut usual, &limits, &mut spans) {
+                self.may_put_off = false;
+                let flow = match RequestDecoder::new().decode(&mut usual, &limits, &mut spans) {
                     Ok(Decoded::Request { .. }) => self.check(me, command, &usual, &spans),
                     _ => Flow::Close,
-                }
+                };
+                self.may_put_off = true;
+                flow
             }
         };
         spans.clear();
@@ -309,7 +313,7 @@ impl Worker {
         flow
     }
 
-    fn check(
+    pub(crate) fn check(
         &mut self,
         me: Ref,
         command: Result<Command, Unresolved>,
@@ -330,12 +334,19 @@ impl Worker {
                 };
             }
             Err(reason) => {
-                return match self.face(me, raw, args) {
-                    Some(flow) => flow,
-                    None => self.abort(me, &errors::unresolved(reason, args)),
-                };
+                let answered = self.face(me, raw, args);
+                let answered = answered.or_else(|| match reason {
+                    Unresolved::Command => self.foreign(me, raw, args),
+                    Unresolved::Subcommand(_) => None,
+                });
+                return answered
+                    .unwrap_or_else(|| self.abort(me, &errors::unresolved(reason, args)));
             }
         };
+        if command.class == Class::Forbidden {
+            let reason = custom::forbidden(command.id, &self.shared.names);
+            return self.abort(me, &errors::unresolved(reason, args));
+        }
         if !spec::gate(command.id).lets_pass(args.len()) {
             return self.reject(me, command.id, &errors::wrong_arity(command.id));
         }
@@ -375,7 +386,7 @@ impl Worker {
         }
         match command.class {
             Class::Local => self.local(me, command.id, args),
-            Class::Refused => self.refuse(me, &errors::refused(command.id)),
+            Class::Refused | Class::Forbidden => self.refuse(me, &errors::refused(command.id)),
             Class::Transaction => self.transaction(me, command.id, raw, args),
             Class::Subscribe => self.subscription(me, command.id, args),
             Class::Any => match self.any_node(me) {
@@ -392,13 +403,7 @@ impl Worker {
                 Err(line) => self.refuse(me, line),
             },
             Class::Split(merge) => self.split(me, command.id, merge, raw, args),
-            Class::All(merge) => {
-                let flushes = matches!(command.id, CommandId::Flushall | CommandId::Flushdb);
-                if flushes && !self.shared.settings.allow_flush {
-                    return self.refuse(me, &errors::refused(command.id));
-                }
-                self.send_to_all(me, merge, raw)
-            }
+            Class::All(merge) => self.send_to_all(me, merge, raw),
             Class::Scan => self.scan(me, raw, args),
         }
     }
@@ -416,7 +421,7 @@ impl Worker {
 
     /// A call that names no key, or whose keys cannot be told: any server has the answer, or the error. Always the same one,
     /// since a script may have keys that nobody declared.
-    fn forward_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
+    pub(crate) fn forward_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
         let node = self.home(me).shards[0].primary;
         self.forward(me, node, raw)
     }
@@ -485,7 +490,11 @@ impl Worker {
     /// Sends one request to a server, on the shared connection.
     pub(crate) fn forward(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
         let stripped = self.stripped(raw);
-        let raw = stripped.as_deref().unwrap_or(raw);
+        self.forward_as_is(me, node, stripped.as_deref().unwrap_or(raw))
+    }
+
+    /// The same for a request that is as servers are to get it.
+    pub(crate) fn forward_as_is(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };

@@ -37,8 +37,6 @@ pub struct Settings {
     pub event_coalescing_us: u64,
     /// How long clients get what they have asked for when the process is asked to end: milliseconds.
     pub drain_timeout_ms: u64,
-    /// Whether clients may call FLUSHALL and FLUSHDB, and what else changes all servers at once.
-    pub allow_flush: bool,
 }
 
 impl Settings {
@@ -92,7 +90,6 @@ impl Default for Settings {
             client_timeout_s: 0,
             event_coalescing_us: 50,
             drain_timeout_ms: 10_000,
-            allow_flush: true,
         }
     }
 }

@@ -9,6 +9,7 @@ use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
 
 use crate::config::Identities;
 use crate::control::Reload;
+use crate::custom::Names;
 use crate::face::Face;
 use crate::report::Report;
 use crate::route::Published;
@@ -40,6 +41,8 @@ pub struct Setup {
     pub reload: Option<Arc<Reload>>,
     /// Who there is; none: everybody may do everything.
     pub identities: Option<Arc<Identities>>,
+    /// Commands under other names, and such that the table does not have.
+    pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
     pub face: Option<Face>,
 }
@@ -64,6 +67,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
         reload: setup.reload,
         identities: setup.identities,
         doors: setup.doors,
+        names: setup.names,
         face: setup.face,
         workers: parts
             .iter()

@@ -23,6 +23,8 @@ use crate::class::Command;
 use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, Silence};
 use crate::config::Identities;
 use crate::control::{Reload, reload};
+use crate::custom::Names;
+use crate::delay::Held;
 use crate::errors;
 use crate::face::Face;
 use crate::link::Links;
@@ -82,6 +84,8 @@ pub struct Shared {
     pub identities: Option<Arc<Identities>>,
     /// What each listener means to those who come in by it.
     pub doors: Arc<Doors>,
+    /// Commands under other names, and such that the table does not have.
+    pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
     pub face: Option<Face>,
     /// A worker's mailbox, and how many clients it has.
@@ -132,6 +136,10 @@ pub struct Worker {
     pub(crate) links: Links,
     /// Requests that will be sent again.
     pub(crate) later: Vec<Later>,
+    /// Clients that wait for a moment.
+    pub(crate) held: Vec<Held>,
+    /// The request that is looked at may be looked at again: an inline one may not.
+    pub(crate) may_put_off: bool,
     pub(crate) pubsub: PubSub,
     /// Which of several servers reads go to: changes with every client that is served.
     pub(crate) reads_turn: u32,
@@ -207,7 +215,7 @@ impl Worker {
         } = start;
         let commands: Box<[Command]> = redline_spec::table::all()
             .iter()
-            .map(|row| Command::of(row.id))
+            .map(|row| shared.names.command(row.id))
             .collect();
         let settings = &shared.settings;
         let limits = RequestLimits {
@@ -231,6 +239,8 @@ impl Worker {
             spare_gathers: Vec::new(),
             links: Links::default(),
             later: Vec::new(),
+            held: Vec::new(),
+            may_put_off: true,
             pubsub: PubSub::default(),
             reads_turn: number as u32,
             heads: Heads::new(),
@@ -283,7 +293,7 @@ impl Worker {
             && self.ready.is_empty()
             && self.ready_upstreams.is_empty();
         let timeout = match may_sleep {
-            true if !self.later.is_empty() => LATER_LOOK,
+            true if !self.later.is_empty() || !self.held.is_empty() => LATER_LOOK,
             true => Duration::from_millis(self.next_tick_ms.saturating_sub(self.now_ms).max(1)),
             false => Duration::ZERO,
         };
@@ -331,6 +341,9 @@ impl Worker {
         }
         if !self.later.is_empty() {
             self.send_later();
+        }
+        if !self.held.is_empty() {
+            self.release_held();
         }
         // Requests that had to be sent again, or elsewhere.
         self.write_upstreams();

@@ -10,6 +10,7 @@ use redline_spec::{lookup, unbuilt};
 use super::text::nearest;
 use super::users::{Identities, is_default};
 use super::*;
+use crate::custom::{OF_EVERYTHING, ids_of};
 
 /// Something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -373,11 +374,9 @@ impl Check {
     }
 
     fn commands(&mut self, commands: &Commands) {
-        let known =
-            |name: &str| lookup(name.as_bytes()).is_some() || unbuilt(name.as_bytes()).is_some();
+        let known = |name: &str| !ids_of(name).is_empty() || unbuilt(name.as_bytes()).is_some();
         let custom = |name: &str| commands.custom.iter().any(|command| command.name == name);
         let named = commands.forbidden.iter().map(|name| ("forbidden", name));
-        let named = named.chain(commands.permitted.iter().map(|name| ("permitted", name)));
         let named = named.chain(commands.renamed.keys().map(|name| ("renamed", name)));
         let unknown: Vec<_> = named
             .filter(|(_, name)| !known(name) && !custom(name))
@@ -386,6 +385,30 @@ impl Check {
             self.error(
                 &format!("commands.{list}"),
                 format!("there is no command \"{name}\""),
+            );
+        }
+        for name in commands.permitted.iter().flatten() {
+            if !OF_EVERYTHING
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(name))
+            {
+                self.error(
+                    "commands.permitted",
+                    format!(
+                        "\"{name}\" is none of {}: others are there unless `forbidden`",
+                        OF_EVERYTHING.join(", ")
+                    ),
+                );
+            }
+        }
+        for name in commands
+            .renamed
+            .keys()
+            .filter(|name| name.contains(['|', ' ']))
+        {
+            self.error(
+                "commands.renamed",
+                format!("\"{name}\" is a part of a command; rename the whole"),
             );
         }
         self.names(

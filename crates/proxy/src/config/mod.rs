@@ -388,8 +388,9 @@ impl Default for Timeouts {
 pub struct Commands {
     /// Nobody may call these.
     pub forbidden: Vec<String>,
-    /// These, which concern every key of every server, may be called: FLUSHALL, FLUSHDB, KEYS.
-    pub permitted: Vec<String>,
+    /// Of FLUSHALL, FLUSHDB and KEYS, which concern every key of every server, these may be called; none said: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permitted: Option<Vec<String>>,
     /// Under another name: that of the command, then the one that clients use.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub renamed: BTreeMap<String, String>,

@@ -23,18 +23,6 @@ impl Config {
             }
         };
         let pools = &self.pools;
-        add(
-            true,
-            !self.commands.forbidden.is_empty(),
-            "commands.forbidden",
-        );
-        add(
-            true,
-            !self.commands.permitted.is_empty(),
-            "commands.permitted",
-        );
-        add(true, !self.commands.renamed.is_empty(), "commands.renamed");
-        add(true, !self.commands.custom.is_empty(), "commands.custom");
         add(true, self.metrics != default.metrics, "metrics");
         add(
             false,

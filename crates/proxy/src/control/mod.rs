@@ -13,12 +13,14 @@
 //! | `replication` | how far a replica's copy is |
 //! | `readers` | who answers reads |
 //! | `freshness` | asks replicas and primaries how far they are |
+//! | `learning` | asks servers which commands they have |
 //! | `sentinel` | what Sentinels say |
 //! | `line` | a connection with questions and answers |
 //! | `reload` | another configuration while it runs |
 
 mod freshness;
 mod health;
+mod learning;
 mod line;
 mod names;
 mod nodes;
@@ -127,6 +129,8 @@ enum Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Probe,
+    /// COMMAND, of a pool.
+    Commands(usize),
     /// INFO REPLICATION, asked then.
     Replication(u64),
     /// CLUSTER INFO, SLOTS and SHARDS, by place.
@@ -177,6 +181,8 @@ struct Control {
     config: Config,
     pools: Vec<Known>,
     watching: Vec<Watching>,
+    /// By pool.
+    learning: Vec<learning::Learning>,
     nodes: Nodes,
     prefixes: Arc<Prefixes>,
     routes: Option<Arc<Published>>,
@@ -199,6 +205,7 @@ impl Control {
             config: Config::default(),
             pools: Vec::new(),
             watching: Vec::new(),
+            learning: Vec::new(),
             nodes: Nodes::default(),
             prefixes: Arc::default(),
             routes: None,
@@ -331,6 +338,9 @@ impl Control {
     fn picture(&self) -> crate::route::Routes {
         let mut routes = picture(&self.pools, &self.nodes, &self.prefixes);
         readers::appoint(&mut routes, &self.config, &self.nodes);
+        for (pool, learning) in routes.pools.iter_mut().zip(&self.learning) {
+            pool.learned = learning.found.clone();
+        }
         routes
     }
 
@@ -373,6 +383,7 @@ impl Control {
                 }
                 // A connection stands; whether requests are answered is what a probe says.
                 Report::Well { .. } => {}
+                Report::Foreign { pool } => self.learn(usize::from(pool), now_ms),
                 Report::Lost { pool } => self.refresh(usize::from(pool), now_ms),
             }
         }
@@ -821,6 +832,9 @@ impl Control {
         for (question, value) in answers {
             match (peer, question) {
                 (Peer::Node(node), Some(Question::Probe)) => self.probed(node, &value, now_ms),
+                (Peer::Node(_), Some(Question::Commands(pool))) => {
+                    self.took_commands(pool, Some(&value))
+                }
                 (Peer::Node(node), Some(Question::Replication(asked_ms))) => {
                     self.take_replication(node, &value, asked_ms)
                 }
@@ -876,6 +890,11 @@ impl Control {
     fn lost(&mut self, peer: Peer, questions: &[Question], why: &str, now_ms: u64) {
         match peer {
             Peer::Node(node) => {
+                for question in questions {
+                    if let Question::Commands(pool) = question {
+                        self.took_commands(*pool, None);
+                    }
+                }
                 if self.lost_replication(node, questions) || questions.contains(&Question::Probe) {
                     self.failed(node, why, now_ms);
                 }

@@ -346,6 +346,7 @@ impl Known {
                 self.config.databases
             },
             spreads_reads: false,
+            learned: None,
             tls: self.tls.clone(),
         }
     }

@@ -95,6 +95,7 @@ fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
             !starts_with_all(old, new),
             "the names of pools, and their order (new ones come behind the others),",
         ),
+        (old.commands != new.commands, "`commands`"),
         (old.cluster_face != new.cluster_face, "`cluster-face`"),
     ];
     differ

@@ -1,0 +1,478 @@
+//! Commands under other names than the table's, and commands that the table does not have: as the configuration says, and as
+//! the servers behind say of what their modules brought. Must not know connections.
+//!
+//! A command that is forbidden, or has another name now, is an unknown one. A call of a renamed one goes to its server under
+//! the name that servers know.
+
+use std::collections::HashMap;
+
+use redline_acl::KeyUse;
+use redline_resp::{Args, Decoded, RequestDecoder, Value, encode_request};
+use redline_spec::{self as spec, CommandId, Unresolved};
+
+use crate::access::NO_AUTH;
+use crate::class::{Class, Command};
+use crate::config::{Commands, Mode};
+use crate::errors;
+use crate::link::forwarded;
+use crate::report::Report;
+use crate::route::NOBODY;
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::worker::Worker;
+
+/// Commands that concern every key of every server: see `Commands::permitted`.
+pub const OF_EVERYTHING: [&str; 3] = ["flushall", "flushdb", "keys"];
+/// From one look for what the servers have learned meanwhile to the next: milliseconds.
+const LOOK_MS: u64 = 8;
+
+/// A command that the table does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// What it does to data.
+    pub mode: Mode,
+    /// Words of a call at least.
+    pub least: usize,
+    /// Words of a call at most.
+    pub most: usize,
+    /// The first key's place; 0: it has none.
+    pub first: usize,
+    /// The last key's place, from the end if it is negative.
+    pub last: i64,
+    /// From one key to the next.
+    pub step: usize,
+}
+
+impl Foreign {
+    /// Whether a call of so many words has enough and not too many.
+    fn allows(&self, words: usize) -> bool {
+        (self.least..=self.most).contains(&words)
+    }
+
+    /// Where the keys of a call of so many words are.
+    fn keys(&self, words: usize) -> impl Iterator<Item = usize> + use<> {
+        let last = match usize::try_from(self.last) {
+            Ok(last) => last.min(words - 1),
+            Err(_) => words.saturating_sub(self.last.unsigned_abs() as usize),
+        };
+        let (first, step) = (self.first, self.step.max(1));
+        let has_keys = first > 0 && first < words;
+        (first..=last).step_by(step).filter(move |_| has_keys)
+    }
+}
+
+/// Commands by their names in lower case.
+pub type ForeignByName = HashMap<Vec<u8>, Foreign>;
+
+/// By the reply to COMMAND: those that the table does not have, are no administrator's business, and are no containers of
+/// others without keys.
+pub fn learned(reply: &Value) -> ForeignByName {
+    let Value::Array(entries) = reply else {
+        return ForeignByName::new();
+    };
+    entries.iter().filter_map(entry).collect()
+}
+
+fn entry(value: &Value) -> Option<(Vec<u8>, Foreign)> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let number = |at: usize| match parts.get(at) {
+        Some(Value::Integer(number)) => Some(*number),
+        _ => None,
+    };
+    let name = parts.first()?.as_bytes()?.to_ascii_lowercase();
+    let is_known = spec::lookup(&name).is_some() || spec::unbuilt(&name).is_some();
+    let (Some(Value::Array(flags)) | Some(Value::Set(flags))) = parts.get(2) else {
+        return None;
+    };
+    let has = |flag: &[u8]| flags.iter().any(|word| word.as_bytes() == Some(flag));
+    if is_known || has(b"admin") || has(b"blocking") || has(b"pubsub") {
+        return None;
+    }
+    let arity = number(1)?;
+    let first = usize::try_from(number(3)?).ok()?;
+    let foreign = Foreign {
+        mode: match has(b"readonly") {
+            true => Mode::Read,
+            false => Mode::Write,
+        },
+        least: arity.unsigned_abs().max(1) as usize,
+        most: match usize::try_from(arity) {
+            Ok(most) => most.max(1),
+            Err(_) => usize::MAX,
+        },
+        first,
+        last: number(4)?,
+        step: usize::try_from(number(5)?).unwrap_or(1),
+    };
+    Some((name, foreign))
+}
+
+/// What the configuration says about commands.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// By the name that clients use: the name that servers know.
+    renamed: HashMap<Vec<u8>, String>,
+    custom: ForeignByName,
+    /// Neither by its own name nor by another; of a container all that it has.
+    forbidden: Vec<CommandId>,
+    /// Under its own name it is unknown.
+    moved: Vec<CommandId>,
+    refused: Vec<CommandId>,
+}
+
+impl Names {
+    /// By the configuration.
+    pub fn of(config: &Commands) -> Names {
+        let refused = match &config.permitted {
+            None => Vec::new(),
+            Some(permitted) => {
+                let is_permitted =
+                    |name: &&str| permitted.iter().any(|it| it.eq_ignore_ascii_case(name));
+                let others = OF_EVERYTHING.iter().filter(|name| !is_permitted(name));
+                others.flat_map(|name| ids_of(name)).collect()
+            }
+        };
+        let custom = config.custom.iter().map(|command| {
+            let foreign = Foreign {
+                mode: command.mode,
+                least: command.min_args as usize,
+                most: command.max_args as usize,
+                first: command.key as usize,
+                last: command.key.into(),
+                step: 1,
+            };
+            (command.name.to_ascii_lowercase().into_bytes(), foreign)
+        });
+        let forbidden = |name: &&String| ids_of(name).is_empty();
+        let mut custom: ForeignByName = custom.collect();
+        for name in config.forbidden.iter().filter(forbidden) {
+            custom.remove(name.to_ascii_lowercase().as_bytes());
+        }
+        let renamed = config.renamed.iter();
+        Names {
+            renamed: renamed
+                .clone()
+                .map(|(name, new)| (new.to_ascii_lowercase().into_bytes(), name.clone()))
+                .collect(),
+            custom,
+            forbidden: config
+                .forbidden
+                .iter()
+                .flat_map(|name| ids_of(name))
+                .collect(),
+            moved: renamed.flat_map(|(name, _)| ids_of(name)).collect(),
+            refused,
+        }
+    }
+
+    /// How a command goes that is called by its own name.
+    pub fn command(&self, id: CommandId) -> Command {
+        let mut command = self.by_another_name(id);
+        if self.moved.contains(&id) {
+            command.class = Class::Forbidden;
+        }
+        command
+    }
+
+    /// The same for one that is called by the name that it was given.
+    fn by_another_name(&self, id: CommandId) -> Command {
+        let mut command = Command::of(id);
+        if self.refused.contains(&id) {
+            command.class = Class::Refused;
+        }
+        if self.forbidden.contains(&id) {
+            command.class = Class::Forbidden;
+        }
+        command
+    }
+}
+
+/// The numbers of a name: `get`, `config|set`, or `config` with all that it has.
+pub fn ids_of(name: &str) -> Vec<CommandId> {
+    let (name, sub) = match name.split_once(['|', ' ']) {
+        Some((name, sub)) => (name, Some(sub)),
+        None => (name, None),
+    };
+    let Some(id) = spec::lookup(name.as_bytes()) else {
+        return Vec::new();
+    };
+    match sub {
+        Some(sub) => spec::lookup_subcommand(id, sub.as_bytes())
+            .into_iter()
+            .collect(),
+        None => {
+            let start = format!("{}|", spec::row(id).full_name);
+            let subs = spec::table::all()
+                .iter()
+                .filter(|row| row.full_name.starts_with(&start));
+            std::iter::once(id).chain(subs.map(|row| row.id)).collect()
+        }
+    }
+}
+
+/// Why a call of a forbidden command is one of no command.
+pub fn forbidden(id: CommandId, names: &Names) -> Unresolved {
+    let full = spec::row(id).full_name;
+    let container = full
+        .split_once('|')
+        .and_then(|(name, _)| spec::lookup(name.as_bytes()));
+    let is_whole = |container: CommandId| {
+        names.forbidden.contains(&container) || names.moved.contains(&container)
+    };
+    match container {
+        Some(container) if !is_whole(container) => Unresolved::Subcommand(container),
+        _ => Unresolved::Command,
+    }
+}
+
+impl Worker {
+    /// A call whose first word the table does not have; none: nobody else has it, either.
+    pub(crate) fn foreign(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Option<Flow> {
+        let name = args[0].to_ascii_lowercase();
+        let shared = std::sync::Arc::clone(&self.shared);
+        if let Some(own) = shared.names.renamed.get(&name) {
+            return self.by_another_name(me, own, args);
+        }
+        if let Some(foreign) = shared.names.custom.get(&name) {
+            return Some(self.foreign_call(me, foreign, raw, args));
+        }
+        let home = self.home_of(me);
+        let learned = self.routes.pools[usize::from(home)].learned.clone();
+        if let Some(foreign) = learned.as_ref().and_then(|learned| learned.get(&name)) {
+            return Some(self.foreign_call(me, foreign, raw, args));
+        }
+        if is_nobody_s(&name) || self.is_nobody(me) || shared.reports.is_none() {
+            return None;
+        }
+        // One that is known by now will be found the next time; what is known of nothing is waited for.
+        self.tell(Report::Foreign { pool: home });
+        if learned.is_none() && self.may_put_off {
+            self.hold(me, LOOK_MS);
+            return Some(Flow::Again);
+        }
+        None
+    }
+
+    fn by_another_name(&mut self, me: Ref, own: &str, args: Args<'_>) -> Option<Flow> {
+        let mut words: Vec<&[u8]> = args.iter().collect();
+        words[0] = own.as_bytes();
+        let mut bytes = Vec::new();
+        encode_request(words, &mut bytes);
+        let mut spans = Vec::new();
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        if !matches!(decoded, Ok(Decoded::Request { .. })) {
+            return None;
+        }
+        let args = Args::new(&bytes, &spans);
+        let names = &self.shared.names;
+        let command = spec::resolve(&args[0], args.get(1)).map(|id| names.by_another_name(id));
+        Some(self.check(me, command, &bytes, &spans))
+    }
+
+    fn foreign_call(&mut self, me: Ref, foreign: &Foreign, raw: &[u8], args: Args<'_>) -> Flow {
+        let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
+        if self.is_nobody(me) {
+            return self.abort(me, NO_AUTH);
+        }
+        if self
+            .clients
+            .find(me)
+            .is_some_and(|client| client.restricted)
+        {
+            return self.refuse(me, &errors::subscribed_name(&name));
+        }
+        if !foreign.allows(args.len()) {
+            return self.abort(me, &errors::wrong_arity_name(&name));
+        }
+        if let Some(line) = self.foreign_refusal(me, foreign, &name, args) {
+            return self.abort(me, &line);
+        }
+        let home = self.home_of(me);
+        let mut words: Vec<&[u8]> = args.iter().collect();
+        let (mut group, mut is_changed) = (None, false);
+        for at in foreign.keys(args.len()) {
+            let key = &args[at];
+            let found = self.routes.group_of(home, key);
+            if group.is_some_and(|group| group != found) {
+                return self.abort(me, errors::CROSS_SLOT);
+            }
+            group = Some(found);
+            words[at] = self.routes.prefixes.find(home, key).1;
+            is_changed |= words[at].len() != key.len();
+        }
+        let mut changed = Vec::new();
+        if is_changed {
+            encode_request(words, &mut changed);
+        }
+        let raw = if is_changed { &changed } else { raw };
+        let reads = foreign.mode == Mode::Read;
+        let Some(group) = group else {
+            return match self.is_in_multi(me) {
+                true => self.queue_anywhere(me, raw),
+                false => self.forward_anywhere(me, raw),
+            };
+        };
+        let primary = self.routes.node_of_group(group);
+        if primary == NOBODY {
+            return self.abort(me, errors::CLUSTER_DOWN);
+        }
+        if let Some(flow) = self.foreign_in_transaction(me, primary, raw) {
+            return flow;
+        }
+        let node = match self.routes.pool_of(group).spreads_reads {
+            true => self.node_for(me, reads, group),
+            false => primary,
+        };
+        self.forward_as_is(me, node, raw)
+    }
+
+    /// Why a client may not make such a call: as it might not one of the table that does the same to the same keys.
+    fn foreign_refusal(
+        &mut self,
+        me: Ref,
+        foreign: &Foreign,
+        name: &str,
+        args: Args<'_>,
+    ) -> Option<String> {
+        let client = self.clients.find(me).filter(|client| client.has_limits)?;
+        let user = client.user.clone()?;
+        let no_command = || {
+            let reason = redline_acl::Reason::Command;
+            format!("NOPERM {}", user.refusal(reason, name, b"", false))
+        };
+        let both = KeyUse {
+            read: true,
+            write: true,
+        };
+        let (id, words, needed): (_, &[&[u8]], _) = match foreign.mode {
+            Mode::Read => (CommandId::Get, &[b"get", b""], KeyUse::READ),
+            Mode::Write => (CommandId::Append, &[b"append", b"", b""], both),
+            Mode::Admin => (CommandId::ConfigSet, &[b"config", b"set", b"", b""], both),
+        };
+        let keys: Vec<&[u8]> = foreign.keys(args.len()).map(|at| &args[at]).collect();
+        if keys.is_empty() || foreign.mode == Mode::Admin {
+            // Nobody sees which keys it uses.
+            let may = user.check_every_key(id, words.len(), |at| words[at], needed);
+            return (!may).then(no_command);
+        }
+        for key in keys {
+            for id in [id, CommandId::Get] {
+                let word = |at: usize| if at == 1 { key } else { words[at] };
+                let argc = if id == CommandId::Get { 2 } else { words.len() };
+                if let Err(denied) = user.check(id, argc, word) {
+                    let text = user.refusal(denied.reason, name, key, false);
+                    return Some(format!("NOPERM {text}"));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Names that are no module's: those of a cluster, and what is not built.
+fn is_nobody_s(name: &[u8]) -> bool {
+    crate::face::is_of_cluster(name) || spec::unbuilt(name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::CustomCommand;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.into())
+    }
+
+    #[test]
+    fn what_the_table_lacks_is_learned() {
+        let row = |name: &str, arity, flags: &[&str], (first, last, step): (i64, i64, i64)| {
+            let flags = flags.iter().map(|flag| Value::Simple((*flag).into()));
+            let numbers = [first, last, step].map(Value::Integer);
+            let mut row = vec![
+                bulk(name),
+                Value::Integer(arity),
+                Value::Array(flags.collect()),
+            ];
+            row.extend(numbers);
+            Value::Array(row)
+        };
+        let found = learned(&Value::Array(vec![
+            row("get", 2, &["readonly"], (1, 1, 1)),
+            row("cluster", -2, &[], (0, 0, 0)),
+            row("JSON.GET", -2, &["readonly", "module"], (1, 1, 1)),
+            row("json.mset", -4, &["write"], (1, -1, 3)),
+            row("own.admin", 1, &["admin"], (0, 0, 0)),
+            Value::NullArray,
+        ]));
+        assert_eq!(found.len(), 2, "{found:?}");
+        let get = &found[&b"json.get"[..]];
+        assert!(get.mode == Mode::Read && get.allows(9) && !get.allows(1));
+        assert_eq!(get.keys(5).collect::<Vec<_>>(), [1]);
+        let set = &found[&b"json.mset"[..]];
+        assert_eq!(set.keys(7).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(set.keys(1).count(), 0);
+    }
+
+    #[test]
+    fn names_are_forbidden_moved_and_added() {
+        let names = Names::of(&Commands {
+            forbidden: vec!["debug".into(), "config|set".into(), "x.y".into()],
+            permitted: Some(vec!["keys".into()]),
+            renamed: BTreeMap::from([
+                ("get".into(), "Fetch".into()),
+                ("config".into(), "cfg".into()),
+            ]),
+            custom: vec![
+                CustomCommand {
+                    name: "x.y".into(),
+                    mode: Mode::Write,
+                    min_args: 1,
+                    max_args: 1,
+                    key: 0,
+                },
+                CustomCommand {
+                    name: "X.Z".into(),
+                    mode: Mode::Write,
+                    min_args: 3,
+                    max_args: 9,
+                    key: 2,
+                },
+            ],
+        });
+        let class = |id| names.command(id).class;
+        for id in [
+            CommandId::Debug,
+            CommandId::Get,
+            CommandId::Config,
+            CommandId::ConfigGet,
+            CommandId::ConfigSet,
+        ] {
+            assert_eq!(class(id), Class::Forbidden, "{id:?}");
+        }
+        assert_eq!(class(CommandId::Flushall), Class::Refused);
+        assert_ne!(class(CommandId::Keys), Class::Refused);
+        assert_eq!(names.by_another_name(CommandId::Get).class, Class::Key);
+        assert_eq!(
+            names.by_another_name(CommandId::ConfigSet).class,
+            Class::Forbidden
+        );
+        assert_eq!(names.renamed[&b"fetch"[..]], "get");
+        assert_eq!(names.custom.len(), 1);
+        assert_eq!(names.custom[&b"x.z"[..]].keys(5).collect::<Vec<_>>(), [2]);
+        assert_eq!(forbidden(CommandId::ConfigSet, &names), Unresolved::Command);
+        assert_eq!(
+            forbidden(
+                CommandId::ConfigSet,
+                &Names::of(&Commands {
+                    forbidden: vec!["config|set".into()],
+                    ..Commands::default()
+                })
+            ),
+            Unresolved::Subcommand(CommandId::Config)
+        );
+    }
+}

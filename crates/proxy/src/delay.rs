@@ -1,0 +1,41 @@
+//! Clients that wait for a moment: their next request is looked at again then. Must not know what they wait for.
+
+use crate::client::Pause;
+use crate::slab::Ref;
+use crate::worker::Worker;
+
+/// A client that waits.
+pub struct Held {
+    until_ms: u64,
+    client: Ref,
+}
+
+impl Worker {
+    /// Takes nothing more from a client for so long; then it goes on by itself.
+    pub(crate) fn hold(&mut self, me: Ref, span_ms: u64) {
+        if let Some(client) = self.clients.find(me) {
+            client.pause = Pause::Time;
+            self.held.push(Held {
+                until_ms: self.now_ms + span_ms,
+                client: me,
+            });
+        }
+    }
+
+    /// Lets go on whose time has come.
+    pub(crate) fn release_held(&mut self) {
+        let now_ms = self.now_ms;
+        for held in self
+            .held
+            .extract_if(.., |held| held.until_ms <= now_ms)
+            .collect::<Vec<_>>()
+        {
+            if let Some(client) = self.clients.find(held.client)
+                && client.pause == Pause::Time
+            {
+                client.pause = Pause::No;
+                self.enqueue(held.client.at);
+            }
+        }
+    }
+}
