@@ -179,12 +179,10 @@ fn clients_speak_both_versions_beside_the_plain_port() {
     let certificates = Certificates::new();
     let behind = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
     let port = free_port();
-    let proxy = ServerProcess::proxy(
-        Path::new(REDLINE),
-        &[behind.address()],
-        &certificates.words(port, "no"),
-    )
-    .unwrap();
+    let mut words = certificates.words(port, "no");
+    // PUBLISH counts workers that have subscribers.
+    words.extend(["--threads", "1"].map(str::to_owned));
+    let proxy = ServerProcess::proxy(Path::new(REDLINE), &[behind.address()], &words).unwrap();
     let mut plain = Client::connect(proxy.address()).unwrap();
     for version in [&TLS12, &TLS13] {
         let config = certificates.config(&[version], None);

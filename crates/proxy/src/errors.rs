@@ -73,6 +73,12 @@ pub fn wrong_arity_name(name: &str) -> String {
 
 /// A command that concerns one server, or its keepers, and that the proxy does not pass on.
 pub fn refused(id: CommandId) -> String {
+    if matches!(id, CommandId::Wait | CommandId::Waitaof) {
+        return format!(
+            "ERR '{}' is not available through the proxy: it counts what was written on its own connection, and that is not the client's alone",
+            spec::row(id).full_name.to_ascii_uppercase()
+        );
+    }
     refused_name(spec::row(id).full_name)
 }
 

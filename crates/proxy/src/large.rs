@@ -212,8 +212,34 @@ impl Worker {
     /// The client has read most of what it had: the connection that rests for it goes on.
     pub(crate) fn go_on_feeding(&mut self, place: Ref) {
         if let Some(upstream) = self.upstreams.find(place) {
-            upstream.rests = false;
+            (upstream.rests, upstream.rested) = (false, None);
             self.enqueue_upstream(place.at);
+        }
+    }
+}
+
+impl Worker {
+    /// Closes clients that have taken nothing for too long while a server's connection rests for them.
+    pub(crate) fn check_readers(&mut self) {
+        let (now_ms, allowed_ms) = (self.now_ms, self.shared.settings.reader_timeout_ms);
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            let Some(upstream) = self.upstreams.get(at).filter(|upstream| upstream.rests) else {
+                continue;
+            };
+            let reader = upstream.waiting.front().map(|front| front.to);
+            let Some((reader, unsent)) =
+                reader.and_then(|it| Some((it, self.clients.find(it)?.unsent())))
+            else {
+                continue;
+            };
+            match upstream.rested {
+                Some((since_ms, before)) if before == unsent => {
+                    if allowed_ms > 0 && now_ms.saturating_sub(since_ms) > allowed_ms {
+                        self.close_client(reader.at);
+                    }
+                }
+                _ => upstream.rested = Some((now_ms, unsent)),
+            }
         }
     }
 }

@@ -117,7 +117,13 @@ struct Server {
     upstream: Option<Ref>,
     /// What was asked for and is not confirmed.
     asked: VecDeque<(Space, Vec<u8>)>,
+    /// When it was last heard: milliseconds; and whether it was asked for a sign of life since.
+    heard_ms: u64,
+    is_asked: bool,
 }
+
+/// A server that has said nothing for so long is asked for a sign of life: milliseconds.
+const SILENCE_MS: u64 = 5_000;
 
 struct Call {
     client: Ref,
@@ -340,6 +346,8 @@ impl Worker {
                 node,
                 upstream: None,
                 asked: VecDeque::new(),
+                heard_ms: 0,
+                is_asked: false,
             });
             self.pubsub.servers.len() - 1
         });
@@ -347,7 +355,9 @@ impl Worker {
             return Ok(upstream);
         }
         let upstream = self.connect(node, 0, Proto::Resp2, Purpose::Subscriptions)?;
-        self.pubsub.servers[at].upstream = Some(upstream);
+        let server = &mut self.pubsub.servers[at];
+        server.upstream = Some(upstream);
+        (server.heard_ms, server.is_asked) = (self.now_ms, false);
         Ok(upstream)
     }
 
@@ -378,6 +388,9 @@ impl Worker {
             // Nothing here waits for a reply of its own, so what was sent is done with.
             upstream.out.clear();
             (upstream.sent, upstream.acked) = (0, 0);
+        }
+        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
+            (server.heard_ms, server.is_asked) = (self.now_ms, false);
         }
         if frame[0] == b'-' {
             return self.refused_by_server(node, frame);
@@ -588,6 +601,37 @@ impl Worker {
             .collect();
         for number in calls {
             self.fail_call(number, b"-ERR the connection to the server was lost\r\n");
+        }
+    }
+
+    /// Asks servers that have been silent whether they are still there, and gives up those that do not say so: a connection of
+    /// which nobody told that it broke would be silent for ever.
+    pub(crate) fn check_subscriptions(&mut self) {
+        let now_ms = self.now_ms;
+        let (mut ask, mut gone) = (Vec::new(), Vec::new());
+        for server in &mut self.pubsub.servers {
+            let Some(place) = server.upstream else {
+                continue;
+            };
+            if now_ms.saturating_sub(server.heard_ms) <= SILENCE_MS {
+                continue;
+            }
+            match server.is_asked {
+                true => gone.push(place),
+                false => ask.push(place),
+            }
+            (server.heard_ms, server.is_asked) = (now_ms, true);
+        }
+        for place in ask {
+            if let Some(upstream) = self.upstreams.find(place) {
+                encode_request([&b"PING"[..]], &mut upstream.out);
+                self.mark_upstream(place.at);
+            }
+        }
+        for place in gone {
+            if self.upstreams.find(place).is_some() {
+                self.lose(place.at, "it does not answer", false);
+            }
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Settings {
     pub client_timeout_s: u64,
     /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`).
     pub event_coalescing_us: u64,
+    /// How long a client may take nothing of a long reply for which a server's connection rests: milliseconds; 0: for ever.
+    pub reader_timeout_ms: u64,
     /// How long clients get what they have asked for when the process is asked to end: milliseconds.
     pub drain_timeout_ms: u64,
 }
@@ -65,6 +67,7 @@ impl Settings {
             connect_timeout_ms: ms(timeouts.connect),
             request_timeout_ms: ms(timeouts.request),
             client_timeout_s: ms(timeouts.client_idle).div_ceil(1_000),
+            reader_timeout_ms: ms(timeouts.reader),
             drain_timeout_ms: ms(timeouts.drain),
             ..default
         }
@@ -89,6 +92,7 @@ impl Default for Settings {
             request_timeout_ms: 10_000,
             client_timeout_s: 0,
             event_coalescing_us: 50,
+            reader_timeout_ms: 60_000,
             drain_timeout_ms: 10_000,
         }
     }

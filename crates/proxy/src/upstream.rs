@@ -138,6 +138,8 @@ pub struct Upstream {
     pub passes: bool,
     /// It is not read until the client that it has a long reply for has read more.
     pub rests: bool,
+    /// Since when that client has taken nothing, in milliseconds, and how much it had to take then.
+    pub rested: Option<(u64, usize)>,
     /// Of a private one: whose it is.
     pub owner: Option<Ref>,
 }
@@ -181,6 +183,7 @@ impl Upstream {
             retired: false,
             passes: false,
             rests: false,
+            rested: None,
             owner: None,
         }
     }

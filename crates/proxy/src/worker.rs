@@ -824,6 +824,8 @@ impl Worker {
         }
         self.check_upstreams();
         self.check_handshakes();
+        self.check_readers();
+        self.check_subscriptions();
         self.mend_subscriptions();
         let timeout_s = self.shared.settings.client_timeout_s;
         if timeout_s > 0 {

@@ -367,6 +367,8 @@ pub struct Timeouts {
     pub connect: Span,
     /// Until a server has answered.
     pub request: Span,
+    /// A client that takes nothing of a long reply, for which a server's connection rests.
+    pub reader: Span,
     /// What is under way when the process is asked to end.
     pub drain: Span,
 }
@@ -377,6 +379,7 @@ impl Default for Timeouts {
             client_idle: Span::default(),
             connect: Span::seconds(1),
             request: Span::seconds(10),
+            reader: Span::seconds(60),
             drain: Span::seconds(10),
         }
     }

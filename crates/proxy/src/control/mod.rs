@@ -173,6 +173,8 @@ struct Watching {
     heard: HashMap<usize, Vec<Address>>,
     /// Answers in a row that were not believed, or not whole.
     doubts: u32,
+    /// What was said last of why that is so.
+    complaint: Option<String>,
     pulse_at_ms: u64,
 }
 
@@ -559,6 +561,8 @@ impl Control {
         let [info, slots, shards] = watching.parts.as_slice() else {
             return;
         };
+        let complaint = [info, slots].into_iter().find(|value| value.is_error());
+        let complaint = complaint.map(|value| format!("{from} says: {}", text_of(value)));
         let before = known.picture();
         let believed = known.take_cluster(info, slots, shards, &from, &mut self.nodes, now_ms);
         watching.parts.clear();
@@ -574,6 +578,21 @@ impl Control {
         }
         let after = known.picture();
         self.is_changed |= differ(&before, &after);
+        self.complain(pool, complaint);
+    }
+
+    /// Names once what keeps a pool from being known; `None`: nothing does any more.
+    fn complain(&mut self, pool: usize, complaint: Option<String>) {
+        let (Some(watching), Some(known)) = (self.watching.get_mut(pool), self.pools.get(pool))
+        else {
+            return;
+        };
+        if let Some(text) = &complaint
+            && watching.complaint != complaint
+        {
+            say(&format!("pool \"{}\": {text}", known.config.name));
+        }
+        watching.complaint = complaint;
     }
 
     fn ask_sentinels(&mut self, pool: usize, now_ms: u64) {
@@ -663,12 +682,17 @@ impl Control {
                 let Some(master) = watching.masters.remove(&(from, shard)) else {
                     return;
                 };
+                let from = &watching.sentinels.get(from);
+                let complaint = from
+                    .filter(|_| master.is_error())
+                    .map(|from| format!("Sentinel {from} says: {}", text_of(&master)));
                 let before = known.picture();
                 if !known.take_primary(shard, &master, &value, &mut self.nodes, now_ms) {
                     watching.refresh_at_ms = watching.refresh_at_ms.min(now_ms + DEBOUNCE_MS);
                 }
                 let after = known.picture();
                 self.is_changed |= differ(&before, &after);
+                self.complain(pool, complaint);
             }
             Question::Sentinels(shard) => {
                 let Some(others) = sentinel::others(&value) else {
@@ -950,6 +974,10 @@ fn differ(one: &Pool, other: &Pool) -> bool {
             (Placement::Slots(one), Placement::Slots(other)) => one != other,
             _ => false,
         }
+}
+
+fn text_of(value: &Value) -> String {
+    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
 }
 
 /// A line for whoever watches over the proxy.

@@ -1,0 +1,170 @@
+//! What the proxy waits for, and for how long: clients that do not read, servers that fall silent, seeds that are no cluster.
+
+mod proxying;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redline_resp::Value;
+use redline_testkit::client::{Client, encode};
+use redline_testkit::process::ServerProcess;
+
+use proxying::{REDLINE, assert_error, call, ok, proxy_with};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const MIB: usize = 1 << 20;
+
+fn server() -> ServerProcess {
+    ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
+}
+
+fn pool_of(server: SocketAddr) -> String {
+    format!("[[pool]]\n[[pool.shard]]\nserver = [{{ address = '{server}' }}]\n")
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+    }
+}
+
+/// How many clients the proxy has.
+fn clients(watcher: &mut Client) -> usize {
+    let Value::Bulk(list) = call(watcher, "CLIENT LIST") else {
+        panic!("a list");
+    };
+    list.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_a_long_reply_is_let_go_and_a_slow_one_is_not() {
+    let server = server();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\nreader = '1s'\n{}",
+        pool_of(server.address())
+    ));
+    let mut direct = Client::connect(server.address()).unwrap();
+    let value = vec![b'v'; 24 * MIB];
+    let mut set = Vec::new();
+    encode(&[&b"SET"[..], b"large", &value], &mut set);
+    direct.send(&set).unwrap();
+    assert_eq!(direct.reply().unwrap(), Some(ok()));
+    let mut watcher = Client::connect(proxy.address()).unwrap();
+    let ask = || {
+        let mut client = TcpStream::connect(proxy.address()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client
+            .write_all(b"*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n")
+            .unwrap();
+        client
+    };
+    // One reads on, a little at a time, for longer than the limit.
+    let mut slow = ask();
+    let reads = thread::spawn(move || {
+        let (began, mut got) = (Instant::now(), 0);
+        let mut piece = vec![0; MIB];
+        while got < 24 * MIB + 13 {
+            let read = slow.read(&mut piece).unwrap();
+            assert!(read > 0, "it was cut at {got}");
+            got += read;
+            let due = Duration::from_secs(3) * (got / MIB) as u32 / 24;
+            thread::sleep(due.saturating_sub(began.elapsed()));
+        }
+        began.elapsed()
+    });
+    let silent = ask();
+    until("both are there", || clients(&mut watcher) == 3);
+    assert!(reads.join().unwrap() > Duration::from_secs(2));
+    until("the silent one is let go", || clients(&mut watcher) == 1);
+    drop(silent);
+}
+
+/// Answers PING, confirms a subscription, and says nothing more on that connection.
+fn falls_silent(subscriptions: Arc<AtomicUsize>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, subscriptions) = (stream.unwrap(), Arc::clone(&subscriptions));
+            thread::spawn(move || {
+                let mut piece = [0; 4096];
+                let mut is_silent = false;
+                while let Ok(read @ 1..) = stream.read(&mut piece) {
+                    let text = String::from_utf8_lossy(&piece[..read]).into_owned();
+                    let answer: &[u8] = match text.contains("SUBSCRIBE") {
+                        _ if is_silent => b"",
+                        true => {
+                            is_silent = true;
+                            subscriptions.fetch_add(1, Ordering::SeqCst);
+                            b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+                        }
+                        false => b"+PONG\r\n",
+                    };
+                    if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_subscription_whose_server_falls_silent_is_made_anew() {
+    let subscriptions = Arc::new(AtomicUsize::new(0));
+    let address = falls_silent(Arc::clone(&subscriptions));
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool_of(address)));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert!(!call(&mut client, "SUBSCRIBE c").is_error());
+    assert_eq!(subscriptions.load(Ordering::SeqCst), 1);
+    until("it is asked for again", || {
+        thread::yield_now();
+        subscriptions.load(Ordering::SeqCst) == 2
+    });
+    // The client has noticed nothing.
+    assert!(!call(&mut client, "PING").is_error());
+}
+
+#[test]
+fn a_seed_that_is_no_cluster_is_named_once_with_what_it_says() {
+    let server = server();
+    let address = server.address();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{address}' }}]\n"
+    ));
+    let mut direct = Client::connect(address).unwrap();
+    let line = format!("{address} says: ERR");
+    until("it is asked again and again", || {
+        let stats = call(&mut direct, "INFO errorstats");
+        let text = String::from_utf8_lossy(stats.as_bytes().unwrap()).into_owned();
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix("errorstat_ERR:count="));
+        count.is_some_and(|count| count.trim().parse::<usize>().unwrap() > 12)
+    });
+    assert_eq!(proxy.log().matches(&line).count(), 1, "{}", proxy.log());
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_error(&call(&mut client, "GET k"), "CLUSTERDOWN");
+}
+
+#[test]
+fn what_counts_writes_of_a_connection_says_why_it_is_refused() {
+    let behind = proxying::Behind::new(1, 1);
+    let mut client = behind.client();
+    for line in ["WAIT 0 10", "WAITAOF 0 0 10"] {
+        let refused = call(&mut client, line);
+        let text = String::from_utf8_lossy(refused.as_bytes().unwrap()).into_owned();
+        assert!(
+            refused.is_error() && text.contains("own connection"),
+            "{text}"
+        );
+    }
+}
