@@ -1,15 +1,20 @@
 //! Client libraries in three languages: each runs the calls of `crates/testkit/clients/calls.txt`, and what its library
 //! offers beyond single calls, against us and against a real Redis. A library must not be able to tell them apart.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use redline_testkit::through;
+
 use crate::compat::{Setting, stop};
 use crate::install;
-use crate::run::{Failure, captured, workspace};
+use crate::run::{Failure, Folder, captured, workspace};
 
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Lines that the programs print of the server itself, which a proxy answers for itself.
+const ABOUT_THE_SERVER: [&str; 2] = ["info", "time"];
 /// Differing lines shown of one client.
 const SHOWN_MAX: usize = 30;
 
@@ -31,27 +36,10 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     let mut lines = 0;
     let clients = clients(&sources)?;
     for client in &clients {
-        let label = format!(
-            "{}{}",
-            client.name,
-            client
-                .protocol
-                .map_or(String::new(), |p| format!(" RESP{p}"))
-        );
+        let label = client.label();
         let redis = setting.start_redis(&["--enable-debug-command", "local"])?;
         let redline = setting.start_redline(2, &["--enable-debug-command", "local"])?;
-        let said_of = |port: u16| -> Result<String, Failure> {
-            let mut command = Command::new(&client.program);
-            command
-                .args(&client.script)
-                .arg(port.to_string())
-                .args(client.protocol)
-                .arg(&calls);
-            if let Some(folder) = &client.folder {
-                command.env("NODE_PATH", folder.join("node_modules"));
-            }
-            captured(command, b"", CLIENT_TIMEOUT).map_err(|failure| format!("{label}: {failure}"))
-        };
+        let said_of = |port: u16| client.say(port, &calls, true);
         match (
             said_of(redline.address().port()),
             said_of(redis.address().port()),
@@ -71,6 +59,74 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
         ));
     }
     Err(failures.join("\n"))
+}
+
+/// The same through the proxy before a Redis, beside that Redis itself: what a proxy can answer as a server does.
+pub fn through(setting: &Setting) -> Result<usize, Failure> {
+    let sources = workspace().join("crates/testkit/clients");
+    let folder = Folder::new("clients")?;
+    let calls = folder.path().join("calls.txt");
+    let failed = |error: std::io::Error| format!("{}: {error}", calls.display());
+    let all = fs::read_to_string(sources.join("calls.txt")).map_err(failed)?;
+    fs::write(&calls, through::kept_lines(&all)).map_err(failed)?;
+    let mut failures = Vec::new();
+    let mut lines = 0;
+    for client in clients(&sources)? {
+        let label = format!("{} through the proxy", client.label());
+        let behind = setting.start_redis(&[])?;
+        let proxy = setting.start_proxy(&[behind.address()], &["--threads", "2"])?;
+        let ours = client.say(proxy.address().port(), &calls, false);
+        let theirs = client.say(behind.address().port(), &calls, false);
+        match (ours, theirs) {
+            (Ok(ours), Ok(theirs)) => {
+                let kept = |said: &str| {
+                    let about_itself = |line: &&str| !ABOUT_THE_SERVER.contains(&first_of(line));
+                    said.lines()
+                        .filter(about_itself)
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                };
+                let (ours, theirs) = (kept(&ours), kept(&theirs));
+                lines += ours.lines().count();
+                failures.extend(differing(&label, &ours, &theirs));
+            }
+            (ours, theirs) => failures.extend([ours, theirs].into_iter().filter_map(Result::err)),
+        }
+        stop(proxy)?;
+    }
+    match failures.is_empty() {
+        true => Ok(lines),
+        false => Err(failures.join("\n")),
+    }
+}
+
+fn first_of(line: &str) -> &str {
+    line.split(' ').next().unwrap_or_default()
+}
+
+impl Client {
+    fn label(&self) -> String {
+        let protocol = self.protocol.map(|protocol| format!(" RESP{protocol}"));
+        format!("{}{}", self.name, protocol.unwrap_or_default())
+    }
+
+    /// What it prints of the server on this port.
+    fn say(&self, port: u16, calls: &Path, monitored: bool) -> Result<String, Failure> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.script)
+            .arg(port.to_string())
+            .args(self.protocol)
+            .arg(calls);
+        if let Some(folder) = &self.folder {
+            command.env("NODE_PATH", folder.join("node_modules"));
+        }
+        if !monitored {
+            command.env("MONITOR", "no");
+        }
+        captured(command, b"", CLIENT_TIMEOUT)
+            .map_err(|failure| format!("{}: {failure}", self.label()))
+    }
 }
 
 fn clients(sources: &std::path::Path) -> Result<Vec<Client>, Failure> {

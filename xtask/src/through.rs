@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use redline_testkit::compare;
 use redline_testkit::process::ServerProcess;
 
+use crate::clients;
 use crate::compat::{DEBUG, Setting, listed, stop};
 use crate::run::Failure;
 
@@ -22,8 +23,13 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
         calls += done;
         failures.extend(failed);
     }
+    let lines = clients::through(setting);
+    failures.extend(lines.as_ref().err().cloned());
     match failures.is_empty() {
-        true => Ok(format!("{calls} calls")),
+        true => Ok(format!(
+            "{calls} calls, {} lines of clients in three languages",
+            lines.unwrap_or_default()
+        )),
         false => Err(failures.join("\n")),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use redline_acl::User;
 use redline_net::Stream;
@@ -150,6 +151,13 @@ struct HeldReply {
 pub const OUT_BYTES_KEPT_MAX: usize = 64 * 1024;
 
 impl Client {
+    /// Lets CLIENT LIST see what it called last.
+    pub fn show_last(&self) {
+        if let Some(id) = self.last {
+            self.card.last.store(id as u16, Ordering::Relaxed);
+        }
+    }
+
     /// A client that has just come.
     pub fn new(stream: Stream, id: u64, card: Arc<Card>) -> Client {
         Client {
@@ -350,7 +358,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU16, AtomicU32};
 
     use redline_net::PeerAddr;
 
@@ -365,6 +373,7 @@ mod tests {
             fd: 0,
             since_s: 0,
             active_s: AtomicU32::new(0),
+            last: AtomicU16::new(crate::local::NO_COMMAND),
             told: Mutex::default(),
         };
         Client::new(stream, 1, Arc::new(card))

@@ -352,6 +352,7 @@ impl Worker {
         }
         if let Some(client) = self.clients.find(me) {
             client.last = Some(command.id);
+            client.show_last();
         }
         if let Some(line) = self.refusal(me, command.id, args) {
             return self.reject(me, command.id, &line);

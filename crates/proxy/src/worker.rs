@@ -8,7 +8,7 @@
 //! Must not know how requests are routed, or what any command does.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -477,6 +477,7 @@ impl Worker {
             fd: stream.fd(),
             since_s,
             active_s: AtomicU32::new((self.now_ms / 1000) as u32),
+            last: AtomicU16::new(crate::local::NO_COMMAND),
             told: Mutex::default(),
         });
         self.shared.cards().insert(id, Arc::clone(&card));
@@ -632,6 +633,7 @@ impl Worker {
         let consumed = self.serve(at, &mut query);
         let query_bytes_max = self.shared.settings.query_bytes_max;
         if let Some(client) = self.clients.get(at) {
+            client.show_last();
             let rest = query.len() - consumed;
             if rest > query_bytes_max {
                 client.closing = true;

@@ -142,6 +142,16 @@ pub fn kept(calls: Vec<Vec<Vec<u8>>>, servers: usize) -> Vec<Vec<Vec<u8>>> {
     kept
 }
 
+/// The lines of `clients/calls.txt` of which the same can be expected.
+pub fn kept_lines(text: &str) -> String {
+    let kept = text.lines().filter(|line| {
+        let call = line.trim_start_matches(['~', '?']).split_whitespace();
+        let call: Vec<Vec<u8>> = call.map(|word| word.as_bytes().to_vec()).collect();
+        call.is_empty() || line.starts_with('#') || is_compared(&call, 1)
+    });
+    kept.map(|line| format!("{line}\n")).collect()
+}
+
 fn named(name: &[u8], list: &[&str]) -> bool {
     let name = name.to_ascii_lowercase();
     list.iter().any(|listed| listed.as_bytes() == name)

@@ -1,6 +1,6 @@
 //! CLIENT: what a client tells of itself, and what is told of clients. Must not know how requests are routed.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use redline_net::{PeerAddr, clock};
@@ -17,6 +17,9 @@ use crate::worker::{Message, Worker};
 pub const BAD_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 
+/// It has called nothing.
+pub const NO_COMMAND: u16 = u16::MAX;
+
 /// What every worker may see of a client.
 pub struct Card {
     /// Its number.
@@ -31,6 +34,8 @@ pub struct Card {
     pub since_s: u64,
     /// When it last sent something: seconds of the coarse monotonic clock.
     pub active_s: AtomicU32,
+    /// The number of the command that it called last, [`NO_COMMAND`] before the first.
+    pub last: AtomicU16,
     /// What it told of itself.
     pub told: Mutex<Told>,
 }
@@ -57,7 +62,7 @@ impl Card {
         let now_s = clock::monotonic_coarse_ms() / 1000;
         let laddr = self.laddr.as_ref().map(ToString::to_string);
         format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db={} resp={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db={} resp={} cmd={} lib-name={} lib-ver={}",
             self.id,
             self.addr,
             laddr.unwrap_or_default(),
@@ -67,6 +72,9 @@ impl Card {
             now_s.saturating_sub(self.active_s.load(Ordering::Relaxed).into()),
             told.db,
             if told.resp3 { 3 } else { 2 },
+            redline_spec::table::all()
+                .get(usize::from(self.last.load(Ordering::Relaxed)))
+                .map_or("NULL", |row| row.full_name),
             text(&told.lib_name),
             text(&told.lib_ver),
         )

@@ -18,7 +18,7 @@ use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::{Message, Worker};
 
-pub use client::Card;
+pub use client::{Card, NO_COMMAND};
 
 const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 

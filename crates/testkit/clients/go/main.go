@@ -249,6 +249,9 @@ func run() error {
 	if err := library(client); err != nil {
 		return err
 	}
+	if os.Getenv("MONITOR") == "no" {
+		return nil
+	}
 	return monitor(client)
 }
 

@@ -35,6 +35,13 @@ async function library(redis, port) {
   console.log('publish', await redis.publish('news', 'hello'));
   await arrived;
   console.log('messages', JSON.stringify(messages));
+  if (process.env.MONITOR !== 'no') await monitored(redis);
+  console.log('unsubscribe', await watcher.unsubscribe('news'), await watcher.punsubscribe('ne*'));
+  console.log('quit', await watcher.quit());
+}
+
+// What a monitor is shown, without times and addresses.
+async function monitored(redis) {
   const monitor = await redis.monitor();
   const shown = new Promise((resolve) => {
     const lines = [];
@@ -48,8 +55,6 @@ async function library(redis, port) {
   await redis.multi().incr('mn').lpush('ml', 'x').exec();
   console.log('monitor', JSON.stringify(await shown));
   monitor.disconnect();
-  console.log('unsubscribe', await watcher.unsubscribe('news'), await watcher.punsubscribe('ne*'));
-  console.log('quit', await watcher.quit());
 }
 
 async function main() {

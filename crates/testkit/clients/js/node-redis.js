@@ -21,6 +21,12 @@ async function main() {
   while ((await client.publish('news', 'hello')) === 0);
   console.log('message', JSON.stringify(await message));
   subscriber.destroy();
+  if (process.env.MONITOR !== 'no') await monitored(client);
+  await client.close();
+}
+
+// What a monitor is shown, without times and addresses.
+async function monitored(client) {
   const observer = client.duplicate();
   await observer.connect();
   const shown = new Promise((resolve) => {
@@ -36,7 +42,6 @@ async function main() {
   });
   console.log('monitor', JSON.stringify(await shown));
   observer.destroy();
-  await client.close();
 }
 
 main().catch((error) => { console.error(error); process.exit(1); });

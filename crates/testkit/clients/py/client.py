@@ -3,6 +3,7 @@
 client.py PORT PROTOCOL CALLS: prints one line for each call. Same lines from two servers: redis-py cannot tell them apart.
 """
 import json
+import os
 import re
 import shlex
 import sys
@@ -169,7 +170,8 @@ def main():
     r = redis.Redis(port=port, protocol=protocol)
     r.flushall()
     run_library(r)
-    run_monitor(r)
+    if os.environ.get("MONITOR") != "no":
+        run_monitor(r)
     run_connection(port, protocol)
 
 
