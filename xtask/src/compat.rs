@@ -11,7 +11,8 @@ use redline_testkit::{access, compare, configuration, payloads, valkey};
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, histories, install,
-    jobs, many, memcached, proxy, reports, suite, tcl, through, tls, verdicts,
+    jobs, many, memcached, proxy, proxy_face, proxy_reads, reports, suite, tcl, through, tls,
+    verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -22,7 +23,7 @@ const WORKERS: [usize; 3] = [1, 2, 8];
 const ACCESS_ROUNDS: usize = 400;
 /// Rounds of what Valkey alone has, for each number of workers and each protocol.
 const VALKEY_ROUNDS: usize = 60;
-const STEPS: [(&str, Step); 24] = [
+const STEPS: [(&str, Step); 26] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -41,6 +42,8 @@ const STEPS: [(&str, Step); 24] = [
     ("many", many::run),
     ("report", reports::run),
     ("proxy", proxy::run),
+    ("proxy-reads", proxy_reads::run),
+    ("proxy-face", proxy_face::run),
     ("through", through::run),
     ("tls", tls::run),
     ("verdicts", verdicts::run),

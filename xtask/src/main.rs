@@ -17,6 +17,8 @@ mod jobs;
 mod many;
 mod memcached;
 mod proxy;
+mod proxy_face;
+mod proxy_reads;
 mod reports;
 mod run;
 mod suite;
@@ -32,7 +34,7 @@ const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
     Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover
-    memcached proxy tls.
+    memcached proxy proxy-reads proxy-face through tls.
     Installs what it needs (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py, go-redis, phpredis and hiredis (half an hour), tcl, that of
     Redis 7.0 (an hour; of both, --units go-redis,unit/scan,... runs a part), and, on a quiet machine, verdicts,

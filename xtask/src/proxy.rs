@@ -58,7 +58,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
 }
 
 /// Redis-servers of the system.
-fn servers(count: usize) -> Result<Vec<ServerProcess>, Failure> {
+pub fn servers(count: usize) -> Result<Vec<ServerProcess>, Failure> {
     let program = install::older_redis_server()?;
     let started = (0..count).map(|_| ServerProcess::redis(&program, &[]));
     started
@@ -67,7 +67,7 @@ fn servers(count: usize) -> Result<Vec<ServerProcess>, Failure> {
 }
 
 /// The proxy with a configuration file of this text.
-fn proxy(setting: &Setting, folder: &Folder, text: &str) -> Result<ServerProcess, Failure> {
+pub fn proxy(setting: &Setting, folder: &Folder, text: &str) -> Result<ServerProcess, Failure> {
     let path = folder.path().join("proxy.toml");
     write(&path, text)?;
     proxy_of(setting, &[path.display().to_string()])
@@ -82,11 +82,11 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn connect(address: SocketAddr) -> Result<Client, Failure> {
+pub fn connect(address: SocketAddr) -> Result<Client, Failure> {
     Client::connect(address).map_err(|error| format!("{address}: {error}"))
 }
 
-fn call(client: &mut Client, words: &[&str]) -> Result<Value, Failure> {
+pub fn call(client: &mut Client, words: &[&str]) -> Result<Value, Failure> {
     client
         .call(words)
         .map_err(|error| format!("{words:?}: {error}"))
@@ -188,7 +188,7 @@ impl Nutcracker {
     }
 }
 
-fn signal(pid: u32, name: &str) -> Result<(), Failure> {
+pub fn signal(pid: u32, name: &str) -> Result<(), Failure> {
     let mut kill = Command::new("kill");
     kill.args([&format!("-{name}"), &pid.to_string()]);
     captured(kill, b"", TIMEOUT).map(drop)

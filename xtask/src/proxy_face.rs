@@ -1,0 +1,89 @@
+//! Clients of a Redis Cluster in front of proxies that show themselves as one: redis-cli, redis-py, ioredis and go-redis, each
+//! against two proxies with the same three servers behind them.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use redline_testkit::process::ServerProcess;
+
+use crate::compat::Setting;
+use crate::install;
+use crate::proxy::servers;
+use crate::run::{Failure, captured, free_port, workspace};
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// All of them.
+pub fn run(setting: &Setting) -> Result<String, Failure> {
+    let servers = servers(3)?;
+    let shards: String = servers
+        .iter()
+        .map(|server| {
+            format!(
+                "[[pool.shard]]\nserver = [{{ address = '{}' }}]\n",
+                server.address()
+            )
+        })
+        .collect();
+    let ports = [free_port()?, free_port()?];
+    let start = |port: u16| {
+        let text = format!(
+            "[[listener]]\nbind = '127.0.0.1:{{port}}'\n[[listener]]\nbind = '127.0.0.1:{port}'\n[cluster-face]\nenabled = true\nannounce = '127.0.0.1:{port}'\n\
+             peers = ['127.0.0.1:{}', '127.0.0.1:{}']\n[[pool]]\n{shards}",
+            ports[0], ports[1]
+        );
+        // It is waited for at a port of its own, and announces one that both know beforehand.
+        ServerProcess::proxy_of_file(&setting.redline, &text)
+            .map_err(|error| format!("redline proxy: {error}"))
+    };
+    let _proxies = [start(ports[0])?, start(ports[1])?];
+    let port = ports[0].to_string();
+    let sources = workspace().join("crates/testkit/clients");
+    let node = install::node_clients()?;
+    let go = install::go_program(&sources.join("go/cluster"), "go-cluster")?;
+    let python = install::redis_py()?;
+    let expected = ["nodes 2", "sum 19900", "deleted 200"];
+    let mut ways = 0;
+    for (name, program, script, protocols) in [
+        ("redis-py", python, Some("py/cluster.py"), &["2", "3"][..]),
+        ("go-redis", go, None, &["2", "3"]),
+        (
+            "ioredis",
+            PathBuf::from("node"),
+            Some("js/cluster.js"),
+            &[""],
+        ),
+    ] {
+        for protocol in protocols {
+            let mut command = Command::new(&program);
+            command.args(script.map(|script| sources.join(script)));
+            command.arg(&port).arg(protocol);
+            command.env("NODE_PATH", node.join("node_modules"));
+            let said = captured(command, b"", TIMEOUT)
+                .map_err(|failure| format!("{name} {protocol}: {failure}"))?;
+            for line in expected {
+                if !said.lines().any(|said| said == line) {
+                    return Err(format!("{name} {protocol}: no \"{line}\" in\n{said}"));
+                }
+            }
+            ways += 1;
+        }
+    }
+    // Whichever of the two redis-cli is told to go to by name, it stays where it is.
+    let mut cli = Command::new("redis-cli");
+    cli.args(["-c", "-p", &port]);
+    let mut lines = String::new();
+    for key in 0..50 {
+        lines += &format!("SET key:{key} {key}\nGET key:{key}\n");
+    }
+    let said = captured(cli, lines.as_bytes(), TIMEOUT)?;
+    let said: Vec<&str> = said.lines().collect();
+    let right = (0..50).flat_map(|key| ["OK".to_owned(), key.to_string()]);
+    if !right.eq(said.iter().map(|&line| line.to_owned())) {
+        return Err(format!("redis-cli -c: {said:?}"));
+    }
+    Ok(format!(
+        "redis-py, go-redis and ioredis in {ways} ways, and redis-cli -c, take two proxies for a cluster"
+    ))
+}
