@@ -267,6 +267,34 @@ impl Worker {
         }
     }
 
+    /// While events gather, so do requests: see [`Upstream::may_linger`].
+    pub(crate) fn let_linger(&mut self) {
+        self.dirty_upstreams.append(&mut self.lingering);
+        if !self.poller.is_gathering() {
+            return;
+        }
+        let (upstreams, lingering) = (&mut self.upstreams, &mut self.lingering);
+        self.dirty_upstreams.retain(|at| {
+            let lingers = upstreams.get(*at).is_some_and(Upstream::may_linger);
+            if lingers {
+                lingering.push(*at);
+            }
+            !lingers
+        });
+    }
+
+    /// What has waited for replies that are here goes out.
+    pub(crate) fn end_lingering(&mut self) {
+        let (upstreams, dirty) = (&mut self.upstreams, &mut self.dirty_upstreams);
+        self.lingering.retain(|at| {
+            let waits = upstreams.get(*at).is_some_and(|it| it.is_under_way());
+            if !waits {
+                dirty.push(*at);
+            }
+            waits
+        });
+    }
+
     /// Writes to all servers for which something was queued.
     pub(crate) fn write_upstreams(&mut self) {
         while let Some(at) = self.dirty_upstreams.pop() {

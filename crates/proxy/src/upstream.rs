@@ -120,8 +120,10 @@ pub struct Upstream {
     pub framer: Framer,
     /// The front reply is passed on in parts: its first bytes are gone.
     pub streaming: bool,
-    /// It is in the list of upstreams to write to.
+    /// It is in the list of upstreams to write to, or of those that linger.
     pub dirty: bool,
+    /// In so many turns what is queued was left to wait for more.
+    pub lingers: u8,
     /// It is in the list of upstreams to read.
     pub queued: bool,
     /// The peer has closed: read until the end is seen.
@@ -144,6 +146,10 @@ pub struct Upstream {
     pub owner: Option<Ref>,
 }
 
+/// What is queued waits for more at most so many turns.
+const LINGERS_MAX: u8 = 4;
+/// So much that is queued is worth a write of its own.
+const LINGERING_BYTES_MAX: usize = 16 * 1024;
 /// What is kept of an empty buffer.
 const BYTES_KEPT_MAX: usize = 256 * 1024;
 /// Answered requests are dropped from the front in steps of at least this size.
@@ -175,6 +181,7 @@ impl Upstream {
             framer: Framer::new(),
             streaming: false,
             dirty: false,
+            lingers: 0,
             queued: false,
             closed: false,
             wants_room: false,
@@ -217,6 +224,25 @@ impl Upstream {
     #[inline]
     pub fn unsent(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    /// Whether requests are on their way that the server will have to answer before any new one.
+    #[inline]
+    pub fn is_under_way(&self) -> bool {
+        self.sent > self.acked
+    }
+
+    /// Whether what is queued may wait for more, so that it leaves in one write and arrives in one read: the server has
+    /// something to do on this connection meanwhile. Counts the turns.
+    pub fn may_linger(&mut self) -> bool {
+        let may = self.purpose == Purpose::Shared
+            && self.state == State::Open
+            && self.is_under_way()
+            && self.unsent() <= LINGERING_BYTES_MAX
+            && self.held_back.is_empty()
+            && self.lingers < LINGERS_MAX;
+        self.lingers = if may { self.lingers + 1 } else { 0 };
+        may
     }
 
     /// Bytes that were not answered, sent or not.
@@ -281,6 +307,22 @@ mod tests {
             kind: Kind::Client,
             tries: 0,
         }
+    }
+
+    #[test]
+    fn a_request_lingers_for_a_while_and_only_while_others_are_under_way() {
+        let (stream, _) = Stream::pair().unwrap();
+        let mut upstream = Upstream::new(stream, 0, 0, Proto::Resp2, Purpose::Shared, 0);
+        upstream.state = State::Open;
+        upstream.push(run(1, 3), b"abc");
+        assert!(!upstream.may_linger());
+        upstream.sent = 3;
+        upstream.push(run(1, 3), b"xyz");
+        assert!((0..LINGERS_MAX).all(|_| upstream.may_linger()));
+        assert!(!upstream.may_linger());
+        assert!(upstream.may_linger());
+        upstream.answered(1);
+        assert!(!upstream.may_linger());
     }
 
     #[test]

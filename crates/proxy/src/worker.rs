@@ -124,7 +124,7 @@ pub struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) routes: Arc<Routes>,
     epoch: u64,
-    poller: Poller,
+    pub(crate) poller: Poller,
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
     listeners: Vec<(Listener, u16)>,
@@ -169,6 +169,8 @@ pub struct Worker {
     pub(crate) now_ms: u64,
     next_tick_ms: u64,
     gathering: Gathering,
+    /// Connections to servers whose requests wait for more.
+    pub(crate) lingering: Vec<u32>,
     ticks: u32,
     /// Clients of this turn from which nothing had come since the last tick.
     first: u32,
@@ -262,6 +264,7 @@ impl Worker {
             now_ms: clock::monotonic_coarse_ms(),
             next_tick_ms: 0,
             gathering: Gathering::default(),
+            lingering: Vec::new(),
             ticks: 1,
             first: 0,
             accept_again: false,
@@ -293,8 +296,10 @@ impl Worker {
             && self.ready.is_empty()
             && self.ready_upstreams.is_empty();
         let timeout = match may_sleep {
-            true if !self.later.is_empty() || !self.held.is_empty() => LATER_LOOK,
-            true => Duration::from_millis(self.next_tick_ms.saturating_sub(self.now_ms).max(1)),
+            true if !self.is_owed_a_look() => {
+                Duration::from_millis(self.next_tick_ms.saturating_sub(self.now_ms).max(1))
+            }
+            true => LATER_LOOK,
             false => Duration::ZERO,
         };
         if let Err(error) = self.poller.poll(Some(timeout)) {
@@ -332,6 +337,7 @@ impl Worker {
             };
             self.serve_client(at);
         }
+        self.let_linger();
         self.write_upstreams();
         for _ in 0..self.ready_upstreams.len() {
             let Some(at) = self.ready_upstreams.pop_front() else {
@@ -345,6 +351,7 @@ impl Worker {
         if !self.held.is_empty() {
             self.release_held();
         }
+        self.end_lingering();
         // Requests that had to be sent again, or elsewhere.
         self.write_upstreams();
         self.write_clients();
@@ -357,6 +364,11 @@ impl Worker {
         self.clients.end_turn();
         self.upstreams.end_turn();
         self.gathers.end_turn();
+    }
+
+    /// Whether something waits that no event will bring up again.
+    fn is_owed_a_look(&self) -> bool {
+        !(self.later.is_empty() && self.held.is_empty() && self.lingering.is_empty())
     }
 
     fn on_signal(&mut self) {
