@@ -409,7 +409,7 @@ fn what_is_refused_outside_a_transaction_is_refused_inside_one() {
     for begin in [&["WATCH k"][..], &["MULTI"], &["WATCH k", "MULTI"]] {
         for line in [
             "SHUTDOWN NOSAVE",
-            "CONFIG SET maxmemory 1",
+            "CONFIG REWRITE",
             "DEBUG SLEEP 0",
             "NOSUCH",
         ] {

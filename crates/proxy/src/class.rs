@@ -122,7 +122,10 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         // By their channel.
         Publish | Spublish => return Class::Keys,
         // Of these the proxy has its own, or there is only the proxy to speak of.
-        Info | Time | AclWhoami | ConfigGet => return Class::Local,
+        Info | Time | AclWhoami | ConfigGet | ConfigSet | ConfigResetstat | Monitor => {
+            return Class::Local;
+        }
+        _ if matches!(spec::row(id).container, Some(Slowlog | Latency)) => return Class::Local,
         Command
         | CommandCount
         | CommandDocs
@@ -191,14 +194,18 @@ mod tests {
         assert_eq!(class(CommandId::ScriptExists), Class::All(Merge::And));
         assert_eq!(class(CommandId::FunctionLoad), Class::All(Merge::First));
         assert_eq!(class(CommandId::Flushall), Class::All(Merge::First));
-        assert_eq!(class(CommandId::Ping), Class::Local);
+        for id in [
+            CommandId::Ping,
+            CommandId::ConfigSet,
+            CommandId::LatencyReset,
+        ] {
+            assert_eq!(class(id), Class::Local, "{id:?}");
+        }
         for id in [
             CommandId::Shutdown,
-            CommandId::ConfigSet,
             CommandId::ConfigRewrite,
             CommandId::AclSetuser,
             CommandId::MemoryPurge,
-            CommandId::LatencyReset,
         ] {
             assert_eq!(class(id), Class::Refused, "{id:?}");
         }

@@ -86,6 +86,8 @@ pub struct Client {
     pub has_limits: bool,
     /// What it told of itself.
     pub about: Option<Box<About>>,
+    /// It called MONITOR.
+    pub monitors: bool,
     /// The name of the command it called last.
     pub last: Option<redline_spec::CommandId>,
 }
@@ -195,6 +197,7 @@ impl Client {
             user: None,
             has_limits: false,
             about: None,
+            monitors: false,
             last: None,
         }
     }
@@ -272,6 +275,14 @@ impl Client {
     pub fn deliver_part(&mut self, bytes: &[u8]) {
         self.mid_reply = true;
         self.out.extend_from_slice(bytes);
+    }
+
+    /// Takes what is no reply and no message: lines of MONITOR.
+    pub fn tell(&mut self, lines: &[u8]) {
+        match self.mid_reply {
+            true => self.pushed.extend_from_slice(lines),
+            false => self.out.extend_from_slice(lines),
+        }
     }
 
     /// Takes a message, which was written for RESP2.

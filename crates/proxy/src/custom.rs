@@ -17,6 +17,7 @@ use crate::errors;
 use crate::link::forwarded;
 use crate::report::Report;
 use crate::route::NOBODY;
+use crate::seeing::OUT_OF_MEMORY;
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
@@ -288,6 +289,12 @@ impl Worker {
         }
         if let Some(line) = self.foreign_refusal(me, foreign, &name, args) {
             return self.abort(me, &line);
+        }
+        if let Some(client) = self.clients.find(me) {
+            client.last = None;
+        }
+        if self.seeing.looks_at_all && !self.goes_on(me, None, false, args) {
+            return self.abort(me, OUT_OF_MEMORY);
         }
         let home = self.home_of(me);
         let mut words: Vec<&[u8]> = args.iter().collect();

@@ -106,6 +106,7 @@ impl Worker {
                 self.pass_bytes(me, &passing.lease, &shorter);
             }
         }
+        self.seeing.pass_large(key, id, beginning.bulk);
         if let Some(client) = self.clients.find(me) {
             client.last = Some(id);
             client.session = Session::Passing(Box::new(passing));

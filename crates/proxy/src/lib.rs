@@ -32,6 +32,7 @@ pub mod report;
 pub mod route;
 mod scripts;
 pub mod secure;
+mod seeing;
 mod serve;
 pub mod settings;
 mod slab;
@@ -49,6 +50,7 @@ use redline_net::{Address, Listener, cpu};
 use crate::config::arguments::Arguments;
 use crate::config::{Config, Identities};
 use crate::secure::{Doors, Secured};
+use crate::seeing::Seen;
 use crate::settings::Settings;
 use crate::start::{BACKLOG, Setup};
 
@@ -114,14 +116,22 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         };
         listeners.extend(bound.into_iter().map(|listener| (listener, door as u16)));
     }
+    let metrics = config.metrics.bind.as_ref();
+    let metrics = metrics
+        .map(|bind| seeing::metrics::listen(&bind.0))
+        .transpose()?;
+    let threads = match config.threads {
+        0 => cpu::usable_count(),
+        threads => threads,
+    };
+    seeing::log::start(&config.log)?;
     let control = control::start(config, secured, Arc::clone(&doors), arguments)?;
-    start::run(Setup {
+    let ran = start::run(Setup {
         listeners,
         doors,
-        threads: match config.threads {
-            0 => cpu::usable_count(),
-            threads => threads,
-        },
+        threads,
+        seen: Seen::new(config, threads.max(1)),
+        metrics,
         settings: Settings::of(config),
         routes: control.routes,
         reports: Some(control.reports),
@@ -129,8 +139,9 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         identities: identities(config)?,
         names: custom::Names::of(&config.commands),
         face: face::Face::of(&config.cluster_face),
-    })?;
-    Ok(())
+    });
+    seeing::log::flush();
+    Ok(ran?)
 }
 
 /// Who there is, if the configuration names anybody.

@@ -13,6 +13,7 @@ use crate::errors;
 use crate::reads::READ_TRIES_MAX;
 use crate::report::Report;
 use crate::route::{NOBODY, Node, NodeId, Routes};
+use crate::seeing::{MIXED, log};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
@@ -183,7 +184,8 @@ impl Worker {
                 return Err(line);
             }
         };
-        let mut upstream = Upstream::new(stream, node, db, proto, purpose, self.now_ms);
+        let stats = self.seeing.node(node);
+        let mut upstream = Upstream::new(stream, node, db, proto, purpose, self.now_ms, stats);
         introduce(
             &mut upstream,
             target.user.as_deref(),
@@ -198,6 +200,7 @@ impl Worker {
             return Err(unavailable(&error_text(&error)));
         }
         upstream.wants_room = true;
+        upstream.stats.connects.add(1);
         self.upstreams.put(upstream);
         Ok(place)
     }
@@ -246,6 +249,12 @@ impl Worker {
         let links = self.links.of(node);
         (links.failures, links.retry_at_ms) = (0, 0);
         self.mark_upstream(at);
+        log::debug(|| {
+            format!(
+                "a connection to {} stands",
+                self.routes.nodes[usize::from(node)].name
+            )
+        });
         self.tell(Report::Well { node });
     }
 
@@ -321,6 +330,7 @@ impl Worker {
         while upstream.sent < end && !full {
             match upstream.stream.write(&upstream.out[upstream.sent..end]) {
                 Ok(Some(written)) => {
+                    upstream.stats.sent_bytes.add(written as u64);
                     upstream.sent += written;
                     full = upstream.sent < end;
                 }
@@ -382,6 +392,7 @@ impl Worker {
     }
 
     fn forget(&mut self, at: u32, upstream: &Upstream) {
+        upstream.stats.closed.add(1);
         if upstream.purpose == Purpose::Subscriptions {
             return self.lost_subscriptions(upstream.node);
         }
@@ -421,10 +432,15 @@ impl Worker {
             State::Connecting => {}
         }
         let name = self.routes.nodes[usize::from(upstream.node)].name.clone();
+        log::debug(|| format!("a connection to {name} is lost: {reason}"));
         let unavailable = errors::unavailable(&name, reason);
         let unknown = errors::outcome_unknown(&name, reason);
         let out = std::mem::take(&mut upstream.out);
         let mut start = upstream.acked;
+        let mix = std::mem::take(&mut upstream.mix);
+        let mut unmix = mix
+            .iter()
+            .flat_map(|(command, many)| std::iter::repeat_n(*command, (*many).into()));
         for run in std::mem::take(&mut upstream.waiting) {
             let end = start + run.bytes as usize;
             let half_out = upstream.streaming && start == upstream.acked;
@@ -449,6 +465,10 @@ impl Worker {
             // The front one may have been answered in part.
             requests.by_ref().take(run.answered.into()).for_each(drop);
             let part_gone = upstream.streaming && start == upstream.acked;
+            let mut mixed = unmix.by_ref().take(match run.command {
+                MIXED => run.count.into(),
+                _ => 0,
+            });
             for (number, (range, writes)) in requests.enumerate() {
                 let number = number as u32;
                 let was_sent = start + range.start < upstream.sent;
@@ -459,6 +479,7 @@ impl Worker {
                     tries: run.tries + 1,
                     since_ms: self.now_ms as u32,
                     bytes: range.len() as u32,
+                    command: mixed.next().unwrap_or(run.command),
                     ..run
                 };
                 if part_gone && number == 0 {
@@ -628,6 +649,7 @@ impl Worker {
                 }
             };
             if over {
+                upstream.stats.timed_out.add(1);
                 late.push((at, node, upstream.state));
             }
         }

@@ -155,6 +155,7 @@ impl Worker {
         let waiting = Waiting {
             count,
             ..Waiting::one(me, seq, self.silenced(me, kind), raw, self.now_ms)
+                .of(self.command_called(me), self.seeing.now_us)
         };
         match self.upstreams.find(lease.upstream) {
             Some(upstream) => {

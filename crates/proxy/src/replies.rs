@@ -8,6 +8,7 @@
 use redline_net::{Read, error_text};
 
 use crate::client::Pause;
+use crate::seeing::NO_COMMAND;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Waiting};
 use crate::worker::{UPSTREAM_READ_BYTES_MAX, Worker};
@@ -50,7 +51,11 @@ impl Worker {
                 .stream
                 .read_into(&mut bytes, UPSTREAM_READ_BYTES_MAX)
             {
-                Ok(Read::Data { drained, .. }) => {
+                Ok(Read::Data {
+                    drained,
+                    bytes: read,
+                }) => {
+                    upstream.stats.received_bytes.add(read as u64);
                     match self.take_replies(at, &bytes) {
                         Ok(consumed) if consumed == bytes.len() => bytes.clear(),
                         Ok(consumed) => drop(bytes.drain(..consumed)),
@@ -144,6 +149,7 @@ impl Worker {
                 }
             }
             if count > 0 {
+                self.seeing.took(upstream, count, done - start);
                 upstream.answered(count);
                 self.deliver(front.to, front.seq, count.into(), &bytes[start..done]);
                 continue;
@@ -170,6 +176,7 @@ impl Worker {
         }
         let len = upstream.framer.take_part();
         upstream.streaming |= len > 0;
+        upstream.passed += len;
         if upstream.framer.bulk_missing() > ALONE_BYTES_MIN {
             // Whoever comes now need not wait for it.
             self.detach(at, false);
@@ -197,6 +204,7 @@ impl Worker {
             Ok(None) if upstream.streaming => {
                 let to = upstream.waiting.front().map(|front| front.to);
                 let len = upstream.framer.take_part();
+                upstream.passed += len;
                 if let Some(to) = to {
                     self.pass_on(to, &bytes[..len]);
                     self.slow_down(at, to);
@@ -211,6 +219,8 @@ impl Worker {
             let Some(front) = upstream.waiting.front().copied() else {
                 return Err("it sent a reply that nobody waits for".to_owned());
             };
+            let passed = std::mem::take(&mut upstream.passed);
+            self.seeing.took(upstream, 1, passed + len);
             upstream.answered(1);
             self.deliver(front.to, front.seq, 1, reply);
             return Ok(Some(len));
@@ -226,7 +236,11 @@ impl Worker {
         let Some(front) = upstream.waiting.front().copied() else {
             return Err("it sent a reply that nobody waits for".to_owned());
         };
-        let one = Waiting { count: 1, ..front };
+        let one = Waiting {
+            count: 1,
+            command: upstream.front_command().unwrap_or(NO_COMMAND),
+            ..front
+        };
         let wanted = matches!(front.kind, Kind::Client | Kind::Silent | Kind::Part);
         if wanted && reply[0] == b'-' && self.redirected(at, one, reply) {
             if let Some(upstream) = self.upstreams.get(at) {
@@ -237,6 +251,12 @@ impl Worker {
         let Some(upstream) = self.upstreams.get(at) else {
             return Ok(Some(len));
         };
+        if wanted {
+            self.seeing.took(upstream, 1, len);
+            if reply[0] == b'-' {
+                self.seeing.failed(upstream);
+            }
+        }
         match front.kind {
             Kind::Client => {
                 upstream.answered(1);

@@ -16,6 +16,7 @@ use crate::custom;
 use crate::errors;
 use crate::private::Session;
 use crate::route::{NOBODY, NodeId, Placement, Pool};
+use crate::seeing::{MIXED, NO_COMMAND, OUT_OF_MEMORY};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
@@ -33,6 +34,9 @@ pub enum Flow {
 
 /// Requests of one client in a row that go to one server.
 struct Run {
+    /// The command of the last ones, and behind how many they come.
+    command: u16,
+    same_from: u16,
     upstream: u32,
     first: u32,
     count: u16,
@@ -60,6 +64,7 @@ impl Worker {
             Placement::One | Placement::Hashed(_) if self.routes.prefixes.is_empty() => RUN_MAX,
             _ => RUN_OF_CLUSTER_MAX,
         };
+        let looks_at_all = self.seeing.looks_at_all;
         let mut done = 0;
         if self
             .clients
@@ -131,6 +136,7 @@ impl Worker {
             if let Ok(command) = command
                 && command.class == Class::Key
                 && kind == RequestKind::Multibulk
+                && !looks_at_all
                 && command.allows(args)
                 && let Some(target) = self.shared_target(me, command, raw)
             {
@@ -143,6 +149,11 @@ impl Worker {
                         if run.upstream == target && run.end == done && run.count < run_max =>
                     {
                         client.number();
+                        if run.command != command.id as u16 {
+                            let before = run.count - run.same_from;
+                            self.seeing.mix.push((run.command, before));
+                            (run.command, run.same_from) = (command.id as u16, run.count);
+                        }
                         run.count += 1;
                         run.end += consumed;
                     }
@@ -152,6 +163,8 @@ impl Worker {
                             return query.len();
                         };
                         run = Some(Run {
+                            command: command.id as u16,
+                            same_from: 0,
                             upstream: target,
                             first: client.number(),
                             count: 1,
@@ -254,7 +267,15 @@ impl Worker {
             count: run.count,
             ..Waiting::one(me, run.first, Kind::Client, bytes, self.now_ms)
         };
+        let mix = &mut self.seeing.mix;
+        let is_mixed = !mix.is_empty();
+        if is_mixed {
+            mix.push((run.command, run.count - run.same_from));
+        }
+        let command = if is_mixed { MIXED } else { run.command };
+        let waiting = waiting.of(command, self.seeing.now_us);
         let Some(upstream) = self.upstreams.get(run.upstream) else {
+            self.seeing.mix.clear();
             for number in 0..run.count {
                 let one = Waiting {
                     seq: run.first.wrapping_add(number.into()),
@@ -264,6 +285,9 @@ impl Worker {
             }
             return;
         };
+        if is_mixed {
+            upstream.mix.extend(self.seeing.mix.drain(..));
+        }
         upstream.push(waiting, bytes);
         if !upstream.dirty {
             upstream.dirty = true;
@@ -324,6 +348,9 @@ impl Worker {
         let command = match command {
             Ok(command) => command,
             // Not a command of Redis's: there is no row for it.
+            Err(Unresolved::Command) if args[0].eq_ignore_ascii_case(b"proxy") => {
+                return self.proxy(me, args);
+            }
             Err(Unresolved::Subcommand(CommandId::Config))
                 if args.len() == 2 && args[1].eq_ignore_ascii_case(b"reload") =>
             {
@@ -356,6 +383,11 @@ impl Worker {
         }
         if let Some(line) = self.refusal(me, command.id, args) {
             return self.reject(me, command.id, &line);
+        }
+        if self.seeing.looks_at_all
+            && !self.goes_on(me, Some(command.id), command.class == Class::Local, args)
+        {
+            return self.reject(me, command.id, OUT_OF_MEMORY);
         }
         if self.clients.find(me).is_some_and(|it| it.restricted)
             && command.class != Class::Subscribe
@@ -505,10 +537,12 @@ impl Worker {
             Err(line) => return self.refuse(me, &line),
         };
         let kind = self.silenced(me, Kind::Client);
+        let command = self.command_called(me);
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
-        let waiting = Waiting::one(me, client.number(), kind, raw, self.now_ms);
+        let waiting = Waiting::one(me, client.number(), kind, raw, self.now_ms)
+            .of(command, self.seeing.now_us);
         if self.is_full(upstream, me)
             && let Some(client) = self.clients.find(me)
         {
@@ -525,6 +559,12 @@ impl Worker {
     pub(crate) fn stripped(&self, raw: &[u8]) -> Option<Vec<u8>> {
         let prefixes = &self.routes.prefixes;
         prefixes.strips().then(|| prefixes.stripped(raw)).flatten()
+    }
+
+    /// The command that a client has called last.
+    pub(crate) fn command_called(&mut self, me: Ref) -> u16 {
+        let last = self.clients.find(me).and_then(|client| client.last);
+        last.map_or(NO_COMMAND, |id| id as u16)
     }
 
     /// What becomes of a reply, if the client has asked for silence.

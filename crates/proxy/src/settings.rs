@@ -31,8 +31,6 @@ pub struct Settings {
     pub connect_timeout_ms: u64,
     /// How long a server may keep the oldest request of a shared connection waiting: milliseconds; 0: for ever.
     pub request_timeout_ms: u64,
-    /// How long a client may be silent: seconds; 0: for ever.
-    pub client_timeout_s: u64,
     /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`). Twice as
     /// long as the server's: what gathers here spares the server behind us, too. With redis-benchmark's 50 connections, of
     /// 50, 75, 100 and 150 us the third cost both of them least.
@@ -68,7 +66,6 @@ impl Settings {
             bulk_bytes_max: bytes(limits.bulk) as u64,
             connect_timeout_ms: ms(timeouts.connect),
             request_timeout_ms: ms(timeouts.request),
-            client_timeout_s: ms(timeouts.client_idle).div_ceil(1_000),
             reader_timeout_ms: ms(timeouts.reader),
             drain_timeout_ms: ms(timeouts.drain),
             ..default
@@ -92,7 +89,6 @@ impl Default for Settings {
             private_idle_max: 16,
             connect_timeout_ms: 1_000,
             request_timeout_ms: 10_000,
-            client_timeout_s: 0,
             event_coalescing_us: 100,
             reader_timeout_ms: 60_000,
             drain_timeout_ms: 10_000,

@@ -12,6 +12,7 @@ use crate::client::Silence;
 use crate::errors;
 use crate::merge;
 use crate::route::{NOBODY, NodeId};
+use crate::seeing::NO_COMMAND;
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
@@ -40,6 +41,9 @@ pub struct Gather {
     pub(crate) parts: Vec<(usize, usize)>,
     /// For each place in the reply, the part that has it.
     pub(crate) order: Vec<u32>,
+    /// The command, and when it came in: microseconds of the worker's clock.
+    pub(crate) command: u16,
+    pub(crate) since_us: u32,
     /// Of SCAN: the shard that was asked, and how many there are.
     pub(crate) scanned: (u32, u32),
 }
@@ -56,6 +60,8 @@ impl Gather {
             bytes: Vec::new(),
             parts: Vec::new(),
             order: Vec::new(),
+            command: NO_COMMAND,
+            since_us: 0,
             scanned: (0, 0),
         }
     }
@@ -213,6 +219,8 @@ impl Worker {
         gather.proto = client.proto;
         gather.silence = client.silence;
         gather.merge = merge;
+        gather.command = client.last.map_or(NO_COMMAND, |id| id as u16);
+        gather.since_us = self.seeing.now_us as u32;
         // One more than there are parts, until all are sent: an error may come at once.
         gather.missing = 1;
         let place = self.gathers.next();
@@ -239,11 +247,12 @@ impl Worker {
         };
         found.missing += 1;
         found.parts.push((0, 0));
-        let proto = found.proto;
+        let (proto, command) = (found.proto, found.command);
         let stripped = self.stripped(request);
         let request = stripped.as_deref().unwrap_or(request);
         let db = self.clients.find(me).map_or(0, |client| client.db);
-        let waiting = Waiting::one(gather, part, Kind::Part, request, self.now_ms);
+        let waiting = Waiting::one(gather, part, Kind::Part, request, self.now_ms)
+            .of(command, self.seeing.now_us);
         let linked = match node {
             NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
             node => self.link(node, db, proto),
@@ -296,6 +305,8 @@ impl Worker {
         let Some(mut gather) = self.gathers.take(place.at) else {
             return;
         };
+        let us = (self.seeing.now_us as u32).wrapping_sub(gather.since_us);
+        self.seeing.record_call(gather.command, us, 1, true);
         let mut merged = std::mem::take(&mut self.merged);
         if let Some(client) = self.clients.find(gather.client) {
             client.gathered -= gather.bytes.len();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
+use redline_observe::metrics::http::Responder;
 
 use crate::config::Identities;
 use crate::control::Reload;
@@ -15,6 +16,7 @@ use crate::report::Report;
 use crate::route::Published;
 use crate::scripts::Scripts;
 use crate::secure::Doors;
+use crate::seeing::{Seen, metrics};
 use crate::settings::Settings;
 use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
 
@@ -45,6 +47,10 @@ pub struct Setup {
     pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
     pub face: Option<Face>,
+    /// What is counted and logged, of as many workers.
+    pub seen: Seen,
+    /// Where Prometheus asks.
+    pub metrics: Option<Responder>,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -82,7 +88,11 @@ pub fn run(setup: Setup) -> io::Result<()> {
             .iter()
             .find_map(|(listener, _)| listener.port())
             .unwrap_or(0),
+        seen: setup.seen,
     });
+    if let Some(responder) = setup.metrics {
+        metrics::start(responder, &shared)?;
+    }
     let mut listeners = Some(setup.listeners);
     let mut signals = Some(signals);
     let mut handles = Vec::with_capacity(threads);

@@ -6,11 +6,13 @@
 //! sent in a row, not for each request.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use redline_net::Stream;
 use redline_resp::{Framer, Proto};
 
 use crate::route::NodeId;
+use crate::seeing::{MIXED, NO_COMMAND, NodeStats};
 use crate::slab::Ref;
 
 /// What becomes of a reply.
@@ -47,6 +49,10 @@ pub struct Waiting {
     pub kind: Kind,
     /// How often the request was sent before.
     pub tries: u8,
+    /// Which command, as a number; [`MIXED`]: several, which [`Upstream::mix`] has; or [`NO_COMMAND`].
+    pub command: u16,
+    /// When it came in: microseconds of the worker's clock, in their lowest bits.
+    pub since_us: u32,
 }
 
 const _: () = assert!(size_of::<Waiting>() <= 32, "two entries in a cache line");
@@ -64,6 +70,18 @@ impl Waiting {
             answered: 0,
             kind,
             tries: 0,
+            command: NO_COMMAND,
+            since_us: 0,
+        }
+    }
+
+    /// The same as a call of this command, which came in at this time in microseconds.
+    #[inline]
+    pub fn of(self, command: u16, now_us: u64) -> Waiting {
+        Waiting {
+            command,
+            since_us: now_us as u32,
+            ..self
         }
     }
 }
@@ -144,6 +162,12 @@ pub struct Upstream {
     pub rested: Option<(u64, usize)>,
     /// Of a private one: whose it is.
     pub owner: Option<Ref>,
+    /// The commands of the runs that have several, in their order, and how many of each in a row.
+    pub mix: VecDeque<(u16, u16)>,
+    /// Bytes of the front reply that are passed on.
+    pub passed: usize,
+    /// What is counted of the server.
+    pub stats: Arc<NodeStats>,
 }
 
 /// What is queued waits for more at most so many turns.
@@ -164,6 +188,7 @@ impl Upstream {
         proto: Proto,
         purpose: Purpose,
         now_ms: u64,
+        stats: Arc<NodeStats>,
     ) -> Upstream {
         Upstream {
             stream,
@@ -192,6 +217,9 @@ impl Upstream {
             rests: false,
             rested: None,
             owner: None,
+            mix: VecDeque::new(),
+            passed: 0,
+            stats,
         }
     }
 
@@ -199,6 +227,7 @@ impl Upstream {
     #[inline]
     pub fn push(&mut self, waiting: Waiting, bytes: &[u8]) {
         debug_assert_eq!(waiting.bytes as usize, bytes.len());
+        self.stats.requests.add(waiting.count.into());
         self.out.extend_from_slice(bytes);
         self.waiting.push_back(waiting);
     }
@@ -208,6 +237,14 @@ impl Upstream {
         const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
         let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, ASKING, now_ms);
         self.push(waiting, ASKING);
+    }
+
+    /// The command of the front call.
+    pub fn front_command(&self) -> Option<u16> {
+        match self.waiting.front()?.command {
+            MIXED => self.mix.front().map(|(command, _)| *command),
+            command => Some(command),
+        }
     }
 
     /// Forgets what was sent, if it will never be sent again.
@@ -267,6 +304,9 @@ impl Upstream {
         let Some(front) = self.waiting.front_mut() else {
             return;
         };
+        if front.command == MIXED {
+            unmix(&mut self.mix, count);
+        }
         front.count -= count;
         front.answered += count;
         front.seq = front.seq.wrapping_add(count.into());
@@ -289,6 +329,22 @@ impl Upstream {
     }
 }
 
+/// So many calls of the front run are answered.
+#[cold]
+fn unmix(mix: &mut VecDeque<(u16, u16)>, count: u16) {
+    let mut left = count;
+    while left > 0
+        && let Some((_, many)) = mix.front_mut()
+    {
+        let step = left.min(*many);
+        *many -= step;
+        left -= step;
+        if *many == 0 {
+            mix.pop_front();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,13 +362,23 @@ mod tests {
             answered: 0,
             kind: Kind::Client,
             tries: 0,
+            command: NO_COMMAND,
+            since_us: 0,
         }
     }
 
     #[test]
     fn a_request_lingers_for_a_while_and_only_while_others_are_under_way() {
         let (stream, _) = Stream::pair().unwrap();
-        let mut upstream = Upstream::new(stream, 0, 0, Proto::Resp2, Purpose::Shared, 0);
+        let mut upstream = Upstream::new(
+            stream,
+            0,
+            0,
+            Proto::Resp2,
+            Purpose::Shared,
+            0,
+            Arc::default(),
+        );
         upstream.state = State::Open;
         upstream.push(run(1, 3), b"abc");
         assert!(!upstream.may_linger());
@@ -328,7 +394,15 @@ mod tests {
     #[test]
     fn requests_stay_until_they_are_answered() {
         let (stream, _) = Stream::pair().unwrap();
-        let mut upstream = Upstream::new(stream, 0, 0, Proto::Resp2, Purpose::Shared, 0);
+        let mut upstream = Upstream::new(
+            stream,
+            0,
+            0,
+            Proto::Resp2,
+            Purpose::Shared,
+            0,
+            Arc::default(),
+        );
         let big = vec![b'a'; DROP_BYTES_MIN];
         upstream.push(run(2, big.len()), &big);
         upstream.push(run(1, 3), b"xyz");
@@ -342,5 +416,24 @@ mod tests {
         upstream.sent = 3;
         upstream.answered(1);
         assert!(upstream.out.is_empty() && upstream.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_run_of_several_commands_knows_which_is_next() {
+        let (stream, _) = Stream::pair().unwrap();
+        let purpose = Purpose::Shared;
+        let stats = Arc::default();
+        let mut upstream = Upstream::new(stream, 0, 0, Proto::Resp2, purpose, 0, stats);
+        for (calls, commands) in [(5, MIXED), (2, 9), (3, MIXED)] {
+            upstream.push(run(calls, 1).of(commands, 0), b"x");
+        }
+        upstream.mix.extend([(1, 2), (2, 3), (3, 1), (4, 2)]);
+        let mut seen = Vec::new();
+        while let Some(command) = upstream.front_command() {
+            seen.push(command);
+            upstream.answered(1);
+        }
+        assert_eq!(seen, [1, 1, 2, 2, 2, 9, 9, 3, 4, 4]);
+        assert!(upstream.mix.is_empty());
     }
 }

@@ -36,6 +36,7 @@ use crate::report::Report;
 use crate::route::{Published, Routes};
 use crate::scripts::Scripts;
 use crate::secure::Doors;
+use crate::seeing::{Counters, Seeing, Seen, log};
 use crate::settings::Settings;
 use crate::slab::{Ref, Slab};
 use crate::split::Gather;
@@ -62,6 +63,8 @@ const FIRST_CONNECTION: usize = 64;
 pub enum Message {
     /// A connection to take over, and the number of its pool.
     Connection(Stream, PeerAddr, u16),
+    /// Lines for those who watch.
+    Watched(Arc<[u8]>),
     /// CLIENT KILL of the client with this number.
     Kill(u64),
     /// The end: close everything and return.
@@ -100,6 +103,8 @@ pub struct Shared {
     pub began_s: u64,
     /// The port of the first listener.
     pub port: u16,
+    /// What is counted and logged.
+    pub seen: Seen,
 }
 
 impl Shared {
@@ -107,15 +112,6 @@ impl Shared {
     pub fn cards(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Card>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What a worker counts.
-#[derive(Default)]
-pub struct Counters {
-    /// Requests.
-    pub requests: u64,
-    /// Clients that came.
-    pub accepted: u64,
 }
 
 /// See the module's text.
@@ -176,6 +172,9 @@ pub struct Worker {
     first: u32,
     accept_again: bool,
     pub(crate) counters: Counters,
+    pub(crate) seeing: Seeing,
+    /// Clients that called MONITOR.
+    pub(crate) monitoring: Vec<Ref>,
     /// The end was asked for: clients get what they have asked for until then.
     drains_until_ms: Option<u64>,
 }
@@ -269,6 +268,8 @@ impl Worker {
             first: 0,
             accept_again: false,
             counters: Counters::default(),
+            seeing: Seeing::new(&shared.seen, number),
+            monitoring: Vec::new(),
             drains_until_ms: None,
             shared,
         }
@@ -305,7 +306,9 @@ impl Worker {
         if let Err(error) = self.poller.poll(Some(timeout)) {
             panic!("the poller failed, nothing can be served any more: {error}");
         }
-        self.now_ms = clock::monotonic_coarse_ms();
+        let now_us = clock::monotonic_us();
+        self.now_ms = now_us / 1000;
+        self.seeing.begin_turn(&self.shared.seen, now_us);
         if self.shared.routes.epoch() != self.epoch {
             self.epoch = self.shared.routes.epoch();
             let fresh = self.shared.routes.current();
@@ -355,12 +358,15 @@ impl Worker {
         // Requests that had to be sent again, or elsewhere.
         self.write_upstreams();
         self.write_clients();
+        self.hand_lines_on();
         if self.now_ms >= self.next_tick_ms {
             self.next_tick_ms = self.now_ms + TICK_MS;
             self.tick();
             self.write_upstreams();
             self.write_clients();
         }
+        self.tell_what_was_seen();
+        self.seeing.end_turn(&self.counters);
         self.clients.end_turn();
         self.upstreams.end_turn();
         self.gathers.end_turn();
@@ -417,6 +423,7 @@ impl Worker {
                         self.close_client(at);
                     }
                 }
+                Message::Watched(lines) => self.take_lines(&lines),
                 Message::Stop => self.drain(),
                 Message::Answer(client, number, silence, error) => {
                     self.reloaded(client, number, silence, error);
@@ -450,6 +457,7 @@ impl Worker {
         let count = |(_, clients): &(_, AtomicUsize)| clients.load(Ordering::Relaxed);
         let workers = &self.shared.workers;
         if workers.iter().map(count).sum::<usize>() >= self.shared.settings.clients_max {
+            self.counters.rejected += 1;
             if !stream.is_tls() {
                 let _ = stream.write(format!("-{}\r\n", errors::CLIENTS_MAX).as_bytes());
             }
@@ -492,6 +500,7 @@ impl Worker {
             last: AtomicU16::new(crate::local::NO_COMMAND),
             told: Mutex::default(),
         });
+        log::verbose(|| format!("client {id} has come from {}", card.addr));
         self.shared.cards().insert(id, Arc::clone(&card));
         let mut client = Client::new(stream, id, card);
         client.pool = pool;
@@ -624,7 +633,8 @@ impl Worker {
         let client = self.clients.get(at).expect("it was there just now");
         if client.readable {
             match client.stream.read_into(&mut query, CLIENT_READ_BYTES_MAX) {
-                Ok(redline_net::Read::Data { drained, .. }) => {
+                Ok(redline_net::Read::Data { drained, bytes }) => {
+                    self.counters.received_bytes += bytes as u64;
                     // The end of a stream raises no event of its own.
                     client.readable = !drained || client.peer_closed;
                     let now_s = (self.now_ms / 1000) as u32;
@@ -642,7 +652,11 @@ impl Worker {
                 }
             }
         }
+        let before = self.counters.requests;
         let consumed = self.serve(at, &mut query);
+        if self.shared.identities.is_some() {
+            self.count_user(at, self.counters.requests - before);
+        }
         let query_bytes_max = self.shared.settings.query_bytes_max;
         if let Some(client) = self.clients.get(at) {
             client.show_last();
@@ -695,6 +709,7 @@ impl Worker {
         while client.sent < client.out.len() && !full {
             match client.stream.write(&client.out[client.sent..]) {
                 Ok(Some(written)) => {
+                    self.counters.sent_bytes += written as u64;
                     full = written < client.unsent();
                     client.advance(written);
                 }
@@ -708,6 +723,7 @@ impl Worker {
         // What is encrypted and not taken by the socket.
         full |= client.stream.has_unsent();
         let output_max = match client.subscribed {
+            _ if client.monitors => settings.subscriber_output_bytes_max,
             Some(_) => settings.subscriber_output_bytes_max,
             None => settings.client_output_bytes_max,
         };
@@ -770,13 +786,28 @@ impl Worker {
         };
         Self::lend_output(&mut self.outs, client);
         client.deliver(first, count, bytes);
+        self.counters.responses += u64::from(count);
         if !client.dirty {
             client.dirty = true;
             self.dirty_clients.push(to.at);
         }
     }
 
-    /// Ends a client's connection.
+    fn count_user(&mut self, at: u32, requests: u64) {
+        let user = self
+            .clients
+            .look(at)
+            .and_then(|client| client.user.as_ref());
+        if let Some(user) = user {
+            self.seeing.count_user(user.name(), requests);
+        }
+    }
+
+    /// Hands over what was counted, for whoever asks within this turn.
+    pub(crate) fn publish_counters(&mut self) {
+        self.seeing.end_turn(&self.counters);
+    }
+
     /// The end was asked for: nobody comes in, nothing new is taken, and who waits for nothing is let go. Asked for twice,
     /// it comes at once.
     fn drain(&mut self) {
@@ -809,6 +840,7 @@ impl Worker {
         self.drains_until_ms.is_some_and(over)
     }
 
+    /// Ends a client's connection.
     pub(crate) fn close_client(&mut self, at: u32) {
         let Some(me) = self.clients.place(at) else {
             return;
@@ -817,12 +849,16 @@ impl Worker {
             return;
         };
         self.leave_all(me, client.subscribed.take());
+        if client.monitors {
+            self.monitor_no_more(me);
+        }
         if let Some(place) = client.feeds.take() {
             self.go_on_feeding(place);
         }
         let workers = &self.shared.workers;
         workers[self.number].1.fetch_sub(1, Ordering::Relaxed);
         self.shared.cards().remove(&client.id);
+        log::verbose(|| format!("client {} from {} is gone", client.id, client.card.addr));
         client.stream.close_notify();
         self.abandon(std::mem::replace(&mut client.session, Session::Shared));
     }
@@ -836,12 +872,14 @@ impl Worker {
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
+        self.seeing.tick();
+        self.look_at_memory(self.ticks);
         self.check_upstreams();
         self.check_handshakes();
         self.check_readers();
         self.check_subscriptions();
         self.mend_subscriptions();
-        let timeout_s = self.shared.settings.client_timeout_s;
+        let timeout_s = self.seeing.tuning.client_idle_s;
         if timeout_s > 0 {
             let now_s = self.now_ms / 1000;
             let idle: Vec<u32> = self
@@ -854,6 +892,7 @@ impl Worker {
                         client.pending() == 0
                             && matches!(client.session, Session::Shared)
                             && client.subscribed.is_none()
+                            && !client.monitors
                             && now_s
                                 .saturating_sub(client.card.active_s.load(Ordering::Relaxed).into())
                                 > timeout_s

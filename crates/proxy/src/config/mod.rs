@@ -46,6 +46,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// CLUSTER, for clients that insist.
     pub cluster_face: ClusterFace,
+    /// What is looked at more closely.
+    pub observe: Observe,
     /// Where clients come in.
     #[serde(rename = "listener", skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
@@ -505,7 +507,7 @@ pub struct LatencyMonitor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Log {
-    /// The file; none: standard output.
+    /// The file; none: standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// A new file after this time.
@@ -573,6 +575,31 @@ pub struct ClusterFace {
     /// Where they find the others; this one may be among them, so that all can have the same list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Place>,
+}
+
+/// What is looked at more closely.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Observe {
+    /// SLOWLOG has calls that took so long, from request to reply at the proxy; `off`: none.
+    pub slowlog_log_slower_than: Span,
+    /// How many calls SLOWLOG has.
+    pub slowlog_max_len: u32,
+    /// LATENCY has replies that took so long as events; `off`: none.
+    pub latency_monitor_threshold: Span,
+    /// Of how many requests one is looked at, to find the keys that come often; 0: none.
+    pub key_sample: u32,
+}
+
+impl Default for Observe {
+    fn default() -> Observe {
+        Observe {
+            slowlog_log_slower_than: Span::milliseconds(10),
+            slowlog_max_len: 128,
+            latency_monitor_threshold: Span::default(),
+            key_sample: 100,
+        }
+    }
 }
 
 /// Prometheus.

@@ -6,7 +6,6 @@ use super::*;
 impl Config {
     /// What of it would not be followed.
     pub fn unbuilt(&self) -> Vec<Problem> {
-        let default = Config::default();
         let mut found = Vec::new();
         let mut add = |is_fatal, is_there: bool, place: &str| {
             if is_there {
@@ -23,24 +22,11 @@ impl Config {
             }
         };
         let pools = &self.pools;
-        add(true, self.metrics != default.metrics, "metrics");
         add(
             false,
             pools.iter().any(|pool| pool.keepalive.on().is_some()),
             "pool.keepalive",
         );
-        add(
-            false,
-            self.limits.memory != default.limits.memory,
-            "limits.memory",
-        );
-        add(false, !self.latency_monitors.is_empty(), "latency-monitor");
-        add(
-            false,
-            self.log != default.log,
-            "log: messages go to standard error",
-        );
-        add(false, !self.name.is_empty(), "name");
         found
     }
 }

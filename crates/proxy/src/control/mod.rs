@@ -982,5 +982,5 @@ fn text_of(value: &Value) -> String {
 
 /// A line for whoever watches over the proxy.
 fn say(text: &str) {
-    eprintln!("redline proxy: {text}");
+    crate::seeing::log::notice(text);
 }

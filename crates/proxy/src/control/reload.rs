@@ -11,6 +11,7 @@ use super::Changed;
 use crate::config::Config;
 use crate::config::arguments::Arguments;
 use crate::secure::{Doors, Secured};
+use crate::seeing::log;
 
 /// How another configuration comes in.
 pub struct Reload {
@@ -54,7 +55,7 @@ impl Reload {
         let (config, _) = self.arguments.read().map_err(one_line)?;
         let problems: Vec<_> = config.check().into_iter().chain(config.unbuilt()).collect();
         for warning in problems.iter().filter(|problem| !problem.is_fatal) {
-            eprintln!("{warning}");
+            log::warning(&warning.to_string());
         }
         let fatal: Vec<String> = problems
             .iter()
@@ -80,7 +81,9 @@ impl Reload {
 
 /// For whoever watches over the proxy.
 pub fn say_why(error: &str) {
-    super::say(&format!("the configuration stays as it is: {error}"));
+    log::warning(&format!("the configuration stays as it is: {error}"));
+    // Whoever is told that the log says why may look there at once.
+    log::flush();
 }
 
 /// What differs that is read at the start only.
@@ -97,6 +100,14 @@ fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
         ),
         (old.commands != new.commands, "`commands`"),
         (old.cluster_face != new.cluster_face, "`cluster-face`"),
+        (old.name != new.name, "`name`"),
+        (old.log != new.log, "`log`"),
+        (old.metrics != new.metrics, "`metrics`"),
+        (old.observe != new.observe, "`observe`"),
+        (
+            old.latency_monitors != new.latency_monitors,
+            "`latency-monitor`",
+        ),
     ];
     differ
         .iter()
@@ -156,7 +167,7 @@ mod tests {
             ),
             (
                 &format!("{WHOLE}\n[metrics]\nbind = '127.0.0.1:1'"),
-                "not built yet",
+                "`metrics` cannot be changed",
             ),
         ] {
             fs::write(&path, text).unwrap();

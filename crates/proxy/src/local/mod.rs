@@ -2,13 +2,12 @@
 //! servers.
 
 mod client;
-mod info;
 
 use std::sync::Arc;
 
 use redline_net::{clock, error_text};
 use redline_resp::{Args, Proto};
-use redline_spec::CommandId;
+use redline_spec::{CommandId, row};
 
 use crate::client::Silence;
 use crate::control::reload;
@@ -69,6 +68,11 @@ impl Worker {
             }
             CommandId::Info => self.info(me, args),
             CommandId::ConfigGet => self.config_get(me, args),
+            CommandId::ConfigSet => self.config_set(me, args),
+            CommandId::ConfigResetstat => self.reset_stats(me),
+            CommandId::Monitor => self.monitor(me),
+            id if row(id).container == Some(CommandId::Slowlog) => self.slowlog(me, id, args),
+            id if row(id).container == Some(CommandId::Latency) => self.latency(me, id, args),
             _ => self.about_clients(me, id, args),
         }
     }
@@ -240,6 +244,7 @@ impl Worker {
             let session = std::mem::replace(&mut client.session, Session::Shared);
             client.silence = Silence::On;
             client.restricted = false;
+            let watched = std::mem::take(&mut client.monitors);
             let subscribed = client.subscribed.take();
             self.abandon(session);
             let shared = Arc::clone(&self.shared);
@@ -247,6 +252,9 @@ impl Worker {
                 shared.introduce(client);
             }
             self.leave_all(me, subscribed);
+            if watched {
+                self.monitor_no_more(me);
+            }
         }
         self.set_about(me, |client| {
             client.db = 0;

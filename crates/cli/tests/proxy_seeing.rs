@@ -1,0 +1,700 @@
+//! What can be seen of `redline proxy`: INFO, SLOWLOG, LATENCY, CONFIG, MONITOR, metrics, the log, keys that come often.
+mod proxying;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proxying::{Behind, REDLINE, assert_error, bulk, call, ok, scripted};
+use redline_resp::Value;
+use redline_testkit::client::{Client, encode};
+use redline_testkit::process::ServerProcess;
+
+fn text(value: &Value) -> String {
+    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
+}
+
+/// A field of INFO; the last one of that name.
+fn field(info: &str, name: &str) -> Option<String> {
+    let lines = info.lines().rev();
+    let mut found = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    found.next().map(str::to_owned)
+}
+
+fn number(client: &mut Client, line: &str, name: &str) -> u64 {
+    let info = text(&call(client, line));
+    let found = field(&info, name).unwrap_or_else(|| panic!("{name} in {info}"));
+    found.parse().expect("a number")
+}
+
+/// A proxy of this configuration, in front of these servers.
+fn proxy(servers: &[SocketAddr], text: &str) -> (tempfile::TempDir, ServerProcess) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.toml");
+    let mut whole = format!("{text}\n[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\n");
+    for server in servers {
+        whole.push_str(&format!(
+            "[[pool.shard]]\nserver = [{{ address = '{server}' }}]\n"
+        ));
+    }
+    std::fs::write(&path, whole).unwrap();
+    let words = [path.display().to_string()];
+    let proxy = ServerProcess::proxy(Path::new(REDLINE), &[], &words).expect("the proxy starts");
+    (folder, proxy)
+}
+
+fn server() -> ServerProcess {
+    ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn pages(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+/// A server that takes its time for keys that begin with `slow`.
+fn slow_server() -> SocketAddr {
+    scripted(|words| {
+        if words.get(1).is_some_and(|key| key.starts_with(b"slow")) {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        match words[0].to_ascii_lowercase().as_slice() {
+            b"get" => b"$1\r\nv\r\n".to_vec(),
+            b"incr" => b"-ERR not an integer\r\n".to_vec(),
+            _ => b"+OK\r\n".to_vec(),
+        }
+    })
+}
+
+#[test]
+fn info_has_the_sections_and_names_of_predixy_and_those_that_clients_look_for() {
+    let behind = Behind::new(3, 2);
+    let mut client = behind.client();
+    for key in 0..100 {
+        call(&mut client, &format!("SET k{key} v"));
+    }
+    let info = text(&call(&mut client, "INFO"));
+    for section in [
+        "Server",
+        "Clients",
+        "Memory",
+        "SystemResource",
+        "Stats",
+        "Replication",
+        "Servers",
+        "LatencyMonitor",
+    ] {
+        assert!(
+            info.contains(&format!("# {section}\r\n")),
+            "{section}: {info}"
+        );
+    }
+    for name in [
+        "redis_version",
+        "redis_mode",
+        "tcp_port",
+        "connected_clients",
+        "used_memory",
+        "role",
+        "Version",
+        "Name",
+        "Bind",
+        "RedisMode",
+        "SingleThread",
+        "WorkerThreads",
+        "Uptime",
+        "UptimeSince",
+        "UsedMemory",
+        "MaxMemory",
+        "MaxRSS",
+        "UsedCpuSys",
+        "UsedCpuUser",
+        "Accept",
+        "ClientConnections",
+        "TotalRequests",
+        "TotalResponses",
+        "TotalRecvClientBytes",
+        "TotalSendServerBytes",
+        "TotalRecvServerBytes",
+        "TotalSendClientBytes",
+        "Server",
+        "Role",
+        "Group",
+        "DC",
+        "CurrentIsFail",
+        "Connections",
+        "Connect",
+        "Requests",
+        "Responses",
+        "SendBytes",
+        "RecvBytes",
+    ] {
+        assert!(field(&info, name).is_some(), "{name}: {info}");
+    }
+    assert_eq!(field(&info, "RedisMode").as_deref(), Some("proxy"));
+    assert_eq!(info.matches("Role:master").count(), 3);
+    let requests: u64 = field(&info, "TotalRequests").unwrap().parse().unwrap();
+    let responses: u64 = field(&info, "TotalResponses").unwrap().parse().unwrap();
+    assert!(requests >= 101 && responses >= 100, "{info}");
+    assert!(requests - responses <= 1, "{info}");
+    let one = text(&call(&mut client, "INFO Stats"));
+    assert!(
+        one.starts_with("# Stats\r\n") && !one.contains("# Server"),
+        "{one}"
+    );
+    // What clients wait for before they begin.
+    assert!(!info.contains("loading:1"));
+}
+
+#[test]
+fn counters_are_those_of_all_workers_and_begin_anew_when_told() {
+    let behind = Behind::new(2, 2);
+    let mut clients: Vec<Client> = (0..8).map(|_| behind.client()).collect();
+    for client in &mut clients {
+        let mut requests = Vec::new();
+        for number in 0..50 {
+            encode(&["SET", &format!("k{number}"), "v"], &mut requests);
+            encode(&["GET", &format!("k{number}")], &mut requests);
+            encode(&["GET", &format!("k{number}")], &mut requests);
+        }
+        client.send(&requests).unwrap();
+        for _ in 0..150 {
+            assert!(client.reply().unwrap().is_some());
+        }
+    }
+    let calls = |client: &mut Client, name: &str| -> u64 {
+        let info = text(&call(client, "INFO commandstats"));
+        let line = field(&info, &format!("cmdstat_{name}"));
+        line.map_or(0, |line| {
+            let calls = line.strip_prefix("calls=").unwrap();
+            calls.split(',').next().unwrap().parse().unwrap()
+        })
+    };
+    let client = &mut clients[0];
+    // Runs of several commands are counted by command.
+    eventually("all are counted", || {
+        (calls(client, "get"), calls(client, "set")) == (800, 400)
+    });
+    let reply = call(client, "LATENCY HISTOGRAM get");
+    let Value::Array(pairs) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(pairs[0], bulk("get"));
+    let Value::Array(what) = &pairs[1] else {
+        panic!("{pairs:?}")
+    };
+    assert_eq!(what[..2], [bulk("calls"), Value::Integer(800)]);
+    let Value::Array(steps) = &what[3] else {
+        panic!("{what:?}")
+    };
+    assert_eq!(steps.last(), Some(&Value::Integer(800)));
+    call(client, "MGET k1 k2 k3 k4 k5 k6");
+    assert_eq!(calls(client, "mget"), 1);
+    assert_eq!(call(client, "CONFIG RESETSTAT"), ok());
+    assert_eq!((calls(client, "get"), calls(client, "mget")), (0, 0));
+    assert_eq!(call(client, "INFO ResetStats"), ok());
+    assert!(number(client, "INFO stats", "TotalRequests") < 10);
+    call(client, "GET k1");
+    assert_eq!(calls(client, "get"), 1);
+    let reply = call(client, "LPUSH k1 x");
+    assert!(reply.is_error());
+    let info = text(&call(client, "INFO commandstats"));
+    let line = field(&info, "cmdstat_lpush").unwrap();
+    assert!(line.ends_with("rejected_calls=0,failed_calls=1"), "{line}");
+}
+
+#[test]
+fn latency_monitors_print_what_predixy_prints() {
+    let server = slow_server();
+    let monitors = "[[latency-monitor]]\nname = 'all'\ncommands = ['all', '-incr']\nbounds-us = [10000, 20000]\n\
+                    [[latency-monitor]]\nname = 'set'\ncommands = ['set']\nbounds-us = [1000000]\n";
+    let (_folder, proxy) = proxy(&[server], monitors);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for line in ["GET slow", "GET a", "SET a 1", "INCR a", "GET a"] {
+        call(&mut client, line);
+    }
+    let table = |client: &mut Client, line: &str| -> Vec<Vec<String>> {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        text(&call(client, line)).lines().map(words).collect()
+    };
+    let rows = table(&mut client, "INFO Latency all");
+    assert_eq!(rows[1], ["LatencyMonitorName:all"]);
+    assert_eq!(rows[2], ["latency(us)", "sum(us)", "counts"]);
+    let (quick, slow, total) = (&rows[3], &rows[4], &rows[5]);
+    assert_eq!(
+        (&quick[0], &quick[1], &quick[3], &quick[4]),
+        (&"<=".into(), &"10000".into(), &"3".into(), &"75.00%".into())
+    );
+    assert_eq!(
+        (&slow[0], &slow[1], &slow[3], &slow[4]),
+        (&">".into(), &"20000".into(), &"1".into(), &"100.00%".into())
+    );
+    assert!(slow[2].parse::<u64>().unwrap() >= 30_000, "{slow:?}");
+    assert_eq!((&total[0], &total[3]), (&"T".into(), &"4".into()));
+    let of_server = table(&mut client, &format!("INFO ServerLatency {server} set"));
+    assert_eq!(
+        of_server[1],
+        [format!("ServerLatencyMonitorName:{server}"), "set".into()]
+    );
+    assert_eq!(of_server[3][3..], ["1", "100.00%"]);
+    let both = text(&call(&mut client, &format!("INFO ServerLatency {server}")));
+    assert_eq!(both.matches("ServerLatencyMonitorName:").count(), 2);
+    let all = text(&call(&mut client, "INFO LatencyMonitor"));
+    assert_eq!(all.matches("LatencyMonitorName:").count(), 2);
+    assert_error(&call(&mut client, "INFO Latency none"), "ERR");
+    assert_error(&call(&mut client, "INFO ServerLatency 1.2.3.4:5"), "ERR");
+    assert_error(
+        &call(&mut client, &format!("INFO ServerLatency {server} none")),
+        "ERR",
+    );
+}
+
+#[test]
+fn slow_calls_are_in_the_slow_log_with_their_arguments_and_their_client() {
+    let (_folder, proxy) = proxy(&[slow_server()], "threads = 2");
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_eq!(
+        call(&mut client, "CONFIG SET slowlog-log-slower-than 20000"),
+        ok()
+    );
+    call(&mut client, "CLIENT SETNAME me");
+    let mut requests = Vec::new();
+    let long = "x".repeat(200);
+    for words in [&["GET", "a"][..], &["SET", "slow", &long], &["GET", "b"]] {
+        encode(words, &mut requests);
+    }
+    client.send(&requests).unwrap();
+    (0..3).for_each(|_| drop(client.reply().unwrap()));
+    eventually("it is there", || {
+        call(&mut client, "SLOWLOG LEN") != Value::Integer(0)
+    });
+    let Value::Array(entries) = call(&mut client, "SLOWLOG GET -1") else {
+        panic!("entries");
+    };
+    let entry = entries.iter().find_map(|entry| match entry {
+        Value::Array(entry) => match &entry[3] {
+            Value::Array(words) if words[0] == bulk("SET") => Some((entry, words)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (entry, words) = entry.expect("the slow one is there");
+    assert_eq!(entry.len(), 6);
+    assert!(
+        matches!(entry[2], Value::Integer(us) if us >= 30_000),
+        "{entry:?}"
+    );
+    assert_eq!(words[1], bulk("slow"));
+    assert_eq!(
+        text(&words[2]),
+        format!("{}... (72 more bytes)", "x".repeat(128))
+    );
+    assert!(text(&entry[4]).starts_with("127.0.0.1:"), "{entry:?}");
+    assert_eq!(entry[5], bulk("me"));
+    assert_eq!(call(&mut client, "SLOWLOG RESET"), ok());
+    assert_eq!(call(&mut client, "SLOWLOG LEN"), Value::Integer(0));
+    assert_eq!(call(&mut client, "SLOWLOG GET"), Value::Array(Vec::new()));
+    assert_error(&call(&mut client, "SLOWLOG GET -2"), "ERR count should be");
+    assert_eq!(call(&mut client, "CONFIG SET slowlog-max-len 0"), ok());
+    call(&mut client, "GET slow");
+    assert_eq!(call(&mut client, "SLOWLOG LEN"), Value::Integer(0));
+    let Value::Array(help) = call(&mut client, "SLOWLOG HELP") else {
+        panic!("lines");
+    };
+    assert!(help.len() > 6);
+}
+
+#[test]
+fn what_takes_as_long_as_the_threshold_is_an_event() {
+    let (_folder, proxy) = proxy(&[slow_server()], "threads = 1");
+    let mut client = Client::connect(proxy.address()).unwrap();
+    call(&mut client, "GET slow");
+    assert_eq!(
+        call(&mut client, "LATENCY LATEST"),
+        Value::Array(Vec::new())
+    );
+    assert!(text(&call(&mut client, "LATENCY DOCTOR")).contains("is off"));
+    assert_eq!(
+        call(&mut client, "CONFIG SET latency-monitor-threshold 20"),
+        ok()
+    );
+    call(&mut client, "GET slow");
+    let Value::Array(events) = call(&mut client, "LATENCY LATEST") else {
+        panic!("events");
+    };
+    let Value::Array(event) = &events[0] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(event[0], bulk("command"));
+    assert!(
+        matches!(event[2], Value::Integer(ms) if ms >= 30),
+        "{event:?}"
+    );
+    assert!(
+        matches!(call(&mut client, "LATENCY HISTORY command"), Value::Array(all) if all.len() == 1)
+    );
+    assert!(text(&call(&mut client, "LATENCY DOCTOR")).contains("1. command:"));
+    assert!(text(&call(&mut client, "LATENCY GRAPH command")).starts_with("command - high"));
+    assert_error(&call(&mut client, "LATENCY GRAPH none"), "ERR No samples");
+    assert_eq!(call(&mut client, "LATENCY RESET"), Value::Integer(1));
+    assert_eq!(
+        call(&mut client, "LATENCY LATEST"),
+        Value::Array(Vec::new())
+    );
+}
+
+#[test]
+fn config_knows_the_names_of_predixy_and_sets_all_or_nothing() {
+    let (_folder, proxy) = proxy(&[slow_server()], "name = 'left'\n[limits]\nmemory = '1gb'");
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let get = |client: &mut Client, name: &str| call(client, &format!("CONFIG GET {name}"));
+    let pair = |name: &str, value: &str| Value::Array(vec![bulk(name), bulk(value)]);
+    assert_eq!(get(&mut client, "name"), pair("Name", "left"));
+    assert_eq!(
+        get(&mut client, "ClientTimeout"),
+        pair("ClientTimeout", "0")
+    );
+    assert_eq!(
+        get(&mut client, "AllowMissLog"),
+        pair("AllowMissLog", "true")
+    );
+    assert_eq!(
+        get(&mut client, "LogInfoSample"),
+        pair("LogInfoSample", "0")
+    );
+    assert_eq!(
+        get(&mut client, "MaxMemory"),
+        pair("MaxMemory", "1073741824")
+    );
+    assert_eq!(
+        get(&mut client, "slowlog-max-len"),
+        pair("slowlog-max-len", "128")
+    );
+    assert_eq!(
+        call(
+            &mut client,
+            "CONFIG SET MaxMemory 2G ClientTimeout 60 LogInfoSample 7"
+        ),
+        ok()
+    );
+    assert_eq!(
+        get(&mut client, "MaxMemory"),
+        pair("MaxMemory", "2147483648")
+    );
+    assert_eq!(get(&mut client, "timeout"), pair("timeout", "60"));
+    assert_error(
+        &call(&mut client, "CONFIG SET ClientTimeout 5 LogInfoSample x"),
+        "ERR CONFIG SET failed",
+    );
+    assert_error(
+        &call(&mut client, "CONFIG SET ClientTimeout 5 nosuch 1"),
+        "ERR Unknown option",
+    );
+    assert_error(
+        &call(&mut client, "CONFIG SET WorkerThreads 5"),
+        "ERR CONFIG SET failed",
+    );
+    assert_eq!(
+        get(&mut client, "ClientTimeout"),
+        pair("ClientTimeout", "60")
+    );
+    let info = text(&call(&mut client, "INFO"));
+    assert_eq!(field(&info, "Name").as_deref(), Some("left"));
+    assert_eq!(field(&info, "MaxMemory").as_deref(), Some("2147483648"));
+    // An idle client is let go by what was set, not by what the file says.
+    assert_eq!(call(&mut client, "CONFIG SET ClientTimeout 1"), ok());
+    let mut idle = Client::connect(proxy.address()).unwrap();
+    assert_eq!(idle.reply().unwrap(), None);
+}
+
+#[test]
+fn whoever_monitors_sees_the_calls_of_all_workers_but_no_secret() {
+    let behind = Behind::new(2, 2);
+    let mut watcher = behind.client();
+    assert_eq!(call(&mut watcher, "MONITOR"), ok());
+    let mut clients: Vec<Client> = (0..4).map(|_| behind.client()).collect();
+    let mut own = Vec::new();
+    for (number, client) in clients.iter_mut().enumerate() {
+        // A worker may be in the midst of a turn that began before.
+        call(client, "PING");
+        let key = format!("k{number}");
+        call(client, &format!("SET {key} a\"b"));
+        while !own.iter().any(|line: &String| line.contains(&key)) {
+            own.push(text(&watcher.reply().unwrap().expect("a line")));
+        }
+    }
+    let line = own.iter().find(|line| line.contains("\"k2\"")).unwrap();
+    let (time, rest) = line.split_once(' ').unwrap();
+    let (seconds, us) = time.split_once('.').unwrap();
+    assert!(seconds.len() >= 10 && us.len() == 6, "{line}");
+    assert!(rest.starts_with("[0 127.0.0.1:"), "{line}");
+    assert!(rest.ends_with("] \"SET\" \"k2\" \"a\\\"b\""), "{line}");
+    call(&mut clients[0], "AUTH user topsecret");
+    call(&mut clients[0], "HELLO 2 AUTH default topsecret");
+    call(&mut clients[0], "GET last");
+    let mut seen = Vec::new();
+    while !seen.iter().any(|line: &String| line.contains("\"last\"")) {
+        seen.push(text(&watcher.reply().unwrap().expect("a line")));
+    }
+    assert!(
+        seen.iter()
+            .any(|line| line.ends_with("\"AUTH\" \"(redacted)\" \"(redacted)\"")),
+        "{seen:?}"
+    );
+    assert!(
+        !seen.iter().any(|line| line.contains("topsecret")),
+        "{seen:?}"
+    );
+    // It may go on as a client, and others see nothing of it.
+    assert_eq!(
+        call(&mut watcher, "RESET"),
+        Value::Simple(b"RESET".to_vec())
+    );
+    assert_eq!(call(&mut clients[1], "GET k1"), bulk("a\"b"));
+    assert_eq!(call(&mut watcher, "GET k1"), bulk("a\"b"));
+}
+
+#[test]
+fn prometheus_gets_a_page_whose_series_are_bounded() {
+    let server = slow_server();
+    let port = free_port();
+    let users = "[[user]]\nname = 'default'\nmode = 'admin'\n";
+    let config = format!("name = 'm'\nthreads = 2\n{users}\n[metrics]\nbind = '127.0.0.1:{port}'");
+    let (_folder, proxy) = proxy(&[server], &config);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for key in 0..50 {
+        call(&mut client, &format!("GET key{key}"));
+    }
+    call(&mut client, "CONFIG RESETSTAT");
+    call(&mut client, "INCR a");
+    let address = format!("127.0.0.1:{port}");
+    let page = pages(&address);
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    let has = |line: &str| page.lines().any(|found| found == line);
+    for line in [
+        "redline_proxy_info{name=\"m\",version=\"0.1.0\"} 1".to_owned(),
+        "redline_proxy_clients 1".to_owned(),
+        format!("redline_proxy_server_up{{server=\"{server}\",pool=\"default\"}} 1"),
+        "redline_proxy_command_latency_seconds_count{cmd=\"get\"} 50".to_owned(),
+        "redline_proxy_command_latency_seconds_bucket{cmd=\"get\",le=\"+Inf\"} 50".to_owned(),
+        "redline_proxy_command_failed_total{cmd=\"incr\"} 1".to_owned(),
+        format!(
+            "redline_proxy_server_latency_seconds_count{{server=\"{server}\",pool=\"default\"}} 51"
+        ),
+        "# TYPE redline_proxy_server_latency_seconds histogram".to_owned(),
+        "# TYPE redline_proxy_requests_total counter".to_owned(),
+    ] {
+        assert!(has(&line), "{line} in {page}");
+    }
+    assert!(
+        page.contains("redline_proxy_user_requests_total{user=\"default\"} 5"),
+        "{page}"
+    );
+    assert!(!page.contains("key1"), "no key is a label");
+    let series = page.lines().count();
+    for key in 0..200 {
+        call(&mut client, &format!("GET other{key}"));
+    }
+    call(&mut client, "NOSUCH a");
+    assert_eq!(pages(&address).lines().count(), series);
+}
+
+#[test]
+fn requests_are_logged_one_in_so_many_and_files_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.log");
+    let config = format!(
+        "threads = 1\n[log]\nfile = '{}'\nrotate-size = '4kb'\n[log.sample]\ninfo = 10",
+        path.display()
+    );
+    let (_configured, proxy) = proxy(&[slow_server()], &config);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for key in 0..1000 {
+        call(&mut client, &format!("GET key:{key}"));
+    }
+    let lines = || -> Vec<String> {
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let text = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+        let all: Vec<String> = text.collect();
+        let lines = all.iter().flat_map(|text| text.lines());
+        lines
+            .filter(|line| line.contains(" info "))
+            .map(str::to_owned)
+            .collect()
+    };
+    eventually("all lines are written", || lines().len() >= 99);
+    assert!(lines().len() <= 101);
+    let line = &lines()[0];
+    let words: Vec<&str> = line.split(' ').skip(3).collect();
+    assert_eq!(
+        (words[0], words[2], words[4], words[6], words[8]),
+        ("client", "get", "server", "elapsed", "us"),
+        "{line}"
+    );
+    assert!(
+        words[1].starts_with("127.0.0.1:") && words[3].starts_with("\"key:"),
+        "{line}"
+    );
+    assert!(std::fs::read_dir(folder.path()).unwrap().count() >= 2);
+    assert_eq!(call(&mut client, "CONFIG SET LogInfoSample 0"), ok());
+    let before = lines().len();
+    for key in 0..100 {
+        call(&mut client, &format!("GET key:{key}"));
+    }
+    assert_eq!(lines().len(), before);
+}
+
+#[test]
+fn a_log_that_stands_still_holds_nobody_up_and_says_what_it_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo");
+    let made = std::process::Command::new("mkfifo")
+        .arg(&path)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    // Opened for both, so that neither side waits for the other; nobody reads.
+    let mut reader = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let config = format!(
+        "threads = 1\n[log]\nfile = '{}'\n[log.sample]\ninfo = 1",
+        path.display()
+    );
+    let (_configured, proxy) = proxy(&[slow_server()], &config);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let mut requests = Vec::new();
+    (0..5000).for_each(|key| encode(&["GET", &format!("key:{key}")], &mut requests));
+    eventually("lines are left out", || {
+        client.send(&requests).unwrap();
+        (0..5000).for_each(|_| assert!(client.reply().unwrap().is_some()));
+        number(&mut client, "INFO stats", "log_lines_left_out") > 0
+    });
+    let mut log = Vec::new();
+    eventually("the log says so", || {
+        let mut part = vec![0; 64 * 1024];
+        call(&mut client, "GET another");
+        let read = reader.read(&mut part).unwrap();
+        log.extend_from_slice(&part[..read]);
+        String::from_utf8_lossy(&log).contains("lines were left out")
+    });
+}
+
+#[test]
+fn keys_that_come_often_and_keys_of_much_are_found() {
+    let behind = Behind::new(2, 2);
+    let mut client = behind.client();
+    assert_eq!(call(&mut client, "CONFIG SET key-sample 5"), ok());
+    let big = "x".repeat(20_000);
+    let huge = "y".repeat(200_000);
+    client.call(&["SET", "big", &big]).unwrap();
+    client.call(&["SET", "huge", &huge]).unwrap();
+    call(&mut client, "SET small x");
+    let Value::Array(largest) = call(&mut client, "PROXY BIGKEYS") else {
+        panic!("keys");
+    };
+    let keys: Vec<&Value> = largest
+        .iter()
+        .map(|entry| match entry {
+            Value::Array(entry) => &entry[0],
+            _ => panic!("{entry:?}"),
+        })
+        .collect();
+    assert_eq!(keys, [&bulk("huge"), &bulk("big")]);
+    assert!(
+        matches!(&largest[1], Value::Array(entry) if entry[2..4] == [bulk("set"), bulk("request")])
+    );
+    assert_eq!(call(&mut client, "CONFIG RESETSTAT"), ok());
+    assert_eq!(call(&mut client, "PROXY BIGKEYS"), Value::Array(Vec::new()));
+    call(&mut client, "GET big");
+    call(&mut client, "GET huge");
+    let Value::Array(largest) = call(&mut client, "PROXY BIGKEYS 1") else {
+        panic!("keys");
+    };
+    let Value::Array(entry) = &largest[0] else {
+        panic!("{largest:?}");
+    };
+    assert_eq!((&entry[0], &entry[3]), (&bulk("huge"), &bulk("reply")));
+    assert!(
+        matches!(entry[1], Value::Integer(bytes) if (200_000..200_100).contains(&bytes)),
+        "{entry:?}"
+    );
+    for round in 0..300 {
+        let mut requests = Vec::new();
+        for number in 0..20 {
+            let other = format!("k{round}:{number}");
+            let key = if number % 4 == 0 { "hot" } else { &other };
+            encode(&["GET", key], &mut requests);
+        }
+        client.send(&requests).unwrap();
+        (0..20).for_each(|_| drop(client.reply().unwrap()));
+    }
+    let Value::Array(hottest) = call(&mut client, "PROXY HOTKEYS 3") else {
+        panic!("keys");
+    };
+    let Value::Array(entry) = &hottest[0] else {
+        panic!("{hottest:?}");
+    };
+    assert_eq!(entry[0], bulk("hot"), "{hottest:?}");
+    assert!(
+        matches!(entry[1..], [Value::Integer(rate), Value::Integer(least)] if rate >= least && least > 0)
+    );
+    assert_error(&call(&mut client, "PROXY"), "ERR");
+    assert_error(&call(&mut client, "PROXY HOTKEYS x"), "ERR syntax");
+    assert!(matches!(call(&mut client, "PROXY HELP"), Value::Array(_)));
+}
+
+#[test]
+fn too_much_memory_refuses_new_work_and_then_closes_who_holds_the_most() {
+    let server = server();
+    let (_folder, proxy) = proxy(
+        &[server.address()],
+        "threads = 1\n[limits]\nmemory = '8mb'\noutput-buffer = '1gb'",
+    );
+    let mut other = Client::connect(proxy.address()).unwrap();
+    let value = "v".repeat(1_000_000);
+    assert_eq!(other.call(&["SET", "big", &value]).unwrap(), ok());
+    // Somebody asks for much and does not read.
+    let mut greedy = TcpStream::connect(proxy.address()).unwrap();
+    let mut subscribed = Vec::new();
+    encode(&["SUBSCRIBE", "c"], &mut subscribed);
+    greedy.write_all(&subscribed).unwrap();
+    let mut first = [0; 10];
+    greedy.read_exact(&mut first).unwrap();
+    let mut refused = false;
+    eventually("it is closed", || {
+        let reply = other.call(&["PUBLISH", "c", &value]).unwrap();
+        if reply.is_error() {
+            assert_error(&reply, "OOM command not allowed");
+            refused = true;
+        }
+        number(&mut other, "INFO stats", "evicted_clients") == 1
+    });
+    assert!(refused);
+    eventually("others go on", || {
+        !call(&mut other, "STRLEN big").is_error()
+    });
+    assert!(number(&mut other, "INFO stats", "refused_for_memory") > 0);
+    assert_eq!(call(&mut other, "STRLEN big"), Value::Integer(1_000_000));
+}

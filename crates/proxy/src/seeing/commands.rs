@@ -1,0 +1,351 @@
+//! SLOWLOG, LATENCY and PROXY, and what becomes of replies that were looked at. Must not know how they were chosen.
+
+use std::collections::HashMap;
+
+use redline_net::clock;
+use redline_observe::latency::{graph, report};
+use redline_observe::slowlog::Entry;
+use redline_resp::Args;
+use redline_spec::{self as spec, CommandId, Flags};
+
+use super::keys::{Large, Rate};
+use super::record::Looked;
+use super::stats::lock;
+use crate::client::Client;
+use crate::errors;
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::upstream::Kind;
+use crate::worker::Worker;
+
+/// What SLOWLOG GET and PROXY show when nobody says how much.
+const SHOWN: usize = 10;
+const ADVICE: &[(&str, &str)] = &[(
+    "command",
+    "SLOWLOG GET names the calls. INFO Servers shows which server answers slowly, and SLOWLOG there what keeps it.",
+)];
+
+impl Worker {
+    /// Tells of the replies that were looked at in this turn.
+    pub(crate) fn tell_what_was_seen(&mut self) {
+        for looked in std::mem::take(&mut self.seeing.looked) {
+            let name = CommandId::ALL
+                .get(usize::from(looked.command))
+                .map_or("?", |id| spec::row(*id).full_name);
+            if looked.is_slow {
+                self.tell_slow(looked);
+                continue;
+            }
+            let (client, _) = self.who(&looked);
+            let key = looked.key.as_deref().map(shown).unwrap_or_default();
+            let server = &self.routes.nodes[usize::from(looked.node)].name;
+            super::log::request(&format!(
+                "client {client} {name} {key} server {server} elapsed {} us",
+                looked.us
+            ));
+        }
+    }
+
+    fn tell_slow(&mut self, looked: Looked) {
+        let at_s = (clock::wall_coarse_ms() / 1000) as i64;
+        let (us, tuning) = (u64::from(looked.us), &self.seeing.tuning);
+        let threshold_ms = tuning.latency_threshold_ms;
+        if threshold_ms > 0 && us >= threshold_ms * 1000 {
+            let events = &self.shared.seen.events;
+            events.add("command", at_s, us / 1000);
+        }
+        let is_slow = u64::try_from(tuning.slower_than_us).is_ok_and(|from_us| us >= from_us);
+        let id = CommandId::ALL.get(usize::from(looked.command));
+        let is_skipped = id.is_some_and(|id| spec::gate(*id).flags.has(Flags::SKIP_SLOWLOG));
+        if !is_slow || is_skipped {
+            return;
+        }
+        if looked.args.is_empty() {
+            self.counters.slow_passed_over += 1;
+            return;
+        }
+        let entries_max = tuning.slow_max;
+        let (addr, name) = self.who(&looked);
+        let entry = Entry {
+            id: 0,
+            at_s,
+            value: us,
+            args: looked.args,
+            addr,
+            name,
+        };
+        self.shared.seen.slow.push(entries_max, entry);
+    }
+
+    /// The address and the name of whoever asked; empty if it is gone.
+    fn who(&mut self, looked: &Looked) -> (String, Vec<u8>) {
+        let to = match looked.waiting.kind {
+            Kind::Part => self
+                .gathers
+                .find(looked.waiting.to)
+                .map(|gather| gather.client),
+            _ => Some(looked.waiting.to),
+        };
+        let client: Option<&mut Client> = to.and_then(|to| self.clients.find(to));
+        let Some(client) = client else {
+            return Default::default();
+        };
+        let name = client.about.as_ref().map(|about| about.name.clone());
+        (client.card.addr.to_string(), name.unwrap_or_default())
+    }
+
+    /// SLOWLOG.
+    pub(crate) fn slowlog(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
+        match id {
+            CommandId::SlowlogGet => {
+                let count = match args.get(2) {
+                    None => Some(SHOWN),
+                    Some(word) => count_of(word),
+                };
+                let Some(count) = count.filter(|_| args.len() <= 3) else {
+                    let line = "ERR count should be greater than or equal to -1";
+                    return self.refuse(me, line);
+                };
+                let entries = self.shared.seen.slow.newest(count);
+                self.answer(me, |reply| {
+                    reply.array(entries.len());
+                    for entry in entries {
+                        reply.array(6);
+                        reply.integer(entry.id as i64);
+                        reply.integer(entry.at_s);
+                        reply.integer(entry.value as i64);
+                        reply.array(entry.args.len());
+                        entry.args.iter().for_each(|word| reply.bulk(word));
+                        reply.bulk(entry.addr.as_bytes());
+                        reply.bulk(&entry.name);
+                    }
+                })
+            }
+            CommandId::SlowlogLen => {
+                let len = self.shared.seen.slow.len();
+                self.answer(me, |reply| reply.integer(len as i64))
+            }
+            CommandId::SlowlogReset => {
+                self.shared.seen.slow.clear();
+                self.status(me, "OK")
+            }
+            _ => self.help(me, CommandId::Slowlog),
+        }
+    }
+
+    /// LATENCY.
+    pub(crate) fn latency(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
+        let events = &self.shared.seen.events;
+        match id {
+            CommandId::LatencyLatest => {
+                let all = events.all();
+                self.answer(me, |reply| {
+                    reply.array(all.len());
+                    for (name, series) in all {
+                        let (at_s, ms) = series.samples.back().copied().unwrap_or_default();
+                        reply.array(4);
+                        reply.bulk(name.as_bytes());
+                        reply.integer(at_s);
+                        reply.integer(ms as i64);
+                        reply.integer(series.worst_ms as i64);
+                    }
+                })
+            }
+            CommandId::LatencyHistory => {
+                let found = events.find(&args[2]);
+                let series = found.map(|(_, series)| series).unwrap_or_default();
+                self.answer(me, |reply| {
+                    reply.array(series.samples.len());
+                    for (at_s, ms) in series.samples {
+                        reply.array(2);
+                        reply.integer(at_s);
+                        reply.integer(ms as i64);
+                    }
+                })
+            }
+            CommandId::LatencyReset => {
+                let names = args.from(2);
+                let named = |name: &str| names.iter().any(|word| word == name.as_bytes());
+                let count = events.reset(|name| names.is_empty() || named(name));
+                self.answer(me, |reply| reply.integer(count as i64))
+            }
+            CommandId::LatencyGraph => match events.find(&args[2]) {
+                Some((name, series)) => {
+                    let text = graph(name, &series, (clock::wall_coarse_ms() / 1000) as i64);
+                    self.answer(me, |reply| reply.verbatim("txt", text.as_bytes()))
+                }
+                None => {
+                    let event = String::from_utf8_lossy(&args[2]).replace(['\r', '\n'], " ");
+                    let line = format!("ERR No samples available for event '{event}'");
+                    self.refuse(me, &line)
+                }
+            },
+            CommandId::LatencyDoctor => {
+                let all = events.all();
+                let threshold_ms = self.seeing.tuning.latency_threshold_ms;
+                let text = match (all.is_empty(), threshold_ms) {
+                    (true, 0) => "The latency monitor is off. CONFIG SET latency-monitor-threshold <milliseconds> switches it on.\n".to_owned(),
+                    (true, ms) => format!("No reply has taken {ms} ms or longer since the latency monitor was switched on or reset.\n"),
+                    (false, _) => report(&all, ADVICE),
+                };
+                self.answer(me, |reply| reply.verbatim("txt", text.as_bytes()))
+            }
+            CommandId::LatencyHistogram => self.histogram(me, args),
+            _ => self.help(me, CommandId::Latency),
+        }
+    }
+
+    fn histogram(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        let totals = self.shared.seen.totals();
+        let is_wanted = |name: &str| {
+            args.len() == 2
+                || args.iter().skip(2).any(|word| {
+                    let container = name.split('|').next().unwrap_or(name);
+                    word.eq_ignore_ascii_case(name.as_bytes())
+                        || word.eq_ignore_ascii_case(container.as_bytes())
+                })
+        };
+        let found: Vec<_> = super::info::named(&totals)
+            .filter(|(name, command)| is_wanted(name) && command.latency.count() > 0)
+            .collect();
+        self.answer(me, |reply| {
+            reply.map(found.len());
+            for (name, command) in found {
+                reply.bulk(name.as_bytes());
+                reply.map(2);
+                reply.bulk(b"calls");
+                reply.integer(command.latency.count() as i64);
+                reply.bulk(b"histogram_usec");
+                let pairs = command.latency.doubling();
+                reply.map(pairs.len());
+                for (below_ns, count) in pairs {
+                    reply.integer((below_ns / 1000) as i64);
+                    reply.integer(count as i64);
+                }
+            }
+        })
+    }
+
+    fn help(&mut self, me: Ref, container: CommandId) -> Flow {
+        self.lines(me, &spec::table::help_lines(container))
+    }
+
+    fn lines(&mut self, me: Ref, lines: &[String]) -> Flow {
+        self.answer(me, |reply| {
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
+        })
+    }
+
+    /// PROXY, which Redis does not have: HOTKEYS, BIGKEYS, HELP. It takes the right to see the slow log, where keys stand, too.
+    pub(crate) fn proxy(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        if let Some(line) = self.refusal(me, CommandId::SlowlogGet, args) {
+            return self.refuse(me, &line);
+        }
+        let is = |name: &[u8]| {
+            args.get(1)
+                .is_some_and(|word| word.eq_ignore_ascii_case(name))
+        };
+        let count = args.get(2).map_or(Some(SHOWN), count_of);
+        match (is(b"HOTKEYS"), is(b"BIGKEYS"), is(b"HELP")) {
+            (true, ..) | (_, true, _) if args.len() > 3 || count.is_none() => {
+                self.refuse(me, errors::SYNTAX)
+            }
+            (true, ..) => self.hot_keys(me, count.unwrap_or(SHOWN)),
+            (_, true, _) => self.big_keys(me, count.unwrap_or(SHOWN)),
+            (.., true) if args.len() == 2 => self.lines(
+                me,
+                &[
+                    "PROXY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                    "HOTKEYS [<count>]",
+                    "    The keys that come most often, as samples of the last seconds tell: key, requests per second, and at least so many.",
+                    "BIGKEYS [<count>]",
+                    "    The keys whose requests or replies were the largest: key, bytes, command, \"request\" or \"reply\", Unix time.",
+                    "HELP",
+                    "    Print this text.",
+                ]
+                .map(str::to_owned),
+            ),
+            _ => self.refuse(
+                me,
+                "ERR unknown subcommand or wrong number of arguments for 'PROXY'. Try PROXY HELP.",
+            ),
+        }
+    }
+
+    fn hot_keys(&mut self, me: Ref, count: usize) -> Flow {
+        let now_ms = self.seeing.now_us / 1000;
+        let mut rates: HashMap<Box<[u8]>, Rate> = HashMap::new();
+        for worker in &self.shared.seen.workers {
+            lock(&worker.frequent).rates(now_ms, &mut rates);
+        }
+        let mut rates: Vec<(Box<[u8]>, Rate)> = rates.into_iter().collect();
+        rates.sort_by(|(one_key, one), (key, other)| {
+            let by_rate = other.per_second.total_cmp(&one.per_second);
+            by_rate.then_with(|| one_key.cmp(key))
+        });
+        rates.truncate(count);
+        let each = f64::from(self.seeing.tuning.key_sample);
+        self.answer(me, |reply| {
+            reply.array(rates.len());
+            for (key, rate) in &rates {
+                reply.array(3);
+                reply.bulk(key);
+                reply.integer((rate.per_second * each).round() as i64);
+                reply.integer((rate.least_per_second * each).round() as i64);
+            }
+        })
+    }
+
+    fn big_keys(&mut self, me: Ref, count: usize) -> Flow {
+        let mut all: Vec<Large> = Vec::new();
+        for worker in &self.shared.seen.workers {
+            for large in lock(&worker.largest).all() {
+                match all.iter_mut().find(|known| known.key == large.key) {
+                    Some(known) if known.bytes >= large.bytes => {}
+                    Some(known) => *known = large.clone(),
+                    None => all.push(large.clone()),
+                }
+            }
+        }
+        all.sort_by(|one, other| {
+            other
+                .bytes
+                .cmp(&one.bytes)
+                .then_with(|| one.key.cmp(&other.key))
+        });
+        all.truncate(count);
+        self.answer(me, |reply| {
+            reply.array(all.len());
+            for large in &all {
+                let id = CommandId::ALL.get(usize::from(large.command));
+                reply.array(5);
+                reply.bulk(&large.key);
+                reply.integer(large.bytes as i64);
+                reply.bulk(id.map_or("?", |id| spec::row(*id).full_name).as_bytes());
+                reply.bulk(if large.is_request {
+                    b"request"
+                } else {
+                    b"reply"
+                });
+                reply.integer(large.at_s as i64);
+            }
+        })
+    }
+}
+
+/// How many are wanted; -1: all.
+fn count_of(word: &[u8]) -> Option<usize> {
+    match std::str::from_utf8(word).ok()?.parse::<i64>().ok()? {
+        -1 => Some(usize::MAX),
+        count => usize::try_from(count).ok(),
+    }
+}
+
+/// A key as the log shows it.
+fn shown(key: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 128;
+    let mut text = Vec::new();
+    redline_observe::quote::quote(&key[..key.len().min(SHOWN_BYTES)], &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}

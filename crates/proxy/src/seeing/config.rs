@@ -1,0 +1,260 @@
+//! CONFIG GET, SET and RESETSTAT: names that predixy has, names that Redis has. What SET changes lasts until the process
+//! ends. Must not know what the settings do.
+
+use redline_resp::Args;
+
+use super::tune::Tuning;
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::worker::Worker;
+
+/// A parameter that CONFIG SET changes: its name, how it is shown, and how a text becomes its value.
+type Row = (
+    &'static str,
+    fn(&Tuning) -> String,
+    fn(&mut Tuning, &str) -> Option<()>,
+);
+
+/// All of them.
+const ROWS: [Row; 14] = [
+    (
+        "MaxMemory",
+        |t| t.memory_bytes_max.to_string(),
+        |t, text| {
+            t.memory_bytes_max = bytes(text)?;
+            Some(())
+        },
+    ),
+    ("ClientTimeout", |t| t.client_idle_s.to_string(), set_idle),
+    ("timeout", |t| t.client_idle_s.to_string(), set_idle),
+    (
+        "AllowMissLog",
+        |t| t.may_drop.to_string(),
+        |t, text| {
+            t.may_drop = text.to_ascii_lowercase().parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "LogVerbSample",
+        |t| t.samples.verbose.to_string(),
+        |t, text| {
+            t.samples.verbose = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "LogDebugSample",
+        |t| t.samples.debug.to_string(),
+        |t, text| {
+            t.samples.debug = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "LogInfoSample",
+        |t| t.samples.info.to_string(),
+        |t, text| {
+            t.samples.info = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "LogNoticeSample",
+        |t| t.samples.notice.to_string(),
+        |t, text| {
+            t.samples.notice = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "LogWarnSample",
+        |t| t.samples.warning.to_string(),
+        |t, text| {
+            t.samples.warning = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "LogErrorSample",
+        |t| t.samples.error.to_string(),
+        |t, text| {
+            t.samples.error = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "slowlog-log-slower-than",
+        |t| t.slower_than_us.to_string(),
+        |t, text| {
+            let us: i64 = text.parse().ok()?;
+            t.slower_than_us = us.max(-1);
+            Some(())
+        },
+    ),
+    (
+        "slowlog-max-len",
+        |t| t.slow_max.to_string(),
+        |t, text| {
+            t.slow_max = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "latency-monitor-threshold",
+        |t| t.latency_threshold_ms.to_string(),
+        |t, text| {
+            t.latency_threshold_ms = text.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "key-sample",
+        |t| t.key_sample.to_string(),
+        |t, text| {
+            t.key_sample = text.parse().ok()?;
+            Some(())
+        },
+    ),
+];
+
+fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
+    tuning.client_idle_s = text.parse().ok()?;
+    Some(())
+}
+
+/// As Redis and predixy write sizes.
+fn bytes(text: &str) -> Option<u64> {
+    crate::config::Size::of_predixy(text).map(|size| size.0)
+}
+
+impl Worker {
+    /// CONFIG GET: the settings whose names match a word: the name itself, or `*` at its end for all that begin so.
+    pub(crate) fn config_get(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        let matches = |name: &str| {
+            args.iter().skip(2).any(|word| match word {
+                [start @ .., b'*'] => {
+                    name.len() >= start.len()
+                        && name.as_bytes()[..start.len()].eq_ignore_ascii_case(start)
+                }
+                word => name.as_bytes().eq_ignore_ascii_case(word),
+            })
+        };
+        let tuning = self.shared.seen.tune.current();
+        let found: Vec<(&str, String)> = ROWS
+            .iter()
+            .map(|(name, show, _)| (*name, show(&tuning)))
+            .chain(self.fixed(me))
+            .filter(|(name, _)| matches(name))
+            .collect();
+        self.answer(me, |reply| {
+            reply.map(found.len());
+            for (name, value) in &found {
+                reply.bulk(name.as_bytes());
+                reply.bulk(value.as_bytes());
+            }
+        })
+    }
+
+    /// What only a start changes.
+    fn fixed(&self, me: Ref) -> Vec<(&'static str, String)> {
+        let (settings, seen) = (&self.shared.settings, &self.shared.seen);
+        let workers = self.shared.workers.len();
+        let numbers: [(&str, u64); 15] = [
+            ("maxclients", settings.clients_max as u64),
+            ("threads", workers as u64),
+            ("port", self.shared.port.into()),
+            ("databases", self.home(me).databases.into()),
+            ("proto-max-bulk-len", settings.bulk_bytes_max),
+            ("client-query-buffer-limit", settings.query_bytes_max as u64),
+            (
+                "client-output-bytes",
+                settings.client_output_bytes_max as u64,
+            ),
+            (
+                "subscriber-output-bytes",
+                settings.subscriber_output_bytes_max as u64,
+            ),
+            ("pipeline", settings.pipeline_max.into()),
+            (
+                "upstream-queue-bytes",
+                settings.upstream_queue_bytes_max as u64,
+            ),
+            ("private-connections", settings.private_max as u64),
+            ("private-idle", settings.private_idle_max as u64),
+            ("connect-timeout-ms", settings.connect_timeout_ms),
+            ("request-timeout-ms", settings.request_timeout_ms),
+            ("event-coalescing-us", settings.event_coalescing_us),
+        ];
+        let texts = [
+            ("Name", seen.name.clone()),
+            ("Bind", seen.bind.clone()),
+            ("WorkerThreads", workers.to_string()),
+            ("LocalDC", seen.local_data_center.clone()),
+        ];
+        let numbers = numbers.map(|(name, value)| (name, value.to_string()));
+        numbers.into_iter().chain(texts).collect()
+    }
+
+    /// CONFIG SET: all of it, or nothing.
+    pub(crate) fn config_set(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        if !args.len().is_multiple_of(2) {
+            return self.refuse(me, "ERR wrong number of arguments for 'config|set' command");
+        }
+        let mut tuning = self.shared.seen.tune.current();
+        for at in (2..args.len()).step_by(2) {
+            let name = String::from_utf8_lossy(&args[at]).replace(['\r', '\n'], " ");
+            let is_it = |(known, ..): &&Row| known.eq_ignore_ascii_case(&name);
+            let Some((_, _, set)) = ROWS.iter().find(is_it) else {
+                let fixed = self.fixed(me);
+                let is_fixed = fixed
+                    .iter()
+                    .any(|(known, _)| known.eq_ignore_ascii_case(&name));
+                let line = match is_fixed {
+                    true => format!(
+                        "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
+                    ),
+                    false => {
+                        format!(
+                            "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                        )
+                    }
+                };
+                return self.refuse(me, &line);
+            };
+            let value = std::str::from_utf8(&args[at + 1]).unwrap_or_default();
+            if set(&mut tuning, value).is_none() {
+                let line = format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - argument couldn't be parsed into a value of its kind"
+                );
+                return self.refuse(me, &line);
+            }
+        }
+        let shared = std::sync::Arc::clone(&self.shared);
+        shared.seen.tune.change(|now| *now = tuning);
+        self.seeing.tune(&shared.seen);
+        self.status(me, "OK")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn what_is_set_is_what_is_shown() {
+        let mut tuning = super::super::tune::Tune::new(&Config::default()).current();
+        for (name, show, set) in ROWS {
+            let text = if name == "AllowMissLog" {
+                "false"
+            } else {
+                "1234"
+            };
+            assert_eq!(set(&mut tuning, text), Some(()), "{name}");
+            assert_eq!(show(&tuning), text, "{name}");
+            assert_eq!(set(&mut tuning, "x"), None, "{name}");
+        }
+        assert_eq!(bytes("1G"), Some(1 << 30));
+    }
+}

@@ -1,0 +1,419 @@
+//! The log: lines with a time and a level, to a file or to standard error, by a thread of its own.
+//!
+//! Who has something to say puts it into a queue and goes on. If the queue is full, since whatever the file is on is slow or
+//! stands still, the line is left out and counted, and the log says later how many were; `may-drop = false` makes those
+//! who have something to say wait instead. A line that cannot be written is gone.
+//!
+//! The process has one log. Must not know what is said.
+
+use std::cell::Cell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use redline_net::clock;
+
+use super::tune::Tuning;
+use crate::config::{self, Samples};
+
+/// Lines that wait to be written.
+const QUEUE_MAX: usize = 1024;
+/// Bytes of a line.
+const LINE_BYTES_MAX: usize = 1024;
+/// Bytes that are written at once.
+const BATCH_BYTES_MAX: usize = 64 * 1024;
+/// How long somebody waits for what was said to be written.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+/// How important a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// For somebody who looks for a fault.
+    Verbose,
+    /// The same, less of it.
+    Debug,
+    /// Of requests.
+    Info,
+    /// What changes.
+    Notice,
+    /// What is wrong and goes on.
+    Warning,
+    /// What failed.
+    Error,
+}
+
+const LEVELS: usize = 6;
+const NAMES: [&str; LEVELS] = ["verbose", "debug", "info", "notice", "warning", "error"];
+
+enum Entry {
+    Line(String),
+    /// Everything before it is written: say so.
+    Flush(SyncSender<()>),
+}
+
+struct Log {
+    queue: SyncSender<Entry>,
+    may_drop: AtomicBool,
+    samples: [AtomicU32; LEVELS],
+    missed: AtomicU64,
+}
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+thread_local! {
+    /// Lines of each level that this thread has not written since the last that it has.
+    static PASSED: Cell<[u32; LEVELS]> = const { Cell::new([0; LEVELS]) };
+}
+
+/// Opens the log and begins to write. Before that, lines go to standard error.
+pub fn start(config: &config::Log) -> io::Result<()> {
+    let mut sink = Sink::open(config)?;
+    let (queue, lines) = sync_channel(QUEUE_MAX);
+    let log = Log {
+        queue,
+        may_drop: AtomicBool::new(config.may_drop),
+        samples: values(&config.sample).map(AtomicU32::new),
+        missed: AtomicU64::new(0),
+    };
+    if LOG.set(log).is_err() {
+        return Err(io::Error::other("the process has a log already"));
+    }
+    std::thread::Builder::new()
+        .name("proxy-log".to_owned())
+        .spawn(move || sink.run(&lines))?;
+    Ok(())
+}
+
+/// Waits, not for long, until what was said is written.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        let (done, wait) = sync_channel(1);
+        if log.queue.try_send(Entry::Flush(done)).is_ok() {
+            // What is not written by then comes later, or never.
+            let _ = wait.recv_timeout(FLUSH_MAX);
+        }
+    }
+}
+
+/// What only somebody who looks for a fault wants; the text is made only if it is wanted.
+pub fn verbose(text: impl FnOnce() -> String) {
+    if is_wanted(Level::Verbose) {
+        say(Level::Verbose, &text());
+    }
+}
+
+/// The same, less of it.
+pub fn debug(text: impl FnOnce() -> String) {
+    if is_wanted(Level::Debug) {
+        say(Level::Debug, &text());
+    }
+}
+
+/// What failed.
+pub fn error(text: &str) {
+    say(Level::Error, text);
+}
+
+fn is_wanted(level: Level) -> bool {
+    LOG.get()
+        .is_some_and(|log| log.samples[level as usize].load(Ordering::Relaxed) > 0)
+}
+
+/// What changes.
+pub fn notice(text: &str) {
+    say(Level::Notice, text);
+}
+
+/// What is wrong and goes on.
+pub fn warning(text: &str) {
+    say(Level::Warning, text);
+}
+
+/// Takes up what CONFIG SET has changed.
+pub(super) fn tune(tuning: &Tuning) {
+    if let Some(log) = LOG.get() {
+        log.may_drop.store(tuning.may_drop, Ordering::Relaxed);
+        for (to, value) in log.samples.iter().zip(values(&tuning.samples)) {
+            to.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Lines that were left out so far, for want of room in the queue.
+pub fn missed() -> u64 {
+    LOG.get()
+        .map_or(0, |log| log.missed.load(Ordering::Relaxed))
+}
+
+fn values(samples: &Samples) -> [u32; LEVELS] {
+    [
+        samples.verbose,
+        samples.debug,
+        samples.info,
+        samples.notice,
+        samples.warning,
+        samples.error,
+    ]
+}
+
+fn say(level: Level, text: &str) {
+    let Some(log) = LOG.get() else {
+        eprintln!("redline proxy: {text}");
+        return;
+    };
+    let sample = log.samples[level as usize].load(Ordering::Relaxed);
+    if sample == 0 {
+        return;
+    }
+    let is_due = PASSED.with(|passed| {
+        let mut counts = passed.get();
+        let count = &mut counts[level as usize];
+        *count += 1;
+        let is_due = *count >= sample;
+        if is_due {
+            *count = 0;
+        }
+        passed.set(counts);
+        is_due
+    });
+    if is_due {
+        log.put(level, text);
+    }
+}
+
+/// A line about a request; whose turn it is was decided before.
+pub(super) fn request(text: &str) {
+    if let Some(log) = LOG.get() {
+        log.put(Level::Info, text);
+    }
+}
+
+impl Log {
+    fn put(&self, level: Level, text: &str) {
+        let line = Entry::Line(line(clock::wall_us(), level, text));
+        match self.queue.try_send(line) {
+            Err(TrySendError::Full(line)) if !self.may_drop.load(Ordering::Relaxed) => {
+                // The thread ends only with the process.
+                let _ = self.queue.send(line);
+            }
+            Err(_) => drop(self.missed.fetch_add(1, Ordering::Relaxed)),
+            Ok(()) => {}
+        }
+    }
+}
+
+fn line(now_us: u64, level: Level, text: &str) -> String {
+    let now = clock::local(now_us / 1_000_000);
+    let mut line = format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06} {} ",
+        now.year,
+        now.month,
+        now.day,
+        now.hour,
+        now.minute,
+        now.second,
+        now_us % 1_000_000,
+        NAMES[level as usize],
+    );
+    line.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }));
+    if line.len() > LINE_BYTES_MAX {
+        let end = (0..=LINE_BYTES_MAX - 3)
+            .rev()
+            .find(|at| line.is_char_boundary(*at));
+        line.truncate(end.unwrap_or(0));
+        line.push_str("...");
+    }
+    line.push('\n');
+    line
+}
+
+/// Where lines go.
+struct Sink {
+    path: Option<PathBuf>,
+    file: Option<File>,
+    bytes: u64,
+    bytes_max: u64,
+    every_s: u64,
+    /// The next new file by time: seconds since 1970.
+    turn_s: u64,
+    told_missed: u64,
+}
+
+impl Sink {
+    fn open(config: &config::Log) -> io::Result<Sink> {
+        let path = config.file.as_ref().map(PathBuf::from);
+        let mut sink = Sink {
+            file: None,
+            path,
+            bytes: 0,
+            bytes_max: match config.rotate_size.0 {
+                0 => u64::MAX,
+                bytes => bytes,
+            },
+            every_s: config.rotate_every.0.as_secs(),
+            turn_s: u64::MAX,
+            told_missed: 0,
+        };
+        sink.open_file().map_err(|error| {
+            let path = config.file.clone().unwrap_or_default();
+            io::Error::new(error.kind(), format!("the log {path}: {error}"))
+        })?;
+        Ok(sink)
+    }
+
+    fn open_file(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            self.bytes = file.metadata()?.len();
+            self.file = Some(file);
+        }
+        self.turn_s = next_turn_s(clock::wall_us() / 1_000_000, self.every_s);
+        Ok(())
+    }
+
+    fn run(&mut self, lines: &Receiver<Entry>) {
+        let mut batch = String::new();
+        while let Ok(first) = lines.recv() {
+            batch.clear();
+            let mut flushed = None;
+            let mut next = Some(first);
+            while let Some(entry) = next.take() {
+                match entry {
+                    Entry::Line(line) => batch.push_str(&line),
+                    Entry::Flush(done) => flushed = Some(done),
+                }
+                if batch.len() < BATCH_BYTES_MAX && flushed.is_none() {
+                    next = lines.try_recv().ok();
+                }
+            }
+            let missed = missed();
+            if missed > self.told_missed {
+                let text = format!("{} lines were left out", missed - self.told_missed);
+                batch.push_str(&line(clock::wall_us(), Level::Warning, &text));
+                self.told_missed = missed;
+            }
+            self.write(&batch);
+            if let Some(done) = flushed {
+                // Who asked may have gone.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        let is_due = self.bytes + text.len() as u64 > self.bytes_max && self.bytes > 0
+            || clock::wall_us() / 1_000_000 >= self.turn_s;
+        if is_due {
+            self.turn();
+        }
+        // Nobody is left to be told.
+        let written = match &mut self.file {
+            Some(file) => file.write_all(text.as_bytes()),
+            None if self.path.is_none() => io::stderr().write_all(text.as_bytes()),
+            None => self.open_file(),
+        };
+        if written.is_ok() {
+            self.bytes += text.len() as u64;
+        }
+    }
+
+    /// A new file; the old one gets its time behind its name.
+    fn turn(&mut self) {
+        self.turn_s = next_turn_s(clock::wall_us() / 1_000_000, self.every_s);
+        let Some(path) = &self.path else { return };
+        let old = free_name(path, clock::wall_us() / 1_000_000);
+        // What cannot be renamed goes on.
+        if std::fs::rename(path, old).is_ok() {
+            self.file = None;
+            let _ = self.open_file();
+        }
+    }
+}
+
+/// The next multiple of the span, by the clock on the wall.
+fn next_turn_s(now_s: u64, every_s: u64) -> u64 {
+    if every_s == 0 {
+        return u64::MAX;
+    }
+    let ahead_s = clock::local(now_s).offset_s;
+    let shown_s = now_s.saturating_add_signed(ahead_s);
+    let next_s = (shown_s / every_s + 1) * every_s;
+    next_s.saturating_add_signed(-ahead_s)
+}
+
+fn free_name(path: &Path, now_s: u64) -> PathBuf {
+    let now = clock::local(now_s);
+    let stamp = format!(
+        "{:04}{:02}{:02}-{:02}{:02}{:02}",
+        now.year, now.month, now.day, now.hour, now.minute, now.second
+    );
+    let named = |suffix: String| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let first = named(format!(".{stamp}"));
+    if !first.exists() {
+        return first;
+    }
+    (1_u32..)
+        .map(|number| named(format!(".{stamp}.{number}")))
+        .find(|name| !name.exists())
+        .unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Size, Span};
+
+    fn sink(folder: &Path, bytes_max: u64) -> Sink {
+        Sink::open(&config::Log {
+            file: Some(folder.join("log").display().to_string()),
+            rotate_size: Size(bytes_max),
+            rotate_every: Span::seconds(3600),
+            ..config::Log::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_new_file_begins_when_the_old_one_is_full_and_nothing_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = sink(folder.path(), 100);
+        for number in 0..10 {
+            sink.write(&format!("{number:039}\n"));
+        }
+        let mut all = Vec::new();
+        let mut files = 0;
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            assert_eq!(text.lines().count(), 2);
+            all.extend(text.lines().map(|line| line.parse::<u32>().unwrap()));
+            files += 1;
+        }
+        all.sort_unstable();
+        assert_eq!((files, all), (5, (0..10).collect()));
+    }
+
+    #[test]
+    fn lines_are_one_line_and_not_long() {
+        let text = line(1_000_000, Level::Notice, "a\nb");
+        assert!(text.ends_with(".000000 notice a b\n"), "{text}");
+        let long = line(0, Level::Info, &"ä".repeat(2000));
+        assert!(long.len() <= LINE_BYTES_MAX + 1 && long.ends_with("...\n"));
+    }
+
+    #[test]
+    fn times_of_new_files_are_multiples_on_the_clock() {
+        let ahead_s = clock::local(1_000_000).offset_s;
+        let turn_s = next_turn_s(1_000_000, 3600);
+        assert!(turn_s > 1_000_000 && turn_s <= 1_000_000 + 3600);
+        assert_eq!(turn_s.saturating_add_signed(ahead_s) % 3600, 0);
+        assert_eq!(next_turn_s(5, 0), u64::MAX);
+    }
+}

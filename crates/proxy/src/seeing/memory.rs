@@ -1,0 +1,85 @@
+//! What buffers use, and the limit on it: new requests are refused while there is too much, and whoever has made us hold the
+//! most is closed if that does not help by the next look. Connections to servers, which are everybody's, are left alone.
+//!
+//! Must not know routes.
+
+use redline_resp::Args;
+use redline_spec::CommandId;
+
+use super::stats::WorkerStats;
+use crate::slab::Ref;
+use crate::worker::Worker;
+
+/// Redis's clients know this one.
+pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// A look at every client for each so many ticks, if there is no limit to keep.
+const TICKS: u32 = 10;
+
+impl Worker {
+    /// Sums up what this worker's buffers use, and keeps the limit.
+    pub(crate) fn look_at_memory(&mut self, ticks: u32) {
+        let limit = self.seeing.tuning.memory_bytes_max;
+        if limit == 0 && !ticks.is_multiple_of(TICKS) && !self.seeing.is_short_of_memory {
+            return;
+        }
+        let (mut sum, mut largest) = (0, (0, None));
+        for at in self.clients.taken().collect::<Vec<_>>() {
+            let Some(client) = self.clients.look(at) else {
+                continue;
+            };
+            let bytes = client.out.capacity() + client.query.capacity();
+            let bytes = bytes + client.owed() - client.unsent();
+            sum += bytes;
+            // What is kept for the next request is small.
+            if bytes > largest.0 && client.owed() + client.query.len() > 0 {
+                largest = (bytes, Some(at));
+            }
+        }
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            if let Some(upstream) = self.upstreams.look(at) {
+                sum += upstream.out.capacity() + upstream.held.capacity();
+            }
+        }
+        self.counters.buffer_bytes = sum as u64;
+        self.seeing.stats.publish(&self.counters);
+        let total: u64 = self.shared.seen.workers.iter().map(bytes_of).sum();
+        let was_short = self.seeing.is_short_of_memory;
+        self.seeing.is_short_of_memory = limit > 0 && total > limit;
+        if !was_short || !self.seeing.is_short_of_memory {
+            return;
+        }
+        // Each worker goes by its share, so that they do not close one client each for the same want.
+        let share = limit / self.shared.seen.workers.len().max(1) as u64;
+        if let (bytes, Some(at)) = largest
+            && sum as u64 > share
+            && let Some(client) = self.clients.look(at)
+        {
+            super::log::warning(&format!(
+                "buffers use {total} bytes, more than limits.memory ({limit}): client {} is closed, which made us hold {bytes}",
+                client.card.addr
+            ));
+            self.counters.evicted_clients += 1;
+            self.close_client(at);
+        }
+    }
+
+    /// Whether a client's request goes on; if so, who watches is shown it. `id`: none for a command that only servers know.
+    pub(crate) fn goes_on(
+        &mut self,
+        me: Ref,
+        id: Option<CommandId>,
+        is_ours: bool,
+        args: Args<'_>,
+    ) -> bool {
+        if self.seeing.is_short_of_memory && !is_ours {
+            self.counters.refused_for_memory += 1;
+            return false;
+        }
+        self.show(me, id, args);
+        true
+    }
+}
+
+fn bytes_of(worker: &std::sync::Arc<WorkerStats>) -> u64 {
+    worker.counters().buffer_bytes
+}

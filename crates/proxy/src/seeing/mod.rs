@@ -1,0 +1,102 @@
+//! What can be seen of the proxy: counters, latencies, logs, keys that come often or are large, MONITOR.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `stats` | what each worker counts, and the sums |
+//! | `steps` | predixy's latency monitors |
+//! | `record` | what a worker does when replies come: the only part on the way of requests, once for each run of them |
+//! | `keys` | keys that come often, keys of much |
+//! | `tune` | what CONFIG SET changes |
+//! | `log` | the log file |
+//! | `info`, `config`, `commands` | INFO, CONFIG, SLOWLOG, LATENCY, PROXY |
+//! | `monitor` | MONITOR |
+//! | `memory` | what buffers use, and the limit |
+//! | `metrics` | the page for Prometheus |
+//!
+//! Must not know how requests are routed.
+
+mod commands;
+mod config;
+mod info;
+mod keys;
+pub mod log;
+mod memory;
+pub mod metrics;
+mod monitor;
+mod record;
+mod stats;
+mod steps;
+mod tune;
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+
+use redline_observe::latency::Events;
+use redline_observe::slowlog;
+
+pub use memory::OUT_OF_MEMORY;
+pub use record::{MIXED, NO_COMMAND, Seeing};
+pub use stats::{Counters, NodeStats};
+
+use crate::config::Config;
+use stats::{Totals, WorkerStats, lock};
+use steps::Monitors;
+use tune::Tune;
+
+/// What all workers share of it.
+pub struct Seen {
+    /// The proxy's name.
+    name: String,
+    /// The place that it is in.
+    local_data_center: String,
+    /// The first listener's address.
+    bind: String,
+    monitors: Arc<Monitors>,
+    workers: Vec<Arc<WorkerStats>>,
+    /// What was counted when CONFIG RESETSTAT was called last.
+    baseline: Mutex<Totals>,
+    slow: slowlog::Log,
+    events: Events,
+    tune: Tune,
+    /// Clients that called MONITOR.
+    watchers: AtomicUsize,
+}
+
+impl Seen {
+    /// Of so many workers.
+    pub fn new(config: &Config, workers: usize) -> Seen {
+        Seen {
+            name: config.name.clone(),
+            local_data_center: config.local_data_center.clone(),
+            bind: config
+                .listeners
+                .first()
+                .map(|listener| listener.bind.to_string())
+                .unwrap_or_default(),
+            monitors: Arc::new(Monitors::of(&config.latency_monitors)),
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+            baseline: Mutex::default(),
+            slow: slowlog::Log::default(),
+            events: Events::default(),
+            tune: Tune::new(config),
+            watchers: AtomicUsize::new(0),
+        }
+    }
+
+    /// What was counted since CONFIG RESETSTAT.
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::of(&self.workers);
+        totals.subtract(&lock(&self.baseline));
+        totals
+    }
+
+    /// CONFIG RESETSTAT.
+    fn reset(&self) {
+        *lock(&self.baseline) = Totals::of(&self.workers);
+        for worker in &self.workers {
+            lock(&worker.frequent).clear();
+            lock(&worker.largest).clear();
+        }
+    }
+}
