@@ -1,22 +1,42 @@
 //! `redline proxy` as a process: servers and clients that are lost, that hang, that are slow or that talk nonsense.
 //! Whoever is not concerned notices nothing.
+//!
+//! What predixy did wrong, and which test shows that it is not so here:
+//!
+//! | fault | shown by |
+//! |---|---|
+//! | a null array within an array, or nesting beyond 8, closes the server's connection | `proxy.rs`: `replies_of_every_shape_pass_unchanged` |
+//! | keys above 512 bytes go to another server, as the buffer happens to end | `long_keys_and_large_values_pass_whole` |
+//! | errors of parts become nil or 0 | `a_server_that_is_lost_is_an_error_and_never_a_missing_key` |
+//! | in WATCH and MULTI everything is let through | `proxy.rs`: `what_is_refused_outside_a_transaction_is_refused_inside_one`, `users_may_do_what_their_records_say_on_every_way` |
+//! | only the first key, and the nearest prefix, decide over access | `every_key_and_every_prefix_count` |
+//! | data centres of equal weight: the first has all | `proxy_reads.rs`: `a_data_centre_is_read_from_by_its_weight` |
+//! | failures are never forgotten, time-outs never counted | `a_server_that_hangs_is_left_alone_and_taken_back`, `failures_count_in_a_row_only` |
+//! | UNSUBSCRIBE without a name breaks the connection | `proxy.rs`: `a_subscribed_client_is_answered_as_redis_answers_it` |
+//! | a script without keys goes where its first argument says | `proxy.rs`: `a_server_that_lacks_a_script_is_given_it` |
+//! | SCRIPT LOAD fails while any server is down; scripts are not where a new server is | `scripts_are_loaded_while_a_server_is_down`, `proxy.rs`: as above |
+//! | a blocking call that is redirected asks the same server again | `redirects_are_followed_and_never_seen` |
+//! | long arguments of CONFIG and INFO are read beyond their end | `what_no_client_may_send_ends_that_client_only` |
+//! | a random distribution, and a hash that is 0 for words, are taken without a word | `settings_that_are_seldom_meant_are_warned_of` |
+//! | nothing has a limit | `parts_of_replies_that_never_get_whole_have_a_limit`, `one_client_too_many_is_told_so`, `what_no_client_may_send_ends_that_client_only` |
 
 mod proxying;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redline_resp::Value;
+use redline_resp::{ReplyDecoder, Value};
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, REDLINE, assert_error, bulk, call, ok, peak_bytes, proxy_of, proxy_with, scripted,
-    words,
+    Behind, REDLINE, assert_error, bulk, call, key_elsewhere, ok, peak_bytes, proxy_of, proxy_with,
+    scripted, scripted_over, shards, until, words,
 };
 
 #[test]
@@ -417,4 +437,423 @@ fn parts_of_replies_that_never_get_whole_have_a_limit() {
     assert!(rest.is_empty(), "nothing that is half is sent");
     let mut other = Client::connect(proxy.address()).unwrap();
     assert_eq!(call(&mut other, "PING"), Value::Simple(b"PONG".to_vec()));
+}
+
+#[test]
+fn every_key_and_every_prefix_count() {
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let proxy = proxy_with(&format!(
+        "[[pool]]\n{}[[user]]\nname = 'default'\nmode = 'write'\nkey-prefixes = ['a', 'ab', 'x:']\n",
+        shards(&[server.address()])
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    // The nearest prefix below "ac" is "ab", which it does not begin with; "a" lets it pass.
+    for key in ["a", "ab", "ac", "abc", "x:1"] {
+        assert_eq!(call(&mut client, &format!("SET {key} v")), ok(), "{key}");
+    }
+    for line in [
+        "GET b",
+        "GET x",
+        "GET x;",
+        "RENAME a b",
+        "COPY a b",
+        "SUNIONSTORE a s",
+        "LMOVE a b LEFT LEFT",
+        "BLMPOP 1 2 a b LEFT",
+        "ZUNIONSTORE a 2 ab b",
+        "GEORADIUS a 1 1 1 m STORE b",
+        "XREAD STREAMS a b 0 0",
+        "MGET a ab b",
+        "EXISTS a b",
+        "OBJECT ENCODING b",
+    ] {
+        assert_error(&call(&mut client, line), "NOPERM");
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        assert_error(&call(&mut client, line), "NOPERM");
+        assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    }
+}
+
+fn signal(server: &ServerProcess, name: &str) {
+    let pid = server.pid().to_string();
+    let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Stops it where it is, with its connections open.
+fn freeze(server: &ServerProcess) {
+    signal(server, "-STOP");
+    let is_stopped = |task: &Path| {
+        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    };
+    until("all of it stands still", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+        tasks.flatten().all(|task| is_stopped(&task.path()))
+    });
+}
+
+/// A key of each of two servers.
+fn a_key_of_each(client: &mut Client, servers: &[ServerProcess]) -> Vec<String> {
+    let mut keys = vec![String::new(); servers.len()];
+    for number in 0.. {
+        let key = format!("key:{number}");
+        assert_eq!(call(client, &format!("SET {key} v")), ok());
+        for (server, found) in servers.iter().zip(&mut keys) {
+            let mut direct = Client::connect(server.address()).unwrap();
+            if call(&mut direct, &format!("EXISTS {key}")) == Value::Integer(1) {
+                found.clone_from(&key);
+            }
+        }
+        if keys.iter().all(|key| !key.is_empty()) {
+            break;
+        }
+    }
+    keys
+}
+
+#[test]
+fn a_server_that_hangs_is_left_alone_and_taken_back() {
+    let servers: Vec<ServerProcess> = (0..2)
+        .map(|_| ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap())
+        .collect();
+    let addresses: Vec<_> = servers.iter().map(ServerProcess::address).collect();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\nconnect = '300ms'\nrequest = '500ms'\n[[pool]]\nrefresh = '200ms'\n\
+         {}[pool.failure]\nlimit = 2\nretry = '50ms'\nretry-max = '100ms'\n",
+        shards(&addresses)
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let keys = a_key_of_each(&mut client, &servers);
+    let mut waits = Client::connect(proxy.address()).unwrap();
+    freeze(&servers[0]);
+    let mut request = Vec::new();
+    encode(&["GET", &keys[0]], &mut request);
+    waits.send(&request).unwrap();
+    // Whoever asks the other server notices nothing, all the while.
+    let mut asked = 0;
+    until("it is left alone", || {
+        asked += 1;
+        assert_eq!(call(&mut client, &format!("GET {}", keys[1])), bulk("v"));
+        proxy.log().contains("is left alone")
+    });
+    assert!(asked > 0);
+    assert_error(&waits.reply().unwrap().unwrap(), "ERR upstream");
+    // And what concerns it is refused at once.
+    let began = Instant::now();
+    assert_error(
+        &call(&mut client, &format!("GET {}", keys[0])),
+        "ERR upstream",
+    );
+    assert!(
+        began.elapsed() < Duration::from_millis(250),
+        "{:?}",
+        began.elapsed()
+    );
+    signal(&servers[0], "-CONT");
+    until("it is taken back", || {
+        call(&mut client, &format!("GET {}", keys[0])) == bulk("v")
+    });
+}
+
+#[test]
+fn failures_count_in_a_row_only() {
+    // Every other connection that asks for something breaks: one failure, and then success.
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let server = scripted_over(move |words, _| match words[0].as_slice() {
+        b"SET" if count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => None,
+        b"SET" => Some(b"+OK\r\n".to_vec()),
+        _ => Some(b"+PONG\r\n".to_vec()),
+    });
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\n{}[pool.failure]\nlimit = 2\nretry = '5s'\n",
+        shards(&[server])
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for round in 0..20 {
+        assert_error(&call(&mut client, "SET k v"), "ERR upstream");
+        until("it is asked again", || {
+            let reply = call(&mut client, "SET k v");
+            // What was not sent may be said so, while it connects anew; the request that was is answered.
+            reply == ok()
+        });
+        assert!(
+            !proxy.log().contains("is left alone"),
+            "{round}: {}",
+            proxy.log()
+        );
+    }
+}
+
+#[test]
+fn scripts_are_loaded_while_a_server_is_down() {
+    let mut behind = Behind::new(3, 1);
+    let mut client = behind.client();
+    let keys = a_key_of_each(&mut client, &behind.servers);
+    drop(behind.servers.remove(0));
+    until("it is known to be lost", || {
+        call(&mut client, &format!("GET {}", keys[0])).is_error()
+    });
+    let loaded = call(&mut client, "SCRIPT LOAD return(KEYS[1])");
+    let sha = String::from_utf8(loaded.as_bytes().unwrap().to_vec()).unwrap();
+    assert_eq!(sha.len(), 40, "{sha}");
+    for key in &keys[1..] {
+        let reply = call(&mut client, &format!("EVALSHA {sha} 1 {key}"));
+        assert_eq!(reply, bulk(key));
+    }
+}
+
+#[test]
+fn settings_that_are_seldom_meant_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("proxy.toml");
+    let said = |more: &str| {
+        let shards = shards(&[([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()]);
+        let text = format!("[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\n{more}{shards}");
+        std::fs::write(&file, text).unwrap();
+        let mut check = Command::new(REDLINE);
+        let output = check
+            .args(["proxy", "--check"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    assert_eq!(said(""), "");
+    for odd in [
+        "hash = 'atol'\ndistribution = 'modula'\n",
+        "distribution = 'random'\n",
+    ] {
+        let text = said(odd);
+        assert!(text.contains("warning"), "{odd}: {text}");
+        let name = odd.split('\'').nth(1).unwrap();
+        assert!(text.contains(name), "{odd}: {text}");
+    }
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let proxy = proxy_with(&format!(
+        "[limits]\nclients = 2\n[[pool]]\n{}",
+        shards(&[server.address()])
+    ));
+    let mut one = Client::connect(proxy.address()).unwrap();
+    let mut two = Client::connect(proxy.address()).unwrap();
+    until("who asked whether it is ready is gone", || {
+        one = Client::connect(proxy.address()).unwrap();
+        two = Client::connect(proxy.address()).unwrap();
+        one.call(&["PING"]).is_ok_and(|reply| !reply.is_error())
+            && two.call(&["PING"]).is_ok_and(|reply| !reply.is_error())
+    });
+    let mut three = Client::connect(proxy.address()).unwrap();
+    assert_error(
+        &three.reply().unwrap().unwrap(),
+        "ERR max number of clients reached",
+    );
+    assert_eq!(three.reply().unwrap(), None);
+    assert_eq!(call(&mut one, "SET k v"), ok());
+    drop(two);
+    until("there is room again", || {
+        let mut next = Client::connect(proxy.address()).unwrap();
+        next.call(&["GET", "k"])
+            .is_ok_and(|reply| reply == bulk("v"))
+    });
+}
+
+#[test]
+fn a_client_may_leave_behind_any_byte() {
+    let behind = Behind::new(2, 1);
+    let mut stays = behind.client();
+    let mut requests = Vec::new();
+    for line in [
+        "SET k v",
+        "MGET a b c",
+        "MULTI",
+        "INCR n",
+        "EXEC",
+        "WATCH k",
+        "UNWATCH",
+        "SUBSCRIBE ch",
+        "RESET",
+        "BLPOP l 0",
+    ] {
+        encode(&line.split(' ').collect::<Vec<_>>(), &mut requests);
+    }
+    requests.splice(0..0, *b"ping\r\nset i \"a b\"\r\n");
+    for end in 0..=requests.len() {
+        let mut leaves = TcpStream::connect(behind.proxy.address()).unwrap();
+        leaves.write_all(&requests[..end]).unwrap();
+        if end % 3 == 0 {
+            // Some read what there is; others leave it, which resets the connection.
+            let mut some = [0; 7];
+            if end > 6 {
+                leaves.read_exact(&mut some).unwrap();
+            }
+        }
+        drop(leaves);
+        assert_eq!(call(&mut stays, "SET stays v"), ok(), "{end}");
+        assert_eq!(
+            call(&mut stays, "MGET stays none"),
+            Value::Array(vec![bulk("v"), Value::NullBulk]),
+            "{end}"
+        );
+    }
+    // Nobody waits for the list on behalf of those who left.
+    until("nothing is left of them", || {
+        let list = call(&mut stays, "CLIENT LIST");
+        String::from_utf8_lossy(list.as_bytes().unwrap())
+            .lines()
+            .count()
+            == 1
+    });
+    until("no call of theirs waits", || {
+        behind.servers.iter().all(|server| {
+            let mut direct = Client::connect(server.address()).unwrap();
+            let info = call(&mut direct, "INFO clients");
+            String::from_utf8_lossy(info.as_bytes().unwrap()).contains("blocked_clients:0")
+        })
+    });
+    call(&mut stays, "DEL l");
+    assert_eq!(call(&mut stays, "RPUSH l x"), Value::Integer(1));
+    assert_eq!(call(&mut stays, "LLEN l"), Value::Integer(1));
+}
+
+#[test]
+fn a_server_may_leave_behind_any_byte_of_its_replies() {
+    const REPLIES: [(&str, &str, &str); 6] = [
+        ("GET", "GET k", "$5\r\nvalue\r\n"),
+        ("SET", "SET k value", "+OK\r\n"),
+        ("MGET", "MGET k k2", "*2\r\n$1\r\na\r\n$-1\r\n"),
+        (
+            "LRANGE",
+            "LRANGE k 0 -1",
+            "*2\r\n*2\r\n:1\r\n*-1\r\n$3\r\nabc\r\n",
+        ),
+        ("INCR", "INCR k", ":12345\r\n"),
+        ("BLPOP", "BLPOP k 0", "*2\r\n$1\r\nk\r\n$1\r\nv\r\n"),
+    ];
+    let real = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    for (name, line, whole) in REPLIES {
+        for end in 0..=whole.len() {
+            let server = scripted_over(move |words, stream| {
+                if words[0].eq_ignore_ascii_case(b"ping") {
+                    return Some(b"+PONG\r\n".to_vec());
+                }
+                if !words[0].eq_ignore_ascii_case(name.as_bytes())
+                    || !words[1].starts_with(b"other")
+                {
+                    return Some(b"-ERR not asked for\r\n".to_vec());
+                }
+                let _ = stream.write_all(&whole.as_bytes()[..end]);
+                None
+            });
+            // Asked by the one, of the other nobody hears.
+            let proxy = proxy_with(&format!(
+                "threads = 1\n[[pool]]\nhash = 'crc16'\ndistribution = 'modula'\n{}",
+                shards(&[server, real.address()])
+            ));
+            let mut other = Client::connect(proxy.address()).unwrap();
+            let theirs = (0..100)
+                .map(|number| format!("o{number}"))
+                .find(|key| call(&mut other, &format!("SET {key} v")) == ok())
+                .unwrap();
+            let own = key_elsewhere(&mut other, &theirs);
+            let line = line.replace(" k", &format!(" {own}"));
+            let mut client = Client::connect(proxy.address()).unwrap();
+            let reply = client.call(&line.split(' ').collect::<Vec<_>>());
+            // All of it, or an error, or the end of the client's connection; never a part that is taken for the whole.
+            if let Ok(reply) = reply {
+                let mut decoder = ReplyDecoder::new();
+                let expected = decoder.decode(whole.as_bytes()).unwrap().value.unwrap();
+                assert!(
+                    reply.is_error() || (end == whole.len() && reply == expected),
+                    "{line} {end}: {reply:?}"
+                );
+            }
+            assert_eq!(
+                call(&mut other, &format!("SET {theirs} v")),
+                ok(),
+                "{line} {end}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_switch_is_learned_by_the_subscription_alone() {
+    let servers: Vec<ServerProcess> = (0..2)
+        .map(|_| ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap())
+        .collect();
+    let [old, new] = [servers[0].address(), servers[1].address()];
+    for (server, who) in servers.iter().zip(["old", "new"]) {
+        let mut direct = Client::connect(server.address()).unwrap();
+        assert_eq!(call(&mut direct, &format!("SET who {who}")), ok());
+    }
+    // A Sentinel that whoever asks is told of the old primary, whatever happens.
+    let listeners: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let heard = Arc::clone(&listeners);
+    let sentinel = scripted_over(move |words, stream| {
+        let upper: Vec<String> = words
+            .iter()
+            .map(|word| String::from_utf8_lossy(word).to_ascii_uppercase())
+            .collect();
+        let bulks = |texts: &[&str]| {
+            let mut reply = format!("*{}\r\n", texts.len());
+            for text in texts {
+                reply += &format!("${}\r\n{text}\r\n", text.len());
+            }
+            reply.into_bytes()
+        };
+        let port = old.port().to_string();
+        Some(
+            match (upper[0].as_str(), upper.get(1).map(String::as_str)) {
+                ("SUBSCRIBE", _) => {
+                    heard.lock().unwrap().push(stream.try_clone().unwrap());
+                    b"*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n".to_vec()
+                }
+                ("SENTINEL", Some("MASTER")) => bulks(&[
+                    "name",
+                    "m",
+                    "ip",
+                    "127.0.0.1",
+                    "port",
+                    &port,
+                    "flags",
+                    "master",
+                    "config-epoch",
+                    "1",
+                ]),
+                ("SENTINEL", _) => b"*0\r\n".to_vec(),
+                _ => b"+PONG\r\n".to_vec(),
+            },
+        )
+    });
+    let proxy = proxy_with(&format!(
+        "[[pool]]\nkind = 'sentinel'\n[[pool.sentinel]]\naddress = '{sentinel}'\n[[pool.shard]]\nname = 'm'\n"
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    until("the old primary is found", || {
+        call(&mut client, "GET who") == bulk("old")
+    });
+    until("the Sentinel is listened to", || {
+        !listeners.lock().unwrap().is_empty()
+    });
+    let said = format!("m 127.0.0.1 {} 127.0.0.1 {}", old.port(), new.port());
+    let message = format!(
+        "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{said}\r\n",
+        said.len()
+    );
+    for listener in listeners.lock().unwrap().iter_mut() {
+        listener.write_all(message.as_bytes()).unwrap();
+    }
+    until("the new primary is asked", || {
+        call(&mut client, "GET who") == bulk("new")
+    });
+    assert_eq!(call(&mut client, "SET written here"), ok());
+    let mut direct = Client::connect(new).unwrap();
+    assert_eq!(call(&mut direct, "GET written"), bulk("here"));
 }

@@ -3,14 +3,18 @@
 #![allow(dead_code)] // no test uses everything
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use redline_resp::{Args, Decoded, RequestDecoder, RequestLimits, Value};
 use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
 
@@ -72,6 +76,13 @@ pub fn key_elsewhere(client: &mut Client, than: &str) -> String {
 
 /// A server that answers as it was told, for what no real one says at will.
 pub fn scripted(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    scripted_over(move |words, _| Some(answer(words)))
+}
+
+/// The same, which also sees the connection, and leaves it where the answer is `None`.
+pub fn scripted_over(
+    answer: impl Fn(&[Vec<u8>], &mut TcpStream) -> Option<Vec<u8>> + Send + Sync + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let answer = Arc::new(answer);
@@ -91,7 +102,10 @@ pub fn scripted(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) 
                             .iter()
                             .map(<[u8]>::to_vec)
                             .collect();
-                        if stream.write_all(&answer(&words)).is_err() {
+                        let Some(reply) = answer(&words, &mut stream) else {
+                            return;
+                        };
+                        if stream.write_all(&reply).is_err() {
                             return;
                         }
                         held.drain(..consumed);
@@ -112,6 +126,22 @@ pub fn proxy_of(upstreams: &[SocketAddr]) -> ServerProcess {
 pub fn proxy_with(text: &str) -> ServerProcess {
     let text = format!("{text}\n[[listener]]\nbind = '127.0.0.1:1'\n");
     ServerProcess::proxy_of_file(Path::new(REDLINE), &text).expect("the proxy starts")
+}
+
+/// Asks again until it is so.
+#[track_caller]
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::yield_now();
+    }
+}
+
+/// `[[pool.shard]]` for each of these servers.
+pub fn shards(servers: &[SocketAddr]) -> String {
+    let shard = |address| format!("[[pool.shard]]\nserver = [{{ address = '{address}' }}]\n");
+    servers.iter().map(shard).collect()
 }
 
 /// The words of an array, or of a push message.
