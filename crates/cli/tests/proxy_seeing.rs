@@ -450,6 +450,8 @@ fn whoever_monitors_sees_the_calls_of_all_workers_but_no_secret() {
     assert!(rest.ends_with("] \"SET\" \"k2\" \"a\\\"b\""), "{line}");
     call(&mut clients[0], "AUTH user topsecret");
     call(&mut clients[0], "HELLO 2 AUTH default topsecret");
+    let large = "x".repeat(3_000_000);
+    clients[0].call(&["SET", "large", &large]).unwrap();
     call(&mut clients[0], "GET last");
     let mut seen = Vec::new();
     while !seen.iter().any(|line: &String| line.contains("\"last\"")) {
@@ -462,6 +464,11 @@ fn whoever_monitors_sees_the_calls_of_all_workers_but_no_secret() {
     );
     assert!(
         !seen.iter().any(|line| line.contains("topsecret")),
+        "{seen:?}"
+    );
+    let large = seen.iter().find(|line| line.contains("\"large\""));
+    assert!(
+        large.is_some_and(|line| line.ends_with("\"SET\" \"large\" \"(3000000 bytes)\"")),
         "{seen:?}"
     );
     // It may go on as a client, and others see nothing of it.
@@ -697,4 +704,80 @@ fn too_much_memory_refuses_new_work_and_then_closes_who_holds_the_most() {
     });
     assert!(number(&mut other, "INFO stats", "refused_for_memory") > 0);
     assert_eq!(call(&mut other, "STRLEN big"), Value::Integer(1_000_000));
+}
+
+#[test]
+fn who_may_not_administer_sees_nothing_of_others() {
+    let users = "[[user]]\nname = 'default'\nmode = 'write'\n[[user]]\nname = 'admin'\npassword = 'a'\nmode = 'admin'\n";
+    let (_folder, proxy) = proxy(&[slow_server()], users);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let calls = [
+        "MONITOR",
+        "SLOWLOG GET",
+        "LATENCY LATEST",
+        "CONFIG GET *",
+        "CONFIG SET MaxMemory 1",
+        "CONFIG RESETSTAT",
+        "INFO ResetStats",
+        "PROXY HOTKEYS",
+        "PROXY BIGKEYS",
+    ];
+    for line in calls {
+        assert_error(&call(&mut client, line), "NOPERM");
+    }
+    assert!(!call(&mut client, "INFO").is_error());
+    let rejected = text(&call(&mut client, "INFO commandstats"));
+    let line = field(&rejected, "cmdstat_monitor").unwrap();
+    assert!(
+        line.contains("calls=0,") && line.contains("rejected_calls=1"),
+        "{line}"
+    );
+    assert_eq!(call(&mut client, "AUTH admin a"), ok());
+    for line in calls {
+        assert!(!call(&mut client, line).is_error(), "{line}");
+    }
+}
+
+#[test]
+fn a_request_that_nobody_answers_is_a_slow_call_and_a_failed_one() {
+    let server = scripted(|words| match words[0].to_ascii_lowercase().as_slice() {
+        b"ping" => b"+PONG\r\n".to_vec(),
+        b"get" => Vec::new(),
+        _ => b"+OK\r\n".to_vec(),
+    });
+    let config = "threads = 1\nlocal-data-center = 'east'\n[timeouts]\nrequest = '200ms'\n\
+                  [[data-center]]\nname = 'east'\naddress-prefixes = ['127.']\nread = [{ data-center = 'east', priority = 50 }]\n";
+    let (_folder, proxy) = proxy(&[server], config);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut client, "SET k v"), ok());
+    assert_error(&call(&mut client, "GET nobody"), "ERR upstream");
+    let Value::Array(entries) = call(&mut client, "SLOWLOG GET") else {
+        panic!("entries");
+    };
+    let Value::Array(entry) = &entries[0] else {
+        panic!("{entries:?}");
+    };
+    assert_eq!(entry[3], Value::Array(vec![bulk("GET"), bulk("nobody")]));
+    assert!(
+        matches!(entry[2], Value::Integer(us) if us >= 200_000),
+        "{entry:?}"
+    );
+    let info = text(&call(&mut client, "INFO all"));
+    let line = field(&info, "cmdstat_get").unwrap();
+    assert!(
+        line.starts_with("calls=1,") && line.ends_with("failed_calls=1"),
+        "{line}"
+    );
+    assert_eq!(field(&info, "TimedOut").as_deref(), Some("1"));
+    assert_eq!(field(&info, "DC").as_deref(), Some("east"));
+    assert_eq!(field(&info, "Role").as_deref(), Some("master"));
+}
+
+#[test]
+fn the_rate_of_requests_is_shown_while_there_are_some() {
+    let behind = Behind::new(1, 2);
+    let mut client = behind.client();
+    eventually("there is a rate", || {
+        number(&mut client, "INFO stats", "instantaneous_ops_per_sec") > 100
+    });
 }

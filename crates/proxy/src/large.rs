@@ -6,7 +6,7 @@
 //! A long reply is passed on in parts (see [`replies`](crate::replies)). Its connection gets no new requests then, and if nobody
 //! waits behind it, it is read only as fast as the client reads.
 
-use redline_resp::Span;
+use redline_resp::{Args, Span};
 use redline_spec as spec;
 
 use crate::class::Class;
@@ -107,6 +107,10 @@ impl Worker {
             }
         }
         self.seeing.pass_large(key, id, beginning.bulk);
+        if self.seeing.looks_at_all {
+            let args = Args::new(bytes, &beginning.whole);
+            self.show(me, Some(id), args, Some(beginning.bulk));
+        }
         if let Some(client) = self.clients.find(me) {
             client.last = Some(id);
             client.session = Session::Passing(Box::new(passing));

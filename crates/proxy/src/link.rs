@@ -513,6 +513,7 @@ impl Worker {
                     } else {
                         &unavailable
                     };
+                    self.seeing.lost(&one, upstream.node, request);
                     self.fail(one, line);
                     continue;
                 }

@@ -244,6 +244,7 @@ impl Worker {
         let wanted = matches!(front.kind, Kind::Client | Kind::Silent | Kind::Part);
         if wanted && reply[0] == b'-' && self.redirected(at, one, reply) {
             if let Some(upstream) = self.upstreams.get(at) {
+                upstream.stats.responses.add(1);
                 upstream.answered(1);
             }
             return Ok(Some(len));
@@ -251,11 +252,12 @@ impl Worker {
         let Some(upstream) = self.upstreams.get(at) else {
             return Ok(Some(len));
         };
-        if wanted {
-            self.seeing.took(upstream, 1, len);
-            if reply[0] == b'-' {
-                self.seeing.failed(upstream);
-            }
+        match wanted {
+            true => self.seeing.took(upstream, 1, len),
+            false => upstream.stats.responses.add(1),
+        }
+        if wanted && reply[0] == b'-' {
+            self.seeing.failed(upstream);
         }
         match front.kind {
             Kind::Client => {

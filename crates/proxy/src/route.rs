@@ -37,6 +37,8 @@ pub struct Node {
     pub is_readonly: bool,
     /// The number of its pool. A server of two pools is two nodes.
     pub pool: u16,
+    /// The name of the data centre that it is in; empty: none that the configuration knows.
+    pub data_center: String,
 }
 
 /// One part of the keys, and who has it.

@@ -418,7 +418,10 @@ impl Worker {
             _ => {}
         }
         match command.class {
-            Class::Local => self.local(me, command.id, args),
+            Class::Local => {
+                self.seeing.answered_here(command.id, false);
+                self.local(me, command.id, args)
+            }
             Class::Refused | Class::Forbidden => self.refuse(me, &errors::refused(command.id)),
             Class::Transaction => self.transaction(me, command.id, raw, args),
             Class::Subscribe => self.subscription(me, command.id, args),

@@ -872,7 +872,7 @@ impl Worker {
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
-        self.seeing.tick();
+        self.seeing.tick(&mut self.counters);
         self.look_at_memory(self.ticks);
         self.check_upstreams();
         self.check_handshakes();

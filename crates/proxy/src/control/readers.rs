@@ -15,6 +15,12 @@ const SHARE: u32 = 5_040;
 
 /// Names the readers in a picture of these pools and nodes.
 pub fn appoint(routes: &mut Routes, config: &Config, nodes: &Nodes) {
+    for (number, node) in routes.nodes.iter_mut().enumerate() {
+        if let Some(known) = nodes.get(number as NodeId) {
+            let center = center(config, &known.address, known.endpoint.as_ref());
+            node.data_center = center.unwrap_or_default().to_owned();
+        }
+    }
     for (pool, policy) in routes.pools.iter_mut().zip(&config.pools) {
         if !spreads(policy) {
             continue;
@@ -133,6 +139,23 @@ fn place(
     endpoint: Option<&Endpoint>,
 ) -> Option<(u32, Option<usize>)> {
     let reads = local_reads(config);
+    let policy = center(config, address, endpoint).and_then(|name| {
+        let mut policies = reads.iter();
+        policies.position(|policy| policy.data_center == name)
+    });
+    match policy {
+        Some(policy) if reads[policy].priority == 0 => None,
+        Some(policy) => Some((reads[policy].priority, Some(policy))),
+        None => Some((0, None)),
+    }
+}
+
+/// The data centre that a server is in.
+fn center<'a>(
+    config: &'a Config,
+    address: &Address,
+    endpoint: Option<&Endpoint>,
+) -> Option<&'a str> {
     let ip = match endpoint {
         Some(Endpoint::Tcp(address)) => address.ip().to_string(),
         _ => String::new(),
@@ -145,16 +168,8 @@ fn place(
     // The longest that fits says most.
     let fitting =
         prefixes.filter(|(prefix, _)| written.starts_with(prefix) || ip.starts_with(prefix));
-    let center = fitting.max_by_key(|(prefix, _)| prefix.len());
-    let policy = center.and_then(|(_, name)| {
-        let mut policies = reads.iter();
-        policies.position(|policy| policy.data_center == name)
-    });
-    match policy {
-        Some(policy) if reads[policy].priority == 0 => None,
-        Some(policy) => Some((reads[policy].priority, Some(policy))),
-        None => Some((0, None)),
-    }
+    let longest = fitting.max_by_key(|(prefix, _)| prefix.len());
+    longest.map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -149,8 +149,8 @@ impl Worker {
             for (name, command) in named(totals) {
                 let mean = command.us as f64 / command.calls.max(1) as f64;
                 text.push(format_args!(
-                    "cmdstat_{name}:calls={},usec={},usec_per_call={mean:.2},rejected_calls=0,failed_calls={}\r\n",
-                    command.calls, command.us, command.failed
+                    "cmdstat_{name}:calls={},usec={},usec_per_call={mean:.2},rejected_calls={},failed_calls={}\r\n",
+                    command.calls, command.us, command.rejected, command.failed
                 ));
             }
         }
@@ -220,6 +220,7 @@ impl Worker {
         text.line("total_connections_received", counters.accepted);
         text.line("rejected_connections", counters.rejected);
         text.line("total_commands_processed", counters.requests);
+        text.line("instantaneous_ops_per_sec", counters.requests_per_second);
         text.line("total_net_input_bytes", counters.received_bytes);
         text.line("total_net_output_bytes", counters.sent_bytes);
         text.line("refused_for_memory", counters.refused_for_memory);
@@ -240,7 +241,7 @@ impl Worker {
             text.line("Server", &node.name);
             text.line("Role", role);
             text.line("Group", group);
-            text.line("DC", "");
+            text.line("DC", &node.data_center);
             text.line("CurrentIsFail", u8::from(node.ejected));
             text.line("Connections", stats.connections);
             text.line("Connect", stats.connects);

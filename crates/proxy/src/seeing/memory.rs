@@ -75,7 +75,7 @@ impl Worker {
             self.counters.refused_for_memory += 1;
             return false;
         }
-        self.show(me, id, args);
+        self.show(me, id, args, None);
         true
     }
 }

@@ -41,8 +41,14 @@ impl Worker {
             .fetch_sub(fewer, Ordering::Relaxed);
     }
 
-    /// Notes a request for those who watch.
-    pub(super) fn show(&mut self, me: Ref, id: Option<CommandId>, args: Args<'_>) {
+    /// Notes a request for those who watch. `long`: the length of an argument behind those, which goes through in pieces.
+    pub(crate) fn show(
+        &mut self,
+        me: Ref,
+        id: Option<CommandId>,
+        args: Args<'_>,
+        long: Option<u64>,
+    ) {
         let is_hidden = |id| {
             let flags = spec::gate(id).flags;
             flags.has(Flags::SKIP_MONITOR) || flags.has(Flags::ADMIN)
@@ -69,6 +75,9 @@ impl Worker {
                 true => quote(REDACTED, lines),
                 false => quote(args.get(at).unwrap_or_default(), lines),
             }
+        }
+        if let Some(bytes) = long {
+            lines.extend_from_slice(format!(" \"({bytes} bytes)\"").as_bytes());
         }
         lines.extend_from_slice(b"\r\n");
     }

@@ -29,6 +29,9 @@ const SLOW_OF_A_TICK_MAX: u32 = 16;
 /// Requests from the front of a run that may be looked at: finding a later one costs more.
 const DEPTH_MAX: u16 = 32;
 
+/// The rate of requests is taken over so long: microseconds.
+const RATE_US: u64 = 1_000_000;
+
 /// A worker's part.
 pub struct Seeing {
     pub(super) stats: Arc<WorkerStats>,
@@ -48,6 +51,8 @@ pub struct Seeing {
     /// Requests and replies of so many bytes each are looked at.
     look_from_bytes: usize,
     slow_left: u32,
+    /// When the rate of requests was taken last, and how many there had been.
+    rate_from: (u64, u64),
     /// The run that is being made, if it is of several commands.
     pub mix: Vec<(u16, u16)>,
     /// What was looked at in this turn.
@@ -88,6 +93,7 @@ impl Seeing {
             look_in: i64::MAX,
             look_from_bytes: LARGE_BYTES_MIN,
             slow_left: SLOW_OF_A_TICK_MAX,
+            rate_from: (redline_net::clock::monotonic_us(), 0),
             mix: Vec::new(),
             looked: Vec::new(),
             looks_at_all: false,
@@ -117,8 +123,15 @@ impl Seeing {
     }
 
     /// A tenth of a second has gone by.
-    pub fn tick(&mut self) {
+    pub fn tick(&mut self, counters: &mut Counters) {
         self.slow_left = SLOW_OF_A_TICK_MAX;
+        let (since_us, requests) = self.rate_from;
+        let us = self.now_us.saturating_sub(since_us);
+        if us >= RATE_US {
+            let more = counters.requests - requests;
+            counters.requests_per_second = (more as f64 * 1e6 / us as f64).round() as u64;
+            self.rate_from = (self.now_us, counters.requests);
+        }
     }
 
     /// Takes up what CONFIG SET has changed.
@@ -178,6 +191,42 @@ impl Seeing {
             || front.bytes as usize >= self.look_from_bytes * requests
         {
             self.look(upstream, count, us, bytes);
+        }
+    }
+
+    /// A request of which the proxy says itself that it failed, since its server did not answer. `request`: its bytes, if
+    /// they are still here.
+    #[cold]
+    pub fn lost(&mut self, waiting: &Waiting, node: NodeId, request: &[u8]) {
+        let us = (self.now_us as u32).wrapping_sub(waiting.since_us);
+        if waiting.kind != Kind::Part {
+            self.record_call(waiting.command, us, 1, true);
+        }
+        if let Some(stats) = self.stats.command(waiting.command) {
+            stats.failed.add(1);
+        }
+        if us >= self.look_from_us && self.slow_left > 0 && !may_wait(waiting.command) {
+            self.slow_left -= 1;
+            let request = Request::of(request, 0).unwrap_or_default();
+            self.looked.push(Looked {
+                waiting: *waiting,
+                node,
+                command: waiting.command,
+                us,
+                args: request.shortened(Some(waiting.command)),
+                key: None,
+                is_slow: true,
+            });
+        }
+    }
+
+    /// A call that the proxy has answered itself, or has refused.
+    pub fn answered_here(&mut self, id: CommandId, is_refused: bool) {
+        if let Some(stats) = self.stats.command(id as u16) {
+            match is_refused {
+                true => stats.rejected.add(1),
+                false => stats.calls.add(1),
+            }
         }
     }
 
@@ -378,31 +427,36 @@ impl Request {
     /// Of the run `front`, the one after `skip` others that are not answered. Empty if its bytes are gone: it was a large one.
     fn nth(upstream: &Upstream, front: Waiting, skip: u16) -> Request {
         let end = upstream.acked + front.bytes as usize;
-        let Some(run) = upstream.out.get(upstream.acked..end) else {
-            return Request::default();
-        };
+        let run = upstream.out.get(upstream.acked..end);
+        run.and_then(|run| Request::of(run, front.answered + skip))
+            .unwrap_or_default()
+    }
+
+    /// The one after `skip` others.
+    fn of(run: &[u8], skip: u16) -> Option<Request> {
         let mut bytes = run.to_vec();
         let (mut at, mut spans) = (0, Vec::new());
-        for number in 0..=front.answered + skip {
+        for number in 0..=skip {
             spans.clear();
             let decoded = RequestDecoder::new().decode(&mut bytes[at..], &forwarded(), &mut spans);
             let Ok(Decoded::Request { consumed, .. }) = decoded else {
-                return Request::default();
+                return None;
             };
-            if number == front.answered + skip {
-                let bytes = bytes[at..at + consumed].to_vec();
-                let args = Args::new(&bytes, &spans);
-                let name = args.get(0).unwrap_or_default();
-                let command = spec::resolve(name, args.get(1)).ok().map(|id| id as u16);
-                return Request {
-                    bytes,
-                    spans,
-                    command,
-                };
+            if number == skip {
+                bytes.truncate(at + consumed);
+                bytes.drain(..at);
+                break;
             }
             at += consumed;
         }
-        Request::default()
+        let args = Args::new(&bytes, &spans);
+        let name = args.get(0).unwrap_or_default();
+        let command = spec::resolve(name, args.get(1)).ok().map(|id| id as u16);
+        Some(Request {
+            bytes,
+            spans,
+            command,
+        })
     }
 
     fn args(&self) -> Args<'_> {

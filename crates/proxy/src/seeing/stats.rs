@@ -39,10 +39,12 @@ pub struct Counters {
     pub slow_passed_over: u64,
     /// Bytes of buffers, at the last tick.
     pub buffer_bytes: u64,
+    /// Requests in a second, lately.
+    pub requests_per_second: u64,
 }
 
 impl Counters {
-    const COUNT: usize = 10;
+    const COUNT: usize = 11;
 
     fn values(&self) -> [u64; Self::COUNT] {
         [
@@ -56,6 +58,7 @@ impl Counters {
             self.evicted_clients,
             self.slow_passed_over,
             self.buffer_bytes,
+            self.requests_per_second,
         ]
     }
 
@@ -71,6 +74,7 @@ impl Counters {
             evicted_clients,
             slow_passed_over,
             buffer_bytes,
+            requests_per_second,
         ] = values;
         Counters {
             requests,
@@ -83,6 +87,7 @@ impl Counters {
             evicted_clients,
             slow_passed_over,
             buffer_bytes,
+            requests_per_second,
         }
     }
 }
@@ -119,6 +124,8 @@ pub struct CommandStats {
     pub calls: Counter,
     /// Those that were errors.
     pub failed: Counter,
+    /// Calls that the proxy refused.
+    pub rejected: Counter,
     /// From request to reply, of all together: microseconds.
     pub us: Counter,
     /// From request to reply.
@@ -275,6 +282,8 @@ pub struct CommandTotals {
     /// See [`CommandStats`].
     pub failed: u64,
     /// See [`CommandStats`].
+    pub rejected: u64,
+    /// See [`CommandStats`].
     pub us: u64,
     /// See [`CommandStats`].
     pub latency: Distribution,
@@ -315,6 +324,7 @@ impl Totals {
                     let sum = totals.commands.entry(number as u16).or_default();
                     sum.calls += command.calls.get();
                     sum.failed += command.failed.get();
+                    sum.rejected += command.rejected.get();
                     sum.us += command.us.get();
                     sum.latency.add(&command.latency);
                 }
@@ -327,16 +337,21 @@ impl Totals {
         totals
     }
 
-    /// Takes away what was counted before; bytes of buffers and connections are what they are now.
+    /// Takes away what was counted before; bytes of buffers, the rate and connections are what they are now.
     pub fn subtract(&mut self, earlier: &Totals) {
         let then = earlier.counters.values();
         let mut now = self.counters.values();
         for (now, then) in now.iter_mut().zip(then) {
             *now = now.saturating_sub(then);
         }
-        let buffer_bytes = self.counters.buffer_bytes;
+        let Counters {
+            buffer_bytes,
+            requests_per_second,
+            ..
+        } = self.counters;
         self.counters = Counters {
             buffer_bytes,
+            requests_per_second,
             ..Counters::of(now)
         };
         for (now, then) in self.nodes.iter_mut().zip(&earlier.nodes) {
@@ -346,11 +361,13 @@ impl Totals {
             if let Some(then) = earlier.commands.get(number) {
                 now.calls = now.calls.saturating_sub(then.calls);
                 now.failed = now.failed.saturating_sub(then.failed);
+                now.rejected = now.rejected.saturating_sub(then.rejected);
                 now.us = now.us.saturating_sub(then.us);
                 now.latency.subtract(&then.latency);
             }
         }
-        self.commands.retain(|_, command| command.calls > 0);
+        self.commands
+            .retain(|_, command| command.calls + command.rejected > 0);
         for (name, now) in &mut self.users {
             *now -= earlier.users.get(name).copied().unwrap_or(0).min(*now);
         }
