@@ -66,6 +66,8 @@ pub struct Client {
     pub heard_at_tick: u32,
     /// Nothing more is decoded until this is over.
     pub pause: Pause,
+    /// Requests, or parts of them, that will be sent again.
+    pub put_off: u32,
     /// What CLIENT REPLY said.
     pub silence: Silence,
     /// What it is in the midst of: a transaction, a blocking call, subscriptions.
@@ -187,6 +189,7 @@ impl Client {
             wants_room: false,
             heard_at_tick: 0,
             pause: Pause::No,
+            put_off: 0,
             silence: Silence::On,
             session: Session::Shared,
             subscribed: None,
@@ -212,6 +215,13 @@ impl Client {
     #[inline]
     pub fn has_unanswered_write(&self) -> bool {
         self.wrote.wrapping_sub(self.head) < self.pending()
+    }
+
+    /// Requests that have no reply, not even one that came before its turn.
+    pub fn under_way(&self) -> u32 {
+        let held = self.held.as_ref();
+        let held = held.map_or(0, |held| held.replies.iter().map(|reply| reply.count).sum());
+        self.pending().wrapping_sub(held)
     }
 
     /// Numbers a request.

@@ -19,6 +19,7 @@ mod face;
 mod handshake;
 pub mod hash;
 mod large;
+mod later;
 mod link;
 mod local;
 mod merge;

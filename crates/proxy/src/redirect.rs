@@ -10,33 +10,18 @@ use std::sync::Arc;
 
 use redline_cluster::Redirect;
 use redline_net::Endpoint;
-use redline_resp::{Args, Decoded, RequestDecoder, encode_request};
-use redline_spec as spec;
 
 use crate::client::Pause;
-use crate::errors;
-use crate::link::{Requests, forwarded};
+use crate::later::Why;
+use crate::link::Requests;
 use crate::private::Session;
 use crate::report::Report;
-use crate::route::{NOBODY, NodeId, Placement, Shard};
+use crate::route::{NodeId, Placement, Shard};
 use crate::upstream::{Kind, Purpose, Waiting};
 use crate::worker::Worker;
 
 /// How often one request is sent on, or again.
-const TRIES_MAX: u8 = 8;
-/// How long it waits before the first time it is sent again; twice as long each time: milliseconds.
-const PAUSE_MS: u64 = 8;
-
-/// A request that will be sent again.
-pub struct Later {
-    due_ms: u64,
-    waiting: Waiting,
-    request: Vec<u8>,
-    /// Who was asked: it is asked again if there is no key to go by.
-    node: NodeId,
-    db: u16,
-    resp3: bool,
-}
+pub(crate) const TRIES_MAX: u8 = 8;
 
 /// What an error asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -105,7 +90,7 @@ impl Worker {
             return false;
         }
         if advice == Advice::Script {
-            return self.give_script(at, one, &request);
+            return self.lacks_script(at, one, request, reply);
         }
         let (target, asking) = match &advice {
             Advice::Wait | Advice::Script => (None, false),
@@ -130,7 +115,14 @@ impl Worker {
         if purpose == Purpose::Private {
             return self.redirect_private(again, target, asking, &request);
         }
-        let linked = target.and_then(|target| self.link(target, db, proto).ok());
+        // What waits for its second try must not be overtaken by what follows a redirect.
+        let others_wait = self
+            .client_of(&again)
+            .and_then(|(client, _)| self.clients.find(client))
+            .is_some_and(|client| client.put_off > 0);
+        let linked = target
+            .filter(|_| !others_wait)
+            .and_then(|target| self.link(target, db, proto).ok());
         // What it asks next must not come in front of what is still to be sent on.
         if let Some(client) = self.clients.find(again.to)
             && again.kind != Kind::Part
@@ -139,15 +131,11 @@ impl Worker {
             client.pause = Pause::Order;
         }
         let Some(to) = linked else {
-            self.later.push(Later {
-                due_ms: self.now_ms + (PAUSE_MS << one.tries.min(6)),
-                waiting: again,
-                request,
-                node,
-                db,
-                resp3: proto == redline_resp::Proto::Resp3,
-            });
-            return true;
+            let why = match advice {
+                Advice::Wait | Advice::Script => Why::Passes,
+                Advice::Moved(_) | Advice::Ask(_) => Why::Moved,
+            };
+            return self.put_off(at, again, request, why, reply);
         };
         if let Some(to) = self.upstreams.get(to) {
             if asking {
@@ -159,29 +147,15 @@ impl Worker {
         true
     }
 
-    /// Gives the server the script that it lacks, and the call again.
-    fn give_script(&mut self, at: u32, one: Waiting, request: &[u8]) -> bool {
-        let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
-        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
-        if one.tries >= TRIES_MAX || !matches!(decoded, Ok(Decoded::Request { .. })) {
+    /// A server lacks the script of a call: it is given it, and the call again.
+    fn lacks_script(&mut self, at: u32, one: Waiting, request: Vec<u8>, reply: &[u8]) -> bool {
+        let is_shared = self
+            .upstreams
+            .get(at)
+            .is_some_and(|upstream| upstream.purpose == Purpose::Shared);
+        if one.tries >= TRIES_MAX || !is_shared || self.script_of(&request).is_none() {
             return false;
         }
-        let args = Args::new(&bytes, &spans);
-        let is_call = ["EVALSHA", "EVALSHA_RO"]
-            .iter()
-            .any(|name| args[0].eq_ignore_ascii_case(name.as_bytes()));
-        let body = args
-            .get(1)
-            .filter(|_| is_call)
-            .and_then(|name| self.shared.scripts.find(name));
-        let (Some(body), Some(upstream)) = (body, self.upstreams.get(at)) else {
-            return false;
-        };
-        if upstream.purpose != Purpose::Shared {
-            return false;
-        }
-        let mut load = Vec::new();
-        encode_request([b"SCRIPT", &b"LOAD"[..], &body], &mut load);
         let again = Waiting {
             count: 1,
             answered: 0,
@@ -189,15 +163,7 @@ impl Worker {
             tries: one.tries + TRIES_MAX / 2,
             ..one
         };
-        let loading = Waiting {
-            kind: Kind::Nobody,
-            bytes: load.len() as u32,
-            ..again
-        };
-        upstream.push(loading, &load);
-        upstream.push(again, request);
-        self.mark_upstream(at);
-        true
+        self.put_off(at, again, request, Why::Script, reply)
     }
 
     /// Of private connections only a blocking call that stands alone can go elsewhere; a transaction has to begin anew.
@@ -296,64 +262,6 @@ impl Worker {
             });
         }
         found.map(|found| found as NodeId)
-    }
-
-    /// Sends what has waited long enough.
-    pub(crate) fn send_later(&mut self) {
-        let (due, rest): (Vec<Later>, Vec<Later>) = std::mem::take(&mut self.later)
-            .into_iter()
-            .partition(|later| later.due_ms <= self.now_ms);
-        self.later = rest;
-        for later in due {
-            let waiting = Waiting {
-                since_ms: self.now_ms as u32,
-                ..later.waiting
-            };
-            let proto = match later.resp3 {
-                true => redline_resp::Proto::Resp3,
-                false => redline_resp::Proto::Resp2,
-            };
-            let linked = match self.node_of_request(&later.request, later.node) {
-                NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
-                node => self.link(node, later.db, proto),
-            };
-            match linked {
-                Ok(to) => {
-                    if let Some(to) = self.upstreams.get(to) {
-                        to.push(waiting, &later.request);
-                    }
-                    self.mark_upstream(to);
-                }
-                Err(_) if waiting.tries < TRIES_MAX => self.later.push(Later {
-                    due_ms: self.now_ms + (PAUSE_MS << waiting.tries.min(6)),
-                    waiting: Waiting {
-                        tries: waiting.tries + 1,
-                        ..waiting
-                    },
-                    ..later
-                }),
-                Err(line) => self.fail(waiting, &line),
-            }
-        }
-    }
-
-    /// Where a request goes now: within the pool of who was asked, whose servers know its keys by these names.
-    fn node_of_request(&self, request: &[u8], asked: NodeId) -> NodeId {
-        let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
-        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
-        if !matches!(decoded, Ok(Decoded::Request { .. })) {
-            return asked;
-        }
-        let args = Args::new(&bytes, &spans);
-        let pool = self.routes.nodes[usize::from(asked)].pool;
-        let group_of = |key: &[u8]| self.routes.group_in(pool, key);
-        match spec::resolve(&args[0], args.get(1)) {
-            Ok(id) => match self.node_of_keys_in(pool, id, args, group_of) {
-                Ok(node) => node.unwrap_or(asked),
-                Err(_) => NOBODY,
-            },
-            Err(_) => asked,
-        }
     }
 }
 

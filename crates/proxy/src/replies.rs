@@ -150,7 +150,14 @@ impl Worker {
             }
             if count > 0 {
                 self.seeing.took(upstream, count, done - start);
-                upstream.answered(count);
+                if upstream.retries > 0 {
+                    self.overtaken(at, front, count);
+                    if let Some(upstream) = self.upstreams.get(at) {
+                        upstream.answered(count);
+                    }
+                } else {
+                    upstream.answered(count);
+                }
                 self.deliver(front.to, front.seq, count.into(), &bytes[start..done]);
                 continue;
             }
@@ -221,6 +228,12 @@ impl Worker {
             };
             let passed = std::mem::take(&mut upstream.passed);
             self.seeing.took(upstream, 1, passed + len);
+            if upstream.retries > 0 {
+                self.overtaken(at, front, 1);
+            }
+            let Some(upstream) = self.upstreams.get(at) else {
+                return Ok(Some(len));
+            };
             upstream.answered(1);
             self.deliver(front.to, front.seq, 1, reply);
             return Ok(Some(len));
@@ -248,6 +261,14 @@ impl Worker {
                 upstream.answered(1);
             }
             return Ok(Some(len));
+        }
+        if wanted
+            && self
+                .upstreams
+                .get(at)
+                .is_some_and(|upstream| upstream.retries > 0)
+        {
+            self.overtaken(at, one, 1);
         }
         let Some(upstream) = self.upstreams.get(at) else {
             return Ok(Some(len));

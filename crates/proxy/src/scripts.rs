@@ -2,6 +2,7 @@
 //! know connections.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of all scripts that are remembered.
@@ -12,6 +13,7 @@ const NAME_BYTES: usize = 40;
 #[derive(Default)]
 pub struct Scripts {
     known: Mutex<Known>,
+    epoch: AtomicU64,
 }
 
 #[derive(Default)]
@@ -48,8 +50,14 @@ impl Scripts {
         known.bodies.get(&name).cloned()
     }
 
+    /// Changes when everything is forgotten.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
     /// SCRIPT FLUSH.
     pub fn forget(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
     }
 }

@@ -448,9 +448,13 @@ impl Worker {
         match self.node_of_keys(me, id, args) {
             Ok(Some(node)) => {
                 let node = self.reader(me, id, args, node);
+                self.give_script(me, id, node, args);
                 self.forward(me, node, raw)
             }
-            Ok(None) => self.forward_anywhere(me, raw),
+            Ok(None) => {
+                self.give_script(me, id, self.home(me).shards[0].primary, args);
+                self.forward_anywhere(me, raw)
+            }
             Err(line) => self.refuse(me, line),
         }
     }

@@ -5,7 +5,7 @@
 //! connection break, they can be sent again. The queue of who waits has one entry for each run of requests that one client
 //! sent in a row, not for each request.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use redline_net::Stream;
@@ -158,6 +158,10 @@ pub struct Upstream {
     pub passes: bool,
     /// It is not read until the client that it has a long reply for has read more.
     pub rests: bool,
+    /// Requests that came back from it and will be sent again.
+    pub retries: u32,
+    /// Scripts that were given to it since they were last flushed (see `Scripts::epoch`).
+    pub scripts: (u64, HashSet<Vec<u8>>),
     /// Since when that client has taken nothing, in milliseconds, and how much it had to take then.
     pub rested: Option<(u64, usize)>,
     /// Of a private one: whose it is.
@@ -215,6 +219,8 @@ impl Upstream {
             retired: false,
             passes: false,
             rests: false,
+            retries: 0,
+            scripts: (0, HashSet::new()),
             rested: None,
             owner: None,
             mix: VecDeque::new(),

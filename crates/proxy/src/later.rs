@@ -1,0 +1,341 @@
+//! Requests that a server has refused for a while, and that will be sent again: behind everything that their client has under way,
+//! in the order in which it sent them. Must not know which errors pass.
+//!
+//! Of requests that were under way together some may be refused and later ones be answered: the server had done loading, or a
+//! script was known. One of which a later request of the same client has used the same key is not sent again, since it would come
+//! too late: its client gets the error.
+
+use std::collections::{HashMap, HashSet};
+
+use redline_resp::{Args, Decoded, Proto, RequestDecoder, encode_request};
+use redline_spec::{self as spec, CommandId};
+
+use crate::client::Pause;
+use crate::errors;
+use crate::link::{Requests, forwarded};
+use crate::redirect::TRIES_MAX;
+use crate::route::{NOBODY, NodeId};
+use crate::slab::Ref;
+use crate::upstream::{Kind, Waiting};
+use crate::worker::Worker;
+
+/// How long a request waits before the first time it is sent again; twice as long each time: milliseconds.
+const PAUSE_MS: u64 = 8;
+
+/// A request that will be sent again.
+pub struct Later {
+    due_ms: u64,
+    waiting: Waiting,
+    request: Vec<u8>,
+    /// Who was asked: it is asked again if there is no key to go by.
+    node: NodeId,
+    db: u16,
+    proto: Proto,
+    why: Why,
+    /// The connection that it came back from.
+    from: Ref,
+    /// What the server said, without the type's sign and the line's end.
+    error: String,
+    /// Its keys; none: it may concern all.
+    keys: HashSet<Vec<u8>>,
+}
+
+/// Why a request is put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The server's state will pass.
+    Passes,
+    /// The server lacks the script.
+    Script,
+    /// Who has the slot now is not known yet. What follows in the same slot fares no better, so nothing is overtaken.
+    Moved,
+}
+
+impl Worker {
+    /// Puts a request off that came back from a connection with this error. `true`, for whoever asks whether it is dealt with.
+    pub(crate) fn put_off(
+        &mut self,
+        at: u32,
+        waiting: Waiting,
+        request: Vec<u8>,
+        why: Why,
+        error: &[u8],
+    ) -> bool {
+        let (Some(from), Some((me, _))) = (self.upstreams.place(at), self.client_of(&waiting))
+        else {
+            return true;
+        };
+        if let Some(client) = self.clients.find(me) {
+            client.put_off += 1;
+            if client.pause == Pause::No {
+                client.pause = Pause::Order;
+            }
+        }
+        let Some(upstream) = self.upstreams.get(at) else {
+            return true;
+        };
+        upstream.retries += 1;
+        let pause_ms = match why {
+            Why::Script => 0,
+            _ => PAUSE_MS << (waiting.tries - 1).min(6),
+        };
+        let error = String::from_utf8_lossy(error);
+        self.later.push(Later {
+            due_ms: self.now_ms + pause_ms,
+            waiting,
+            keys: keys_of(&request),
+            request,
+            node: upstream.node,
+            db: upstream.db,
+            proto: upstream.proto,
+            why,
+            from,
+            error: error.trim_start_matches('-').trim_end().to_owned(),
+        });
+        true
+    }
+
+    /// Whose request it is, and its number.
+    pub(crate) fn client_of(&mut self, waiting: &Waiting) -> Option<(Ref, u32)> {
+        match waiting.kind {
+            Kind::Client | Kind::Silent => Some((waiting.to, waiting.seq)),
+            Kind::Part => {
+                let gather = self.gathers.find(waiting.to)?;
+                Some((gather.client, gather.seq))
+            }
+            Kind::Setup | Kind::Nobody => None,
+        }
+    }
+
+    /// The server has answered the next `count` requests of the run `front`, so what it had refused before and has the same
+    /// keys comes too late.
+    pub(crate) fn overtaken(&mut self, at: u32, front: Waiting, count: u16) {
+        let (Some(from), Some((me, seq))) = (self.upstreams.place(at), self.client_of(&front))
+        else {
+            return;
+        };
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        let run = &upstream.out[upstream.acked..upstream.acked + front.bytes as usize];
+        let answered: Vec<HashSet<Vec<u8>>> = Requests::of(run)
+            .skip(front.answered.into())
+            .take(count.into())
+            .map(|(range, _)| keys_of(&run[range]))
+            .collect();
+        let last = seq.wrapping_add(u32::from(count) - 1);
+        let mut late = Vec::new();
+        for later in std::mem::take(&mut self.later) {
+            let owner = self.client_of(&later.waiting);
+            let is_late = later.from == from
+                && later.why != Why::Moved
+                && owner.is_some_and(|(client, number)| {
+                    // Of those answered, the ones behind it.
+                    let behind = last.wrapping_sub(number);
+                    let skipped = (number.wrapping_sub(seq) as i32).saturating_add(1).max(0);
+                    client == me
+                        && behind > 0
+                        && behind < u32::MAX / 2
+                        && answered
+                            .iter()
+                            .skip(skipped as usize)
+                            .any(|keys| meet(keys, &later.keys))
+                });
+            match is_late {
+                true => late.push(later),
+                false => self.later.push(later),
+            }
+        }
+        for later in late {
+            self.taken_back(&later);
+            self.fail(later.waiting, &later.error);
+        }
+    }
+
+    /// Sends what has waited long enough, each client's in its order, once nothing else of that client is under way.
+    pub(crate) fn send_later(&mut self) {
+        let mut put_off: HashMap<u32, HashSet<u32>> = HashMap::new();
+        let all = std::mem::take(&mut self.later);
+        for later in &all {
+            if let Some((me, seq)) = self.client_of(&later.waiting) {
+                put_off.entry(me.at).or_default().insert(seq);
+            }
+        }
+        let mut blocked: HashSet<u32> = HashSet::new();
+        for (&at, numbers) in &put_off {
+            let client = self.clients.get(at);
+            if client.is_some_and(|client| client.under_way() > numbers.len() as u32) {
+                blocked.insert(at);
+            }
+        }
+        let mut rest = Vec::with_capacity(all.len());
+        for later in all {
+            let me = self.client_of(&later.waiting).map(|(me, _)| me.at);
+            let must_wait = me.is_some_and(|me| blocked.contains(&me));
+            if later.due_ms > self.now_ms || must_wait {
+                blocked.extend(me);
+                rest.push(later);
+            } else if let Some(later) = self.send_again(later) {
+                blocked.extend(me);
+                rest.push(later);
+            }
+        }
+        rest.append(&mut self.later);
+        self.later = rest;
+    }
+
+    /// Returns it if it has to wait once more.
+    fn send_again(&mut self, later: Later) -> Option<Later> {
+        let linked = match self.node_of_request(&later.request, later.node) {
+            NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
+            node => self.link(node, later.db, later.proto),
+        };
+        let waiting = Waiting {
+            since_ms: self.now_ms as u32,
+            ..later.waiting
+        };
+        match linked {
+            Ok(to) => {
+                self.taken_back(&later);
+                let script = match later.why {
+                    Why::Script => self.script_of(&later.request),
+                    _ => None,
+                };
+                if let Some(to) = self.upstreams.get(to) {
+                    if let Some(load) = script {
+                        to.push(
+                            Waiting::one(Ref::NOBODY, 0, Kind::Nobody, &load, self.now_ms),
+                            &load,
+                        );
+                    }
+                    to.push(waiting, &later.request);
+                }
+                self.mark_upstream(to);
+                None
+            }
+            Err(_) if waiting.tries < TRIES_MAX => Some(Later {
+                due_ms: self.now_ms + (PAUSE_MS << waiting.tries.min(6)),
+                waiting: Waiting {
+                    tries: waiting.tries + 1,
+                    ..waiting
+                },
+                ..later
+            }),
+            Err(line) => {
+                self.taken_back(&later);
+                self.fail(waiting, &line);
+                None
+            }
+        }
+    }
+
+    /// It is no longer put off.
+    fn taken_back(&mut self, later: &Later) {
+        if let Some((me, _)) = self.client_of(&later.waiting)
+            && let Some(client) = self.clients.find(me)
+        {
+            client.put_off -= 1;
+        }
+        if let Some(upstream) = self.upstreams.find(later.from) {
+            upstream.retries -= 1;
+        }
+    }
+
+    /// Where a request goes now: within the pool of who was asked, whose servers know its keys by these names.
+    fn node_of_request(&self, request: &[u8], asked: NodeId) -> NodeId {
+        let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        if !matches!(decoded, Ok(Decoded::Request { .. })) {
+            return asked;
+        }
+        let args = Args::new(&bytes, &spans);
+        let pool = self.routes.nodes[usize::from(asked)].pool;
+        let group_of = |key: &[u8]| self.routes.group_in(pool, key);
+        match spec::resolve(&args[0], args.get(1)) {
+            Ok(id) => match self.node_of_keys_in(pool, id, args, group_of) {
+                Ok(node) => node.unwrap_or(asked),
+                Err(_) => NOBODY,
+            },
+            Err(_) => asked,
+        }
+    }
+
+    /// The call that gives a server the script of this request, if it is one that we know.
+    pub(crate) fn script_of(&self, request: &[u8]) -> Option<Vec<u8>> {
+        let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        if !matches!(decoded, Ok(Decoded::Request { .. })) {
+            return None;
+        }
+        let args = Args::new(&bytes, &spans);
+        let is_call = ["EVALSHA", "EVALSHA_RO"]
+            .iter()
+            .any(|name| args[0].eq_ignore_ascii_case(name.as_bytes()));
+        let name = args.get(1).filter(|_| is_call)?;
+        Some(load(&self.shared.scripts.find(name)?))
+    }
+
+    /// Gives a server the script of a call before the call, once for each connection: behind a NOSCRIPT other calls may have
+    /// been made already.
+    pub(crate) fn give_script(&mut self, me: Ref, id: CommandId, node: NodeId, args: Args<'_>) {
+        if !matches!(id, CommandId::Evalsha | CommandId::EvalshaRo) || node == NOBODY {
+            return;
+        }
+        let Some(body) = self.shared.scripts.find(&args[1]) else {
+            return;
+        };
+        let Some((db, proto)) = self
+            .clients
+            .find(me)
+            .map(|client| (client.db, client.proto))
+        else {
+            return;
+        };
+        let Ok(at) = self.link(node, db, proto) else {
+            return;
+        };
+        let (epoch, now_ms) = (self.shared.scripts.epoch(), self.now_ms);
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        if upstream.scripts.0 != epoch {
+            upstream.scripts = (epoch, HashSet::new());
+        }
+        if upstream.scripts.1.insert(args[1].to_ascii_lowercase()) {
+            let load = load(&body);
+            upstream.push(
+                Waiting::one(Ref::NOBODY, 0, Kind::Nobody, &load, now_ms),
+                &load,
+            );
+            self.mark_upstream(at);
+        }
+    }
+}
+
+fn load(body: &[u8]) -> Vec<u8> {
+    let mut load = Vec::new();
+    encode_request([b"SCRIPT", &b"LOAD"[..], body], &mut load);
+    load
+}
+
+/// The keys of a request that was forwarded.
+fn keys_of(request: &[u8]) -> HashSet<Vec<u8>> {
+    let (mut bytes, mut spans) = (request.to_vec(), Vec::new());
+    let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+    if !matches!(decoded, Ok(Decoded::Request { .. })) {
+        return HashSet::new();
+    }
+    let args = Args::new(&bytes, &spans);
+    let Ok(id) = spec::resolve(&args[0], args.get(1)) else {
+        return HashSet::new();
+    };
+    spec::reachable_keys(id, args.len(), |at| &args[at])
+        .filter_map(|key| args.get(key.position))
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+/// Whether requests with these keys may concern the same ones.
+fn meet(one: &HashSet<Vec<u8>>, other: &HashSet<Vec<u8>>) -> bool {
+    one.is_empty() || other.is_empty() || !one.is_disjoint(other)
+}
