@@ -8,6 +8,7 @@ use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::client::Client;
+use crate::config::Identities;
 use crate::slab::Ref;
 use crate::worker::{Shared, Worker};
 
@@ -18,20 +19,22 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 impl Shared {
     /// Makes a client who it is before it says so: the default user, or nobody.
     pub(crate) fn introduce(&self, client: &mut Client) {
-        let Some(identities) = &self.identities else {
-            return;
-        };
-        let users = &identities.users;
-        match users.login_required() {
-            true => (client.user, client.has_limits) = (None, true),
-            false => become_user(client, users.default_user()),
+        if let Some(identities) = &self.identities {
+            let users = &identities.users;
+            match users.login_required() {
+                true => (client.user, client.has_limits, client.rates) = (None, true, None),
+                false => self.become_user(client, identities, users.default_user()),
+            }
         }
+        self.watch(client);
     }
-}
 
-fn become_user(client: &mut Client, user: &Arc<User>) {
-    client.has_limits = !user.is_unrestricted();
-    client.user = Some(Arc::clone(user));
+    fn become_user(&self, client: &mut Client, identities: &Identities, user: &Arc<User>) {
+        client.has_limits = !user.is_unrestricted();
+        client.user = Some(Arc::clone(user));
+        client.rates = identities.rates_of(user.name());
+        self.watch(client);
+    }
 }
 
 impl Worker {
@@ -61,7 +64,7 @@ impl Worker {
         };
         let user = users.authenticate(name, password).ok_or(WRONG_PASSWORD)?;
         if let Some(client) = self.clients.find(me) {
-            become_user(client, user);
+            self.shared.become_user(client, &identities, user);
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use redline_resp::{Proto, RequestDecoder};
 use crate::local::Card;
 use crate::private::Session;
 use crate::pubsub::Subscribed;
+use crate::rates::Rates;
 use crate::slab::Ref;
 
 /// A client.
@@ -86,6 +87,12 @@ pub struct Client {
     pub user: Option<Arc<User>>,
     /// It may not make every call: see `access`.
     pub has_limits: bool,
+    /// Its calls are looked at one by one, because of its limits or of what `admit` is told.
+    pub is_watched: bool,
+    /// How much its user may ask for.
+    pub rates: Option<Arc<Rates>>,
+    /// The fault for which its next call has waited.
+    pub waited_for: Option<u16>,
     /// What it told of itself.
     pub about: Option<Box<About>>,
     /// It called MONITOR.
@@ -199,6 +206,9 @@ impl Client {
             feeds: None,
             user: None,
             has_limits: false,
+            is_watched: false,
+            rates: None,
+            waited_for: None,
             about: None,
             monitors: false,
             last: None,

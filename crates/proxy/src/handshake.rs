@@ -11,6 +11,10 @@ impl Worker {
     /// The number of the pool of somebody who comes in by this door; nothing: it cannot have what the door asks for.
     pub(crate) fn let_in(&self, stream: &mut Stream, door: u16) -> Option<u16> {
         let door = self.shared.doors.get(door)?;
+        if door.keepalive_s > 0 {
+            // Without it a client that is gone without a word is noticed later.
+            let _ = stream.set_keepalive(door.keepalive_s);
+        }
         if let Some(tls) = door.tls() {
             stream.accept_tls(&tls).ok()?;
         }

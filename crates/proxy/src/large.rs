@@ -72,7 +72,7 @@ impl Worker {
                 && client.silence == Silence::On
                 && !client.restricted
                 // Of these every argument is looked at.
-                && !client.has_limits
+                && !client.is_watched
         });
         let arguments = usize::try_from(beginning.arguments).unwrap_or(usize::MAX);
         let key = word(usize::from(command.key));

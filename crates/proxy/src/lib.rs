@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod admit;
 mod class;
 mod client;
 pub mod config;
@@ -26,6 +27,7 @@ mod merge;
 mod prefix;
 mod private;
 mod pubsub;
+mod rates;
 mod reads;
 mod redirect;
 mod replies;
@@ -84,10 +86,7 @@ fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     for note in notes {
         eprintln!("note: {note}");
     }
-    let mut problems = config.check();
-    if !arguments.print_config {
-        problems.extend(config.unbuilt());
-    }
+    let problems = config.check();
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -138,6 +137,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
         reports: Some(control.reports),
         reload: Some(Arc::new(control.reload)),
         identities: identities(config)?,
+        traffic: admit::Traffic::of(config),
         names: custom::Names::of(&config.commands),
         face: face::Face::of(&config.cluster_face),
     });

@@ -174,6 +174,10 @@ impl Worker {
         let attempt = connect_endpoint(&target.endpoint).and_then(|stream| {
             let failed = |error| NetError::new(&target.name, error);
             stream.set_nodelay(true).map_err(failed)?;
+            let keepalive_s = routes.pools[usize::from(target.pool)].keepalive_s;
+            if keepalive_s > 0 {
+                stream.set_keepalive(keepalive_s).map_err(failed)?;
+            }
             Ok(stream)
         });
         let stream = match attempt {

@@ -93,6 +93,8 @@ pub struct Pool {
     pub spreads_reads: bool,
     /// Commands that its servers have and the table has not; none: nobody has asked.
     pub learned: Option<Arc<ForeignByName>>,
+    /// TCP's keepalive on connections to its servers: seconds; 0: none.
+    pub keepalive_s: u32,
     /// TLS to its servers: for connections that are made from now on.
     pub tls: Option<ClientTls>,
 }
@@ -270,6 +272,7 @@ mod tests {
             databases: 16,
             spreads_reads: false,
             learned: None,
+            keepalive_s: 0,
             tls: None,
         }]));
         assert_ne!(published.epoch(), before);

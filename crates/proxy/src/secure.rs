@@ -55,6 +55,8 @@ impl Secured {
 pub struct Door {
     /// The number of their pool.
     pub pool: u16,
+    /// TCP's keepalive: seconds; 0: none.
+    pub keepalive_s: u32,
     tls: Mutex<Option<ServerTls>>,
 }
 
@@ -86,6 +88,7 @@ impl Doors {
             .zip(tls)
             .map(|(listener, tls)| Door {
                 pool: pool_of(listener).unwrap_or(0) as u16,
+                keepalive_s: listener.keepalive.whole_seconds(),
                 tls: Mutex::new(tls.clone()),
             });
         Doors(doors.collect())

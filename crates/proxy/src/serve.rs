@@ -238,7 +238,7 @@ impl Worker {
         let client = self.clients.find(me)?;
         if !matches!(client.session, Session::Shared)
             || client.silence != Silence::On
-            || client.has_limits
+            || client.is_watched
             || client.restricted
         {
             return None;
@@ -305,7 +305,7 @@ impl Worker {
     ) -> Flow {
         let mut spans = std::mem::take(&mut self.spans);
         let flow = match kind {
-            RequestKind::Multibulk => self.check(me, command, raw, &spans),
+            RequestKind::Multibulk => self.take(me, command, raw, &spans),
             RequestKind::Inline => {
                 let mut usual = Vec::new();
                 encode_request(Args::new(raw, &spans).iter(), &mut usual);
@@ -316,7 +316,7 @@ impl Worker {
                 };
                 self.may_put_off = false;
                 let flow = match RequestDecoder::new().decode(&mut usual, &limits, &mut spans) {
-                    Ok(Decoded::Request { .. }) => self.check(me, command, &usual, &spans),
+                    Ok(Decoded::Request { .. }) => self.take(me, command, &usual, &spans),
                     _ => Flow::Close,
                 };
                 self.may_put_off = true;
@@ -335,6 +335,20 @@ impl Worker {
             };
         }
         flow
+    }
+
+    fn take(
+        &mut self,
+        me: Ref,
+        command: Result<Command, Unresolved>,
+        raw: &[u8],
+        spans: &[Span],
+    ) -> Flow {
+        let id = command.as_ref().ok().map(|command| command.id);
+        match self.admit(me, id, Args::new(raw, spans), raw.len()) {
+            Some(flow) => flow,
+            None => self.check(me, command, raw, spans),
+        }
     }
 
     pub(crate) fn check(
@@ -404,6 +418,7 @@ impl Worker {
             return flow;
         }
         self.note_write(me, command.id);
+        self.mirror(me, command, raw, args);
         self.dispatch(me, command, raw, args)
     }
 

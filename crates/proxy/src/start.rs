@@ -8,6 +8,7 @@ use std::thread;
 use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
 use redline_observe::metrics::http::Responder;
 
+use crate::admit::Traffic;
 use crate::config::Identities;
 use crate::control::Reload;
 use crate::custom::Names;
@@ -43,6 +44,8 @@ pub struct Setup {
     pub reload: Option<Arc<Reload>>,
     /// Who there is; none: everybody may do everything.
     pub identities: Option<Arc<Identities>>,
+    /// Faults on purpose, and copies for other pools.
+    pub traffic: Traffic,
     /// Commands under other names, and such that the table does not have.
     pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
@@ -73,6 +76,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
         reload: setup.reload,
         identities: setup.identities,
         doors: setup.doors,
+        traffic: setup.traffic,
         names: setup.names,
         face: setup.face,
         workers: parts

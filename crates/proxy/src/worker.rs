@@ -19,6 +19,7 @@ use redline_net::{
 use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
 use redline_spec::CommandId;
 
+use crate::admit::Traffic;
 use crate::class::Command;
 use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, Silence};
 use crate::config::Identities;
@@ -87,6 +88,8 @@ pub struct Shared {
     pub identities: Option<Arc<Identities>>,
     /// What each listener means to those who come in by it.
     pub doors: Arc<Doors>,
+    /// Faults on purpose, and copies for other pools.
+    pub traffic: Traffic,
     /// Commands under other names, and such that the table does not have.
     pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
@@ -712,6 +715,9 @@ impl Worker {
                     self.counters.sent_bytes += written as u64;
                     full = written < client.unsent();
                     client.advance(written);
+                    if let Some(rates) = &client.rates {
+                        rates.take_bytes(written, clock::monotonic_us());
+                    }
                 }
                 Ok(None) => full = true,
                 Err(_) => {

@@ -182,11 +182,7 @@ impl Arguments {
             pool.shards = self.sentinel.iter().map(shard).collect();
         }
         Ok(Config {
-            listeners: vec![Listener {
-                bind: "127.0.0.1:7617".parse()?,
-                pool: None,
-                tls: None,
-            }],
+            listeners: vec![Listener::at("127.0.0.1:7617".parse()?)],
             pools: vec![pool],
             ..Config::default()
         })
@@ -213,16 +209,16 @@ impl Arguments {
                     path if path.starts_with('/') => path.parse()?,
                     host => Place(redline_net::Address::tcp(host, port)),
                 };
-                config.listeners.push(Listener {
-                    bind,
-                    pool: None,
-                    tls: None,
-                });
+                config.listeners.push(Listener::at(bind));
             }
         }
         if let Some(place) = &self.place {
             let (bind, pool, tls) = (place.clone(), None, None);
-            config.listeners = vec![Listener { bind, pool, tls }];
+            config.listeners = vec![Listener {
+                pool,
+                tls,
+                ..Listener::at(bind)
+            }];
         }
         if let Some(port) = self.tls_port {
             self.add_tls_listeners(config, port);
@@ -274,9 +270,8 @@ impl Arguments {
         };
         for host in hosts.iter().filter(|host| !host.starts_with('/')) {
             config.listeners.push(Listener {
-                bind: Place(redline_net::Address::tcp(host, port)),
-                pool: None,
                 tls: Some(tls.clone()),
+                ..Listener::at(Place(redline_net::Address::tcp(host, port)))
             });
         }
     }

@@ -43,6 +43,7 @@ impl Config {
         check.monitors(self);
         check.timeouts(&self.timeouts);
         check.cluster_face(&self.cluster_face);
+        check.traffic(self);
         check.problems
     }
 }
@@ -527,6 +528,48 @@ impl Check {
         }
     }
 
+    fn traffic(&mut self, config: &Config) {
+        let is_part = |percent: f64| percent > 0.0 && percent <= 100.0;
+        for (number, fault) in config.faults.iter().enumerate() {
+            let place = format!("fault {}", number + 1);
+            if fault.delay.on().is_none() && fault.error.is_none() && !fault.cut {
+                self.error(&place, "it does nothing; give it `delay`, `error` or `cut`");
+            }
+            if fault.cut && fault.error.is_some() {
+                self.error(
+                    &place,
+                    "either `error` or `cut`: who is cut off gets no error",
+                );
+            }
+            if fault
+                .error
+                .as_ref()
+                .is_some_and(|text| text.contains(['\r', '\n']))
+            {
+                self.error(&place, "`error` is one line");
+            }
+            if !is_part(fault.percent) {
+                self.error(&place, "`percent` is more than 0 and at most 100");
+            }
+            for name in fault.commands.iter().filter(|name| ids_of(name).is_empty()) {
+                self.error(&place, format!("there is no command \"{name}\""));
+            }
+        }
+        for mirror in &config.mirrors {
+            let place = format!("mirror \"{}\"", mirror.pool);
+            self.is_pool(config, &place, &mirror.pool);
+            if let Some(from) = &mirror.from {
+                self.is_pool(config, &place, from);
+            }
+            if mirror.from.as_ref() == Some(&mirror.pool) || config.pools.len() < 2 {
+                self.error(&place, "a pool is no mirror of itself");
+            }
+            if !is_part(mirror.percent) {
+                self.error(&place, "`percent` is more than 0 and at most 100");
+            }
+        }
+    }
+
     fn cluster_face(&mut self, face: &ClusterFace) {
         let place = "cluster-face";
         if !face.peers.is_empty() && face.announce.is_none() {
@@ -597,7 +640,7 @@ mod tests {
     #[test]
     fn the_sample_says_the_defaults() {
         let sample = config(include_str!("../../../../docs/proxy.sample.toml"));
-        assert_eq!((sample.check(), sample.unbuilt()), (Vec::new(), Vec::new()));
+        assert_eq!(sample.check(), Vec::new());
         let default = Config {
             listeners: sample.listeners.clone(),
             pools: vec![Pool {

@@ -10,7 +10,7 @@ pub mod arguments;
 mod check;
 pub mod predixy;
 mod text;
-mod unbuilt;
+mod traffic;
 mod units;
 mod users;
 
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use check::Problem;
+pub use traffic::{Excess, Fault, Mirror, Mirrored};
 pub use units::{Place, Size, Span};
 pub use users::Identities;
 
@@ -63,6 +64,12 @@ pub struct Config {
     /// Places, by address, and how near they are to each other.
     #[serde(rename = "data-center", skip_serializing_if = "Vec::is_empty")]
     pub data_centers: Vec<DataCenter>,
+    /// What goes wrong on purpose.
+    #[serde(rename = "fault", skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+    /// What other pools get as well.
+    #[serde(rename = "mirror", skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<Mirror>,
     /// Latencies of chosen commands in chosen steps.
     #[serde(rename = "latency-monitor", skip_serializing_if = "Vec::is_empty")]
     pub latency_monitors: Vec<LatencyMonitor>,
@@ -80,6 +87,26 @@ pub struct Listener {
     /// TLS for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// TCP's keepalive on connections of clients, in idle time; `off`: none.
+    #[serde(default = "Listener::keepalive")]
+    pub keepalive: Span,
+}
+
+impl Listener {
+    /// One at this address, with nothing said of it.
+    pub fn at(bind: Place) -> Listener {
+        Listener {
+            bind,
+            pool: None,
+            tls: None,
+            keepalive: Listener::keepalive(),
+        }
+    }
+
+    /// As Redis has it.
+    fn keepalive() -> Span {
+        Span::seconds(300)
+    }
 }
 
 /// One side of TLS. Files are in PEM form.
@@ -459,6 +486,18 @@ pub struct User {
     /// Rules of Redis's ACL, such as `+@read ~cache:*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<String>,
+    /// Calls in a second, over all of its clients; 0: as many as it likes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub commands_per_second: u32,
+    /// Bytes of requests and replies in a second.
+    #[serde(skip_serializing_if = "Size::is_off")]
+    pub bytes_per_second: Size,
+    /// What happens beyond.
+    pub when_exceeded: Excess,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A place.

@@ -27,6 +27,12 @@ impl Span {
         (!self.0.is_zero()).then_some(self.0)
     }
 
+    /// In seconds, of which a part counts as one; 0 if it is off.
+    pub fn whole_seconds(self) -> u32 {
+        let seconds = self.0.as_millis().div_ceil(1_000);
+        u32::try_from(seconds).unwrap_or(u32::MAX)
+    }
+
     /// As predixy writes it: a bare number means seconds, and `m` means milliseconds as `ms` does.
     pub fn of_predixy(text: &str) -> Option<Span> {
         let (number, unit) = split_number(text)?;
@@ -90,6 +96,11 @@ impl fmt::Display for Span {
 pub struct Size(pub u64);
 
 impl Size {
+    /// Whether it is no limit.
+    pub fn is_off(&self) -> bool {
+        self.0 == 0
+    }
+
     /// As predixy writes it: a bare number, or one with B, K, KB, M, MB, G or GB.
     pub fn of_predixy(text: &str) -> Option<Size> {
         let (number, unit) = split_number(text)?;

@@ -347,6 +347,7 @@ impl Known {
             },
             spreads_reads: false,
             learned: None,
+            keepalive_s: self.config.keepalive.whole_seconds(),
             tls: self.tls.clone(),
         }
     }

@@ -53,7 +53,7 @@ impl Reload {
     fn run(&self) -> Result<(), String> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, _) = self.arguments.read().map_err(one_line)?;
-        let problems: Vec<_> = config.check().into_iter().chain(config.unbuilt()).collect();
+        let problems = config.check();
         for warning in problems.iter().filter(|problem| !problem.is_fatal) {
             log::warning(&warning.to_string());
         }
@@ -99,6 +99,8 @@ fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
             "the names of pools, and their order (new ones come behind the others),",
         ),
         (old.commands != new.commands, "`commands`"),
+        (old.faults != new.faults, "`fault`"),
+        (old.mirrors != new.mirrors, "`mirror`"),
         (old.cluster_face != new.cluster_face, "`cluster-face`"),
         (old.name != new.name, "`name`"),
         (old.log != new.log, "`log`"),

@@ -82,11 +82,7 @@ pub fn read(path: &Path) -> Result<Converted, String> {
                 request: Span::default(),
                 ..Timeouts::default()
             },
-            listeners: vec![Listener {
-                bind: "0.0.0.0:7617".parse()?,
-                pool: None,
-                tls: None,
-            }],
+            listeners: vec![Listener::at("0.0.0.0:7617".parse()?)],
             ..Config::default()
         },
         notes: Vec::new(),

@@ -1,0 +1,246 @@
+//! What calls go by before they go anywhere, where anything is told of them: the user's rate, faults on purpose, copies for
+//! another pool. Clients of which nothing is told never come here.
+
+use std::sync::Arc;
+
+use redline_net::clock;
+use redline_resp::{Args, encode_request};
+use redline_spec::{self as spec, CommandId};
+
+use crate::class::{Class, Command};
+use crate::client::Client;
+use crate::config::{Config, Excess, Mirrored};
+use crate::custom::ids_of;
+use crate::private::Session;
+use crate::route::NOBODY;
+use crate::serve::Flow;
+use crate::slab::Ref;
+use crate::upstream::{Kind, Waiting};
+use crate::worker::{Shared, Worker};
+
+const TOO_OFTEN: &str = "ERR this user asks for more than it may: try again later";
+
+/// What is told of calls.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    faults: Vec<Fault>,
+    mirrors: Vec<Mirror>,
+}
+
+#[derive(Debug)]
+struct Fault {
+    /// Empty: all.
+    commands: Vec<CommandId>,
+    key_prefix: Vec<u8>,
+    /// Of 2^32.
+    chance: u64,
+    delay_ms: u64,
+    error: Option<String>,
+    cut: bool,
+}
+
+#[derive(Debug)]
+struct Mirror {
+    pool: u16,
+    from: Option<u16>,
+    calls: Mirrored,
+    key_prefix: Vec<u8>,
+    /// Of 2^32.
+    chance: u64,
+}
+
+impl Traffic {
+    /// As a configuration that was looked at says.
+    pub fn of(config: &Config) -> Traffic {
+        let chance = |percent: f64| (percent / 100.0 * 2f64.powi(32)) as u64;
+        let faults = config.faults.iter().map(|fault| Fault {
+            commands: fault
+                .commands
+                .iter()
+                .flat_map(|name| ids_of(name))
+                .collect(),
+            key_prefix: fault.key_prefix.clone().into_bytes(),
+            chance: chance(fault.percent),
+            delay_ms: fault.delay.0.as_millis() as u64,
+            error: fault.error.clone(),
+            cut: fault.cut,
+        });
+        let number = |name: &str| {
+            let mut pools = config.pools.iter();
+            pools.position(|pool| pool.name == name).unwrap_or(0) as u16
+        };
+        let mirrors = config.mirrors.iter().map(|mirror| Mirror {
+            pool: number(&mirror.pool),
+            from: mirror.from.as_deref().map(number),
+            calls: mirror.calls,
+            key_prefix: mirror.key_prefix.clone().into_bytes(),
+            chance: chance(mirror.percent),
+        });
+        Traffic {
+            faults: faults.collect(),
+            mirrors: mirrors.collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.faults.is_empty() && self.mirrors.is_empty()
+    }
+}
+
+impl Fault {
+    fn concerns(&self, id: Option<CommandId>, args: Args<'_>) -> bool {
+        let is_named = self.commands.is_empty() || id.is_some_and(|id| self.commands.contains(&id));
+        is_named && (self.key_prefix.is_empty() || id.is_some_and(|id| self.has_key(id, args)))
+    }
+
+    fn has_key(&self, id: CommandId, args: Args<'_>) -> bool {
+        let mut keys = spec::reachable_keys(id, args.len(), |at| &args[at]);
+        keys.any(|key| {
+            args.get(key.position)
+                .is_some_and(|key| key.starts_with(&self.key_prefix))
+        })
+    }
+}
+
+fn is_drawn(chance: u64) -> bool {
+    u64::from(fastrand::u32(..)) < chance
+}
+
+impl Shared {
+    /// Says whether a client's calls are looked at one by one.
+    pub(crate) fn watch(&self, client: &mut Client) {
+        client.is_watched = client.has_limits || client.rates.is_some() || !self.traffic.is_empty();
+    }
+}
+
+impl Worker {
+    /// Looks at a call before it is made; none: it is made now. What it answers has not been made.
+    pub(crate) fn admit(
+        &mut self,
+        me: Ref,
+        id: Option<CommandId>,
+        args: Args<'_>,
+        bytes: usize,
+    ) -> Option<Flow> {
+        let client = self.clients.find(me).filter(|client| client.is_watched)?;
+        // A call that has waited for a fault has paid already.
+        let waited = client.waited_for.take();
+        if let (Some(rates), None) = (client.rates.clone(), waited)
+            && let Err(wait_us) = rates.take(bytes, clock::monotonic_us())
+        {
+            if rates.excess == Excess::Refuse {
+                return Some(self.abort(me, TOO_OFTEN));
+            }
+            if self.may_put_off {
+                self.hold(me, wait_us.div_ceil(1000));
+                return Some(Flow::Again);
+            }
+            rates.take_bytes(bytes, clock::monotonic_us());
+        }
+        let shared = Arc::clone(&self.shared);
+        for (number, fault) in shared.traffic.faults.iter().enumerate() {
+            let has_waited = match waited {
+                Some(waited) if number < usize::from(waited) => continue,
+                Some(waited) => number == usize::from(waited),
+                None => false,
+            };
+            let is_hit = has_waited || fault.concerns(id, args) && is_drawn(fault.chance);
+            if !is_hit {
+                continue;
+            }
+            if !has_waited && fault.delay_ms > 0 && self.may_put_off {
+                if let Some(client) = self.clients.find(me) {
+                    client.waited_for = Some(number as u16);
+                }
+                self.hold(me, fault.delay_ms);
+                return Some(Flow::Again);
+            }
+            if fault.cut {
+                return Some(Flow::Close);
+            }
+            if let Some(error) = &fault.error {
+                return Some(self.abort(me, error));
+            }
+        }
+        None
+    }
+
+    /// Makes a call on the servers of other pools as well. What becomes of it there is nobody's business.
+    pub(crate) fn mirror(&mut self, me: Ref, command: Command, raw: &[u8], args: Args<'_>) {
+        if self.shared.traffic.mirrors.is_empty()
+            || !matches!(command.class, Class::Key | Class::Keys | Class::Split(_))
+        {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        for mirror in &shared.traffic.mirrors {
+            let Some(client) = self.clients.find(me) else {
+                return;
+            };
+            let is_wanted = match mirror.calls {
+                Mirrored::Writes => !command.reads,
+                Mirrored::Reads => command.reads,
+                Mirrored::All => true,
+            };
+            let is_from = mirror.from.is_none_or(|from| from == client.pool);
+            // Whether a transaction is made is known when it is over.
+            let is_plain = matches!(client.session, Session::Shared);
+            if !is_wanted || !is_from || !is_plain || client.pool == mirror.pool {
+                continue;
+            }
+            let first = spec::reachable_keys(command.id, args.len(), |at| &args[at]).next();
+            let Some(first) = first.and_then(|key| args.get(key.position)) else {
+                continue;
+            };
+            if first.starts_with(&mirror.key_prefix) && is_drawn(mirror.chance) {
+                self.copy_to(me, mirror.pool, command, raw, args);
+            }
+        }
+    }
+
+    fn copy_to(&mut self, me: Ref, pool: u16, command: Command, raw: &[u8], args: Args<'_>) {
+        let routes = Arc::clone(&self.routes);
+        let Class::Split(_) = command.class else {
+            let group_of = |key: &[u8]| routes.group_in(pool, key);
+            if let Ok(Some(node)) = self.node_of_keys_in(pool, command.id, args, group_of) {
+                self.copy(me, node, raw);
+            }
+            return;
+        };
+        // Its keys may be on several servers there.
+        let step = if command.id == CommandId::Mset { 2 } else { 1 };
+        let words: Vec<&[u8]> = args.iter().collect();
+        let mut parts: Vec<(u32, Vec<&[u8]>)> = Vec::new();
+        for part in words[1..].chunks(step) {
+            let group = routes.group_in(pool, part[0]);
+            match parts.iter_mut().find(|(known, _)| *known == group) {
+                Some((_, words)) => words.extend(part),
+                None => parts.push((group, [&words[..1], part].concat())),
+            }
+        }
+        for (group, words) in parts {
+            let mut request = Vec::new();
+            encode_request(words, &mut request);
+            self.copy(me, routes.node_of_group(group), &request);
+        }
+    }
+
+    /// One that cannot be had, or has too much to do, does without.
+    fn copy(&mut self, me: Ref, node: u16, request: &[u8]) {
+        let Some(client) = self.clients.find(me).filter(|_| node != NOBODY) else {
+            return;
+        };
+        let (db, proto) = (client.db, client.proto);
+        let Ok(at) = self.link(node, db, proto) else {
+            return;
+        };
+        let queue_max = self.shared.settings.upstream_queue_bytes_max;
+        let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, request, self.now_ms);
+        if let Some(upstream) = self.upstreams.get(at)
+            && upstream.unanswered() <= queue_max
+        {
+            upstream.push(waiting, request);
+            self.mark_upstream(at);
+        }
+    }
+}
