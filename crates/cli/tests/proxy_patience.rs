@@ -14,7 +14,7 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, call, ok, proxy_with};
+use proxying::{REDLINE, assert_error, call, ok, proxy_with, scripted};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: usize = 1 << 20;
@@ -167,4 +167,39 @@ fn what_counts_writes_of_a_connection_says_why_it_is_refused() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_transaction_whose_server_hangs_ends_and_a_call_that_waits_does_not() {
+    let address = scripted(|words| match words[0].as_slice() {
+        b"PING" => b"+PONG\r\n".to_vec(),
+        b"MULTI" => b"+OK\r\n".to_vec(),
+        b"SET" => b"+QUEUED\r\n".to_vec(),
+        // EXEC and BLPOP are never answered.
+        _ => Vec::new(),
+    });
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\nrequest = '300ms'\n{}",
+        pool_of(address)
+    ));
+    let mut waits = TcpStream::connect(proxy.address()).unwrap();
+    waits
+        .write_all(b"*3\r\n$5\r\nBLPOP\r\n$1\r\nk\r\n$1\r\n0\r\n")
+        .unwrap();
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        let queued = Value::Simple(b"QUEUED".to_vec());
+        assert_eq!(call(&mut client, "SET k v"), queued);
+        let lost = call(&mut client, "EXEC");
+        let text = String::from_utf8_lossy(lost.as_bytes().unwrap()).into_owned();
+        assert!(
+            text.contains("outcome of this command is unknown"),
+            "{text}"
+        );
+    }
+    // Both of these took longer than the limit, and began later.
+    waits.set_nonblocking(true).unwrap();
+    let heard = waits.read(&mut [0; 16]);
+    assert_eq!(heard.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }

@@ -157,6 +157,13 @@ impl Worker {
         let is_whole = passing.bulk == 0 && passing.arguments == 0;
         self.pass_bytes(me, &passing.lease, &bytes[..done]);
         if is_whole {
+            let now_ms = self.now_ms as u32;
+            if let Some(upstream) = self.upstreams.find(passing.lease.place())
+                && let Some(front) = upstream.waiting.front_mut()
+            {
+                // From now on it is the server who is waited for.
+                front.since_ms = now_ms;
+            }
             self.leave(me, passing.lease);
         } else if let Some(client) = self.clients.find(me) {
             client.session = Session::Passing(passing);

@@ -10,6 +10,7 @@ use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request
 use redline_spec::{self as spec, Flags};
 
 use crate::errors;
+use crate::private::Session;
 use crate::reads::READ_TRIES_MAX;
 use crate::report::Report;
 use crate::route::{NOBODY, Node, NodeId, Routes};
@@ -639,13 +640,22 @@ impl Worker {
                 continue;
             };
             let node = upstream.node;
+            let owner = upstream.owner.and_then(|owner| self.clients.look(owner.at));
+            // A call may wait by its nature, and a large request for its client.
+            let is_timed = match upstream.purpose {
+                Purpose::Shared => true,
+                Purpose::Private => owner.is_some_and(|owner| {
+                    !owner.waits_in_vain() && !matches!(owner.session, Session::Passing(_))
+                }),
+                Purpose::Subscriptions => false,
+            };
             let over = match upstream.state {
                 State::Connecting | State::Greeting => {
                     self.now_ms.saturating_sub(upstream.since_ms) > connect_ms
                 }
                 State::Open => {
                     request_ms > 0
-                        && upstream.purpose == Purpose::Shared
+                        && is_timed
                         && !upstream.rests
                         && upstream.waiting.front().is_some_and(|front| {
                             let waited = (self.now_ms as u32).wrapping_sub(front.since_ms);
