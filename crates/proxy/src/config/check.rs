@@ -618,19 +618,12 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::WHOLE;
     use super::*;
 
     fn config(text: &str) -> Config {
         Config::from_toml(text).unwrap()
     }
-
-    const WHOLE: &str = "
-        [[listener]]
-        bind = '127.0.0.1:7617'
-        [[pool]]
-        [[pool.shard]]
-        server = [{ address = '127.0.0.1:6379' }]
-    ";
 
     #[test]
     fn what_is_whole_has_no_fault() {

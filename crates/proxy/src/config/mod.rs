@@ -649,3 +649,15 @@ pub struct Metrics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bind: Option<Place>,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    /// As little as a configuration may say.
+    pub const WHOLE: &str = "
+        [[listener]]
+        bind = '127.0.0.1:7617'
+        [[pool]]
+        [[pool.shard]]
+        server = [{ address = '127.0.0.1:6379' }]
+    ";
+}

@@ -140,14 +140,7 @@ mod tests {
     use redline_net::Mailbox;
 
     use super::*;
-
-    const WHOLE: &str = "
-        [[listener]]
-        bind = '127.0.0.1:7617'
-        [[pool]]
-        [[pool.shard]]
-        server = [{ address = '127.0.0.1:6379' }]
-    ";
+    use crate::config::tests::WHOLE;
 
     #[test]
     fn a_file_with_a_fault_changes_nothing() {

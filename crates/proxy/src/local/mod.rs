@@ -6,7 +6,7 @@ mod client;
 use std::sync::Arc;
 
 use redline_net::{clock, error_text};
-use redline_resp::{Args, Proto};
+use redline_resp::{Args, Hello, Proto};
 use redline_spec::{CommandId, row};
 
 use crate::client::Silence;
@@ -170,26 +170,17 @@ impl Worker {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
-        let mode = match self.shared.face {
-            Some(_) => &b"cluster"[..],
-            None => b"standalone",
+        let hello = Hello {
+            version: redline_spec::REFERENCE,
+            proto: client.proto,
+            id: client.id,
+            mode: match self.shared.face {
+                Some(_) => "cluster",
+                None => "standalone",
+            },
         };
-        let (id, number) = (client.id, if client.proto == Proto::Resp3 { 3 } else { 2 });
         self.answer(me, |reply| {
-            reply.map(7);
-            reply.bulk(b"server");
-            reply.bulk(b"redis");
-            reply.bulk(b"version");
-            reply.bulk(redline_spec::REFERENCE.as_bytes());
-            reply.bulk(b"proto");
-            reply.integer(number);
-            reply.bulk(b"id");
-            reply.integer(id as i64);
-            reply.bulk(b"mode");
-            reply.bulk(mode);
-            reply.bulk(b"role");
-            reply.bulk(b"master");
-            reply.bulk(b"modules");
+            hello.write(reply);
             reply.array(0);
         })
     }

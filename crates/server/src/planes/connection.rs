@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use redline_commands::Error;
-use redline_resp::{Args, Proto, Reply};
+use redline_resp::{Args, Hello, Proto, Reply};
 use redline_types::number;
 
 use crate::{
@@ -101,20 +101,13 @@ pub(crate) fn hello(
     set_proto(session, proto);
     let id = session.card.id;
     let mut reply = session.reply();
-    reply.map(7);
-    reply.bulk(b"server");
-    reply.bulk(b"redis");
-    reply.bulk(b"version");
-    reply.bulk(crate::REDIS_VERSION.as_bytes());
-    reply.bulk(b"proto");
-    reply.integer(if proto == Proto::Resp3 { 3 } else { 2 });
-    reply.bulk(b"id");
-    reply.integer(id as i64);
-    reply.bulk(b"mode");
-    reply.bulk(b"standalone");
-    reply.bulk(b"role");
-    reply.bulk(b"master");
-    reply.bulk(b"modules");
+    let hello = Hello {
+        version: crate::REDIS_VERSION,
+        proto,
+        id,
+        mode: "standalone",
+    };
+    hello.write(&mut reply);
     write_modules(&mut reply);
     Ok(())
 }
