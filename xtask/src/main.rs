@@ -16,6 +16,7 @@ mod install;
 mod jobs;
 mod many;
 mod memcached;
+mod names;
 mod proxy;
 mod proxy_face;
 mod proxy_reads;

@@ -16,6 +16,7 @@ use crate::clusters::{Cluster, reshard};
 use crate::compat::Setting;
 use crate::failover::Watched;
 use crate::install;
+use crate::names::a_name_that_means_another_server;
 use crate::run::{Failure, Folder, Process, captured, free_port, until};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,13 +46,14 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     let found = keys_are_where_nutcracker_puts_them(setting)?;
     let hung = a_server_that_hangs(setting)?;
     let switched = a_primary_that_sentinels_replace(setting)?;
+    let renamed = a_name_that_means_another_server(setting)?;
     let (counted, whole) = a_cluster_that_changes(setting)?;
     another_configuration(setting)?;
     the_file_of_predixy(setting)?;
     the_end(setting)?;
     Ok(format!(
         "{found} keys found where nutcracker put them, a server that hangs left alone after {hung:.1} s, \
-         writes again {switched:.1} s after a primary died, \
+         writes again {switched:.1} s after a primary died, another server {renamed:.1} s after its name meant it, \
          {counted} counts while slots of a cluster moved and none lost or done twice, all of its keys {whole:.1} s after a \
          primary died, a new file without losing a client, predixy's file, an end without a lost reply"
     ))
