@@ -57,10 +57,12 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     Ok("redis-cli, redis-benchmark and our bench over TLS 1.2 and 1.3 with certificates of both sides".to_owned())
 }
 
-struct Certificates(PathBuf);
+/// An authority, and certificates of it for a server and a client, in a folder that goes with this.
+pub struct Certificates(PathBuf);
 
 impl Certificates {
-    fn new() -> Result<Certificates, Failure> {
+    /// Makes them.
+    pub fn new() -> Result<Certificates, Failure> {
         let folder =
             std::env::temp_dir().join(format!("redline-compat-tls-{}", std::process::id()));
         let made = Certificates(folder);
@@ -82,11 +84,13 @@ impl Certificates {
         Ok(made)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// One of the files: `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`.
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    fn server_words(&self, port: u16, version: &str) -> Vec<String> {
+    /// What a server is told that speaks these versions.
+    pub fn server_words(&self, port: u16, version: &str) -> Vec<String> {
         let path = |name: &str| self.path(name).display().to_string();
         let port = port.to_string();
         [
@@ -101,7 +105,8 @@ impl Certificates {
         .collect()
     }
 
-    fn client_words(&self) -> Vec<PathBuf> {
+    /// What a client is told.
+    pub fn client_words(&self) -> Vec<PathBuf> {
         let words = [
             "--tls",
             "--cacert",
@@ -136,7 +141,7 @@ fn benchmark(port: u16, words: &[&str]) -> Command {
 }
 
 /// A run of a load generator, with our certificates, must print a rate for each test.
-fn ran(folder: &Certificates, mut command: Command) -> Result<(), Failure> {
+pub fn ran(folder: &Certificates, mut command: Command) -> Result<(), Failure> {
     command.args(["-q", "-n", "2000", "-t", "ping,set,get,lrange_100"]);
     command.args(folder.client_words());
     let text = line(&command);
