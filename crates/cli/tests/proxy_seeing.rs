@@ -781,3 +781,39 @@ fn the_rate_of_requests_is_shown_while_there_are_some() {
         number(&mut client, "INFO stats", "instantaneous_ops_per_sec") > 100
     });
 }
+
+#[test]
+fn what_predixy_s_file_says_of_seeing_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, log) = (
+        folder.path().join("predixy.conf"),
+        folder.path().join("log"),
+    );
+    let text = format!(
+        "Name left\nMaxMemory 100M\nClientTimeout 300\nLog {}\nLogRotate 1d 2G\nLogInfoSample 10\n\
+         LatencyMonitor all {{\n Commands {{\n + all\n - blpop\n }}\n TimeSpan {{\n + 1000000\n + 2000000\n }}\n}}\n\
+         StandaloneServerPool {{\n RefreshMethod fixed\n Group g {{\n + {}\n }}\n}}\n",
+        log.display(),
+        slow_server(),
+    );
+    std::fs::write(&file, text).unwrap();
+    let words = ["--predixy".to_owned(), file.display().to_string()];
+    let proxy = ServerProcess::proxy(Path::new(REDLINE), &[], &words).expect("the proxy starts");
+    let mut client = Client::connect(proxy.address()).unwrap();
+    (0..20).for_each(|_| drop(call(&mut client, "GET k")));
+    let info = self::text(&call(&mut client, "INFO"));
+    assert_eq!(field(&info, "Name").as_deref(), Some("left"));
+    assert_eq!(field(&info, "MaxMemory").as_deref(), Some("104857600"));
+    let table = self::text(&call(&mut client, "INFO Latency all"));
+    let row = table.lines().find(|line| line.starts_with("<=")).unwrap();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!((words[1], words[3], words[4]), ("1000000", "20", "100.00%"));
+    eventually("two lines are written", || {
+        let lines = std::fs::read_to_string(&log).unwrap_or_default();
+        lines
+            .lines()
+            .filter(|line| line.contains(" info client "))
+            .count()
+            == 2
+    });
+}

@@ -41,11 +41,29 @@ fn longest_ns(bucket: usize) -> u64 {
     ((bucket - PARTS * shift + 1) << shift) - 1
 }
 
+/// Where a time belongs, in any histogram.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket(usize);
+
+impl Bucket {
+    /// Of a time in nanoseconds.
+    #[inline]
+    pub fn of(ns: u64) -> Bucket {
+        Bucket(bucket(ns.min(NS_MAX)))
+    }
+}
+
 impl Histogram {
     /// Adds `times` commands that took so long each; only the owning worker may.
     #[inline]
     pub fn record(&self, ns: u64, times: u64) {
-        self.0[bucket(ns.min(NS_MAX))].add(times);
+        self.record_at(Bucket::of(ns), times);
+    }
+
+    /// The same where the bucket is known: one look for several histograms.
+    #[inline]
+    pub fn record_at(&self, bucket: Bucket, times: u64) {
+        self.0[bucket.0].add(times);
     }
 }
 

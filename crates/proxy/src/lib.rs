@@ -126,6 +126,13 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
     };
     seeing::log::start(&config.log)?;
     let control = control::start(config, secured, Arc::clone(&doors), arguments)?;
+    let bound = config.listeners.iter().map(|it| it.bind.to_string());
+    seeing::log::notice(&format!(
+        "redline proxy {} takes clients at {}; workers: {threads}, process: {}",
+        env!("CARGO_PKG_VERSION"),
+        bound.collect::<Vec<_>>().join(", "),
+        std::process::id(),
+    ));
     let ran = start::run(Setup {
         listeners,
         doors,

@@ -306,7 +306,7 @@ impl Worker {
             return;
         };
         let us = (self.seeing.now_us as u32).wrapping_sub(gather.since_us);
-        self.seeing.record_call(gather.command, us, 1, true);
+        self.seeing.record_call(gather.command, us);
         let mut merged = std::mem::take(&mut self.merged);
         if let Some(client) = self.clients.find(gather.client) {
             client.gathered -= gather.bytes.len();

@@ -829,6 +829,12 @@ impl Worker {
             _ => self.now_ms + span_ms,
         };
         self.drains_until_ms = Some(until_ms);
+        if self.number == 0 {
+            log::notice(match again {
+                true => "asked to end again: at once",
+                false => "asked to end: nobody comes in, clients get what they have asked for",
+            });
+        }
         self.listeners.clear();
         for at in self.clients.taken().collect::<Vec<_>>() {
             let Some(client) = self.clients.get(at) else {

@@ -636,7 +636,7 @@ impl Default for Observe {
             slowlog_log_slower_than: Span::milliseconds(10),
             slowlog_max_len: 128,
             latency_monitor_threshold: Span::default(),
-            key_sample: 100,
+            key_sample: 1000,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use redline_observe::histogram::Bucket;
 use redline_observe::slowlog;
 use redline_resp::{Args, Decoded, RequestDecoder, Span};
 use redline_spec::{self as spec, CommandId, Flags};
@@ -173,14 +174,15 @@ impl Seeing {
         };
         let us = (self.now_us as u32).wrapping_sub(front.since_us);
         let times = u64::from(count);
+        let bucket = Bucket::of(u64::from(us) * 1000);
         upstream.stats.responses.add(times);
         if upstream.purpose == Purpose::Shared {
             upstream.stats.us.add(u64::from(us) * times);
-            upstream.stats.latency.record(u64::from(us) * 1000, times);
+            upstream.stats.latency.record_at(bucket, times);
         }
         match front.command {
-            MIXED => self.record_mix(upstream, count, us),
-            command => self.record(upstream, front.kind, command, us, times),
+            MIXED => self.record_mix(upstream, count, (us, bucket)),
+            command => self.record(upstream, front.kind, command, (us, bucket), times),
         }
         self.look_in = self.look_in.wrapping_sub(i64::from(count));
         let per_reply = self.look_from_bytes * usize::from(count);
@@ -200,7 +202,7 @@ impl Seeing {
     pub fn lost(&mut self, waiting: &Waiting, node: NodeId, request: &[u8]) {
         let us = (self.now_us as u32).wrapping_sub(waiting.since_us);
         if waiting.kind != Kind::Part {
-            self.record_call(waiting.command, us, 1, true);
+            self.record_call(waiting.command, us);
         }
         if let Some(stats) = self.stats.command(waiting.command) {
             stats.failed.add(1);
@@ -240,10 +242,18 @@ impl Seeing {
     }
 
     #[inline]
-    fn record(&mut self, upstream: &Upstream, kind: Kind, command: u16, us: u32, times: u64) {
+    fn record(
+        &mut self,
+        upstream: &Upstream,
+        kind: Kind,
+        command: u16,
+        (us, bucket): (u32, Bucket),
+        times: u64,
+    ) {
         // Parts of a reply count as one call, when the last has come.
         if kind != Kind::Part {
-            self.record_call(command, us, times, upstream.purpose == Purpose::Shared);
+            let is_shared = upstream.purpose == Purpose::Shared;
+            self.record_calls(command, (us, bucket), times, is_shared);
         }
         if self.has_monitors {
             let steps = &upstream.stats.steps;
@@ -251,21 +261,33 @@ impl Seeing {
         }
     }
 
+    /// Counts a call of a command.
+    pub fn record_call(&mut self, command: u16, us: u32) {
+        let bucket = Bucket::of(u64::from(us) * 1000);
+        self.record_calls(command, (us, bucket), 1, true);
+    }
+
     /// Counts calls of a command. What may wait for other clients has no time that would tell anything.
     #[inline]
-    pub fn record_call(&mut self, command: u16, us: u32, times: u64, is_shared: bool) {
+    fn record_calls(
+        &mut self,
+        command: u16,
+        (us, bucket): (u32, Bucket),
+        times: u64,
+        is_shared: bool,
+    ) {
         let Some(stats) = self.stats.command(command) else {
             return;
         };
         stats.calls.add(times);
         if is_shared || !may_wait(command) {
             stats.us.add(u64::from(us) * times);
-            stats.latency.record(u64::from(us) * 1000, times);
+            stats.latency.record_at(bucket, times);
         }
     }
 
     #[cold]
-    fn record_mix(&mut self, upstream: &Upstream, count: u16, us: u32) {
+    fn record_mix(&mut self, upstream: &Upstream, count: u16, took: (u32, Bucket)) {
         let Some(kind) = upstream.waiting.front().map(|front| front.kind) else {
             return;
         };
@@ -276,7 +298,7 @@ impl Seeing {
             }
             let times = left.min(*many);
             left -= times;
-            self.record(upstream, kind, *command, us, times.into());
+            self.record(upstream, kind, *command, took, times.into());
         }
     }
 
