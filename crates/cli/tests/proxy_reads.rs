@@ -294,3 +294,30 @@ fn a_data_centre_is_read_from_by_its_weight() {
     let count = near.seen("GET");
     assert!((130..=170).contains(&count), "{count} of 200");
 }
+
+#[test]
+fn who_answers_reads_may_change_while_it_runs() {
+    let shard = Shard::new("primary-priority = 50");
+    let mut client = shard.client();
+    let mut names = shard.answers(&mut client, 20);
+    names.dedup();
+    assert_eq!(names, ["zero"]);
+    let file = shard.proxy.config_file();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let replicas = "primary-priority = 0, static-replica-priority = 7";
+    std::fs::write(&file, text.replace("primary-priority = 50", replicas)).unwrap();
+    assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
+    shard.until_said(2, MAY);
+    until("the replicas answer", || {
+        let mut names = shard.answers(&mut client, 20);
+        names.dedup();
+        names == ["one", "two"]
+    });
+    std::fs::write(&file, &text).unwrap();
+    assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
+    until("the primary answers", || {
+        let mut names = shard.answers(&mut client, 20);
+        names.dedup();
+        names == ["zero"]
+    });
+}

@@ -566,10 +566,13 @@ impl Worker {
                 continue;
             };
             let number = usize::from(upstream.node);
-            let node = upstream.node;
+            let (node, is_shared) = (upstream.node, upstream.purpose == Purpose::Shared);
             let now = &self.routes.nodes[number];
             let before = &old.nodes[number];
             if now.ejected && !before.ejected {
+                self.lose(at, "it does not answer", false);
+            } else if now.is_silent && !before.is_silent && is_shared {
+                // Others can answer what waits for it.
                 self.lose(at, "it does not answer", false);
             } else if now.endpoint != before.endpoint
                 || now.pool != before.pool

@@ -28,8 +28,7 @@ impl Worker {
             return self.routes.node_of_group(group);
         }
         let must_see = client.has_unanswered_write();
-        let routes = std::sync::Arc::clone(&self.routes);
-        let Some(shard) = routes.shard_of_group(group) else {
+        let Some(shard) = self.routes.shard_of_group(group) else {
             return NOBODY;
         };
         if must_see {
@@ -38,7 +37,11 @@ impl Worker {
         let Some(first) = pick(&shard.readers, self.reads_turn) else {
             return shard.primary;
         };
+        if self.links.shared(first, db, proto).is_some() {
+            return first;
+        }
         // One that cannot be reached, of which the picture does not know yet, is passed over.
+        let shard = shard.clone();
         let rest = shard.readers.iter().map(|reader| reader.node);
         let mut candidates = std::iter::once(first).chain(rest.filter(|&node| node != first));
         candidates

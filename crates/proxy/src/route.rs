@@ -35,6 +35,8 @@ pub struct Node {
     pub is_used: bool,
     /// Connections to it begin with READONLY: a node of a cluster whose replicas are read from.
     pub is_readonly: bool,
+    /// A replica that was asked how far it is and has not answered: reads do not wait for it.
+    pub is_silent: bool,
     /// The number of its pool. A server of two pools is two nodes.
     pub pool: u16,
     /// The name of the data centre that it is in; empty: none that the configuration knows.

@@ -62,23 +62,29 @@ impl Control {
     }
 
     pub(super) fn take_replication(&mut self, node: NodeId, value: &Value, asked_ms: u64) {
+        let text = value.as_bytes().unwrap_or_default();
+        // One that has no such command, or does not let us call it, may be well; who is loading is not.
+        let may_be_well = text.starts_with(b"ERR") || text.starts_with(b"NOPERM");
         let said = match value.is_error() {
-            true => Said::Nothing,
-            false => Said::of(value.as_bytes().unwrap_or_default()),
+            true if may_be_well => Said::Nothing,
+            true => Said::Replica {
+                is_linked: false,
+                offset: 0,
+            },
+            false => Said::of(text),
         };
         if let Some(known) = self.nodes.get_mut(node) {
             known.replication.heard(said, asked_ms);
         }
     }
 
-    /// Whether one of these questions, which will not be answered, was how far the server is.
+    /// Questions to a server will not be answered: whether one of them was how far it is, or whether it works.
     pub(super) fn lost_replication(&mut self, node: NodeId, questions: &[Question]) -> bool {
-        let was_asked = questions
-            .iter()
-            .any(|question| matches!(question, Question::Replication(_)));
+        let concerns =
+            |question: &Question| matches!(question, Question::Replication(_) | Question::Probe);
+        let was_asked = questions.iter().any(concerns);
         if let (true, Some(known)) = (was_asked, self.nodes.get_mut(node)) {
-            self.is_changed |= known.replication.is_fit();
-            known.replication.forget();
+            self.is_changed |= known.replication.lost();
         }
         was_asked
     }

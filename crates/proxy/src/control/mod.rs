@@ -919,7 +919,7 @@ impl Control {
                         self.took_commands(*pool, None);
                     }
                 }
-                if self.lost_replication(node, questions) || questions.contains(&Question::Probe) {
+                if self.lost_replication(node, questions) {
                     self.failed(node, why, now_ms);
                 }
                 let asked = questions

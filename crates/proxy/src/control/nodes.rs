@@ -136,6 +136,7 @@ impl Nodes {
             ejected: known.health.is_ejected() || known.endpoint.is_none(),
             is_used: known.is_used,
             is_readonly: false,
+            is_silent: false,
             data_center: String::new(),
             pool: known.pool as u16,
         });

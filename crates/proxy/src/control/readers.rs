@@ -27,6 +27,12 @@ pub fn appoint(routes: &mut Routes, config: &Config, nodes: &Nodes) {
         }
         for shard in &mut pool.shards {
             shard.readers = readers(config, policy, shard, nodes);
+            for &node in shard.replicas.iter().filter(|&&node| node != shard.primary) {
+                let known = nodes.get(node);
+                if let Some(node) = routes.nodes.get_mut(usize::from(node)) {
+                    node.is_silent = known.is_some_and(|known| known.replication.is_silent());
+                }
+            }
             pool.spreads_reads |= !shard.readers.is_empty();
             if policy.kind == PoolKind::Cluster {
                 for &node in std::iter::once(&shard.primary).chain(&shard.replicas) {

@@ -65,12 +65,27 @@ pub struct Replication {
     fresh_to_ms: u64,
     /// It may answer reads, as far as this goes.
     is_fit: bool,
+    /// It has not answered.
+    is_silent: bool,
 }
 
 impl Replication {
     /// Whether it may answer reads as a replica.
     pub fn is_fit(&self) -> bool {
         self.is_fit
+    }
+
+    /// Whether it was asked and has not answered.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// It has not answered in time, whatever the question. True if that is news of one that is asked this.
+    pub fn lost(&mut self) -> bool {
+        let is_news = self.asked_ms != 0 && !self.is_silent;
+        self.forget();
+        self.is_silent = self.asked_ms != 0;
+        is_news
     }
 
     /// Whether it is to be asked, so often.
@@ -99,9 +114,10 @@ impl Replication {
             _ => self.moments.clear(),
         }
         self.said = Some(said);
+        self.is_silent = false;
     }
 
-    /// It has not answered, or it is asked no more.
+    /// It is asked no more.
     pub fn forget(&mut self) {
         *self = Replication {
             asked_ms: self.asked_ms,
