@@ -149,7 +149,7 @@ impl Seeing {
         self.look_from_us = u32::try_from(slow_us.min(event_us)).unwrap_or(u32::MAX);
         let every = |sample: u32| match sample {
             0 => i64::MAX,
-            sample => i64::from(sample),
+            sample => i64::from(sample) - 1,
         };
         self.keys_in = every(self.tuning.key_sample);
         self.line_in = every(self.tuning.samples.info);
