@@ -98,3 +98,18 @@ fn behind_watch_a_call_without_keys_may_name_what_blocks() {
     );
     assert_eq!(call(&mut client, "UNWATCH"), ok());
 }
+
+#[test]
+fn behind_watch_nothing_overtakes_what_was_asked_before() {
+    let mut lines = vec!["RPUSH l 0".to_owned(), "WATCH k".to_owned()];
+    for number in 1..200 {
+        // In turn of the watched server's connection, and of all servers.
+        lines.push(format!("RPUSH l {number}"));
+        lines.push(format!("EVAL return(redis.call('LLEN','l')) 0 {number}"));
+        lines.push("DBSIZE".to_owned());
+        lines.push("LLEN l".to_owned());
+    }
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let [ours, theirs] = both(&lines, 2);
+    assert_eq!(ours, theirs);
+}

@@ -400,13 +400,21 @@ impl Worker {
         );
         if !multi {
             // Calls about the watched server go the way of WATCH, behind it.
-            if !keys {
+            let asks_servers =
+                keys || matches!(command.class, Class::Any | Class::All(_) | Class::Scan);
+            if !asks_servers {
                 return None;
             }
-            return match self.node_of_keys(me, command.id, args) {
+            let found = match keys {
+                true => self.node_of_keys(me, command.id, args),
+                false => Ok(None),
+            };
+            return match found {
                 Ok(Some(node)) if Some(node) == watched => {
                     Some(self.send_bound(me, Kind::Client, 1, raw))
                 }
+                // It goes over another connection than what is on its way.
+                _ if self.must_wait(me) => Some(Flow::Again),
                 Ok(Some(_)) if command.class == Class::Blocks => Some(self.refuse(
                     me,
                     "ERR behind WATCH, a call that may wait needs keys of the same server",

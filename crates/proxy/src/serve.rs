@@ -419,7 +419,12 @@ impl Worker {
         }
         self.note_write(me, command.id);
         self.mirror(me, command, raw, args);
-        self.dispatch(me, command, raw, args)
+        let flow = self.dispatch(me, command, raw, args);
+        if command.class != Class::Transaction && self.is_in_transaction(me) {
+            // Behind WATCH two connections are used: what comes next must not overtake this on the other one.
+            self.must_wait(me);
+        }
+        flow
     }
 
     fn dispatch(&mut self, me: Ref, command: Command, raw: &[u8], args: Args<'_>) -> Flow {

@@ -25,7 +25,7 @@ const BETWEEN_WATCH_AND_EXEC: &str =
     "ERR between WATCH and EXEC the proxy changes neither database nor protocol";
 
 impl Worker {
-    fn is_in_transaction(&mut self, me: Ref) -> bool {
+    pub(crate) fn is_in_transaction(&mut self, me: Ref) -> bool {
         self.clients
             .find(me)
             .is_some_and(|client| matches!(client.session, Session::Transaction(_)))
