@@ -5,13 +5,14 @@ mod proxying;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, bulk, call, ok};
+use proxying::{REDLINE, assert_error, bulk, call, ok, scripted};
 
 fn server() -> ServerProcess {
     ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
@@ -246,4 +247,61 @@ fn pools_may_come_while_it_runs_and_may_not_go() {
     );
     assert!(proxy.log().contains("names of pools"), "{}", proxy.log());
     assert_eq!(call(&mut client, "GET f:k"), bulk("fresh"));
+}
+
+/// A node of a cluster that says so of itself and has all slots, and answers GET with this, or with a redirect.
+fn node(
+    slots_at: Arc<OnceLock<SocketAddr>>,
+    answer: impl Fn() -> String + Send + Sync + 'static,
+) -> SocketAddr {
+    scripted(move |words| {
+        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let sub = words.get(1).map(|word| word.to_ascii_uppercase());
+        let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
+            (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
+            (b"CLUSTER", Some(b"SLOTS")) => {
+                let port = slots_at.get().map_or(0, SocketAddr::port);
+                format!(
+                    "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{}:{port}\r\n{}",
+                    text("127.0.0.1"),
+                    text("id")
+                )
+            }
+            (b"CLUSTER", _) => "*0\r\n".to_owned(),
+            (b"GET", _) => answer(),
+            _ => "+PONG\r\n".to_owned(),
+        };
+        reply.into_bytes()
+    })
+}
+
+#[test]
+fn a_redirect_is_about_the_pool_of_who_said_it() {
+    let places: [Arc<OnceLock<SocketAddr>>; 2] = Default::default();
+    let whole = |text: &'static str| move || format!("${}\r\n{text}\r\n", text.len());
+    let one = node(Arc::clone(&places[0]), whole("one"));
+    places[0].set(one).unwrap();
+    // The second cluster's map names a node that has handed its slots on.
+    let target = node(Arc::clone(&places[1]), whole("two"));
+    let moved = format!("-MOVED 12539 127.0.0.1:{}\r\n", target.port());
+    let first = node(Arc::clone(&places[1]), move || moved.clone());
+    places[1].set(first).unwrap();
+    let pool = |name: &str, seed: SocketAddr| {
+        format!("[[pool]]\nname = '{name}'\nkind = 'cluster'\nseed = [{{ address = '{seed}' }}]\n")
+    };
+    let text = [
+        "threads = 1\n",
+        LISTENER,
+        &pool("one", one),
+        &pool("two", first),
+        &route("two:", "two", true),
+    ]
+    .concat();
+    let proxy = proxy(&text);
+    let mut client = client(&proxy);
+    for _ in 0..20 {
+        // Both are `b` to their servers, so in the same slot.
+        assert_eq!(call(&mut client, "GET b"), bulk("one"));
+        assert_eq!(call(&mut client, "GET two:b"), bulk("two"));
+    }
 }

@@ -338,10 +338,20 @@ impl Check {
         for route in &config.routes {
             let place = format!("route \"{}\"", route.prefix);
             self.is_pool(config, &place, &route.pool);
+            if route.prefix.is_empty() {
+                self.error(
+                    &place,
+                    "`prefix` says how keys begin; those that no prefix fits are in the listener's pool",
+                );
+            }
         }
         self.names(
             "route",
-            config.routes.iter().map(|route| route.prefix.as_str()),
+            config
+                .routes
+                .iter()
+                .map(|route| route.prefix.as_str())
+                .filter(|prefix| !prefix.is_empty()),
         );
     }
 
@@ -724,6 +734,21 @@ mod tests {
                 "[[pool]]\nname = 'b'\nsentinel-password = 'p'",
                 "pool \"b\"",
                 "belong to",
+            ),
+            (
+                "[[route]]\nprefix = ''\npool = 'default'",
+                "route \"\"",
+                "how keys begin",
+            ),
+            (
+                "[[listener]]\nbind = 'h:1'\ntls = { certificate = 'c', key = 'k', client-certificates = 'required' }",
+                "listener h:1",
+                "needs `authorities`",
+            ),
+            (
+                "[[pool]]\nname = 'b'\ntls = { certificate = 'c' }",
+                "pool \"b\"",
+                "go together",
             ),
             (
                 "[[route]]\nprefix = 'a:'\npool = 'nowhere'",
