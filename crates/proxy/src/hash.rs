@@ -109,8 +109,7 @@ pub struct Distribution {
 
 #[derive(Debug)]
 enum Layout {
-    /// Points, rising, and the shard of each.
-    Circle(Vec<(u32, u32)>),
+    Circle(Circle),
     /// As many entries of a shard as its weight.
     Remainders(Vec<u32>),
     /// A seed and a weight for each shard.
@@ -128,7 +127,7 @@ impl Distribution {
         shards: &[(&str, u32)],
     ) -> Distribution {
         let layout = match kind {
-            DistributionKind::Ketama => Layout::Circle(circle(shards)),
+            DistributionKind::Ketama => Layout::Circle(Circle::new(points(shards))),
             DistributionKind::Modula => {
                 let entries = shards.iter().enumerate().flat_map(|(shard, &(_, weight))| {
                     std::iter::repeat_n(shard as u32, weight.max(1) as usize)
@@ -159,12 +158,7 @@ impl Hashed for Distribution {
             None => key,
         };
         match &self.layout {
-            Layout::Circle(points) => {
-                let hash = self.hash.of(key);
-                let at = points.partition_point(|&(point, _)| point < hash);
-                let point = points.get(at).or(points.first());
-                point.map_or(0, |&(_, shard)| shard as usize)
-            }
+            Layout::Circle(circle) => circle.shard(self.hash.of(key)),
             Layout::Remainders(entries) => {
                 let at = match self.hash {
                     // predixy divides without a sign.
@@ -199,8 +193,45 @@ const POINTS_EACH: f32 = 160.0;
 /// Points that one digest gives.
 const POINTS_OF_DIGEST: usize = 4;
 
+/// Points on a circle: a hash belongs to the shard of the point at it or, if there is none, of the next one.
+#[derive(Debug)]
+struct Circle {
+    /// Points, rising, and the shard of each.
+    points: Vec<(u32, u32)>,
+    /// The circle in equal pieces, about two for each point: where the points of each piece begin.
+    begins: Vec<u32>,
+    /// The piece of a hash is what is left of it above so many bits.
+    below: u32,
+}
+
+impl Circle {
+    /// Of points that rise.
+    fn new(points: Vec<(u32, u32)>) -> Circle {
+        let bits = (points.len() * 2).next_power_of_two().ilog2().clamp(1, 31);
+        let below = u32::BITS - bits;
+        let begins = (0..1u32 << bits)
+            .map(|piece| points.partition_point(|&(point, _)| point < piece << below) as u32)
+            .collect();
+        Circle {
+            points,
+            begins,
+            below,
+        }
+    }
+
+    #[inline]
+    fn shard(&self, hash: u32) -> usize {
+        let begin = self.begins[(hash >> self.below) as usize] as usize;
+        let next = self.points[begin..]
+            .iter()
+            .find(|&&(point, _)| point >= hash);
+        let point = next.or(self.points.first());
+        point.map_or(0, |&(_, shard)| shard as usize)
+    }
+}
+
 /// The points of all shards, as twemproxy sets them.
-fn circle(shards: &[(&str, u32)]) -> Vec<(u32, u32)> {
+fn points(shards: &[(&str, u32)]) -> Vec<(u32, u32)> {
     let total: u32 = shards.iter().map(|&(_, weight)| weight.max(1)).sum();
     let mut points = Vec::new();
     for (shard, &(name, weight)) in shards.iter().enumerate() {
@@ -243,6 +274,34 @@ mod tests {
             (HashKind::Atol, "abc", 0),
         ] {
             assert_eq!(kind.of(key.as_bytes()), value, "{kind:?} {key}");
+        }
+    }
+
+    #[test]
+    fn the_next_point_on_the_circle_is_found_as_by_a_search() {
+        for count in [1, 2, 3, 480, 5_000] {
+            let mut rng = fastrand::Rng::with_seed(count);
+            let mut points: Vec<(u32, u32)> = (0..count as u32)
+                .map(|shard| (rng.u32(..), shard))
+                .collect();
+            points.sort_unstable();
+            let circle = Circle::new(points.clone());
+            let around =
+                |&(point, _): &(u32, u32)| [point.wrapping_sub(1), point, point.wrapping_add(1)];
+            let hashes: Vec<u32> = points
+                .iter()
+                .flat_map(around)
+                .chain([0, 1, u32::MAX])
+                .collect();
+            for hash in hashes {
+                let at = points.partition_point(|&(point, _)| point < hash);
+                let expected = points.get(at).or(points.first()).unwrap().1;
+                assert_eq!(
+                    circle.shard(hash),
+                    expected as usize,
+                    "{count} points, {hash}"
+                );
+            }
         }
     }
 
