@@ -26,7 +26,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -304,6 +304,44 @@ fn large_values_go_through_without_being_held() {
     assert!(reply == expected);
     held = peak_bytes(&behind.proxy) - before;
     assert!(held < MEMORY_MAX, "{held} bytes for replies");
+}
+
+#[test]
+fn who_waits_behind_a_large_reply_gets_its_own_though_nobody_reads_the_large_one() {
+    let value: Vec<u8> = (0..24_000_000u32)
+        .flat_map(|number| (number % 251 == 0).then_some(number))
+        .flat_map(u32::to_le_bytes)
+        .cycle()
+        .take(24_000_000)
+        .collect();
+    let mut large = format!("${}\r\n", value.len()).into_bytes();
+    large.extend_from_slice(&value);
+    large.extend_from_slice(b"\r\n");
+    let (asked, expected) = (Arc::new(AtomicBool::new(false)), large.clone());
+    let has_asked = Arc::clone(&asked);
+    // Both replies come at once, so both requests were on one connection.
+    let server = scripted(move |words| match &words[1][..] {
+        b"large" => {
+            has_asked.store(true, Ordering::Relaxed);
+            Vec::new()
+        }
+        _ => [&large, &b"$5\r\nsmall\r\n"[..]].concat(),
+    });
+    let proxy = ServerProcess::proxy(
+        Path::new(REDLINE),
+        &[server],
+        &["--threads".to_owned(), "1".to_owned()],
+    )
+    .expect("the proxy starts");
+    let mut slow = TcpStream::connect(proxy.address()).unwrap();
+    slow.write_all(b"*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n")
+        .unwrap();
+    until("the server is asked", || asked.load(Ordering::Relaxed));
+    let mut other = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut other, "GET behind"), bulk("small"));
+    let mut reply = vec![0; expected.len()];
+    slow.read_exact(&mut reply).unwrap();
+    assert!(reply == expected);
 }
 
 #[test]

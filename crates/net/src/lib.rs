@@ -23,6 +23,7 @@ mod gathering;
 pub mod limits;
 mod listener;
 mod mailbox;
+mod pipe;
 mod poller;
 pub mod process;
 pub mod service;
@@ -39,6 +40,7 @@ pub use buffer_pool::{BufferPool, BufferPoolLimits};
 pub use gathering::Gathering;
 pub use listener::{Listener, is_out_of_descriptors};
 pub use mailbox::{Mailbox, Sender};
+pub use pipe::Pipe;
 pub use poller::{Event, Interest, Poller, Waker};
 pub use signals::{Signal, Signals};
 pub use stream::{

@@ -127,6 +127,11 @@ impl Stream {
         self.tls.is_some()
     }
 
+    /// Whether its bytes may go through a [`crate::Pipe`]: they are plain, and TCP's.
+    pub fn can_splice(&self) -> bool {
+        self.tls.is_none() && self.family == Family::Tcp
+    }
+
     /// Whether TLS is still being negotiated: nothing can be written yet.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| !tls.is_established())

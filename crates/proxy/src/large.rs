@@ -5,7 +5,10 @@
 //!
 //! A long reply is passed on in parts (see [`replies`](crate::replies)). Its connection gets no new requests then, and if nobody
 //! waits behind it, it is read only as fast as the client reads.
+//!
+//! The bulk of a very long argument or reply is not even read: see [`through`](crate::through).
 
+use redline_net::Pipe;
 use redline_resp::{Args, Span};
 use redline_spec as spec;
 
@@ -33,9 +36,11 @@ pub struct Passing {
     /// The connection that it goes over.
     pub lease: Lease,
     /// Bytes of the argument to come, its line end included.
-    bulk: u64,
+    pub(crate) bulk: u64,
     /// Arguments to come behind it.
     arguments: u64,
+    /// What it goes through, once that pays.
+    pub(crate) pipe: Option<Pipe>,
 }
 
 /// The beginning of a request.
@@ -97,6 +102,7 @@ impl Worker {
             lease,
             bulk: beginning.missing,
             arguments: beginning.arguments - beginning.whole.len() as u64 - 1,
+            pipe: None,
         };
         match stripped {
             0 => self.pass_bytes(me, &passing.lease, bytes),

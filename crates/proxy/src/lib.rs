@@ -41,6 +41,7 @@ pub mod settings;
 mod slab;
 mod split;
 pub mod start;
+mod through;
 mod upstream;
 mod worker;
 

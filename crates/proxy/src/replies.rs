@@ -31,6 +31,9 @@ impl Worker {
         if upstream.state == State::Connecting || upstream.rests {
             return;
         }
+        if upstream.pipe.is_some() {
+            return self.pipe_reply(at);
+        }
         let mut bytes = std::mem::take(&mut upstream.held);
         let own = bytes.is_empty();
         if own {
@@ -43,6 +46,11 @@ impl Worker {
                 break;
             };
             if upstream.rests {
+                more = false;
+                break;
+            }
+            if upstream.pipe.is_some() {
+                // Its bulk does not come this way; what is behind it will.
                 more = false;
                 break;
             }
@@ -93,6 +101,7 @@ impl Worker {
         if let Some(reason) = end {
             self.lose(at, &reason, true);
         } else if let Some(upstream) = self.upstreams.get(at) {
+            more |= upstream.pipe.is_some();
             if !upstream.held_back.is_empty() && !upstream.dirty {
                 // Who waits for room in the queue goes on behind the next look at it.
                 upstream.dirty = true;
@@ -190,6 +199,9 @@ impl Worker {
         }
         self.pass_on(front.to, &bytes[..len]);
         self.slow_down(at, front.to);
+        if len == bytes.len() {
+            self.begin_pipe(at);
+        }
         len
     }
 
@@ -215,6 +227,9 @@ impl Worker {
                 if let Some(to) = to {
                     self.pass_on(to, &bytes[..len]);
                     self.slow_down(at, to);
+                }
+                if len == bytes.len() {
+                    self.begin_pipe(at);
                 }
                 return Ok((len > 0).then_some(len));
             }

@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use redline_net::Stream;
+use redline_net::{Pipe, Stream};
 use redline_resp::{Framer, Proto};
 
 use crate::route::NodeId;
@@ -164,6 +164,8 @@ pub struct Upstream {
     pub scripts: (u64, HashSet<Vec<u8>>),
     /// Since when that client has taken nothing, in milliseconds, and how much it had to take then.
     pub rested: Option<(u64, usize)>,
+    /// The long bulk that is being passed on goes through this.
+    pub pipe: Option<Pipe>,
     /// Of a private one: whose it is.
     pub owner: Option<Ref>,
     /// The commands of the runs that have several, in their order, and how many of each in a row.
@@ -222,6 +224,7 @@ impl Upstream {
             retries: 0,
             scripts: (0, HashSet::new()),
             rested: None,
+            pipe: None,
             owner: None,
             mix: VecDeque::new(),
             passed: 0,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redline_net::{
-    Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Sender, Signal, Signals,
+    Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Pipe, Poller, Sender, Signal, Signals,
     Stream, clock, error_text,
 };
 use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
@@ -52,13 +52,13 @@ const LATER_LOOK: Duration = Duration::from_millis(4);
 /// What one read of a client takes at most.
 const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
 /// What one read of a server takes at most.
-pub(crate) const UPSTREAM_READ_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const UPSTREAM_READ_BYTES_MAX: usize = 64 * 1024;
 /// Output buffers that are kept for the next clients.
 const OUTS_MAX: usize = 256;
 const WAKER: usize = 0;
 const SIGNALS: usize = 1;
 const FIRST_LISTENER: usize = 2;
-const FIRST_CONNECTION: usize = 64;
+pub(crate) const FIRST_CONNECTION: usize = 64;
 
 /// What a worker finds in its mailbox.
 pub enum Message {
@@ -168,6 +168,8 @@ pub struct Worker {
     pub(crate) now_ms: u64,
     next_tick_ms: u64,
     gathering: Gathering,
+    /// Empty pipes, for the next long bulks.
+    pub(crate) pipes: Vec<Pipe>,
     /// Connections to servers whose requests wait for more.
     pub(crate) lingering: Vec<u32>,
     ticks: u32,
@@ -267,6 +269,7 @@ impl Worker {
             next_tick_ms: 0,
             gathering: Gathering::default(),
             lingering: Vec::new(),
+            pipes: Vec::new(),
             ticks: 1,
             first: 0,
             accept_again: false,
@@ -628,6 +631,12 @@ impl Worker {
         if client.closing || client.pause != Pause::No {
             return;
         }
+        if matches!(client.session, Session::Passing(_)) && self.pipe_request(at) {
+            return;
+        }
+        let Some(client) = self.clients.get(at) else {
+            return;
+        };
         let mut query = std::mem::take(&mut client.query);
         let own = query.is_empty();
         if own {
@@ -698,7 +707,7 @@ impl Worker {
         }
     }
 
-    fn write_client(&mut self, at: u32) {
+    pub(crate) fn write_client(&mut self, at: u32) {
         let settings = &self.shared.settings;
         let Some(client) = self.clients.get(at) else {
             return;

@@ -60,6 +60,13 @@ impl Framer {
         self.jump
     }
 
+    /// So many bytes of the bulk have gone another way and will not be in the buffer: fewer than are missing, and every byte
+    /// in the buffer before them was taken.
+    pub fn skip_bulk(&mut self, bytes: u64) {
+        debug_assert!(self.at == 0 && bytes < self.jump);
+        self.jump = self.jump.saturating_sub(bytes);
+    }
+
     fn next_any(&mut self, buf: &[u8]) -> Result<Option<usize>, ReplyError> {
         if self.missing == 0 {
             if buf.is_empty() {
@@ -207,6 +214,16 @@ mod tests {
                 assert_eq!(held, b":77\r\n");
             }
         }
+    }
+
+    #[test]
+    fn bytes_of_a_bulk_may_go_another_way() {
+        let mut framer = Framer::new();
+        assert_eq!(framer.next(b"*2\r\n$1000\r\nab"), Ok(None));
+        assert_eq!(framer.take_part(), 13);
+        assert_eq!(framer.bulk_missing(), 1000);
+        framer.skip_bulk(998);
+        assert_eq!(framer.next(b"\r\n:1\r\n:2\r\n"), Ok(Some(6)));
     }
 
     #[test]

@@ -1,0 +1,292 @@
+//! Very long bulks, from socket to socket through a [`Pipe`]: their bytes are never in this process. A request's goes from its
+//! client to the private connection that it has taken, a reply's to the client whose turn it is. What is before the bulk,
+//! and the line end behind it, take the usual way (see [`large`](crate::large)); so does everything where one side speaks TLS.
+//!
+//! Must not know what the bytes mean.
+
+use redline_net::{Interest, Pipe, Read, error_text};
+
+use crate::client::Pause;
+use crate::private::Session;
+use crate::slab::Ref;
+use crate::upstream::Kind;
+use crate::worker::{FIRST_CONNECTION, Worker};
+
+/// A bulk of which so much is to come goes through a pipe.
+const BULK_BYTES_MIN: u64 = 128 * 1024;
+/// Its line end does not, so there is always more to come behind what goes through.
+const LINE_END: u64 = 2;
+/// Room in a pipe.
+const PIPE_BYTES: usize = 512 * 1024;
+/// Empty pipes that a worker keeps.
+const PIPES_MAX: usize = 16;
+/// What goes through in one turn: others have something to say, too.
+const TURN_BYTES: usize = 1024 * 1024;
+
+/// What became of a step.
+enum Step {
+    /// So much has moved.
+    Moved(usize),
+    /// The side that reads takes nothing now.
+    Full,
+    /// The side that writes has sent nothing more.
+    Dry,
+    /// It will send nothing more.
+    Ended,
+    /// Nothing but the line end is to come.
+    Done,
+}
+
+impl Worker {
+    /// A part of a long reply was passed on, up to the last byte that has come. If much is to come, it goes through a pipe.
+    pub(crate) fn begin_pipe(&mut self, at: u32) {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        let is_long = upstream.framer.bulk_missing() >= BULK_BYTES_MIN && upstream.streaming;
+        let front = upstream.waiting.front();
+        let to = front
+            .filter(|front| front.kind == Kind::Client)
+            .map(|it| it.to);
+        let (true, true, Some(to)) = (is_long, upstream.stream.can_splice(), to) else {
+            return;
+        };
+        if self
+            .clients
+            .find(to)
+            .is_some_and(|client| client.stream.can_splice())
+        {
+            upstream.pipe = self.pipes.pop().or_else(|| Pipe::new(PIPE_BYTES).ok());
+        }
+    }
+
+    /// Passes on what has come of a bulk that goes through a pipe.
+    pub(crate) fn pipe_reply(&mut self, at: u32) {
+        let mut moved = 0;
+        while moved < TURN_BYTES {
+            let Some(upstream) = self.upstreams.get(at) else {
+                return;
+            };
+            let Some(to) = upstream.waiting.front().map(|front| front.to) else {
+                return self.end_pipe(at);
+            };
+            // What was passed on before goes first.
+            if self
+                .clients
+                .find(to)
+                .is_some_and(|client| client.unsent() > 0)
+            {
+                self.write_client(to.at);
+            }
+            let (Some(upstream), Some(client)) = (self.upstreams.get(at), self.clients.find(to))
+            else {
+                return self.end_pipe(at);
+            };
+            let Some(pipe) = &mut upstream.pipe else {
+                return self.enqueue_upstream(at);
+            };
+            let missing = upstream.framer.bulk_missing().saturating_sub(LINE_END);
+            let step = match (client.unsent(), pipe.held(), missing) {
+                (0, 0, 0) => Step::Done,
+                (0, 0, _) => match pipe.fill(&upstream.stream, at_most(missing)) {
+                    Ok(Read::Data { bytes, .. }) => {
+                        upstream.framer.skip_bulk(bytes as u64);
+                        upstream.passed += bytes;
+                        upstream.stats.received_bytes.add(bytes as u64);
+                        if let Some(front) = upstream.waiting.front_mut() {
+                            front.since_ms = self.now_ms as u32;
+                        }
+                        Step::Moved(bytes)
+                    }
+                    Ok(Read::WouldBlock) => Step::Dry,
+                    Ok(Read::Eof) => Step::Ended,
+                    Err(error) => return self.lose(at, &error_text(&error), true),
+                },
+                (0, _, _) => match pipe.empty(&client.stream, true) {
+                    Ok(Some(bytes)) => {
+                        self.counters.sent_bytes += bytes as u64;
+                        Step::Moved(0)
+                    }
+                    Ok(None) => Step::Full,
+                    Err(_) => {
+                        self.close_client(to.at);
+                        Step::Moved(0)
+                    }
+                },
+                _ => Step::Full,
+            };
+            match step {
+                Step::Moved(bytes) => moved += bytes,
+                Step::Dry => return,
+                Step::Ended => return self.lose(at, "it closed the connection", true),
+                Step::Done => return self.end_pipe(at),
+                Step::Full => return self.rest_for(at, to),
+            }
+        }
+        self.enqueue_upstream(at);
+    }
+
+    /// The client takes nothing more now. If others wait behind its reply, what comes is kept here for it; if not, the
+    /// connection rests until it does.
+    fn rest_for(&mut self, at: u32, to: Ref) {
+        let place = self.upstreams.place(at);
+        let (Some(upstream), Some(client)) = (self.upstreams.get(at), self.clients.find(to)) else {
+            return;
+        };
+        let is_alone =
+            upstream.waiting.len() == 1 && (upstream.retired || upstream.owner.is_some());
+        if !is_alone {
+            let Some(mut pipe) = upstream.pipe.take() else {
+                return;
+            };
+            if pipe.read_into(&mut client.out).is_err() {
+                return self.close_client(to.at);
+            }
+            self.give_pipe(pipe);
+            self.mark_client(to.at);
+            return self.enqueue_upstream(at);
+        }
+        upstream.rests = true;
+        client.feeds = place;
+        if !client.wants_room {
+            client.wants_room = true;
+            let token = FIRST_CONNECTION + 2 * to.at as usize;
+            // Where it fails, the connection is gone, and the next write says so.
+            let _ = self
+                .poller
+                .reregister(&client.stream, token, Interest::ReadWrite);
+        }
+    }
+
+    /// Nothing more goes through the pipe; what is behind it is read as usual.
+    fn end_pipe(&mut self, at: u32) {
+        if let Some(upstream) = self.upstreams.get(at)
+            && let Some(pipe) = upstream.pipe.take()
+        {
+            self.give_pipe(pipe);
+        }
+        self.enqueue_upstream(at);
+    }
+
+    /// Passes on what has come of a request's bulk, if it goes through a pipe: then nothing is to be read in the usual way.
+    pub(crate) fn pipe_request(&mut self, at: u32) -> bool {
+        if !self.has_request_pipe(at) {
+            return false;
+        }
+        let mut moved = 0;
+        while moved < TURN_BYTES {
+            let Some(client) = self.clients.get(at) else {
+                return true;
+            };
+            let Session::Passing(passing) = &mut client.session else {
+                return false;
+            };
+            let place = passing.lease.place();
+            let (Some(upstream), Some(pipe)) = (self.upstreams.find(place), &mut passing.pipe)
+            else {
+                // Lost: the rest of the request goes nowhere.
+                passing.pipe = None;
+                return false;
+            };
+            let missing = passing.bulk.saturating_sub(LINE_END);
+            let step = match (upstream.unsent(), pipe.held(), missing) {
+                (0, 0, 0) => Step::Done,
+                (0, 0, _) => match pipe.fill(&client.stream, at_most(missing)) {
+                    Ok(Read::Data { bytes, .. }) => {
+                        passing.bulk -= bytes as u64;
+                        self.counters.received_bytes += bytes as u64;
+                        Step::Moved(bytes)
+                    }
+                    Ok(Read::WouldBlock) => Step::Dry,
+                    Ok(Read::Eof) | Err(_) => Step::Ended,
+                },
+                (0, _, _) => match pipe.empty(&upstream.stream, true) {
+                    Ok(Some(bytes)) => {
+                        upstream.stats.sent_bytes.add(bytes as u64);
+                        Step::Moved(0)
+                    }
+                    Ok(None) => Step::Full,
+                    Err(error) => {
+                        self.lose(place.at, &error_text(&error), true);
+                        Step::Moved(0)
+                    }
+                },
+                _ => Step::Full,
+            };
+            let me = self.clients.place(at);
+            let (Some(me), Some(client)) = (me, self.clients.get(at)) else {
+                return true;
+            };
+            match step {
+                Step::Moved(bytes) => moved += bytes,
+                Step::Dry => {
+                    client.readable = false;
+                    return true;
+                }
+                Step::Ended => {
+                    (client.readable, client.eof) = (false, true);
+                    self.mark_client(at);
+                    return true;
+                }
+                Step::Done => {
+                    if let Session::Passing(passing) = &mut client.session
+                        && let Some(pipe) = passing.pipe.take()
+                    {
+                        self.give_pipe(pipe);
+                    }
+                    return false;
+                }
+                Step::Full => {
+                    client.pause = Pause::Upstream;
+                    let Some(upstream) = self.upstreams.find(place) else {
+                        return true;
+                    };
+                    upstream.held_back.push(me);
+                    // What is queued asks for room by itself.
+                    if upstream.unsent() == 0 {
+                        self.want_room(place.at, true);
+                    }
+                    return true;
+                }
+            }
+        }
+        self.enqueue(at);
+        true
+    }
+
+    /// Whether the request's bulk goes through a pipe; from now on, if so much is to come and all before was passed on.
+    fn has_request_pipe(&mut self, at: u32) -> bool {
+        let Some(client) = self.clients.get(at) else {
+            return false;
+        };
+        let Session::Passing(passing) = &mut client.session else {
+            return false;
+        };
+        if passing.pipe.is_some() {
+            return true;
+        }
+        let begins = passing.bulk >= BULK_BYTES_MIN
+            && client.query.is_empty()
+            && client.stream.can_splice()
+            && self
+                .upstreams
+                .find(passing.lease.place())
+                .is_some_and(|upstream| upstream.stream.can_splice());
+        if begins {
+            passing.pipe = self.pipes.pop().or_else(|| Pipe::new(PIPE_BYTES).ok());
+        }
+        passing.pipe.is_some()
+    }
+
+    /// Keeps a pipe for the next bulk.
+    fn give_pipe(&mut self, pipe: Pipe) {
+        if pipe.held() == 0 && self.pipes.len() < PIPES_MAX {
+            self.pipes.push(pipe);
+        }
+    }
+}
+
+/// What a pipe is asked to take of this.
+fn at_most(missing: u64) -> usize {
+    missing.min(PIPE_BYTES as u64) as usize
+}
