@@ -48,7 +48,8 @@ impl KeyUse {
         read: true,
         write: false,
     };
-    const ALL: KeyUse = KeyUse {
+    /// Reading and changing.
+    pub const ALL: KeyUse = KeyUse {
         read: true,
         write: true,
     };
@@ -139,6 +140,19 @@ impl Selector {
         let every =
             |pattern: &KeyPattern| *pattern.pattern == *b"*" && pattern.allows.covers(needed);
         self.all_keys || self.keys.iter().any(every)
+    }
+
+    /// Does one of its key patterns allow that use of every key that a glob pattern matches? Told by how the two begin, so
+    /// it may say no where the answer is yes.
+    pub fn allows_keys_like(&self, pattern: &[u8], needed: KeyUse) -> bool {
+        let (start, rest) = literal_start(pattern);
+        let covers = |known: &KeyPattern| {
+            let (own, own_rest) = literal_start(&known.pattern);
+            let any_rest = !own_rest.is_empty() && own_rest.iter().all(|byte| *byte == b'*');
+            any_rest && start.starts_with(&own) && known.allows.covers(needed)
+        };
+        let is_one = rest.is_empty() && self.allows_key(&start, needed);
+        self.all_keys || is_one || self.keys.iter().any(covers)
     }
 
     /// Its channel patterns; `None`: every channel.
@@ -441,6 +455,20 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match text {
         b"" => pattern.is_empty(),
         _ => glob::matches(pattern, text, Case::Sensitive),
+    }
+}
+
+/// What every text that a glob pattern matches begins with, and the pattern behind that.
+fn literal_start(pattern: &[u8]) -> (Vec<u8>, &[u8]) {
+    let (mut start, mut rest) = (Vec::new(), pattern);
+    loop {
+        rest = match rest {
+            [] | [b'*' | b'?' | b'[', ..] | [b'\\'] => return (start, rest),
+            [b'\\', byte, behind @ ..] | [byte, behind @ ..] => {
+                start.push(*byte);
+                behind
+            }
+        };
     }
 }
 

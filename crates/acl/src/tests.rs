@@ -329,6 +329,41 @@ fn every_key_is_what_a_star_allows() {
 }
 
 #[test]
+fn keys_like_a_pattern_are_those_that_begin_as_the_rules_allow() {
+    let may = |rules: &str, pattern: &str| {
+        let users = user(rules);
+        let words: [&[u8]; 2] = [b"keys", pattern.as_bytes()];
+        let id = resolve(words[0], None).unwrap();
+        let user = users.get(b"u").unwrap();
+        user.check_keys_like(id, 2, |at| words[at], words[1], KeyUse::READ)
+    };
+    for (rules, pattern, expected) in [
+        ("+keys ~*", "x*", true),
+        ("+keys ~a:*", "a:*", true),
+        ("+keys ~a:**", "a:b[cd]?", true),
+        ("+keys ~a:*", "a:1", true),
+        ("+keys ~a:?", "a:1", true),
+        ("+keys ~a:?", "a:?", false),
+        ("+keys %R~a:*", "a:*", true),
+        ("+keys %W~a:*", "a:*", false),
+        ("+keys ~b* ~a*", "ab*", true),
+        ("+keys ~a:*", "a*", false),
+        ("+keys ~a:*", "*a:*", false),
+        ("+keys ~a:*", "[a]:*", false),
+        ("+keys ~a:*", "?:*", false),
+        ("+keys ~a:*", "", false),
+        ("+keys ~a\\**", "a\\*b*", true),
+        ("+keys ~a\\**", "a*", false),
+        ("+keys ~a*", "a\\", true),
+        ("+keys ~a*x", "a*x", false),
+        ("+keys ~k (~a*)", "a*", false),
+        ("~a*", "a*", false),
+    ] {
+        assert_eq!(may(rules, pattern), expected, "{rules} {pattern}");
+    }
+}
+
+#[test]
 fn passwords_and_switches_decide_who_logs_in() {
     let mut users = user("on >p >q");
     let logs_in =

@@ -206,6 +206,28 @@ impl User {
         })
     }
 
+    /// May it make this call, and use every key that a glob pattern matches in this way? See [`Selector::allows_keys_like`].
+    pub fn check_keys_like<'a>(
+        &self,
+        id: CommandId,
+        argc: usize,
+        arg: impl Fn(usize) -> &'a [u8],
+        pattern: &[u8],
+        needed: KeyUse,
+    ) -> bool {
+        let mut found: Option<Keys> = None;
+        self.selectors.iter().any(|selector| {
+            selector.allows_keys_like(pattern, needed)
+                && selector.check(id, argc, &arg, &mut found).is_ok()
+        })
+    }
+
+    /// May it use this key so, by whichever call?
+    pub fn allows_key(&self, key: &[u8], needed: KeyUse) -> bool {
+        let mut selectors = self.selectors.iter();
+        selectors.any(|selector| selector.allows_key(key, needed))
+    }
+
     /// The channels that are left to it, if it had others before the change; `None`: nothing was taken away.
     pub fn channels_left_after(&self, before: &User) -> Option<ChannelsLeft<'_>> {
         let mut left: Vec<&[u8]> = Vec::new();

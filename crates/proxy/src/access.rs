@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use redline_acl::{DEFAULT_USER, KeyUse, User};
+use redline_acl::{DEFAULT_USER, KeyUse, Reason, User};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
@@ -81,6 +81,29 @@ impl Worker {
         user.map_or(DEFAULT_USER.to_vec(), |user| user.name().to_vec())
     }
 
+    /// Why the client may not be told which keys there are, whichever they are; `None`: it may. As if it called SCAN.
+    pub(crate) fn refusal_of_every_key(&mut self, me: Ref) -> Option<String> {
+        let client = self.clients.find(me).filter(|client| client.has_limits)?;
+        let Some(user) = client.user.clone() else {
+            return Some(NO_AUTH.to_owned());
+        };
+        let words: [&[u8]; 2] = [b"scan", b"0"];
+        let id = CommandId::Scan;
+        let may = user.check_every_key(id, words.len(), |at| words[at], KeyUse::READ);
+        let text = || user.refusal(Reason::Key, spec::row(id).full_name, b"", false);
+        (!may).then(|| format!("NOPERM {}", text()))
+    }
+
+    /// Whether the client may be told of this key.
+    pub(crate) fn may_hear_of(&mut self, me: Ref, key: &[u8]) -> bool {
+        let client = self.clients.find(me);
+        client.is_some_and(|client| match &client.user {
+            _ if !client.has_limits => true,
+            Some(user) => user.allows_key(key, KeyUse::READ),
+            None => false,
+        })
+    }
+
     /// Why the client may not make this call; `None`: it may.
     pub(crate) fn refusal(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Option<String> {
         let client = self.clients.find(me).filter(|client| client.has_limits)?;
@@ -100,6 +123,17 @@ impl Worker {
             );
             return Some(format!("NOPERM {text}"));
         }
+        let may = match unnamed(id, args) {
+            None => true,
+            Some(Unnamed::Every(needed)) => user.check_every_key(id, args.len(), arg, needed),
+            Some(Unnamed::Like(pattern)) => {
+                user.check_keys_like(id, args.len(), arg, pattern, KeyUse::READ)
+            }
+        };
+        if !may {
+            let text = user.refusal(Reason::Key, spec::row(id).full_name, b"", false);
+            return Some(format!("NOPERM {text}"));
+        }
         // BY and GET read keys that no argument names.
         let option = |name: &'static str| {
             let mut words = args.iter().skip(2);
@@ -116,4 +150,47 @@ impl Worker {
         }
         None
     }
+}
+
+/// Keys that a call shows or changes though none of its arguments is one.
+#[derive(Debug, PartialEq, Eq)]
+enum Unnamed<'a> {
+    /// Any that there is, used so.
+    Every(KeyUse),
+    /// It shows those that match this.
+    Like(&'a [u8]),
+}
+
+fn unnamed(id: CommandId, args: Args<'_>) -> Option<Unnamed<'_>> {
+    use CommandId::*;
+    let changes = KeyUse {
+        read: false,
+        write: true,
+    };
+    Some(match id {
+        Keys => args
+            .get(1)
+            .map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like),
+        Scan => shown_by_scan(args).map_or(Unnamed::Every(KeyUse::READ), Unnamed::Like),
+        Randomkey | Monitor | SlowlogGet => Unnamed::Every(KeyUse::READ),
+        Flushall | Flushdb => Unnamed::Every(changes),
+        // What a script does with keys that it was not given is beyond us.
+        Eval | Evalsha | Fcall => Unnamed::Every(KeyUse::ALL),
+        EvalRo | EvalshaRo | FcallRo => Unnamed::Every(KeyUse::READ),
+        _ => return None,
+    })
+}
+
+/// The pattern of a SCAN; none: it has none, or says what we do not understand. The last one counts.
+fn shown_by_scan(args: Args<'_>) -> Option<&[u8]> {
+    let mut pattern = None;
+    for at in (2..args.len()).step_by(2) {
+        let is = |name: &str| args[at].eq_ignore_ascii_case(name.as_bytes());
+        match args.get(at + 1) {
+            Some(word) if is("MATCH") => pattern = Some(word),
+            Some(_) if is("COUNT") || is("TYPE") => {}
+            _ => return None,
+        }
+    }
+    pattern
 }

@@ -42,6 +42,8 @@ pub struct Foreign {
     pub last: i64,
     /// From one key to the next.
     pub step: usize,
+    /// It may have keys in other places, too.
+    pub has_more_keys: bool,
 }
 
 impl Foreign {
@@ -106,6 +108,7 @@ fn entry(value: &Value) -> Option<(Vec<u8>, Foreign)> {
         first,
         last: number(4)?,
         step: usize::try_from(number(5)?).unwrap_or(1),
+        has_more_keys: has(b"movablekeys"),
     };
     Some((name, foreign))
 }
@@ -143,6 +146,7 @@ impl Names {
                 first: command.key as usize,
                 last: command.key.into(),
                 step: 1,
+                has_more_keys: false,
             };
             (command.name.to_ascii_lowercase().into_bytes(), foreign)
         });
@@ -359,7 +363,7 @@ impl Worker {
             Mode::Admin => (CommandId::ConfigSet, &[b"config", b"set", b"", b""], both),
         };
         let keys: Vec<&[u8]> = foreign.keys(args.len()).map(|at| &args[at]).collect();
-        if keys.is_empty() || foreign.mode == Mode::Admin {
+        if keys.is_empty() || foreign.has_more_keys || foreign.mode == Mode::Admin {
             // Nobody sees which keys it uses.
             let may = user.check_every_key(id, words.len(), |at| words[at], needed);
             return (!may).then(no_command);

@@ -330,6 +330,9 @@ impl Worker {
         if !(0..SLOTS as i64).contains(&slot) {
             return self.refuse(me, "ERR Invalid slot");
         }
+        if let Some(line) = self.refusal_of_every_key(me) {
+            return self.refuse(me, &line);
+        }
         let pool = self.home(me);
         if !matches!(pool.placement, Placement::Slots(_)) {
             let line = errors::refused_name(full);

@@ -406,9 +406,15 @@ impl Worker {
         let pool = self.routes.nodes[usize::from(node)].pool;
         let space = |names| Space { names, pool };
         match word(0) {
-            b"message" => self.fan_out(space(Names::Channels), &name, frame),
-            b"pmessage" => self.fan_out(space(Names::Patterns), &name, frame),
-            b"smessage" => self.fan_out(space(Names::Shards), &name, frame),
+            b"message" => {
+                let key = notified_key(word(1), word(2));
+                self.fan_out(space(Names::Channels), &name, frame, key);
+            }
+            b"pmessage" => {
+                let key = notified_key(word(2), word(3));
+                self.fan_out(space(Names::Patterns), &name, frame, key);
+            }
+            b"smessage" => self.fan_out(space(Names::Shards), &name, frame, None),
             b"subscribe" => self.confirmed(node, space(Names::Channels), &name),
             b"psubscribe" => self.confirmed(node, space(Names::Patterns), &name),
             b"ssubscribe" => self.confirmed(node, space(Names::Shards), &name),
@@ -417,13 +423,16 @@ impl Worker {
         }
     }
 
-    fn fan_out(&mut self, space: Space, name: &[u8], frame: &[u8]) {
+    /// Hands a message to all who want to hear it. One that is about a key is only for those who may know of that.
+    fn fan_out(&mut self, space: Space, name: &[u8], frame: &[u8], key: Option<&[u8]>) {
         let Some(topic) = self.pubsub.topic(space, name) else {
             return;
         };
         let clients = std::mem::take(&mut topic.clients);
         for me in &clients {
-            self.push_to(*me, frame);
+            if key.is_none_or(|key| self.may_hear_of(*me, key)) {
+                self.push_to(*me, frame);
+            }
         }
         if let Some(topic) = self.pubsub.topic(space, name) {
             topic.clients = clients;
@@ -676,6 +685,17 @@ impl Worker {
             }
         }
     }
+}
+
+/// The key that a message is about, if a server tells by it of changes: the end of the channel's name
+/// (`__keyspace@0__:key`), or the message itself (`__keyevent@0__:del`).
+fn notified_key<'a>(channel: &'a [u8], message: &'a [u8]) -> Option<&'a [u8]> {
+    if channel.starts_with(b"__keyevent@") {
+        return Some(message);
+    }
+    let rest = channel.strip_prefix(b"__keyspace@")?;
+    let end = rest.windows(3).position(|bytes| bytes == b"__:")?;
+    Some(&rest[end + 3..])
 }
 
 /// The answer about one name.
