@@ -9,9 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
 
 use crate::{Read, Stream};
+
+/// Room in a pipe for which nobody has asked.
+const USUAL_BYTES: usize = 64 * 1024;
 
 /// Between two sockets, with room for bytes that the second one does not take yet.
 #[derive(Debug)]
@@ -22,11 +27,15 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// An empty one, with room for so many bytes if the system allows that. Fails for want of descriptors.
+    /// An empty one, with room for so many bytes if the system allows that. Fails for want of descriptors, and where pipes
+    /// are so scarce that one has less than the usual room: then each step would move next to nothing.
     pub fn new(bytes: usize) -> io::Result<Pipe> {
         let (from, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // Whoever has too many large ones already gets one of the usual size: it works as well, in more steps.
         let _ = fcntl_setpipe_size(&into, bytes);
+        if fcntl_getpipe_size(&into)? < bytes.min(USUAL_BYTES) {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
         Ok(Pipe {
             from,
             into,

@@ -17,7 +17,7 @@ use crate::client::{Pause, Silence};
 use crate::private::{Lease, Session};
 use crate::route::NOBODY;
 use crate::slab::Ref;
-use crate::upstream::Kind;
+use crate::upstream::{Kind, State};
 use crate::worker::Worker;
 
 /// Arguments of at least this size go through in pieces, unless they have arrived already.
@@ -163,14 +163,17 @@ impl Worker {
         let is_whole = passing.bulk == 0 && passing.arguments == 0;
         self.pass_bytes(me, &passing.lease, &bytes[..done]);
         if is_whole {
-            let now_ms = self.now_ms as u32;
-            if let Some(upstream) = self.upstreams.find(passing.lease.place())
-                && let Some(front) = upstream.waiting.front_mut()
-            {
-                // From now on it is the server who is waited for.
-                front.since_ms = now_ms;
+            let (place, now_ms) = (passing.lease.place(), self.now_ms);
+            match self.upstreams.find(place) {
+                // It has answered before it had the end: nobody can say what it makes of that.
+                Some(upstream) if upstream.waiting.is_empty() => self.give_back(place, false),
+                Some(upstream) => {
+                    // From now on it is the server who is waited for.
+                    upstream.goes_on(now_ms);
+                    self.leave(me, passing.lease);
+                }
+                None => self.leave(me, passing.lease),
             }
-            self.leave(me, passing.lease);
         } else if let Some(client) = self.clients.find(me) {
             client.session = Session::Passing(passing);
             // There is no telling any more where a request begins.
@@ -257,6 +260,36 @@ impl Worker {
                     }
                 }
                 _ => upstream.rested = Some((now_ms, unsent)),
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Closes clients that have sent nothing for too long of a large request for which they hold a server's connection.
+    pub(crate) fn check_senders(&mut self) {
+        let (now_ms, allowed_ms) = (self.now_ms, self.shared.settings.reader_timeout_ms);
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            let upstream = self.upstreams.get(at).filter(|upstream| upstream.passes);
+            let Some((upstream, me)) = upstream.and_then(|it| Some((&*it, it.owner?))) else {
+                continue;
+            };
+            let since_ms = upstream.waiting.front().map(|front| front.since_ms);
+            let is_open = upstream.state == State::Open;
+            let is_awaited = self.clients.find(me).is_some_and(|client| {
+                matches!(client.session, Session::Passing(_)) && client.pause == Pause::No
+            });
+            match since_ms {
+                _ if !is_awaited || !is_open => {}
+                // It was answered before its end had come, which is of no use to anybody.
+                None => self.drop_upstream(at),
+                Some(since_ms) => {
+                    let silent_ms = (now_ms as u32).wrapping_sub(since_ms);
+                    let is_past = silent_ms < u32::MAX / 2;
+                    if allowed_ms > 0 && is_past && u64::from(silent_ms) > allowed_ms {
+                        self.close_client(me.at);
+                    }
+                }
             }
         }
     }

@@ -337,6 +337,9 @@ impl Worker {
                 Ok(Some(written)) => {
                     upstream.stats.sent_bytes.add(written as u64);
                     upstream.sent += written;
+                    if upstream.passes {
+                        upstream.goes_on(self.now_ms);
+                    }
                     full = upstream.sent < end;
                 }
                 Ok(None) => full = true,
@@ -426,7 +429,12 @@ impl Worker {
             return;
         };
         self.forget(at, &upstream);
+        let hears = upstream.purpose == Purpose::Subscriptions;
         match upstream.state {
+            // A server may close what has not been used for a while.
+            State::Open if upstream.waiting.is_empty() && !hears => self.tell(Report::Lost {
+                pool: self.routes.nodes[usize::from(upstream.node)].pool,
+            }),
             State::Open => self.tell(Report::Failed {
                 node: upstream.node,
             }),
@@ -456,14 +464,15 @@ impl Worker {
                 continue;
             }
             if upstream.passes && run.kind == Kind::Client {
-                self.fail(
-                    run,
-                    if upstream.state == State::Open {
-                        &unknown
-                    } else {
-                        &unavailable
-                    },
-                );
+                // Nobody has made a call that lacks its end.
+                let client = self.clients.find(run.to);
+                let is_half =
+                    client.is_some_and(|client| matches!(client.session, Session::Passing(_)));
+                let line = match is_half || upstream.state != State::Open {
+                    true => &unavailable,
+                    false => &unknown,
+                };
+                self.fail(run, line);
                 continue;
             }
             let mut requests = Requests::of(&out[start..end]);
@@ -488,9 +497,13 @@ impl Worker {
                     ..run
                 };
                 if part_gone && number == 0 {
-                    // Half a reply is out already: there is no way to end it but to end the client.
-                    if self.clients.find(run.to).is_some() {
-                        self.close_client(run.to.at);
+                    // Half a reply is out already: there is no way to end it but to end the client. Or nobody wanted it.
+                    match run.kind {
+                        Kind::Client if self.clients.find(run.to).is_some() => {
+                            self.close_client(run.to.at);
+                        }
+                        Kind::Client => {}
+                        _ => self.fail(one, &unavailable),
                     }
                     continue;
                 }
@@ -611,8 +624,10 @@ impl Worker {
                 Kind::Part => self.gathers.find(run.to).map(|gather| gather.client),
                 Kind::Setup | Kind::Nobody => None,
             };
+            // What is to come of a large request goes on over this connection, or it would never be answered.
             if let Some(client) = to.and_then(|to| self.clients.find(to))
                 && client.pause == crate::client::Pause::No
+                && !matches!(client.session, Session::Passing(_))
             {
                 client.pause = crate::client::Pause::Order;
             }
@@ -644,11 +659,12 @@ impl Worker {
             };
             let node = upstream.node;
             let owner = upstream.owner.and_then(|owner| self.clients.look(owner.at));
-            // A call may wait by its nature, and a large request for its client.
+            // A call may wait by its nature, and a large request for its client (see `large`), but not for the server.
             let is_timed = match upstream.purpose {
                 Purpose::Shared => true,
-                Purpose::Private => owner.is_some_and(|owner| {
-                    !owner.waits_in_vain() && !matches!(owner.session, Session::Passing(_))
+                Purpose::Private => owner.is_some_and(|owner| match owner.session {
+                    Session::Passing(_) => owner.pause == crate::client::Pause::Upstream,
+                    _ => !owner.waits_in_vain(),
                 }),
                 Purpose::Subscriptions => false,
             };

@@ -72,6 +72,12 @@ impl Worker {
                             break;
                         }
                     }
+                    if bytes.len() > self.shared.settings.client_output_bytes_max
+                        && let Err(reason) = self.let_reader_go(at)
+                    {
+                        end = Some(reason);
+                        break;
+                    }
                     // Time-outs count from the last sign of life.
                     let now_ms = self.now_ms as u32;
                     if let Some(upstream) = self.upstreams.get(at)
@@ -220,20 +226,7 @@ impl Worker {
         };
         let len = match upstream.framer.next(bytes) {
             Ok(Some(len)) => len,
-            Ok(None) if upstream.streaming => {
-                let to = upstream.waiting.front().map(|front| front.to);
-                let len = upstream.framer.take_part();
-                upstream.passed += len;
-                if let Some(to) = to {
-                    self.pass_on(to, &bytes[..len]);
-                    self.slow_down(at, to);
-                }
-                if len == bytes.len() {
-                    self.begin_pipe(at);
-                }
-                return Ok((len > 0).then_some(len));
-            }
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(self.take_unfinished(at, bytes)),
             Err(error) => return Err(error.to_string()),
         };
         let reply = &bytes[..len];
@@ -250,7 +243,12 @@ impl Worker {
                 return Ok(Some(len));
             };
             upstream.answered(1);
-            self.deliver(front.to, front.seq, 1, reply);
+            match front.kind {
+                Kind::Client => self.deliver(front.to, front.seq, 1, reply),
+                Kind::Silent => self.deliver(front.to, front.seq, 1, b""),
+                Kind::Part => self.part_done(front.to, front.seq, b""),
+                Kind::Setup | Kind::Nobody => {}
+            }
             return Ok(Some(len));
         }
         if upstream.purpose == Purpose::Subscriptions && upstream.waiting.is_empty() {
@@ -325,6 +323,53 @@ impl Worker {
             }
         }
         Ok(Some(len))
+    }
+}
+
+impl Worker {
+    /// What is there of a reply that is not whole: it is passed on if its first part was, and dropped if nobody wants it.
+    fn take_unfinished(&mut self, at: u32, bytes: &[u8]) -> Option<usize> {
+        let front = self.upstreams.get(at)?.waiting.front().copied()?;
+        let is_unwanted = match front.kind {
+            Kind::Silent | Kind::Nobody => true,
+            Kind::Setup => false,
+            Kind::Client | Kind::Part => self.reader_of(&front).is_none(),
+        };
+        let upstream = self.upstreams.get(at)?;
+        if !upstream.streaming && (!is_unwanted || bytes.len() < PART_BYTES_MIN) {
+            return None;
+        }
+        let len = upstream.framer.take_part();
+        upstream.streaming |= len > 0;
+        upstream.passed += len;
+        if front.kind == Kind::Client {
+            self.pass_on(front.to, &bytes[..len]);
+            self.slow_down(at, front.to);
+            if len == bytes.len() {
+                self.begin_pipe(at);
+            }
+        }
+        (len > 0).then_some(len)
+    }
+
+    /// The client, if it still is there, for which a reply or a part of one comes.
+    fn reader_of(&mut self, waiting: &Waiting) -> Option<Ref> {
+        let (me, _) = self.client_of(waiting)?;
+        self.clients.find(me).map(|_| me)
+    }
+
+    /// More of a reply is kept than a client may be owed: that client is let go, and what is to come for it is dropped. An
+    /// error: it is nobody's, and yet there is no way to drop it.
+    fn let_reader_go(&mut self, at: u32) -> Result<(), String> {
+        let upstream = self.upstreams.get(at);
+        let Some(front) = upstream.and_then(|upstream| upstream.waiting.front().copied()) else {
+            return Ok(());
+        };
+        match self.reader_of(&front) {
+            Some(me) => self.close_client(me.at),
+            None => return Err("its reply is too long".to_owned()),
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Must not know what the bytes mean.
 
-use redline_net::{Interest, Pipe, Read, error_text};
+use redline_net::{Interest, Pipe, Read, clock, error_text};
 
 use crate::client::Pause;
 use crate::private::Session;
@@ -93,9 +93,7 @@ impl Worker {
                         upstream.framer.skip_bulk(bytes as u64);
                         upstream.passed += bytes;
                         upstream.stats.received_bytes.add(bytes as u64);
-                        if let Some(front) = upstream.waiting.front_mut() {
-                            front.since_ms = self.now_ms as u32;
-                        }
+                        upstream.goes_on(self.now_ms);
                         Step::Moved(bytes)
                     }
                     Ok(Read::WouldBlock) => Step::Dry,
@@ -105,6 +103,9 @@ impl Worker {
                 (0, _, _) => match pipe.empty(&client.stream, true) {
                     Ok(Some(bytes)) => {
                         self.counters.sent_bytes += bytes as u64;
+                        if let Some(rates) = &client.rates {
+                            rates.take_bytes(bytes, clock::monotonic_us());
+                        }
                         Step::Moved(0)
                     }
                     Ok(None) => Step::Full,
@@ -195,6 +196,7 @@ impl Worker {
                     Ok(Read::Data { bytes, .. }) => {
                         passing.bulk -= bytes as u64;
                         self.counters.received_bytes += bytes as u64;
+                        client.card.heard(self.now_ms);
                         Step::Moved(bytes)
                     }
                     Ok(Read::WouldBlock) => Step::Dry,
@@ -203,6 +205,7 @@ impl Worker {
                 (0, _, _) => match pipe.empty(&upstream.stream, true) {
                     Ok(Some(bytes)) => {
                         upstream.stats.sent_bytes.add(bytes as u64);
+                        upstream.goes_on(self.now_ms);
                         Step::Moved(0)
                     }
                     Ok(None) => Step::Full,

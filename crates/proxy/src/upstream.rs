@@ -256,6 +256,13 @@ impl Upstream {
         }
     }
 
+    /// The front request has got on a little: how long it takes counts from now, in milliseconds.
+    pub fn goes_on(&mut self, now_ms: u64) {
+        if let Some(front) = self.waiting.front_mut() {
+            front.since_ms = now_ms as u32;
+        }
+    }
+
     /// Forgets what was sent, if it will never be sent again.
     pub fn forget_sent(&mut self) {
         if !self.passes || self.state != State::Open || self.sent == 0 {

@@ -628,10 +628,12 @@ impl Worker {
             return;
         };
         client.queued = false;
-        if client.closing || client.pause != Pause::No {
+        let passes = matches!(client.session, Session::Passing(_));
+        // Who has begun a large request when the end is asked for may end it.
+        if client.closing && !passes || client.pause != Pause::No {
             return;
         }
-        if matches!(client.session, Session::Passing(_)) && self.pipe_request(at) {
+        if passes && self.pipe_request(at) {
             return;
         }
         let Some(client) = self.clients.get(at) else {
@@ -649,8 +651,7 @@ impl Worker {
                     self.counters.received_bytes += bytes as u64;
                     // The end of a stream raises no event of its own.
                     client.readable = !drained || client.peer_closed;
-                    let now_s = (self.now_ms / 1000) as u32;
-                    client.card.active_s.store(now_s, Ordering::Relaxed);
+                    client.card.heard(self.now_ms);
                 }
                 Ok(redline_net::Read::WouldBlock) => {
                     client.readable = false;
@@ -684,7 +685,8 @@ impl Worker {
                     client.query = std::mem::take(&mut query);
                 }
             }
-            if client.readable && client.pause == Pause::No && !client.closing {
+            let passes = matches!(client.session, Session::Passing(_));
+            if client.readable && client.pause == Pause::No && (!client.closing || passes) {
                 self.enqueue(at);
             }
         }
@@ -898,6 +900,7 @@ impl Worker {
         self.check_upstreams();
         self.check_handshakes();
         self.check_readers();
+        self.check_senders();
         self.check_subscriptions();
         self.mend_subscriptions();
         let timeout_s = self.seeing.tuning.client_idle_s;

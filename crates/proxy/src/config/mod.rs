@@ -396,7 +396,7 @@ pub struct Timeouts {
     pub connect: Span,
     /// Until a server has answered.
     pub request: Span,
-    /// A client that takes nothing of a long reply, for which a server's connection rests.
+    /// A client that takes nothing of a long reply, or sends nothing of a long request, for which a server's connection waits.
     pub reader: Span,
     /// What is under way when the process is asked to end.
     pub drain: Span,

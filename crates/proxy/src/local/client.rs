@@ -51,6 +51,12 @@ pub struct Told {
 }
 
 impl Card {
+    /// Something has come from it at this time of the worker's clock in milliseconds.
+    pub fn heard(&self, now_ms: u64) {
+        let now_s = (now_ms / 1000) as u32;
+        self.active_s.store(now_s, Ordering::Relaxed);
+    }
+
     /// The line of CLIENT LIST.
     fn line(&self) -> String {
         let told = self
