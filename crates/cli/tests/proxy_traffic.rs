@@ -207,6 +207,83 @@ fn another_pool_gets_copies_and_is_never_felt() {
     assert_eq!(count(&mut at_first), before);
 }
 
+#[test]
+fn a_call_is_made_once_where_it_is_copied_to_however_often_that_is_said() {
+    let (own, copy) = (server(), server());
+    let proxy = proxy_with(&format!(
+        "{}{}[[route]]\nprefix = 'c:'\npool = 'copy'
+        [[mirror]]\npool = 'copy'\n[[mirror]]\npool = 'copy'\nkey-prefix = 'm'\ncalls = 'all'",
+        pool(&own, "own"),
+        pool(&copy, "copy"),
+    ));
+    let (mut through, mut direct) = (client(&proxy), client(&copy));
+    // It is there anyway.
+    assert_eq!(call(&mut through, "INCR c:n"), Value::Integer(1));
+    assert_eq!(call(&mut through, "MSET c:s v s v"), ok());
+    // Said twice.
+    assert_eq!(call(&mut through, "INCR m"), Value::Integer(1));
+    // What is refused here is not made there.
+    assert_eq!(call(&mut direct, "SADD other x"), Value::Integer(1));
+    let refused = call(&mut through, "SUNIONSTORE other c:none none");
+    assert_error(&refused, "CROSSSLOT");
+    // One connection leads there, so what comes last says that all is there.
+    assert_eq!(call(&mut through, "SET m:end v"), ok());
+    until("all is there", || {
+        call(&mut direct, "EXISTS m:end") == Value::Integer(1)
+    });
+    for (key, count) in [("c:n", "1"), ("m", "1"), ("s", "v"), ("c:s", "v")] {
+        assert_eq!(call(&mut direct, &format!("GET {key}")), bulk(count));
+    }
+    assert_eq!(call(&mut direct, "EXISTS other"), Value::Integer(1));
+    let requests = call(&mut direct, "INFO commandstats");
+    let text = String::from_utf8_lossy(requests.as_bytes().unwrap()).into_owned();
+    // By its own name, and as a copy of `s`: the keys that are there anyway are not copied.
+    assert!(text.contains("cmdstat_mset:calls=2,"), "{text}");
+}
+
+#[test]
+fn a_call_that_waits_for_others_is_paid_for_once() {
+    let server = server();
+    let proxy = proxy_with(&format!(
+        "{}[[user]]\nname = 'default'\nmode = 'admin'\ncommands-per-second = 14\nwhen-exceeded = 'refuse'",
+        pool(&server, "only")
+    ));
+    let mut direct = client(&server);
+    let filled = call(&mut direct, "RPUSH l 1 2 3 4 5 6");
+    assert_eq!(filled, Value::Integer(6));
+    let mut requests = Vec::new();
+    for _ in 0..6 {
+        encode(&["GET", "k"], &mut requests);
+        // It has a connection of its own, and waits for what comes before it.
+        encode(&["BLPOP", "l", "1"], &mut requests);
+    }
+    let mut client = client(&proxy);
+    client.send(&requests).unwrap();
+    for number in 1..=6 {
+        assert_eq!(client.reply().unwrap(), Some(Value::NullBulk));
+        let popped = Value::Array(vec![bulk("l"), bulk(&number.to_string())]);
+        assert_eq!(client.reply().unwrap(), Some(popped));
+    }
+}
+
+#[test]
+fn what_goes_from_socket_to_socket_is_paid_for_too() {
+    let server = server();
+    let proxy = proxy_with(&format!(
+        "{}[[user]]\nname = 'default'\nmode = 'admin'\nbytes-per-second = '1mb'",
+        pool(&server, "only")
+    ));
+    let large = "x".repeat(3 << 20);
+    let mut direct = client(&server);
+    assert_eq!(call(&mut direct, &format!("SET large {large}")), ok());
+    let mut client = client(&proxy);
+    let began = Instant::now();
+    assert_eq!(call(&mut client, "GET large"), bulk(&large));
+    assert_eq!(call(&mut client, "GET none"), Value::NullBulk);
+    let took = began.elapsed().as_secs_f64();
+    assert!((1.5..10.0).contains(&took), "{took}");
+}
+
 /// Whether the kernel probes the silent connection between these ports.
 fn is_probed(local: u16, remote: u16) -> bool {
     const KEEPALIVE: &str = "02";

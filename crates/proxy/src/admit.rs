@@ -165,14 +165,23 @@ impl Worker {
         None
     }
 
-    /// Makes a call on the servers of other pools as well. What becomes of it there is nobody's business.
+    /// Makes a call on the servers of other pools as well, on each pool's once, and not where it is made anyway. What becomes
+    /// of it there is nobody's business.
     pub(crate) fn mirror(&mut self, me: Ref, command: Command, raw: &[u8], args: Args<'_>) {
         if self.shared.traffic.mirrors.is_empty()
             || !matches!(command.class, Class::Key | Class::Keys | Class::Split(_))
         {
             return;
         }
+        let is_split = matches!(command.class, Class::Split(_));
+        // Where it goes, if it is made at all; of one that is split each key has a place of its own.
+        let own = match self.node_of_keys(me, command.id, args) {
+            _ if is_split => None,
+            Ok(Some(node)) => Some(self.routes.nodes[usize::from(node)].pool),
+            _ => return,
+        };
         let shared = Arc::clone(&self.shared);
+        let mut done: Vec<u16> = Vec::new();
         for mirror in &shared.traffic.mirrors {
             let Some(client) = self.clients.find(me) else {
                 return;
@@ -185,7 +194,8 @@ impl Worker {
             let is_from = mirror.from.is_none_or(|from| from == client.pool);
             // Whether a transaction is made is known when it is over.
             let is_plain = matches!(client.session, Session::Shared);
-            if !is_wanted || !is_from || !is_plain || client.pool == mirror.pool {
+            let is_there = own == Some(mirror.pool) || done.contains(&mirror.pool);
+            if !is_wanted || !is_from || !is_plain || is_there || client.pool == mirror.pool {
                 continue;
             }
             let first = spec::reachable_keys(command.id, args.len(), |at| &args[at]).next();
@@ -193,6 +203,7 @@ impl Worker {
                 continue;
             };
             if first.starts_with(&mirror.key_prefix) && is_drawn(mirror.chance) {
+                done.push(mirror.pool);
                 self.copy_to(me, mirror.pool, command, raw, args);
             }
         }
@@ -207,11 +218,18 @@ impl Worker {
             }
             return;
         };
-        // Its keys may be on several servers there.
+        // Its keys may be on several servers there, and some of them in that pool anyway.
         let step = if command.id == CommandId::Mset { 2 } else { 1 };
         let words: Vec<&[u8]> = args.iter().collect();
+        if !(words.len() - 1).is_multiple_of(step) {
+            return;
+        }
+        let home = self.home_of(me);
         let mut parts: Vec<(u32, Vec<&[u8]>)> = Vec::new();
         for part in words[1..].chunks(step) {
+            if routes.group_of(home, part[0]) >> 16 == u32::from(pool) {
+                continue;
+            }
             let group = routes.group_in(pool, part[0]);
             match parts.iter_mut().find(|(known, _)| *known == group) {
                 Some((_, words)) => words.extend(part),
@@ -231,6 +249,10 @@ impl Worker {
             return;
         };
         let (db, proto) = (client.db, client.proto);
+        let pool = usize::from(self.routes.nodes[usize::from(node)].pool);
+        if u32::from(db) >= self.routes.pools[pool].databases {
+            return;
+        }
         let Ok(at) = self.link(node, db, proto) else {
             return;
         };

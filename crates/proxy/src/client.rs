@@ -93,6 +93,8 @@ pub struct Client {
     pub rates: Option<Arc<Rates>>,
     /// The fault for which its next call has waited.
     pub waited_for: Option<u16>,
+    /// Its next call has been let pass before, and had to wait for something else.
+    pub is_admitted: bool,
     /// What it told of itself.
     pub about: Option<Box<About>>,
     /// It called MONITOR.
@@ -209,6 +211,7 @@ impl Client {
             is_watched: false,
             rates: None,
             waited_for: None,
+            is_admitted: false,
             about: None,
             monitors: false,
             last: None,

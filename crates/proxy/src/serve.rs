@@ -345,10 +345,18 @@ impl Worker {
         spans: &[Span],
     ) -> Flow {
         let id = command.as_ref().ok().map(|command| command.id);
-        match self.admit(me, id, Args::new(raw, spans), raw.len()) {
-            Some(flow) => flow,
-            None => self.check(me, command, raw, spans),
+        let client = self.clients.find(me);
+        let was_admitted = client.is_some_and(|client| std::mem::take(&mut client.is_admitted));
+        if !was_admitted && let Some(flow) = self.admit(me, id, Args::new(raw, spans), raw.len()) {
+            return flow;
         }
+        let flow = self.check(me, command, raw, spans);
+        if flow == Flow::Again
+            && let Some(client) = self.clients.find(me)
+        {
+            client.is_admitted = true;
+        }
+        flow
     }
 
     pub(crate) fn check(
