@@ -60,6 +60,9 @@ impl Topology {
         };
         let mut topology = Topology::default();
         let mut nodes_left = NODES_MAX;
+        if ranges.len() > SLOTS {
+            return None;
+        }
         for range in ranges {
             let Value::Array(range) = range else {
                 return None;
@@ -91,7 +94,7 @@ impl Topology {
             return None;
         };
         let mut topology = Topology::default();
-        let mut nodes_left = NODES_MAX;
+        let (mut nodes_left, mut ranges_left) = (NODES_MAX, SLOTS);
         for shard in shards {
             let Value::Array(bounds) = field(shard, "slots")? else {
                 return None;
@@ -101,6 +104,7 @@ impl Topology {
                 _ => None,
             });
             let slots = slots.collect::<Option<Vec<_>>>()?;
+            ranges_left = ranges_left.checked_sub(slots.len())?;
             let Value::Array(nodes) = field(shard, "nodes")? else {
                 return None;
             };
@@ -262,6 +266,7 @@ mod tests {
             Value::Array(vec![range(5, 1, &[node("b", 1)])]),
             Value::Array(vec![range(0, 5, &[node("b", 70_000)])]),
             Value::Array(vec![range(0, 5, &[])]),
+            Value::Array(vec![range(1, 1, &[node("b", 1)]); SLOTS + 1]),
         ] {
             assert_eq!(Topology::from_slots(&wrong), None, "{wrong:?}");
         }
@@ -270,6 +275,12 @@ mod tests {
         let nobody = [&nobody[..], &[bulk("nodes"), Value::Array(Vec::new())]].concat();
         let nobody = Value::Array(vec![Value::Array(nobody)]);
         assert_eq!(Topology::from_shards(&nobody), None);
+        // More ranges than there are slots.
+        let slots = Value::Array(vec![Value::Integer(1); 2 * SLOTS + 2]);
+        let nodes = Value::Array(vec![flat(member("master", "online", 1))]);
+        let many = [bulk("slots"), slots, bulk("nodes"), nodes];
+        let many = Value::Array(vec![Value::Array(many.to_vec())]);
+        assert_eq!(Topology::from_shards(&many), None);
     }
 
     fn member(role: &str, health: &str, port: i64) -> Vec<(Value, Value)> {

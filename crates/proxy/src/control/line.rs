@@ -10,8 +10,10 @@ use redline_resp::{ReplyDecoder, Value, encode_request};
 
 /// One read.
 const READ_BYTES: usize = 64 * 1024;
-/// An answer longer than this is none that we asked for.
+/// Answers longer than this, one or all that come in one turn, are none that we asked for: bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The same of messages, of which nobody knows how many come: bytes.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The connection. `Q` says what an answer is about.
 pub struct Line<Q> {
@@ -26,18 +28,37 @@ pub struct Line<Q> {
     taken: usize,
     decoder: ReplyDecoder,
     awaited: VecDeque<(Option<Q>, u64)>,
+    /// Messages come that nobody asked for.
+    hears: bool,
+}
+
+/// How a connection begins.
+pub struct Opening<'a> {
+    /// By which event it is known.
+    pub token: usize,
+    /// Where to.
+    pub endpoint: &'a Endpoint,
+    /// With TLS.
+    pub tls: Option<ClientTls>,
+    /// Whom to be there, and with which password.
+    pub who: Option<(Option<&'a str>, &'a str)>,
+    /// When the first answer has to be there.
+    pub deadline_ms: u64,
+    /// Messages will come on it, besides answers.
+    pub hears: bool,
 }
 
 impl<Q> Line<Q> {
     /// Begins to connect, and to say who we are.
-    pub fn open(
-        poller: &Poller,
-        token: usize,
-        endpoint: &Endpoint,
-        tls: Option<ClientTls>,
-        who: Option<(Option<&str>, &str)>,
-        deadline_ms: u64,
-    ) -> io::Result<Line<Q>> {
+    pub fn open(poller: &Poller, opening: Opening<'_>) -> io::Result<Line<Q>> {
+        let Opening {
+            token,
+            endpoint,
+            tls,
+            who,
+            deadline_ms,
+            hears,
+        } = opening;
         let stream = connect_endpoint(endpoint).map_err(|error| error.error)?;
         // Sends small writes at once; without it an answer only comes later.
         let _ = stream.set_nodelay(true);
@@ -52,6 +73,7 @@ impl<Q> Line<Q> {
             taken: 0,
             decoder: ReplyDecoder::new(),
             awaited: VecDeque::new(),
+            hears,
         };
         if let Some((user, password)) = who {
             let words = ["AUTH"].into_iter().chain(user).chain([password]);
@@ -94,7 +116,8 @@ impl<Q> Line<Q> {
             .filter_map(|(question, _)| question)
     }
 
-    /// Takes an event in; what was answered goes to `answers`, what nobody asked for (a message) without a question.
+    /// Takes an event in; what was answered goes to `answers`, what nobody asked for (a message) without a question. An error
+    /// of the kind `InvalidData`: whoever is there says what is no answer, or far more than it was asked.
     pub fn turn(
         &mut self,
         poller: &Poller,
@@ -116,9 +139,14 @@ impl<Q> Line<Q> {
             }
             self.send()?;
         }
+        let mut left = match self.hears {
+            true => MESSAGE_BYTES_MAX,
+            false => ANSWER_BYTES_MAX,
+        };
         loop {
             match self.stream.read_into(&mut self.input, READ_BYTES)? {
-                Read::Data { drained, .. } => {
+                Read::Data { drained, bytes } => {
+                    left = left.checked_sub(bytes).ok_or_else(too_much)?;
                     self.decode(answers)?;
                     if drained && !event.closed {
                         break;
@@ -160,10 +188,10 @@ impl<Q> Line<Q> {
             let Some(value) = decoded.value else {
                 self.taken += decoded.consumed;
                 if self.taken + self.input.len() > ANSWER_BYTES_MAX {
-                    return Err(io::Error::new(
-                        ErrorKind::InvalidData,
-                        "the answer is too long",
-                    ));
+                    return Err(too_much());
+                }
+                if self.input.is_empty() {
+                    self.input.shrink_to(READ_BYTES);
                 }
                 return Ok(());
             };
@@ -172,8 +200,92 @@ impl<Q> Line<Q> {
                 Some((Some(question), _)) => answers.push((Some(question), value)),
                 // Whoever we are not still may answer PING.
                 Some((None, _)) => {}
-                None => answers.push((None, value)),
+                None if self.hears => answers.push((None, value)),
+                None => return Err(too_much()),
             }
         }
+    }
+}
+
+fn too_much() -> io::Error {
+    let text = "it says more than it was asked";
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What a line makes of a server that says this again and again, whatever it is asked: how many answers it took in one
+    /// turn at most, and what ended it.
+    fn flooded(what: &[u8], hears: bool) -> (usize, io::Error) {
+        // Enough to be noticed, and little enough for a line that takes it all.
+        const SAID_BYTES: usize = 64 * 1024 * 1024;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
+        let piece = what.repeat(64 * 1024 / what.len());
+        let says = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut said = 0;
+            while said < SAID_BYTES && stream.write_all(&piece).is_ok() {
+                said += piece.len();
+            }
+        });
+        let mut poller = Poller::new(8).unwrap();
+        let opening = Opening {
+            token: 1,
+            endpoint: &endpoint,
+            tls: None,
+            who: None,
+            deadline_ms: u64::MAX,
+            hears,
+        };
+        let mut line: Line<u8> = Line::open(&poller, opening).unwrap();
+        line.ask(7, ["PING"], u64::MAX).unwrap();
+        let mut most = 0;
+        let error = loop {
+            poller.poll(Some(Duration::from_secs(20))).unwrap();
+            assert!(poller.event_count() > 0, "it was silent");
+            let mut answers = Vec::new();
+            let turned = line.turn(&poller, poller.event(0), &mut answers);
+            most = most.max(answers.len());
+            if let Err(error) = turned {
+                break error;
+            }
+        };
+        drop(line);
+        says.join().unwrap();
+        (most, error)
+    }
+
+    #[test]
+    fn who_says_what_nobody_asked_for_is_not_listened_to() {
+        let (answers, error) = flooded(b"+PONG\r\n", false);
+        assert_eq!((answers, error.kind()), (1, ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn who_never_comes_to_an_end_is_not_listened_to() {
+        for endless in [&b"x"[..], b"*9\r\n", b"$1\r\n", b"+"] {
+            let (answers, error) = flooded(endless, false);
+            assert!(answers <= 1, "{answers}");
+            assert_eq!(error.kind(), ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn messages_without_end_are_not_collected() {
+        let message = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n";
+        // It may be as slow as we are: then all of them are handed on, a few at a time.
+        let (answers, _) = flooded(message, true);
+        assert!(
+            answers <= MESSAGE_BYTES_MAX / message.len() + 1,
+            "{answers}"
+        );
     }
 }

@@ -40,7 +40,7 @@ use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Mailbox, Poller, Sender, clock};
 use redline_resp::Value;
 
-use self::line::Line;
+use self::line::{Line, Opening};
 use self::names::{Found, Name};
 use self::nodes::{Nodes, literal};
 use self::pools::{Known, picture, prefixes, who};
@@ -528,11 +528,15 @@ impl Control {
         }
         let patience_ms = self.patience_ms();
         let watching = &mut self.watching[pool];
+        watching.refresh_at_ms = now_ms + config.refresh.0.as_millis() as u64;
+        // There may be so many servers that a seed has no number.
+        if candidates.is_empty() {
+            return;
+        }
         let node = candidates[watching.turn % candidates.len()];
         watching.turn = watching.turn.wrapping_add(1);
         watching.parts.clear();
         watching.asked = node;
-        watching.refresh_at_ms = now_ms + config.refresh.0.as_millis() as u64;
         watching.asked_until_ms = now_ms + patience_ms;
         let questions = [
             &["CLUSTER", "INFO"][..],
@@ -809,7 +813,15 @@ impl Control {
                 let who = password
                     .as_deref()
                     .map(|password| (user.as_deref(), password));
-                match Line::open(&self.poller, at, &endpoint, tls, who, deadline_ms) {
+                let opening = Opening {
+                    token: at,
+                    endpoint: &endpoint,
+                    tls,
+                    who,
+                    deadline_ms,
+                    hears: matches!(peer, Peer::Watch(..)),
+                };
+                match Line::open(&self.poller, opening) {
                     Ok(line) => {
                         self.connections[at] = Some(Connection {
                             peer,
@@ -840,7 +852,7 @@ impl Control {
             None => Ok(()),
         };
         if let Err(error) = asked {
-            self.close(at, &redline_net::error_text(&error), now_ms);
+            self.close(at, &redline_net::error_text(&error), Vec::new(), now_ms);
         }
     }
 
@@ -853,6 +865,15 @@ impl Control {
         let peer = connection.peer;
         let mut answers = Vec::new();
         let turned = connection.line.turn(&self.poller, event, &mut answers);
+        if let Err(error) = &turned
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            // Who does not speak as it should is not believed, either, and has failed a probe by it.
+            let asked = answers.into_iter().filter_map(|(question, _)| question);
+            let asked = asked.chain([Question::Probe]).collect();
+            self.close(event.token, &redline_net::error_text(error), asked, now_ms);
+            return;
+        }
         for (question, value) in answers {
             match (peer, question) {
                 (Peer::Node(node), Some(Question::Probe)) => self.probed(node, &value, now_ms),
@@ -873,7 +894,8 @@ impl Control {
             }
         }
         if let Err(error) = turned {
-            self.close(event.token, &redline_net::error_text(&error), now_ms);
+            let why = redline_net::error_text(&error);
+            self.close(event.token, &why, Vec::new(), now_ms);
         }
     }
 
@@ -896,17 +918,18 @@ impl Control {
                 .as_ref()
                 .and_then(|connection| connection.line.deadline_ms());
             if deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
-                self.close(at, "it does not answer in time", now_ms);
+                self.close(at, "it does not answer in time", Vec::new(), now_ms);
             }
         }
     }
 
-    fn close(&mut self, at: usize, why: &str, now_ms: u64) {
+    /// Ends a connection; `questions` are those whose answers are not believed.
+    fn close(&mut self, at: usize, why: &str, mut questions: Vec<Question>, now_ms: u64) {
         let Some(connection) = self.connections[at].take() else {
             return;
         };
         self.by_peer.remove(&connection.peer);
-        let questions: Vec<Question> = connection.line.unanswered().collect();
+        questions.extend(connection.line.unanswered());
         self.lost(connection.peer, &questions, why, now_ms);
     }
 

@@ -10,6 +10,10 @@ use super::nodes::literal;
 /// How often a name is looked up again, at most; a name that works is looked up every `NAMES_MS`.
 const LOOK_UP_MS: u64 = 1_000;
 const NAMES_MS: u64 = 30_000;
+/// Names that are looked up at once, each on a thread of its own; others wait for their turn.
+const UNDER_WAY_MAX: usize = 512;
+/// Names that are remembered; beyond that those that nobody asks for any more are forgotten: servers say whatever they like.
+const NAMES_MAX: usize = 4_096;
 
 /// Names that were looked up.
 pub(super) struct Found {
@@ -64,6 +68,18 @@ impl Control {
     }
 
     pub(super) fn look_up(&mut self, address: &Address, now_ms: u64) {
+        if self.names.len() >= NAMES_MAX && !self.names.contains_key(address) {
+            let is_old = |name: &Name| now_ms >= name.looked_ms + 2 * NAMES_MS;
+            self.names
+                .retain(|_, name| name.is_under_way || !is_old(name));
+            if self.names.len() >= NAMES_MAX {
+                return;
+            }
+        }
+        let under_way = self.names.values().filter(|name| name.is_under_way);
+        if under_way.count() >= UNDER_WAY_MAX {
+            return;
+        }
         let entry = self.names.entry(address.clone()).or_default();
         let is_early = entry.looked_ms != 0 && now_ms < entry.looked_ms + LOOK_UP_MS;
         if is_early || entry.is_under_way {

@@ -24,6 +24,9 @@ pub fn primary(reply: &Value) -> Option<Primary> {
     })
 }
 
+/// Others that are taken in: more than anybody has, and few enough for a hostile answer.
+const OTHERS_MAX: usize = 256;
+
 /// The replies to SENTINEL REPLICAS and SENTINEL SENTINELS: those that are up.
 pub fn others(reply: &Value) -> Option<Vec<Address>> {
     let Value::Array(entries) = reply else {
@@ -36,7 +39,7 @@ pub fn others(reply: &Value) -> Option<Vec<Address>> {
         let is_up = !flags.split(',').any(|flag| down.contains(&flag));
         is_up.then(|| address(&fields)).flatten()
     });
-    Some(up.collect())
+    Some(up.take(OTHERS_MAX).collect())
 }
 
 /// A message of the channel `+switch-master`: the name, and where the primary is now.
