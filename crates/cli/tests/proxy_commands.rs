@@ -274,11 +274,19 @@ fn answer(seen: &Mutex<Vec<String>>, words: &[Vec<u8>]) -> Vec<u8> {
                     name.len()
                 )
             };
+            // A container, as servers write it from 7.0 on.
+            let parts = [
+                row("doc.idx|find", 3, "readonly", [2, 2, 1]),
+                row("doc.idx|drop", 3, "write", [2, 2, 1]),
+            ];
+            let doc = row("doc.idx", -2, "readonly", [0, 0, 0]).replacen("*6", "*10", 1);
             format!(
-                "*3\r\n{}{}{}",
+                "*5\r\n{}{}{}{}{doc}*0\r\n*0\r\n*0\r\n*2\r\n{}",
                 row("doc.get", -2, "readonly", [1, 1, 1]),
                 row("doc.mset", -3, "write", [1, -1, 2]),
                 row("doc.stop", 1, "admin", [0, 0, 0]),
+                row("doc.merge", -3, "movablekeys", [0, 0, 0]),
+                parts.concat(),
             )
         }
         "MULTI" => "+OK\r\n".to_owned(),
@@ -304,6 +312,12 @@ fn what_a_module_of_the_servers_has_is_learned_and_routed_by_its_keys() {
         at.extend(who);
     }
     assert_eq!(at.len(), 2);
+    for number in 0..20 {
+        let line = format!("doc.idx find key{number}");
+        assert_eq!(text(&call(&mut client, &line)), line);
+        let data = format!("HGETALL key{number}");
+        assert_eq!(modules.who_saw(&line), modules.who_saw(&data));
+    }
     assert_eq!(
         text(&call(&mut client, "DOC.MSET {k}1 a {k}2 b")),
         "DOC.MSET {k}1 a {k}2 b"
@@ -317,6 +331,12 @@ fn what_a_module_of_the_servers_has_is_learned_and_routed_by_its_keys() {
         (&format!("doc.mset {}", many.join(" ")), "CROSSSLOT"),
         ("doc.stop", "ERR unknown command 'doc.stop'"),
         ("doc.none k", "ERR unknown command 'doc.none'"),
+        ("doc.merge 1 k", "ERR 'doc.merge' is not available"),
+        (
+            "doc.idx find",
+            "ERR wrong number of arguments for 'doc.idx|find' command",
+        ),
+        ("doc.idx nothing k", "ERR unknown command 'doc.idx'"),
     ] {
         assert_error(&call(&mut client, line), error);
     }
@@ -410,5 +430,94 @@ fn commands_of_the_file_go_by_their_key_and_rights() {
     );
     for line in ["doc.look", "doc.look own:k x y", "doc.put x own:k"] {
         assert_error(&call(&mut client, line), "ERR wrong number of arguments");
+    }
+}
+
+#[test]
+fn what_is_forbidden_is_so_on_every_way_though_the_servers_have_it() {
+    let modules = Modules::new(
+        "[commands]
+        forbidden = ['DOC.GET', 'doc.idx|drop', 'cluster|nodes', 'proxy', 'config|reload', 'doc.none']
+        [commands.renamed]
+        'doc.mset' = 'put'
+        'doc.get' = 'look'
+        readonly = 'lies'
+        [[commands.custom]]
+        name = 'doc.none'
+        mode = 'read'
+        min-args = 2
+        max-args = 2
+        key = 1
+        [cluster-face]
+        enabled = true",
+    );
+    let mut client = client(&modules.proxy);
+    // The servers are asked what they have, and what they say changes nothing.
+    assert_eq!(text(&call(&mut client, "Put k v")), "doc.mset k v");
+    assert_eq!(text(&call(&mut client, "DOC.IDX find k")), "DOC.IDX find k");
+    assert_eq!(call(&mut client, "lies"), ok());
+    let forbidden = [
+        "doc.get k",
+        "Doc.Get k",
+        "look k",
+        "doc.mset other v",
+        "doc.idx drop k",
+        "DOC.IDX DROP k",
+        "doc.none k",
+        "cluster nodes",
+        "proxy help",
+        "config reload",
+        "readonly",
+    ];
+    let mut all = Vec::new();
+    for line in forbidden {
+        assert_error(&call(&mut client, line), "ERR unknown ");
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        assert_error(&call(&mut client, line), "ERR unknown ");
+        assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+        encode(&line.split(' ').collect::<Vec<_>>(), &mut all);
+        all.extend_from_slice(format!("{line}\r\n").as_bytes());
+    }
+    client.send(&all).unwrap();
+    for line in forbidden.iter().flat_map(|line| [line, line]) {
+        let reply = client.reply().unwrap().unwrap();
+        assert!(reply.is_error(), "{line}: {reply:?}");
+    }
+    for line in forbidden {
+        assert_eq!(modules.who_saw(line), None, "{line}");
+    }
+    assert_eq!(modules.who_saw("doc.get k"), None);
+}
+
+#[test]
+fn a_faulty_name_ends_the_start() {
+    for (renamed, said) in [
+        ("'doc.get' = 'DOC.GET'", "has that name already"),
+        (
+            "'doc.get' = 'doc.put'\n'doc.put' = 'doc.get'",
+            "is renamed itself",
+        ),
+        (
+            "'doc.get' = 'doc.put'\n'doc.put' = 'doc.set'\n'doc.set' = 'doc.get'",
+            "is renamed itself",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("proxy.toml");
+        let text = format!(
+            "[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\nshard = [{{ server = [{{ address = '127.0.0.1:1' }}] }}]\n[commands.renamed]\n{renamed}"
+        );
+        std::fs::write(&path, text).unwrap();
+        let output = std::process::Command::new(REDLINE)
+            .args(["proxy", "--check"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned()
+            + &String::from_utf8_lossy(&output.stdout);
+        assert!(
+            !output.status.success() && errors.contains(said),
+            "{errors}"
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! Commands under other names than the table's, and commands that the table does not have: as the configuration says, and as
 //! the servers behind say of what their modules brought. Must not know connections.
 //!
-//! A command that is forbidden, or has another name now, is an unknown one. A call of a renamed one goes to its server under
-//! the name that servers know.
+//! A command that is forbidden, or has another name now, is an unknown one, whoever knows of it: the table, the file, the
+//! servers' modules, the proxy alone. A call of a renamed one goes to its server under the name that servers know; what that
+//! name says is not renamed once more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use redline_acl::KeyUse;
 use redline_resp::{Args, Decoded, RequestDecoder, Value, encode_request};
@@ -24,6 +25,14 @@ use crate::worker::Worker;
 
 /// Commands that concern every key of every server: see `Commands::permitted`.
 pub const OF_EVERYTHING: [&str; 3] = ["flushall", "flushdb", "keys"];
+/// What the proxy has and Redis has not.
+pub const OWN: [&str; 5] = [
+    "proxy",
+    "proxy|bigkeys",
+    "proxy|help",
+    "proxy|hotkeys",
+    "config|reload",
+];
 /// From one look for what the servers have learned meanwhile to the next: milliseconds.
 const LOOK_MS: u64 = 8;
 
@@ -64,16 +73,32 @@ impl Foreign {
     }
 }
 
-/// Commands by their names in lower case.
+/// Commands by their names in lower case; a part of a container by both names, with `|` between them.
 pub type ForeignByName = HashMap<Vec<u8>, Foreign>;
 
-/// By the reply to COMMAND: those that the table does not have, are no administrator's business, and are no containers of
-/// others without keys.
+/// By the reply to COMMAND: those that the table does not have, and that are no administrator's business. Of a container its
+/// parts.
 pub fn learned(reply: &Value) -> ForeignByName {
     let Value::Array(entries) = reply else {
         return ForeignByName::new();
     };
-    entries.iter().filter_map(entry).collect()
+    let parts = entries.iter().flat_map(|entry| match subcommands(entry) {
+        [] => std::slice::from_ref(entry),
+        parts => parts,
+    });
+    parts.filter_map(entry).collect()
+}
+
+/// What a container has; nothing of a command that is none.
+fn subcommands(entry: &Value) -> &[Value] {
+    const PLACE: usize = 9;
+    match entry {
+        Value::Array(parts) => match parts.get(PLACE) {
+            Some(Value::Array(subcommands) | Value::Set(subcommands)) => subcommands,
+            _ => &[],
+        },
+        _ => &[],
+    }
 }
 
 fn entry(value: &Value) -> Option<(Vec<u8>, Foreign)> {
@@ -85,7 +110,8 @@ fn entry(value: &Value) -> Option<(Vec<u8>, Foreign)> {
         _ => None,
     };
     let name = parts.first()?.as_bytes()?.to_ascii_lowercase();
-    let is_known = spec::lookup(&name).is_some() || spec::unbuilt(&name).is_some();
+    let container = name.split(|&byte| byte == b'|').next()?;
+    let is_known = spec::lookup(container).is_some() || spec::unbuilt(container).is_some();
     let (Some(Value::Array(flags)) | Some(Value::Set(flags))) = parts.get(2) else {
         return None;
     };
@@ -124,6 +150,18 @@ pub struct Names {
     /// Under its own name it is unknown.
     moved: Vec<CommandId>,
     refused: Vec<CommandId>,
+    /// The same two of what the table does not have, by their names as in [`ForeignByName`].
+    forbidden_others: HashSet<Vec<u8>>,
+    moved_others: HashSet<Vec<u8>>,
+}
+
+/// The name by which a client calls a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// That of the table, the file or the servers.
+    ByOwnName,
+    /// The one that it was given.
+    ByNewName,
 }
 
 impl Names {
@@ -150,18 +188,22 @@ impl Names {
             };
             (command.name.to_ascii_lowercase().into_bytes(), foreign)
         });
-        let forbidden = |name: &&String| ids_of(name).is_empty();
-        let mut custom: ForeignByName = custom.collect();
-        for name in config.forbidden.iter().filter(forbidden) {
-            custom.remove(name.to_ascii_lowercase().as_bytes());
-        }
+        let lower = |name: &String| name.to_ascii_lowercase().replace(' ', "|").into_bytes();
+        let is_other = |name: &&String| ids_of(name).is_empty();
         let renamed = config.renamed.iter();
         Names {
             renamed: renamed
                 .clone()
                 .map(|(name, new)| (new.to_ascii_lowercase().into_bytes(), name.clone()))
                 .collect(),
-            custom,
+            custom: custom.collect(),
+            forbidden_others: config
+                .forbidden
+                .iter()
+                .filter(is_other)
+                .map(lower)
+                .collect(),
+            moved_others: config.renamed.keys().filter(is_other).map(lower).collect(),
             forbidden: config
                 .forbidden
                 .iter()
@@ -179,6 +221,40 @@ impl Names {
             command.class = Class::Forbidden;
         }
         command
+    }
+
+    /// Which command of the table has been given this name.
+    pub fn id_behind(&self, args: Args<'_>) -> Option<CommandId> {
+        if self.renamed.is_empty() {
+            return None;
+        }
+        let own = self.renamed.get(&args[0].to_ascii_lowercase())?;
+        spec::resolve(own.as_bytes(), args.get(1)).ok()
+    }
+
+    /// What a client is told of a call that the table does not have, if there is to be no such command; none: there may be.
+    pub fn hidden(&self, reason: Unresolved, called: Called, args: Args<'_>) -> Option<String> {
+        let by_own_name = called == Called::ByOwnName;
+        if let Unresolved::Subcommand(id) = reason
+            && (self.forbidden.contains(&id) || by_own_name && self.moved.contains(&id))
+        {
+            return Some(errors::unknown_command(args));
+        }
+        if self.forbidden_others.is_empty() && self.moved_others.is_empty() {
+            return None;
+        }
+        let mut name = args[0].to_ascii_lowercase();
+        if self.forbidden_others.contains(&name) || by_own_name && self.moved_others.contains(&name)
+        {
+            return Some(errors::unknown_command(args));
+        }
+        let sub = args.get(1)?;
+        name.push(b'|');
+        name.extend_from_slice(&sub.to_ascii_lowercase());
+        let container = String::from_utf8_lossy(&args[0]).to_ascii_uppercase();
+        let is_forbidden = self.forbidden_others.contains(&name);
+        is_forbidden
+            .then(|| errors::unknown_subcommand(&errors::preview(container.as_bytes()), sub))
     }
 
     /// The same for one that is called by the name that it was given.
@@ -234,19 +310,35 @@ pub fn forbidden(id: CommandId, names: &Names) -> Unresolved {
 
 impl Worker {
     /// A call whose first word the table does not have; none: nobody else has it, either.
-    pub(crate) fn foreign(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Option<Flow> {
+    pub(crate) fn foreign(
+        &mut self,
+        me: Ref,
+        called: Called,
+        raw: &[u8],
+        args: Args<'_>,
+    ) -> Option<Flow> {
         let name = args[0].to_ascii_lowercase();
         let shared = std::sync::Arc::clone(&self.shared);
-        if let Some(own) = shared.names.renamed.get(&name) {
+        if called == Called::ByOwnName
+            && let Some(own) = shared.names.renamed.get(&name)
+        {
             return self.by_another_name(me, own, args);
         }
         if let Some(foreign) = shared.names.custom.get(&name) {
-            return Some(self.foreign_call(me, foreign, raw, args));
+            return Some(self.foreign_call(me, foreign, &name, raw, args));
         }
         let home = self.home_of(me);
         let learned = self.routes.pools[usize::from(home)].learned.clone();
-        if let Some(foreign) = learned.as_ref().and_then(|learned| learned.get(&name)) {
-            return Some(self.foreign_call(me, foreign, raw, args));
+        if let Some(learned) = &learned {
+            if let Some(foreign) = learned.get(&name) {
+                return Some(self.foreign_call(me, foreign, &name, raw, args));
+            }
+            if let Some(sub) = args.get(1) {
+                let full = [&name[..], b"|", &sub.to_ascii_lowercase()[..]].concat();
+                if let Some(foreign) = learned.get(&full) {
+                    return Some(self.foreign_call(me, foreign, &full, raw, args));
+                }
+            }
         }
         if is_nobody_s(&name) || self.is_nobody(me) || shared.reports.is_none() {
             return None;
@@ -273,11 +365,18 @@ impl Worker {
         let args = Args::new(&bytes, &spans);
         let names = &self.shared.names;
         let command = spec::resolve(&args[0], args.get(1)).map(|id| names.by_another_name(id));
-        Some(self.check(me, command, &bytes, &spans))
+        Some(self.check(me, command, Called::ByNewName, &bytes, &spans))
     }
 
-    fn foreign_call(&mut self, me: Ref, foreign: &Foreign, raw: &[u8], args: Args<'_>) -> Flow {
-        let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
+    fn foreign_call(
+        &mut self,
+        me: Ref,
+        foreign: &Foreign,
+        full_name: &[u8],
+        raw: &[u8],
+        args: Args<'_>,
+    ) -> Flow {
+        let name = String::from_utf8_lossy(full_name).into_owned();
         if self.is_nobody(me) {
             return self.abort(me, NO_AUTH);
         }
@@ -320,10 +419,20 @@ impl Worker {
         let raw = if is_changed { &changed } else { raw };
         let reads = foreign.mode == Mode::Read;
         let Some(group) = group else {
-            return match self.is_in_multi(me) {
-                true => self.queue_anywhere(me, raw),
-                false => self.forward_anywhere(me, raw),
-            };
+            if foreign.has_more_keys && !self.has_one_shard(me) {
+                return self.abort(me, &errors::keys_untold(&name));
+            }
+            if !reads && let Some(client) = self.clients.find(me) {
+                client.wrote = client.next;
+            }
+            if self.is_in_multi(me) {
+                return self.queue_anywhere(me, raw);
+            }
+            if self.is_in_transaction(me) && self.must_wait(me) {
+                return Flow::Again;
+            }
+            let flow = self.forward_anywhere(me, raw);
+            return self.behind_watch(me, flow);
         };
         let primary = self.routes.node_of_group(group);
         if primary == NOBODY {
@@ -332,11 +441,23 @@ impl Worker {
         if let Some(flow) = self.foreign_in_transaction(me, primary, raw) {
             return flow;
         }
+        if self.is_in_transaction(me) && self.must_wait(me) {
+            return Flow::Again;
+        }
         let node = match self.routes.pool_of(group).spreads_reads {
             true => self.node_for(me, reads, group),
             false => primary,
         };
-        self.forward_as_is(me, node, raw)
+        let flow = self.forward_as_is(me, node, raw);
+        self.behind_watch(me, flow)
+    }
+
+    /// What has gone another way than that of a client's WATCH must not be overtaken by what comes next.
+    fn behind_watch(&mut self, me: Ref, flow: Flow) -> Flow {
+        if self.is_in_transaction(me) {
+            self.must_wait(me);
+        }
+        flow
     }
 
     /// Why a client may not make such a call: as it might not one of the table that does the same to the same keys.
@@ -400,7 +521,8 @@ mod tests {
 
     #[test]
     fn what_the_table_lacks_is_learned() {
-        let row = |name: &str, arity, flags: &[&str], (first, last, step): (i64, i64, i64)| {
+        type Keys = (i64, i64, i64);
+        let parts = |name: &str, arity, flags: &[&str], (first, last, step): Keys| {
             let flags = flags.iter().map(|flag| Value::Simple((*flag).into()));
             let numbers = [first, last, step].map(Value::Integer);
             let mut row = vec![
@@ -409,6 +531,13 @@ mod tests {
                 Value::Array(flags.collect()),
             ];
             row.extend(numbers);
+            row
+        };
+        let row = |name, arity, flags, keys| Value::Array(parts(name, arity, flags, keys));
+        let container = |name, subcommands: Vec<Value>| {
+            let mut row = parts(name, -2, &[], (0, 0, 0));
+            row.extend([6, 7, 8].map(|_| Value::Array(Vec::new())));
+            row.push(Value::Array(subcommands));
             Value::Array(row)
         };
         let found = learned(&Value::Array(vec![
@@ -417,9 +546,20 @@ mod tests {
             row("JSON.GET", -2, &["readonly", "module"], (1, 1, 1)),
             row("json.mset", -4, &["write"], (1, -1, 3)),
             row("own.admin", 1, &["admin"], (0, 0, 0)),
+            container(
+                "graph",
+                vec![
+                    row("graph|put", 4, &["write"], (2, 2, 1)),
+                    row("graph|stop", 2, &["admin"], (0, 0, 0)),
+                ],
+            ),
+            container("config", vec![row("config|own", 2, &[], (0, 0, 0))]),
             Value::NullArray,
         ]));
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 3, "{found:?}");
+        let put = &found[&b"graph|put"[..]];
+        assert!(put.mode == Mode::Write && put.allows(4) && !put.allows(3));
+        assert_eq!(put.keys(4).collect::<Vec<_>>(), [2]);
         let get = &found[&b"json.get"[..]];
         assert!(get.mode == Mode::Read && get.allows(9) && !get.allows(1));
         assert_eq!(get.keys(5).collect::<Vec<_>>(), [1]);
@@ -431,11 +571,17 @@ mod tests {
     #[test]
     fn names_are_forbidden_moved_and_added() {
         let names = Names::of(&Commands {
-            forbidden: vec!["debug".into(), "config|set".into(), "x.y".into()],
+            forbidden: vec![
+                "debug".into(),
+                "config|set".into(),
+                "X.Y".into(),
+                "doc find".into(),
+            ],
             permitted: Some(vec!["keys".into()]),
             renamed: BTreeMap::from([
                 ("get".into(), "Fetch".into()),
                 ("config".into(), "cfg".into()),
+                ("Doc.Get".into(), "look".into()),
             ]),
             custom: vec![
                 CustomCommand {
@@ -472,7 +618,36 @@ mod tests {
             Class::Forbidden
         );
         assert_eq!(names.renamed[&b"fetch"[..]], "get");
-        assert_eq!(names.custom.len(), 1);
+        let hidden = |words: &[&str], called| {
+            let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+            encode_request(words.iter().map(|word| word.as_bytes()), &mut bytes);
+            let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+            assert!(matches!(decoded, Ok(Decoded::Request { .. })));
+            let args = Args::new(&bytes, &spans);
+            match spec::resolve(&args[0], args.get(1)) {
+                Err(reason) => names.hidden(reason, called, args),
+                Ok(id) => panic!("{id:?}"),
+            }
+        };
+        for (words, called, is_hidden) in [
+            (&["x.y"][..], Called::ByOwnName, true),
+            (&["x.y", "k"], Called::ByNewName, true),
+            (&["x.z"], Called::ByOwnName, false),
+            (&["DOC", "FIND"], Called::ByOwnName, true),
+            (&["doc", "put"], Called::ByOwnName, false),
+            (&["DOC.get"], Called::ByOwnName, true),
+            (&["doc.get"], Called::ByNewName, false),
+            (&["look"], Called::ByOwnName, false),
+            (&["config", "reload"], Called::ByOwnName, true),
+            (&["config", "reload"], Called::ByNewName, false),
+        ] {
+            let hidden = hidden(words, called);
+            assert_eq!(
+                hidden.is_some(),
+                is_hidden,
+                "{words:?} {called:?}: {hidden:?}"
+            );
+        }
         assert_eq!(names.custom[&b"x.z"[..]].keys(5).collect::<Vec<_>>(), [2]);
         assert_eq!(forbidden(CommandId::ConfigSet, &names), Unresolved::Command);
         assert_eq!(

@@ -47,7 +47,8 @@ pub fn unknown_subcommand(name: &str, sub: &[u8]) -> String {
     )
 }
 
-fn unknown_command(args: Args<'_>) -> String {
+/// There is no such command.
+pub fn unknown_command(args: Args<'_>) -> String {
     let name = preview(&args[0]);
     let mut rest = String::new();
     for arg in args.iter().skip(1) {
@@ -69,6 +70,13 @@ pub fn wrong_arity(id: CommandId) -> String {
 /// The same by the full name.
 pub fn wrong_arity_name(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// A call of several servers' command whose keys only they could tell.
+pub fn keys_untold(name: &str) -> String {
+    format!(
+        "ERR '{name}' is not available through the proxy: its arguments do not show which server has its keys"
+    )
 }
 
 /// A command that concerns one server, or its keepers, and that the proxy does not pass on.

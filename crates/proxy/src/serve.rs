@@ -12,7 +12,7 @@ use redline_spec::{self as spec, CommandId, Unresolved};
 
 use crate::class::{Class, Command};
 use crate::client::{Pause, Silence};
-use crate::custom;
+use crate::custom::{self, Called};
 use crate::errors;
 use crate::private::Session;
 use crate::route::{NOBODY, NodeId, Placement, Pool};
@@ -344,13 +344,17 @@ impl Worker {
         raw: &[u8],
         spans: &[Span],
     ) -> Flow {
-        let id = command.as_ref().ok().map(|command| command.id);
+        let args = Args::new(raw, spans);
+        let id = match &command {
+            Ok(command) => Some(command.id),
+            Err(_) => self.shared.names.id_behind(args),
+        };
         let client = self.clients.find(me);
         let was_admitted = client.is_some_and(|client| std::mem::take(&mut client.is_admitted));
-        if !was_admitted && let Some(flow) = self.admit(me, id, Args::new(raw, spans), raw.len()) {
+        if !was_admitted && let Some(flow) = self.admit(me, id, args, raw.len()) {
             return flow;
         }
-        let flow = self.check(me, command, raw, spans);
+        let flow = self.check(me, command, Called::ByOwnName, raw, spans);
         if flow == Flow::Again
             && let Some(client) = self.clients.find(me)
         {
@@ -363,10 +367,16 @@ impl Worker {
         &mut self,
         me: Ref,
         command: Result<Command, Unresolved>,
+        called: Called,
         raw: &[u8],
         spans: &[Span],
     ) -> Flow {
         let args = Args::new(raw, spans);
+        if let Err(reason) = &command
+            && let Some(line) = self.shared.names.hidden(*reason, called, args)
+        {
+            return self.abort(me, &line);
+        }
         let command = match command {
             Ok(command) => command,
             // Not a command of Redis's: there is no row for it.
@@ -385,7 +395,7 @@ impl Worker {
             Err(reason) => {
                 let answered = self.face(me, raw, args);
                 let answered = answered.or_else(|| match reason {
-                    Unresolved::Command => self.foreign(me, raw, args),
+                    Unresolved::Command => self.foreign(me, called, raw, args),
                     Unresolved::Subcommand(_) => None,
                 });
                 return answered

@@ -10,7 +10,7 @@ use redline_spec::{lookup, unbuilt};
 use super::text::nearest;
 use super::users::{Identities, is_default};
 use super::*;
-use crate::custom::{OF_EVERYTHING, ids_of};
+use crate::custom::{OF_EVERYTHING, OWN, ids_of};
 
 /// Something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -385,17 +385,29 @@ impl Check {
     }
 
     fn commands(&mut self, commands: &Commands) {
-        let known = |name: &str| !ids_of(name).is_empty() || unbuilt(name.as_bytes()).is_some();
-        let custom = |name: &str| commands.custom.iter().any(|command| command.name == name);
+        let known = |name: &str| {
+            let full = name.replace(' ', "|");
+            let is_own = OWN.iter().any(|own| own.eq_ignore_ascii_case(&full));
+            is_own || !ids_of(name).is_empty() || unbuilt(full.as_bytes()).is_some()
+        };
+        // A module's name has a dot in it, by custom; who knows whether the servers have the module?
+        let foreign = |name: &str| {
+            let container = name.split(['|', ' ']).next().unwrap_or_default();
+            let mut custom = commands.custom.iter();
+            let is_custom = custom.any(|command| command.name.eq_ignore_ascii_case(container));
+            is_custom || container.contains('.')
+        };
         let named = commands.forbidden.iter().map(|name| ("forbidden", name));
         let named = named.chain(commands.renamed.keys().map(|name| ("renamed", name)));
         let unknown: Vec<_> = named
-            .filter(|(_, name)| !known(name) && !custom(name))
+            .filter(|(_, name)| !known(name) && !foreign(name))
             .collect();
         for (list, name) in unknown {
             self.error(
                 &format!("commands.{list}"),
-                format!("there is no command \"{name}\""),
+                format!(
+                    "there is no command \"{name}\"; one of a module without a dot in its name needs [[commands.custom]]"
+                ),
             );
         }
         for name in commands.permitted.iter().flatten() {
@@ -422,18 +434,40 @@ impl Check {
                 format!("\"{name}\" is a part of a command; rename the whole"),
             );
         }
-        self.names(
-            "commands.renamed",
-            commands.renamed.values().map(String::as_str),
-        );
-        for name in commands.renamed.values() {
-            if known(name) && !commands.renamed.contains_key(name) {
-                self.error(
-                    "commands.renamed",
-                    format!("\"{name}\" is a command; take another name"),
-                );
-            }
+        let new_names: Vec<String> = commands
+            .renamed
+            .values()
+            .map(|name| name.to_ascii_lowercase())
+            .collect();
+        self.names("commands.renamed", new_names.iter().map(String::as_str));
+        for (name, new) in &commands.renamed {
+            let is_renamed = |new: &str| {
+                let mut names = commands.renamed.keys();
+                names.any(|name| name.eq_ignore_ascii_case(new))
+            };
+            let is_custom = |new: &str| {
+                let mut custom = commands.custom.iter();
+                custom.any(|command| command.name.eq_ignore_ascii_case(new))
+            };
+            let text = if name.eq_ignore_ascii_case(new) {
+                format!("\"{name}\" has that name already; leave it out")
+            } else if is_renamed(new) {
+                format!(
+                    "\"{name}\" cannot be called \"{new}\", which is renamed itself: nobody could tell the two apart; take another name"
+                )
+            } else if known(new) || is_custom(new) {
+                format!("\"{new}\" is a command; take another name")
+            } else {
+                continue;
+            };
+            self.error("commands.renamed", text);
         }
+        let own_names: Vec<String> = commands
+            .renamed
+            .keys()
+            .map(|name| name.to_ascii_lowercase())
+            .collect();
+        self.names("commands.renamed", own_names.iter().map(String::as_str));
         self.names(
             "commands.custom",
             commands.custom.iter().map(|command| command.name.as_str()),
@@ -656,6 +690,57 @@ mod tests {
     }
 
     #[test]
+    fn the_sample_names_every_option() {
+        let sample = include_str!("../../../../docs/proxy.sample.toml");
+        let words: BTreeSet<&str> = sample
+            .split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '-')
+            .collect();
+        for table in [
+            "",
+            "[limits]",
+            "[timeouts]",
+            "[commands]",
+            "[[commands.custom]]",
+            "[log]",
+            "[log.sample]",
+            "[metrics]",
+            "[cluster-face]",
+            "[observe]",
+            "[[listener]]",
+            "[listener.tls]",
+            "[[pool]]",
+            "[pool.tls]",
+            "[pool.failure]",
+            "[pool.reads]",
+            "[[pool.shard]]",
+            "[[pool.seed]]",
+            "[[pool.sentinel]]",
+            "[[pool.shard.server]]",
+            "[[route]]",
+            "[[user]]",
+            "[[data-center]]",
+            "[[data-center.read]]",
+            "[[fault]]",
+            "[[mirror]]",
+            "[[latency-monitor]]",
+        ] {
+            // Who asks for what is not there is told what is.
+            let parents = match table {
+                "[listener.tls]" => "[[listener]]\nbind = 'h:1'\n",
+                "[[pool.shard.server]]" => "[[pool]]\n[[pool.shard]]\n",
+                _ if table.contains("pool.") => "[[pool]]\n",
+                _ if table.contains("center.") => "[[data-center]]\n",
+                _ => "",
+            };
+            let error = Config::from_toml(&format!("{parents}{table}\nnonsense = 1")).unwrap_err();
+            let known = error.split("expected").nth(1).expect(&error);
+            for name in known.split('`').skip(1).step_by(2) {
+                assert!(words.contains(name), "{table} {name}");
+            }
+        }
+    }
+
+    #[test]
     fn every_fault_is_found_before_anything_starts() {
         for (more, place, text) in [
             (
@@ -774,6 +859,31 @@ mod tests {
                 "[commands.renamed]\nget = 'set'",
                 "commands.renamed",
                 "\"set\" is a command",
+            ),
+            (
+                "[commands.renamed]\nget = 'GET'",
+                "commands.renamed",
+                "has that name already",
+            ),
+            (
+                "[commands.renamed]\nget = 'set'\nset = 'get'",
+                "commands.renamed",
+                "is renamed itself",
+            ),
+            (
+                "[commands.renamed]\n'doc.get' = 'Doc.Put'\n'doc.put' = 'doc.get'",
+                "commands.renamed",
+                "is renamed itself",
+            ),
+            (
+                "[commands.renamed]\nget = 'proxy'",
+                "commands.renamed",
+                "\"proxy\" is a command",
+            ),
+            (
+                "[commands.renamed]\nget = 'x'\nset = 'X'",
+                "commands.renamed \"x\"",
+                "taken",
             ),
             (
                 "[[commands.custom]]\nname = 'get'\nmode = 'read'\nmin-args = 2\nmax-args = 2\nkey = 1",
