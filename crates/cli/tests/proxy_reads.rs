@@ -5,13 +5,12 @@ mod proxying;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{assert_error, bulk, call, ok, proxy_with, scripted};
+use proxying::{assert_error, bulk, call, ok, proxy_with, scripted, until};
 
 /// A server that answers with its name, and says of its replication what it is told to.
 struct Fake {
@@ -111,15 +110,6 @@ impl Shard {
 
 fn name(value: &Value) -> String {
     String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
-}
-
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::yield_now();
-    }
 }
 
 const MAY: &str = "may answer reads";

@@ -10,7 +10,7 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with};
+use proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with, until};
 
 fn server() -> ServerProcess {
     ServerProcess::redline(std::path::Path::new(REDLINE), 1, &[]).unwrap()
@@ -25,15 +25,6 @@ fn pool(server: &ServerProcess, name: &str) -> String {
 
 fn client(server: &ServerProcess) -> Client {
     Client::connect(server.address()).unwrap()
-}
-
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -55,15 +46,17 @@ fn a_user_that_asks_for_too_much_waits_and_others_do_not() {
     }
     slow.send(&requests).unwrap();
     // 400 calls, of which 100 may be made at once.
+    let mut at_once = 0;
     for number in 0..200 {
         assert_eq!(slow.reply().unwrap(), Some(ok()));
         assert_eq!(slow.reply().unwrap(), Some(bulk(&number.to_string())));
         let asked = Instant::now();
         assert_eq!(call(&mut other, "PING"), Value::Simple(b"PONG".to_vec()));
-        assert!(asked.elapsed() < Duration::from_secs(1));
+        at_once += u32::from(asked.elapsed() < Duration::from_millis(500));
     }
-    let took = began.elapsed().as_secs_f64();
-    assert!((2.5..6.0).contains(&took), "{took}");
+    let took = began.elapsed();
+    assert!(took > Duration::from_millis(2_500), "{took:?}");
+    assert!(at_once > 100, "{at_once} of 200");
     // What is read counts as what is written does.
     let large = "x".repeat(150 * 1024);
     assert_eq!(call(&mut other, &format!("SET large {large}")), ok());
@@ -74,8 +67,8 @@ fn a_user_that_asks_for_too_much_waits_and_others_do_not() {
         assert_eq!(call(&mut narrow, "GET large"), bulk(&large));
     }
     assert_eq!(call(&mut narrow, "GET none"), Value::NullBulk);
-    let took = began.elapsed().as_secs_f64();
-    assert!((1.5..5.0).contains(&took), "{took}");
+    let took = began.elapsed();
+    assert!(took > Duration::from_millis(1_500), "{took:?}");
 }
 
 #[test]
@@ -86,17 +79,17 @@ fn or_it_is_refused_until_it_may_go_on() {
         pool(&server, "only")
     ));
     let mut client = client(&proxy);
-    let mut refused = None;
-    for number in 0..200 {
-        let reply = call(&mut client, "INCR k");
-        if reply.is_error() {
-            refused = Some((number, reply));
-            break;
-        }
-    }
-    let (number, reply) = refused.expect("more than it may");
-    assert!((45..150).contains(&number), "{number}");
-    assert_error(&reply, "ERR this user asks for more than it may");
+    let mut requests = Vec::new();
+    (0..2_000).for_each(|_| encode(&["INCR", "k"], &mut requests));
+    client.send(&requests).unwrap();
+    let replies: Vec<Value> = (0..2_000)
+        .map(|_| client.reply().unwrap().unwrap())
+        .collect();
+    let number = replies.iter().position(Value::is_error);
+    let number = number.expect("more than it may");
+    assert!(number >= 45, "{number}");
+    let reply = &replies[number];
+    assert_error(reply, "ERR this user asks for more than it may");
     until("it may go on", || !call(&mut client, "GET k").is_error());
 }
 
@@ -105,7 +98,7 @@ fn faults_happen_to_whom_they_are_meant_for() {
     let server = server();
     let proxy = proxy_with(&format!(
         "{}
-        [[fault]]\ncommands = ['get']\nkey-prefix = 'slow:'\ndelay = '300ms'
+        [[fault]]\ncommands = ['get']\nkey-prefix = 'slow:'\ndelay = '2s'
         [[fault]]\ncommands = ['set', 'config|get']\nkey-prefix = ''\nerror = 'ERR on purpose'
         [[fault]]\nkey-prefix = 'cut:'\ncut = true
         [[fault]]\ncommands = ['incr']\npercent = 30.0\nerror = 'ERR now and then'",
@@ -124,9 +117,9 @@ fn faults_happen_to_whom_they_are_meant_for() {
     one.send(&requests).unwrap();
     let mut other = client(&proxy);
     assert_eq!(call(&mut other, "GET k"), bulk("2"));
-    assert!(began.elapsed() < Duration::from_millis(280));
+    assert!(began.elapsed() < Duration::from_millis(1_900));
     assert_eq!(one.reply().unwrap(), Some(bulk("1")));
-    assert!(began.elapsed() >= Duration::from_millis(290));
+    assert!(began.elapsed() >= Duration::from_millis(1_990));
     assert_eq!(one.reply().unwrap(), Some(bulk("2")));
     let failed = (0..1000)
         .filter(|_| call(&mut other, "INCR n").is_error())
