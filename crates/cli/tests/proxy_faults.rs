@@ -35,8 +35,8 @@ use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, REDLINE, assert_error, bulk, call, key_elsewhere, ok, peak_bytes, proxy_of, proxy_with,
-    scripted, scripted_over, shards, until, words,
+    Behind, PATIENCE, REDLINE, assert_error, bulk, call, key_elsewhere, ok, peak_bytes, proxy_of,
+    proxy_with, scripted, scripted_over, shards, until, words,
 };
 
 #[test]
@@ -48,16 +48,14 @@ fn a_server_that_is_lost_is_an_error_and_never_a_missing_key() {
         assert_eq!(call(&mut client, &format!("SET {key} v")), ok());
     }
     drop(behind.servers.remove(0));
-    let deadline = Instant::now() + Duration::from_secs(10);
     let mut lost = Vec::new();
-    // The proxy hears of it in its own time.
-    while lost.is_empty() {
-        assert!(Instant::now() < deadline);
+    until("the proxy has heard of it", || {
         lost = keys
             .iter()
             .filter(|key| call(&mut client, &format!("GET {key}")).is_error())
             .collect();
-    }
+        !lost.is_empty()
+    });
     assert!(lost.len() < keys.len());
     for key in &keys {
         let reply = call(&mut client, &format!("GET {key}"));
@@ -104,14 +102,9 @@ fn a_call_that_waits_holds_nobody_else_up() {
         };
         behind.servers.iter().any(count)
     };
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !blocked(&behind) {
-        assert!(Instant::now() < deadline, "it never waited");
-    }
+    until("it waits", || blocked(&behind));
     drop(gone);
-    while blocked(&behind) {
-        assert!(Instant::now() < deadline, "the server still waits for it");
-    }
+    until("the server no longer waits for it", || !blocked(&behind));
     assert_eq!(call(&mut other, "RPUSH list y"), Value::Integer(1));
     assert_eq!(call(&mut other, "LLEN list"), Value::Integer(1));
 }
@@ -195,6 +188,24 @@ fn redirects_are_followed_and_never_seen() {
         );
     }
     assert!(asked.load(Ordering::Relaxed) > 60);
+    // A transaction cannot follow: its client is told to begin anew, and not where.
+    let (mut told, mut queued) = (0, 0);
+    for key in &keys {
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        match call(&mut client, &format!("APPEND {key} v")) {
+            Value::Simple(_) => queued += 1,
+            error => {
+                told += 1;
+                assert_error(&error, "TRYAGAIN");
+            }
+        }
+        let ended = call(&mut client, "Exec");
+        let text = format!("{ended:?}");
+        assert!(!text.contains("without MULTI"), "{text}");
+        let code = ended.as_bytes().unwrap_or_default();
+        assert!(!code.starts_with(b"MOVED"), "{text}");
+    }
+    assert!(told > 0 && queued > 0, "{told} {queued}");
 }
 
 #[test]
@@ -233,20 +244,11 @@ fn a_subscriber_that_does_not_read_is_cut_and_nobody_else_notices() {
         let message = words(quick.reply().unwrap());
         assert!(message[2].starts_with(&format!("{number}:")));
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
+    until("it is cut", || {
         let list = call(&mut speaks, "CLIENT LIST");
-        if list
-            .as_bytes()
-            .unwrap()
-            .split(|byte| *byte == b'\n')
-            .count()
-            == 3
-        {
-            break;
-        }
-        assert!(Instant::now() < deadline, "it was never cut");
-    }
+        let lines = list.as_bytes().unwrap().split(|byte| *byte == b'\n');
+        lines.count() == 3
+    });
 }
 
 #[test]
@@ -416,10 +418,7 @@ fn a_transaction_whose_server_is_lost_does_nothing_more() {
             Value::Simple(b"QUEUED".to_vec())
         );
         drop(behind.servers.remove(0));
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !call(&mut client, "SET b 1").is_error() {
-            assert!(Instant::now() < deadline);
-        }
+        until("it is lost", || call(&mut client, "SET b 1").is_error());
         match last {
             "EXEC" => assert_error(&call(&mut client, last), "EXECABORT"),
             _ => assert_eq!(call(&mut client, last), ok()),
@@ -467,8 +466,7 @@ fn parts_of_replies_that_never_get_whole_have_a_limit() {
     let mut calls = Vec::new();
     (0..100).for_each(|_| encode(&keys, &mut calls));
     greedy.write_all(&calls).unwrap();
-    let limit = Duration::from_secs(20);
-    greedy.set_read_timeout(Some(limit)).unwrap();
+    greedy.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut rest = Vec::new();
     let ended = greedy.read_to_end(&mut rest).map_err(|error| error.kind());
     assert_ne!(ended, Err(std::io::ErrorKind::WouldBlock), "it stays open");
@@ -578,16 +576,16 @@ fn a_server_that_hangs_is_left_alone_and_taken_back() {
     assert!(asked > 0);
     assert_error(&waits.reply().unwrap().unwrap(), "ERR upstream");
     // And what concerns it is refused at once.
-    let began = Instant::now();
-    assert_error(
-        &call(&mut client, &format!("GET {}", keys[0])),
-        "ERR upstream",
-    );
-    assert!(
-        began.elapsed() < Duration::from_millis(250),
-        "{:?}",
-        began.elapsed()
-    );
+    let seldom = 20;
+    let at_once = (0..seldom)
+        .filter(|_| {
+            let began = Instant::now();
+            let reply = call(&mut client, &format!("GET {}", keys[0]));
+            assert_error(&reply, "ERR upstream");
+            began.elapsed() < Duration::from_millis(250)
+        })
+        .count();
+    assert!(at_once > seldom / 2, "{at_once} of {seldom}");
     signal(&servers[0], "-CONT");
     until("it is taken back", || {
         call(&mut client, &format!("GET {}", keys[0])) == bulk("v")

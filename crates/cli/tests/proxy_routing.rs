@@ -208,6 +208,7 @@ fn keys_behind_a_count_or_a_word_are_found() {
             "zmpop 2 <k> <k> MIN",
             "sort <k> BY nosort STORE <k>",
             "sort_ro <k> ALPHA",
+            "sort_ro <k> BY w_<k>_* GET # GET <k>*->f GET none",
             "xread COUNT 1 STREAMS <k> 0",
             "xreadgroup GROUP g c STREAMS <k> >",
             "georadius <k> 1 1 1 m STORE <k>",
@@ -229,6 +230,20 @@ fn keys_behind_a_count_or_a_word_are_found() {
         assert_eq!(servers, [0]);
     }
     let [one, other] = [&ledger.tags[0].clone(), &ledger.tags[1].clone()];
+    // What a pattern finds nowhere would look like a key that is not there.
+    for line in [
+        "sort <k> BY w_*",
+        "sort <k> LIMIT 0 1 GET w_*",
+        "sort <k> STORE <k> by w_<l>_*",
+        "sort_ro <k> GET w_*<k>",
+        "sort_ro <k> BY w_<k>* GET w_*->f",
+    ] {
+        let line = line.replace("<k>", one).replace("<l>", other);
+        let words: Vec<&str> = line.split(' ').collect();
+        let (reply, servers) = ledger.asked(&words);
+        assert!(reply.is_error(), "{line}: {reply:?}");
+        assert_eq!(servers, [], "{line}");
+    }
     for line in [
         "eval s 2 <k> <l>",
         "zunion 2 <k> <l>",

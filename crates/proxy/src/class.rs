@@ -48,7 +48,7 @@ pub enum Merge {
     And,
     /// Any that is no error, else the first error.
     AnyOk,
-    /// Of those that say null, another's if there is one.
+    /// One that is not null, whichever; null if all are.
     AnyValue,
     /// The smallest.
     Min,
@@ -119,6 +119,8 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         PubsubNumpat => return Class::All(Merge::Sum),
         PubsubNumsub | PubsubShardnumsub => return Class::All(Merge::SumByName),
         Lolwut => return Class::Any,
+        // Its patterns are looked at.
+        SortRo => return Class::Keys,
         // By their channel.
         Publish | Spublish => return Class::Keys,
         // Of these the proxy has its own, or there is only the proxy to speak of.

@@ -10,6 +10,10 @@ use crate::face;
 pub const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// The call's keys cannot be told.
 pub const INVALID_KEYS: &str = "ERR Invalid arguments specified for command";
+/// SORT's options read keys that may be on other servers.
+pub const SORT_BY_ELSEWHERE: &str = "ERR BY option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.";
+/// The same.
+pub const SORT_GET_ELSEWHERE: &str = "ERR GET option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.";
 /// SELECT of a database that is not there.
 pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 /// Not an integer.

@@ -152,6 +152,16 @@ impl Distribution {
 }
 
 impl Hashed for Distribution {
+    fn shard_of_pattern(&self, pattern: &[u8]) -> Option<usize> {
+        let (open, close) = self.tag?;
+        let part = tagged(pattern, open, close);
+        let begin = pattern.iter().position(|&byte| byte == open)?;
+        let star = pattern.iter().position(|&byte| byte == b'*')?;
+        // What comes in its place could open a tag before this one.
+        let is_fixed = begin < star && part.len() < pattern.len() && !part.contains(&b'*');
+        is_fixed.then(|| self.shard(pattern))
+    }
+
     fn shard(&self, key: &[u8]) -> usize {
         let key = match self.tag {
             Some((open, close)) => tagged(key, open, close),
@@ -329,6 +339,20 @@ mod tests {
                 .filter(|key| three.shard(key.as_bytes()) != four.shard(key.as_bytes()))
                 .count();
             assert!((3_500..9_500).contains(&moved), "{kind:?}: {moved}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_a_shard_if_its_tag_stands_before_its_star() {
+        let names = [("a", 1), ("b", 1), ("c", 1)];
+        let kind = DistributionKind::Ketama;
+        let made = Distribution::new(kind, HashKind::Murmur, Some((b'{', b'}')), &names);
+        for pattern in ["w_{tag}_*", "{tag}*", "{tag}*->field"] {
+            let found = made.shard_of_pattern(pattern.as_bytes());
+            assert_eq!(found, Some(made.shard(b"tag")), "{pattern}");
+        }
+        for pattern in ["w_*", "*{tag}", "{t*g}", "{}*", "{*", "{t*", "none"] {
+            assert_eq!(made.shard_of_pattern(pattern.as_bytes()), None, "{pattern}");
         }
     }
 

@@ -8,6 +8,8 @@ use redline_resp::{Framer, ReplyDecoder, Value};
 use crate::class::Merge;
 use crate::split::Gather;
 
+/// Room for numbers of shards in cursors, at least. Redis's own cursors are so short that the product fits into 63 bits.
+const SCAN_STEP_MIN: u32 = 64;
 const MALFORMED: &[u8] = b"-ERR a server's reply does not fit the command\r\n";
 
 /// Appends the reply.
@@ -25,7 +27,7 @@ pub fn merge(gather: &Gather, out: &mut Vec<u8>) {
     let start = out.len();
     let merged = match gather.merge {
         Merge::Elements => elements(&parts, &gather.order, out),
-        Merge::Sum => numbers(&parts, out, |numbers| numbers.iter().sum()),
+        Merge::Sum => numbers(&parts, out, sum),
         Merge::Min => minimum(&parts, out),
         Merge::AllOk | Merge::First => first(&parts, out),
         Merge::AnyOk => first_without_error(&parts, out),
@@ -58,8 +60,8 @@ fn first_without_error(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
 
 fn any_value(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     let is_null = |part: &[u8]| part == b"$-1\r\n" || part == b"_\r\n";
-    let found = parts.iter().find(|part| !is_null(part));
-    out.extend_from_slice(found.or(parts.first())?);
+    let found: Vec<&&[u8]> = parts.iter().filter(|part| !is_null(part)).collect();
+    out.extend_from_slice(fastrand::choice(found).or(parts.first())?);
     Some(())
 }
 
@@ -102,6 +104,13 @@ fn elements(parts: &[&[u8]], order: &[u32], out: &mut Vec<u8>) -> Option<()> {
 fn integer(reply: &[u8]) -> Option<i64> {
     let text = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// What a server says need not make sense.
+fn sum(numbers: &[i64]) -> i64 {
+    numbers
+        .iter()
+        .fold(0, |sum, number| sum.saturating_add(*number))
 }
 
 fn numbers(parts: &[&[u8]], out: &mut Vec<u8>, of: impl Fn(&[i64]) -> i64) -> Option<()> {
@@ -176,7 +185,7 @@ fn sum_by_name(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
             };
             let name = name.as_bytes()?.to_vec();
             match sums.get_mut(place) {
-                Some((known, sum)) if *known == name => *sum += number,
+                Some((known, sum)) if *known == name => *sum = sum.saturating_add(*number),
                 _ => sums.push((name, *number)),
             }
         }
@@ -194,6 +203,12 @@ fn decoded(reply: &[u8]) -> Option<Value> {
     ReplyDecoder::new().decode(reply).ok()?.value
 }
 
+/// What the cursors of the shards are multiplied by, so that the rest has room for a shard's number: more than there are, so
+/// that the cursors that clients have stay right when a shard comes.
+pub fn scan_step(shards: u32) -> u128 {
+    u128::from(shards.next_power_of_two().max(SCAN_STEP_MIN))
+}
+
 /// The cursor of one shard becomes that of all: the shard's number is the remainder.
 fn scanned(parts: &[&[u8]], (shard, shards): (u32, u32), out: &mut Vec<u8>) -> Option<()> {
     let (2, rest) = array(parts.first()?)? else {
@@ -207,7 +222,7 @@ fn scanned(parts: &[&[u8]], (shard, shards): (u32, u32), out: &mut Vec<u8>) -> O
     let cursor = match own {
         0 if shard + 1 == shards => 0,
         0 => u128::from(shard + 1),
-        own => u128::from(own) * u128::from(shards) + u128::from(shard),
+        own => u128::from(own) * scan_step(shards) + u128::from(shard),
     };
     let cursor = cursor.to_string();
     header(out, 2);
@@ -242,13 +257,29 @@ mod tests {
 
     #[test]
     fn numbers_are_added_and_compared() {
-        let sum = |parts: &[&[u8]], out: &mut Vec<u8>| numbers(parts, out, |n| n.iter().sum());
-        assert_eq!(merged(sum, &[b":2\r\n", b":40\r\n"]), b":42\r\n");
+        let added = |parts: &[&[u8]], out: &mut Vec<u8>| numbers(parts, out, sum);
+        assert_eq!(merged(added, &[b":2\r\n", b":40\r\n"]), b":42\r\n");
+        let most = format!(":{}\r\n", i64::MAX);
+        assert_eq!(
+            merged(added, &[most.as_bytes(), b":1\r\n"]),
+            most.as_bytes()
+        );
         assert_eq!(merged(minimum, &[b":2\r\n", b":1\r\n"]), b":1\r\n");
         assert_eq!(
             merged(and, &[b"*2\r\n:1\r\n:1\r\n", b"*2\r\n:0\r\n:1\r\n"]),
             b"*2\r\n:0\r\n:1\r\n"
         );
+    }
+
+    #[test]
+    fn any_server_may_give_the_random_key() {
+        let parts: [&[u8]; 3] = [b"$1\r\na\r\n", b"$-1\r\n", b"$1\r\nb\r\n"];
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..1000 {
+            seen.insert(merged(any_value, &parts));
+        }
+        assert_eq!(Vec::from_iter(seen), [parts[0], parts[2]]);
+        assert_eq!(merged(any_value, &[b"_\r\n", b"_\r\n"]), b"_\r\n");
     }
 
     #[test]
@@ -273,7 +304,9 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert_eq!(scan("0", 0), "*2\r\n$1\r\n1\r\n*0\r\n");
-        assert_eq!(scan("17", 1), "*2\r\n$2\r\n52\r\n*0\r\n");
+        assert_eq!(scan("17", 1), "*2\r\n$4\r\n1089\r\n*0\r\n");
+        // Another shard more changes nothing.
+        assert_eq!((scan_step(3), scan_step(4), scan_step(65)), (64, 64, 128));
         assert_eq!(scan("0", 2), "*2\r\n$1\r\n0\r\n*0\r\n");
     }
 }

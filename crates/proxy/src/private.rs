@@ -453,7 +453,6 @@ impl Worker {
         })
     }
 
-    /// A call inside MULTI that any server can answer: the transaction's, or the one that it will have.
     /// A call that the table does not have, with keys on the server `node`, of a client that is in a transaction; `None` if it
     /// is none of the transaction's business.
     pub(crate) fn foreign_in_transaction(
@@ -474,6 +473,7 @@ impl Worker {
         }
     }
 
+    /// A call inside MULTI that any server can answer: the transaction's, or the one that it will have.
     pub(crate) fn queue_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
         let Some(transaction) = self.transaction_of(me) else {
             return Flow::Done;

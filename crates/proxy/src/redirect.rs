@@ -23,6 +23,9 @@ use crate::worker::Worker;
 /// How often one request is sent on, or again.
 pub(crate) const TRIES_MAX: u8 = 8;
 
+/// Where the keys are now is nobody's business but ours: a client that speaks to clusters would go there.
+const MOVED_ON: &str = "TRYAGAIN the keys have moved to another server; ask again";
+
 /// What an error asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Advice {
@@ -102,18 +105,21 @@ impl Worker {
                 pool: self.routes.nodes[usize::from(node)].pool,
             });
         }
-        if one.tries >= TRIES_MAX {
-            return false;
-        }
         let again = Waiting {
             count: 1,
             answered: 0,
             bytes: request.len() as u32,
-            tries: one.tries + 1,
+            tries: one.tries.saturating_add(1),
             ..one
         };
-        if purpose == Purpose::Private {
-            return self.redirect_private(again, target, asking, &request);
+        let may_go_on = one.tries < TRIES_MAX;
+        if !may_go_on || purpose == Purpose::Private {
+            let is_sent = may_go_on && self.redirect_private(again, target, asking, &request);
+            let has_moved = matches!(advice, Advice::Moved(_) | Advice::Ask(_));
+            if !is_sent && has_moved {
+                self.fail(one, MOVED_ON);
+            }
+            return is_sent || has_moved;
         }
         // What waits for its second try must not be overtaken by what follows a redirect.
         let others_wait = self
@@ -178,7 +184,11 @@ impl Worker {
             .clients
             .find(again.to)
             .is_some_and(|client| client.pending() == 1);
-        let is_exec = request.ends_with(b"\r\nEXEC\r\n") || request.ends_with(b"\r\nexec\r\n");
+        let name = request
+            .trim_ascii_end()
+            .rsplit(|&byte| byte == b'\n')
+            .next();
+        let is_exec = name.is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
         let Some(target) = target.filter(|_| alone && !is_exec) else {
             return false;
         };

@@ -78,6 +78,10 @@ pub enum Placement {
 pub trait Hashed: Send + Sync + std::fmt::Debug {
     /// The number of the shard that has `key`: below the number of shards for which it was made.
     fn shard(&self, key: &[u8]) -> usize;
+
+    /// The number of the shard that has every key which this pattern becomes with something in place of its `*`; none: they
+    /// may be on several.
+    fn shard_of_pattern(&self, pattern: &[u8]) -> Option<usize>;
 }
 
 /// A set of servers that hold one set of keys.

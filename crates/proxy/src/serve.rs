@@ -416,6 +416,11 @@ impl Worker {
         if let Some(line) = self.refusal(me, command.id, args) {
             return self.reject(me, command.id, &line);
         }
+        if matches!(command.id, CommandId::Sort | CommandId::SortRo)
+            && let Some(line) = self.sorts_elsewhere(me, args)
+        {
+            return self.reject(me, command.id, line);
+        }
         if self.seeing.looks_at_all
             && !self.goes_on(me, Some(command.id), command.class == Class::Local, args)
         {
@@ -556,6 +561,40 @@ impl Worker {
             Some(NOBODY) => Err(errors::CLUSTER_DOWN),
             Some(node) => Ok(Some(node)),
         }
+    }
+
+    /// Why SORT cannot be made: its patterns stand for keys of other servers than that of its key, and would look like keys
+    /// that are not there. (The nodes of a cluster say so themselves.)
+    fn sorts_elsewhere(&self, me: Ref, args: Args<'_>) -> Option<&'static str> {
+        let group = self.routes.group_of(self.home_of(me), &args[1]);
+        let Placement::Hashed(hashed) = &self.routes.pool_of(group).placement else {
+            return None;
+        };
+        let mut at = 2;
+        while let Some(word) = args.get(at) {
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            let line = match (is("BY"), is("GET")) {
+                (true, _) => errors::SORT_BY_ELSEWHERE,
+                (_, true) => errors::SORT_GET_ELSEWHERE,
+                _ => {
+                    at += if is("LIMIT") {
+                        3
+                    } else if is("STORE") {
+                        2
+                    } else {
+                        1
+                    };
+                    continue;
+                }
+            };
+            let pattern = args.get(at + 1)?;
+            let reads = pattern.contains(&b'*');
+            if reads && hashed.shard_of_pattern(pattern) != Some(usize::from(group as u16)) {
+                return Some(line);
+            }
+            at += 2;
+        }
+        None
     }
 
     /// Any server, each in turn.

@@ -176,23 +176,30 @@ impl Worker {
     }
 
     /// SCAN: one shard after the other. Which one is the remainder of the cursor, the shard's own cursor the quotient, so
-    /// nothing is kept between two calls.
+    /// nothing is kept between two calls. A shard that is gone has nothing more.
     pub(crate) fn scan(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Flow {
         if self.has_one_shard(me) {
             let node = self.home(me).shards[0].primary;
             return self.forward(me, node, raw);
         }
-        let shards = self.home(me).shards.len() as u128;
+        let shards = self.home(me).shards.len();
+        let step = merge::scan_step(shards as u32);
         let cursor = std::str::from_utf8(&args[1])
             .ok()
             .and_then(|text| text.parse::<u128>().ok());
-        let Some(cursor) =
-            cursor.filter(|cursor| *cursor <= u128::from(u64::MAX) * shards + shards)
+        let Some(cursor) = cursor.filter(|cursor| *cursor <= u128::from(u64::MAX) * step + step)
         else {
             return self.refuse(me, "ERR invalid cursor");
         };
-        let shard = (cursor % shards) as usize;
-        let own = (cursor / shards).to_string();
+        let shard = (cursor % step) as usize;
+        let own = (cursor / step).to_string();
+        if shard >= shards {
+            return self.answer(me, |reply| {
+                reply.array(2);
+                reply.bulk(b"0");
+                reply.array(0);
+            });
+        }
         let mut words: Vec<&[u8]> = args.iter().collect();
         words[1] = own.as_bytes();
         let mut request = Vec::new();

@@ -252,6 +252,10 @@ impl Control {
         for (number, pool) in config.pools.iter().enumerate() {
             let old = known.get_mut(number).and_then(Option::take);
             let same = old.as_ref().is_some_and(|old| old.config == *pool);
+            if !same && let Some(learning) = self.learning.get_mut(number) {
+                // Other servers may have other commands.
+                *learning = learning::Learning::default();
+            }
             if let (true, Some(old)) = (same, old.as_ref()) {
                 self.pools.push(old.clone());
                 self.watching
@@ -525,6 +529,9 @@ impl Control {
             if seed != NOBODY && !candidates.contains(&seed) {
                 candidates.push(seed);
             }
+        }
+        if candidates.is_empty() {
+            return;
         }
         let patience_ms = self.patience_ms();
         let watching = &mut self.watching[pool];

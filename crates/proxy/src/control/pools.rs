@@ -211,7 +211,7 @@ impl Known {
             nodes.number(&address, self.number, who(&self.config, &address), now_ms)
         };
         let mut table = Box::new([NOBODY; SLOTS]);
-        self.shards.clear();
+        let before = std::mem::take(&mut self.shards);
         for shard in &topology.shards {
             let at = self.shards.len() as u16;
             for slots in &shard.slots {
@@ -224,6 +224,7 @@ impl Known {
                 readers: Vec::new(),
             });
         }
+        stay(&before, &mut self.shards, &mut table);
         self.slots = Some(table);
         let everybody = Topology::from_shards(shards).unwrap_or_default();
         let without = everybody
@@ -243,7 +244,8 @@ impl Known {
         let (Some(slots), false) = (&mut self.slots, to == NOBODY) else {
             return false;
         };
-        let known = self.shards.iter().position(|shard| shard.primary == to);
+        let has = |shard: &Shard| shard.primary == to || shard.replicas.contains(&to);
+        let known = self.shards.iter().position(has);
         let shard = known.unwrap_or_else(|| {
             self.shards.push(Shard {
                 primary: to,
@@ -252,8 +254,13 @@ impl Known {
             });
             self.shards.len() - 1
         });
+        // A replica that takes writes now: its shard is still one.
+        let promoted = &mut self.shards[shard];
+        let is_new = promoted.primary != to;
+        promoted.replicas.retain(|&replica| replica != to);
+        promoted.primary = to;
         let place = &mut slots[usize::from(slot)];
-        std::mem::replace(place, shard as u16) != shard as u16
+        std::mem::replace(place, shard as u16) != shard as u16 || is_new
     }
 
     /// Takes in what a Sentinel says of a shard: SENTINEL MASTER and REPLICAS. False if it is not believed.
@@ -353,6 +360,32 @@ impl Known {
     }
 }
 
+/// Gives shards the numbers that they had before, whatever the order in which a node names them: cursors of SCAN go by them.
+/// A shard is the same as long as one of its servers is.
+fn stay(before: &[Shard], shards: &mut Vec<Shard>, table: &mut [u16; SLOTS]) {
+    let mut left: Vec<usize> = (0..shards.len()).collect();
+    let mut order = Vec::with_capacity(shards.len());
+    for old in before {
+        let mut members = std::iter::once(&old.primary).chain(&old.replicas);
+        let found = members.find_map(|node| {
+            left.iter().position(|&at| {
+                let shard = &shards[at];
+                *node != NOBODY && (shard.primary == *node || shard.replicas.contains(node))
+            })
+        });
+        order.extend(found.map(|found| left.remove(found)));
+    }
+    order.append(&mut left);
+    let mut numbers = vec![NOBODY; order.len()];
+    for (number, &at) in order.iter().enumerate() {
+        numbers[at] = number as u16;
+    }
+    for place in table.iter_mut().filter(|place| **place != NOBODY) {
+        *place = numbers[usize::from(*place)];
+    }
+    *shards = order.iter().map(|&at| shards[at].clone()).collect();
+}
+
 /// The picture of all pools.
 pub fn picture(pools: &[Known], nodes: &Nodes, prefixes: &Arc<Prefixes>) -> Routes {
     Routes {
@@ -412,6 +445,52 @@ mod tests {
             Value::Array(vec![Value::Integer(first), Value::Integer(last), node])
         };
         Value::Array(owners.iter().map(range).collect())
+    }
+
+    #[test]
+    fn shards_keep_their_numbers_when_slots_move_and_when_a_replica_takes_over() {
+        let config: Config =
+            Config::from_toml("[[pool]]\nkind = 'cluster'\nseed = [{ address = '10.0.0.1:1' }]")
+                .unwrap();
+        let mut nodes = Nodes::default();
+        let mut known = Known::new(&config.pools[0], 0, &mut nodes, 0);
+        let from = Address::tcp("10.0.0.1", 1);
+        let none = Value::Array(Vec::new());
+        let mut take = |known: &mut Known, owners: &[(i64, i64, i64)]| {
+            let said =
+                known.take_cluster(&info("ok", 1), &slots(owners), &none, &from, &mut nodes, 0);
+            assert!(said);
+            let ports: Vec<String> = known
+                .shards
+                .iter()
+                .map(|shard| nodes.get(shard.primary).unwrap().address.to_string())
+                .collect();
+            ports.join(" ")
+        };
+        let first = take(
+            &mut known,
+            &[(0, 5000, 1), (5001, 10_000, 2), (10_001, 16_383, 3)],
+        );
+        assert_eq!(first, "10.0.0.1:1 10.0.0.1:2 10.0.0.1:3");
+        // The first slots go to the last one, and some to one that is new.
+        let moved = [
+            (0, 99, 3),
+            (100, 199, 4),
+            (200, 5000, 1),
+            (5001, 10_000, 2),
+            (10_001, 16_383, 3),
+        ];
+        let second = take(&mut known, &moved);
+        assert_eq!(second, format!("{first} 10.0.0.1:4"));
+        let slots = known.slots.as_ref().unwrap();
+        assert_eq!(
+            [slots[0], slots[100], slots[200], slots[5001]],
+            [2, 3, 0, 1]
+        );
+        known.shards[1].replicas.push(9);
+        assert!(known.moved(5001, 9));
+        assert_eq!((known.shards.len(), known.shards[1].primary), (4, 9));
+        assert!(!known.moved(5001, 9));
     }
 
     fn info(state: &str, epoch: u64) -> Value {
