@@ -6,10 +6,11 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
@@ -229,4 +230,54 @@ fn a_part_of_a_reply_that_nobody_may_have_or_wants_is_not_kept() {
     assert_eq!(call(&mut watcher, "STRLEN k"), Value::Integer(1 << 20));
     let held = peak_bytes(&proxy) - before;
     assert!(held < 4 * LIMIT_BYTES, "{held} bytes");
+}
+
+/// Asks a process to end.
+fn end(process: &ServerProcess) {
+    let pid = process.pid().to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+}
+
+#[test]
+fn a_large_request_is_taken_whole_when_the_proxy_is_asked_to_end() {
+    let server = server();
+    let mut proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\ndrain = '20s'\n{}",
+        pool(server.address())
+    ));
+    let mut watcher = Client::connect(proxy.address()).unwrap();
+    let (mut stream, rest) = halfway(&proxy);
+    until("half of it is on its way", || {
+        sent(&mut watcher) > VALUE_BYTES / 4
+    });
+    end(&proxy);
+    assert_eq!(watcher.reply().unwrap(), None, "who waits for nothing goes");
+    let asked = Instant::now();
+    stream.write_all(&rest).unwrap();
+    assert_eq!(line(&mut stream), "+OK");
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    until("the proxy ends", || !proxy.is_running());
+    assert!(asked.elapsed() < Duration::from_secs(15));
+    let mut direct = Client::connect(server.address()).unwrap();
+    let length = Value::Integer(VALUE_BYTES as i64);
+    assert_eq!(call(&mut direct, "STRLEN large"), length);
+}
+
+#[test]
+fn a_large_request_that_stands_still_does_not_keep_the_proxy_beyond_its_limit() {
+    let server = server();
+    let mut proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\ndrain = '300ms'\n{}",
+        pool(server.address())
+    ));
+    let mut watcher = Client::connect(proxy.address()).unwrap();
+    let (stream, _) = halfway(&proxy);
+    until("half of it is on its way", || {
+        sent(&mut watcher) > VALUE_BYTES / 4
+    });
+    end(&proxy);
+    until("the proxy ends", || !proxy.is_running());
+    drop(stream);
+    let mut direct = Client::connect(server.address()).unwrap();
+    assert_eq!(call(&mut direct, "EXISTS large"), Value::Integer(0));
 }

@@ -1,15 +1,17 @@
-//! The order of one client's requests when a server refuses some of them for a moment: none passes a later one that has its
-//! key.
+//! The order of one client's requests when a server refuses some of them for a moment, or when they go over several connections:
+//! none passes a later one that has its key.
 
 mod proxying;
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 
-use proxying::{Behind, assert_error, bulk, call, ok, proxy_with, scripted};
+use proxying::{Behind, assert_error, bulk, call, ok, proxy_with, scripted, scripted_over, shards};
 
 /// A server with a few keys that is loading for its first requests, and what it has executed.
 struct Loading {
@@ -137,4 +139,176 @@ fn scripts_are_there_before_their_first_call_on_a_connection() {
     // Alone it is.
     assert_eq!(call(&mut client, &format!("EVALSHA {sha} 1 k")), bulk("2"));
     assert_eq!(ask(&mut client), [ok(), bulk("1"), ok()]);
+}
+
+/// What has happened, for who waits for it.
+#[derive(Default)]
+struct Happened {
+    words: Mutex<Vec<&'static str>>,
+    more: Condvar,
+}
+
+impl Happened {
+    fn note(&self, word: &'static str) {
+        self.words.lock().unwrap().push(word);
+        self.more.notify_all();
+    }
+
+    fn wait(&self, word: &str) {
+        let words = self.words.lock().unwrap();
+        let lacks = |words: &mut Vec<&'static str>| !words.contains(&word);
+        let patience = Duration::from_secs(10);
+        drop(
+            self.more
+                .wait_timeout_while(words, patience, lacks)
+                .unwrap(),
+        );
+    }
+}
+
+/// A long reply leaves its connection to itself while a client that has a request behind it waits for something else (here:
+/// for its pipeline to get shorter). What it asks next goes over another connection, so it has to wait for all before.
+#[test]
+fn a_request_does_not_pass_one_that_waits_behind_a_long_reply() {
+    const HALF: usize = 300_000;
+    let happened = Arc::new(Happened::default());
+    let seen = Arc::clone(&happened);
+    let address = scripted_over(move |words, stream| {
+        let all = words.join(&b' ');
+        let reply = match all.as_slice() {
+            b"GET long" => {
+                let mut first = format!("${}\r\n", 2 * HALF).into_bytes();
+                first.resize(first.len() + HALF, b'v');
+                stream.write_all(&first).ok()?;
+                seen.wait("the first half is there");
+                let mut second = vec![b'v'; HALF];
+                second.extend_from_slice(b"\r\n");
+                return Some(second);
+            }
+            b"SET k 1" => {
+                // Asked for over another connection, which is read while this one stands still.
+                seen.wait("GET other");
+                seen.note("SET k 1");
+                &b"+OK\r\n"[..]
+            }
+            b"SET k 2" => {
+                seen.note("SET k 2");
+                b"+OK\r\n"
+            }
+            b"GET other" => {
+                seen.note("GET other");
+                b"$-1\r\n"
+            }
+            _ => b"+PONG\r\n",
+        };
+        Some(reply.to_vec())
+    });
+    let proxy = proxy_with(&format!(
+        "threads = 1\nlimits = {{ pipeline = 2 }}\n[[pool]]\n{}",
+        shards(&[address])
+    ));
+    let mut client = TcpStream::connect(proxy.address()).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut requests = Vec::new();
+    for words in [&["GET", "long"][..], &["SET", "k", "1"], &["SET", "k", "2"]] {
+        encode(words, &mut requests);
+    }
+    client.write_all(&requests).unwrap();
+    let head = format!("${}\r\n", 2 * HALF).len();
+    let mut reply = vec![0; head + HALF];
+    client.read_exact(&mut reply).unwrap();
+    happened.note("the first half is there");
+    reply.resize(HALF + 2, 0);
+    client.read_exact(&mut reply).unwrap();
+    // By now the proxy looks at what the client asked next, if it does not wait for the rest.
+    let mut other = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut other, "GET other"), Value::NullBulk);
+    reply.resize(10, 0);
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply, b"+OK\r\n+OK\r\n");
+    let words = happened.words.lock().unwrap();
+    let at = |word: &str| words.iter().position(|known| *known == word).unwrap();
+    assert!(at("SET k 1") < at("SET k 2"), "{words:?}");
+}
+
+/// Two nodes of a cluster, the first of which had all slots and hands them on. What it was asked before that is redirected, and
+/// must not come behind what is asked of the other one at once, since somebody else was redirected first.
+#[test]
+fn a_request_that_is_redirected_is_not_passed_by_one_that_knows_the_way() {
+    let happened = Arc::new(Happened::default());
+    let owner: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
+    let map = |owner: &Mutex<Option<SocketAddr>>, words: &[Vec<u8>]| {
+        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let port = owner.lock().unwrap().map_or(0, |owner| owner.port());
+        match words
+            .get(1)
+            .map(|word| word.to_ascii_uppercase())
+            .as_deref()
+        {
+            Some(b"INFO") => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
+            Some(b"SLOTS") => format!(
+                "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{}:{port}\r\n{}",
+                text("127.0.0.1"),
+                text("id")
+            ),
+            _ => "*0\r\n".to_owned(),
+        }
+    };
+    let (seen, place) = (Arc::clone(&happened), Arc::clone(&owner));
+    let second = scripted(move |words| {
+        match words.join(&b' ').as_slice() {
+            b"SET k 1" => seen.note("SET k 1"),
+            b"SET k 2" => seen.note("SET k 2"),
+            b"GET k" => seen.note("GET k"),
+            b"HELLO 3" => return b"%0\r\n".to_vec(),
+            _ if words[0] == b"CLUSTER" => return map(&place, words).into_bytes(),
+            _ => return b"+PONG\r\n".to_vec(),
+        }
+        b"+OK\r\n".to_vec()
+    });
+    let (seen, place) = (Arc::clone(&happened), Arc::clone(&owner));
+    let first = scripted(move |words| {
+        let moved = format!("-MOVED 7629 127.0.0.1:{}\r\n", second.port());
+        match words.join(&b' ').as_slice() {
+            b"SET k 1" => {
+                seen.note("asked");
+                seen.wait("all is sent");
+                moved.into_bytes()
+            }
+            b"GET k" | b"SET k 2" => {
+                *place.lock().unwrap() = Some(second);
+                moved.into_bytes()
+            }
+            b"HELLO 3" => b"%0\r\n".to_vec(),
+            _ if words[0] == b"CLUSTER" => map(&place, words).into_bytes(),
+            _ => b"+PONG\r\n".to_vec(),
+        }
+    });
+    *owner.lock().unwrap() = Some(first);
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nseed = [{{ address = '{first}' }}, {{ address = '{second}' }}]\n"
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let mut set = Vec::new();
+    encode(&["SET", "k", "1"], &mut set);
+    client.send(&set).unwrap();
+    happened.wait("asked");
+    // In RESP3, so over another connection: it is redirected at once, and the way is known.
+    let mut other = Client::connect(proxy.address()).unwrap();
+    call(&mut other, "HELLO 3");
+    assert_eq!(call(&mut other, "GET k"), ok());
+    let mut set = Vec::new();
+    encode(&["SET", "k", "2"], &mut set);
+    client.send(&set).unwrap();
+    // What the proxy has read of the client by now is with the second node, if it does not wait.
+    let mut third = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut third, "GET k"), ok());
+    happened.note("all is sent");
+    assert_eq!(client.reply().unwrap(), Some(ok()));
+    assert_eq!(client.reply().unwrap(), Some(ok()));
+    let words = happened.words.lock().unwrap();
+    let at = |word: &str| words.iter().position(|known| *known == word).unwrap();
+    assert!(at("SET k 1") < at("SET k 2"), "{words:?}");
 }

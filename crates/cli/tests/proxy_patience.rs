@@ -2,6 +2,7 @@
 
 mod proxying;
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -84,6 +85,54 @@ fn a_client_that_takes_nothing_of_a_long_reply_is_let_go_and_a_slow_one_is_not()
     assert!(reads.join().unwrap() > Duration::from_secs(2));
     until("the silent one is let go", || clients(&mut watcher) == 1);
     drop(silent);
+}
+
+/// A long reply has its connection for itself, so that nobody else is held up, and nothing is held for who reads it slowly.
+#[test]
+fn however_often_subscriptions_had_to_move_a_slow_reader_gets_its_long_reply() {
+    // More often than a server may have such connections at a time.
+    const MOVES: usize = 70;
+    let servers = [server(), server()];
+    let [one, two] = servers.each_ref().map(ServerProcess::address);
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[limits]\noutput-buffer = '4mb'\n{}",
+        pool_of(one)
+    ));
+    let mut direct = [one, two].map(|server| Client::connect(server).unwrap());
+    let mut set = Vec::new();
+    encode(&[&b"SET"[..], b"large", &vec![b'v'; 24 * MIB]], &mut set);
+    direct[0].send(&set).unwrap();
+    assert_eq!(direct[0].reply().unwrap(), Some(ok()));
+    let mut subscriber = Client::connect(proxy.address()).unwrap();
+    assert!(!call(&mut subscriber, "SUBSCRIBE c").is_error());
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let file = fs::read_to_string(proxy.config_file()).unwrap();
+    let other = file.replace(&one.to_string(), &two.to_string());
+    let heard = Value::Array(vec![Value::Bulk(b"c".to_vec()), Value::Integer(1)]);
+    for _ in 0..MOVES {
+        for (text, direct) in [&other, &file].into_iter().zip(direct.iter_mut().rev()) {
+            fs::write(proxy.config_file(), text).unwrap();
+            assert_eq!(call(&mut client, "CONFIG RELOAD"), ok());
+            until("it is subscribed there", || {
+                thread::yield_now();
+                call(direct, "PUBSUB NUMSUB c") == heard
+            });
+        }
+    }
+    let mut slow = TcpStream::connect(proxy.address()).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    slow.write_all(b"*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n")
+        .unwrap();
+    slow.read_exact(&mut [0; 1000]).unwrap();
+    // By its end the proxy has been offered more than it may hold.
+    for _ in 0..1000 {
+        assert_eq!(
+            call(&mut client, "STRLEN large"),
+            Value::Integer((24 * MIB) as i64)
+        );
+    }
+    let mut rest = vec![0; 24 * MIB + 13 - 1000];
+    slow.read_exact(&mut rest).expect("all of it");
 }
 
 /// Answers PING, confirms a subscription, and says nothing more on that connection.

@@ -67,6 +67,8 @@ pub struct Client {
     pub heard_at_tick: u32,
     /// Nothing more is decoded until this is over.
     pub pause: Pause,
+    /// What it asked goes another way than what it asks next: see [`Client::settle`].
+    pub must_settle: bool,
     /// Requests, or parts of them, that will be sent again.
     pub put_off: u32,
     /// What CLIENT REPLY said.
@@ -198,6 +200,7 @@ impl Client {
             wants_room: false,
             heard_at_tick: 0,
             pause: Pause::No,
+            must_settle: false,
             put_off: 0,
             silence: Silence::On,
             session: Session::Shared,
@@ -243,6 +246,25 @@ impl Client {
         let number = self.next;
         self.next = number.wrapping_add(1);
         number
+    }
+
+    /// What it asked goes another way than what it asks next, so nothing more is decoded until all is answered, whatever else
+    /// it is waiting for now.
+    pub fn settle(&mut self) {
+        self.must_settle = true;
+        if self.pause == Pause::No {
+            self.pause = Pause::Order;
+        }
+    }
+
+    /// What it was waiting for has come; whether it goes on.
+    pub fn go_on(&mut self) -> bool {
+        self.must_settle &= self.pending() > 0;
+        self.pause = match self.must_settle {
+            true => Pause::Order,
+            false => Pause::No,
+        };
+        !self.must_settle
     }
 
     /// Whether it is in a call that may wait for ever.
@@ -433,6 +455,24 @@ mod tests {
             assert_eq!(client.out, b"abcdefgh");
             assert_eq!((client.pending(), client.owed()), (0, 8));
         }
+    }
+
+    #[test]
+    fn who_has_to_settle_waits_for_all_replies_whatever_else_it_waited_for() {
+        let mut client = client();
+        let (first, second) = (client.number(), client.number());
+        client.pause = Pause::Output;
+        client.settle();
+        assert_eq!(client.pause, Pause::Output);
+        client.deliver(first, 1, b"a");
+        assert!(!client.go_on() && client.pause == Pause::Order);
+        client.deliver(second, 1, b"b");
+        assert!(client.go_on() && client.pause == Pause::No);
+        let third = client.number();
+        client.settle();
+        assert_eq!(client.pause, Pause::Order);
+        client.deliver(third, 1, b"c");
+        assert!(client.go_on() && !client.must_settle);
     }
 
     #[test]

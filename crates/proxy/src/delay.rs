@@ -32,8 +32,8 @@ impl Worker {
         {
             if let Some(client) = self.clients.find(held.client)
                 && client.pause == Pause::Time
+                && client.go_on()
             {
-                client.pause = Pause::No;
                 self.enqueue(held.client.at);
             }
         }

@@ -216,13 +216,13 @@ impl Worker {
         let Some(place) = self.upstreams.place(at) else {
             return;
         };
-        if !self.detach(at, false) {
+        if !self.detach(at) {
             return;
         }
         let Some(upstream) = self.upstreams.get(at) else {
             return;
         };
-        if upstream.waiting.len() == 1 {
+        if upstream.is_for_one_alone() {
             upstream.rests = true;
             if let Some(reader) = self.clients.find(client) {
                 reader.feeds = Some(place);
@@ -232,8 +232,11 @@ impl Worker {
 
     /// The client has read most of what it had: the connection that rests for it goes on.
     pub(crate) fn go_on_feeding(&mut self, place: Ref) {
+        let now_ms = self.now_ms;
         if let Some(upstream) = self.upstreams.find(place) {
             (upstream.rests, upstream.rested) = (false, None);
+            // It was the client who kept us waiting.
+            upstream.goes_on(now_ms);
             self.enqueue_upstream(place.at);
         }
     }

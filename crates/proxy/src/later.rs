@@ -10,7 +10,6 @@ use std::collections::{HashMap, HashSet};
 use redline_resp::{Args, Decoded, Proto, RequestDecoder, encode_request};
 use redline_spec::{self as spec, CommandId};
 
-use crate::client::Pause;
 use crate::errors;
 use crate::link::{Requests, forwarded};
 use crate::redirect::TRIES_MAX;
@@ -67,9 +66,7 @@ impl Worker {
         };
         if let Some(client) = self.clients.find(me) {
             client.put_off += 1;
-            if client.pause == Pause::No {
-                client.pause = Pause::Order;
-            }
+            client.settle();
         }
         let Some(upstream) = self.upstreams.get(at) else {
             return true;

@@ -9,6 +9,7 @@ use redline_net::{NetError, connect_endpoint, error_text};
 use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request};
 use redline_spec::{self as spec, Flags};
 
+use crate::client::Pause;
 use crate::errors;
 use crate::private::Session;
 use crate::reads::READ_TRIES_MAX;
@@ -112,9 +113,9 @@ impl Worker {
         }
         let mut idle = std::mem::take(&mut self.links.of(node).idle);
         let found = idle.iter().position(|place| {
-            self.upstreams
-                .find(*place)
-                .is_some_and(|upstream| upstream.db == db && upstream.proto == proto)
+            self.upstreams.find(*place).is_some_and(|upstream| {
+                upstream.db == db && upstream.proto == proto && !upstream.closed
+            })
         });
         let place = found.map(|found| idle.swap_remove(found));
         self.links.of(node).idle = idle;
@@ -144,7 +145,10 @@ impl Worker {
         };
         upstream.owner = None;
         upstream.passes = false;
-        let is_idle = upstream.waiting.is_empty() && upstream.state == State::Open;
+        let is_idle = upstream.waiting.is_empty()
+            && upstream.out.is_empty()
+            && upstream.state == State::Open
+            && !upstream.closed;
         let (node, is_retired) = (upstream.node, upstream.retired);
         if is_clean && is_idle && !is_retired && self.links.of(node).idle.len() < idle_max {
             self.links.of(node).idle.push(place);
@@ -368,9 +372,9 @@ impl Worker {
     fn let_go(&mut self, clients: Vec<Ref>) {
         for client in clients {
             if let Some(found) = self.clients.find(client)
-                && found.pause == crate::client::Pause::Upstream
+                && found.pause == Pause::Upstream
+                && found.go_on()
             {
-                found.pause = crate::client::Pause::No;
                 self.enqueue(client.at);
             }
         }
@@ -401,11 +405,8 @@ impl Worker {
 
     fn forget(&mut self, at: u32, upstream: &Upstream) {
         upstream.stats.closed.add(1);
-        if upstream.purpose == Purpose::Subscriptions {
-            return self.lost_subscriptions(upstream.node);
-        }
         let links = self.links.of(upstream.node);
-        links.detached = links.detached.saturating_sub(usize::from(upstream.retired));
+        links.detached -= usize::from(upstream.retired);
         match upstream.purpose {
             Purpose::Shared => {
                 let lane = lane(upstream.db, upstream.proto);
@@ -417,7 +418,7 @@ impl Worker {
                 links.private -= 1;
                 links.idle.retain(|place| place.at != at);
             }
-            Purpose::Subscriptions => {}
+            Purpose::Subscriptions => self.lost_subscriptions(upstream.node),
         }
     }
 
@@ -574,6 +575,8 @@ impl Worker {
                 (links.failures, links.retry_at_ms) = (0, 0);
             }
         }
+        let pools = old.pools.iter().zip(&self.routes.pools);
+        let has_moved: Vec<bool> = pools.map(|(old, new)| !new.has_keys_as(old)).collect();
         for at in self.upstreams.taken().collect::<Vec<_>>() {
             let Some(upstream) = self.upstreams.get(at) else {
                 continue;
@@ -595,48 +598,78 @@ impl Worker {
                 || before.is_readonly != now.is_readonly
             {
                 self.retire(at, node);
+            } else if is_shared && has_moved.get(usize::from(now.pool)) == Some(&true) {
+                self.settle(at);
             }
         }
         self.adopt_subscriptions();
     }
 
-    /// New requests go over another connection; this one is closed once it has answered. Who waits for a reply on it sends
-    /// nothing more until that has come, so that nobody's requests overtake each other. `false`: there are too many already.
-    pub(crate) fn detach(&mut self, at: u32, must: bool) -> bool {
+    /// A long reply comes: it gets the connection for itself, if that is not one client's alone already. `false`: too many have
+    /// one.
+    pub(crate) fn detach(&mut self, at: u32) -> bool {
         let Some(upstream) = self.upstreams.get(at) else {
             return false;
         };
-        if upstream.retired {
+        if upstream.retired || upstream.purpose == Purpose::Private {
             return true;
         }
-        let links = self.links.of(upstream.node);
-        if links.detached >= DETACHED_MAX && !must {
+        if self.links.of(upstream.node).detached >= DETACHED_MAX {
             return false;
         }
+        self.withdraw(at);
+        true
+    }
+
+    /// New requests go over another connection; this one is closed once it has answered. Who waits for a reply on a shared one
+    /// sends nothing more until that has come, so that nobody's requests overtake each other. Who has a private one keeps it
+    /// until what it does there has ended.
+    pub(crate) fn withdraw(&mut self, at: u32) {
+        let Some(upstream) = self.upstreams.get(at).filter(|it| !it.retired) else {
+            return;
+        };
+        let links = self.links.of(upstream.node);
         links.detached += 1;
         upstream.retired = true;
+        if upstream.purpose != Purpose::Shared {
+            return;
+        }
         if let Some(lane) = links.shared.iter_mut().find(|lane| **lane == at) {
             *lane = NONE;
         }
+        self.settle(at);
+    }
+
+    /// What was asked of these servers may go elsewhere now, and what is asked next certainly does.
+    pub(crate) fn settle_all(&mut self, nodes: &[NodeId]) {
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            let upstream = self.upstreams.look(at);
+            if upstream.is_some_and(|it| it.purpose == Purpose::Shared && nodes.contains(&it.node))
+            {
+                self.settle(at);
+            }
+        }
+    }
+
+    /// Whoever waits for a reply on this connection sends nothing more until everything is answered.
+    fn settle(&mut self, at: u32) {
+        let Some(upstream) = self.upstreams.look(at) else {
+            return;
+        };
         for run in &upstream.waiting {
             let to = match run.kind {
                 Kind::Client | Kind::Silent => Some(run.to),
                 Kind::Part => self.gathers.find(run.to).map(|gather| gather.client),
                 Kind::Setup | Kind::Nobody => None,
             };
-            // What is to come of a large request goes on over this connection, or it would never be answered.
-            if let Some(client) = to.and_then(|to| self.clients.find(to))
-                && client.pause == crate::client::Pause::No
-                && !matches!(client.session, Session::Passing(_))
-            {
-                client.pause = crate::client::Pause::Order;
+            if let Some(client) = to.and_then(|to| self.clients.find(to)) {
+                client.settle();
             }
         }
-        true
     }
 
     fn retire(&mut self, at: u32, node: NodeId) {
-        self.detach(at, true);
+        self.withdraw(at);
         let links = self.links.of(node);
         let is_idle = links.idle.iter().any(|place| place.at == at);
         let Some(upstream) = self.upstreams.get(at) else {
@@ -663,7 +696,7 @@ impl Worker {
             let is_timed = match upstream.purpose {
                 Purpose::Shared => true,
                 Purpose::Private => owner.is_some_and(|owner| match owner.session {
-                    Session::Passing(_) => owner.pause == crate::client::Pause::Upstream,
+                    Session::Passing(_) => owner.pause == Pause::Upstream,
                     _ => !owner.waits_in_vain(),
                 }),
                 Purpose::Subscriptions => false,

@@ -111,7 +111,7 @@ impl Worker {
         {
             // Its last reply, the redirect, is being taken at this moment: then it is dropped.
             upstream.owner = None;
-            upstream.retired = true;
+            self.withdraw(old.upstream.at);
         }
         true
     }

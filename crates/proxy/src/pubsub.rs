@@ -280,7 +280,7 @@ impl Worker {
     }
 
     /// A client that is subscribed and speaks RESP2 may call little else.
-    fn restrict(&mut self, me: Ref) {
+    pub(crate) fn restrict(&mut self, me: Ref) {
         let Some(client) = self.clients.find(me) else {
             return;
         };

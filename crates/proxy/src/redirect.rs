@@ -11,7 +11,6 @@ use std::sync::Arc;
 use redline_cluster::Redirect;
 use redline_net::Endpoint;
 
-use crate::client::Pause;
 use crate::later::Why;
 use crate::link::Requests;
 use crate::private::Session;
@@ -132,9 +131,8 @@ impl Worker {
         // What it asks next must not come in front of what is still to be sent on.
         if let Some(client) = self.clients.find(again.to)
             && again.kind != Kind::Part
-            && client.pause == Pause::No
         {
-            client.pause = Pause::Order;
+            client.settle();
         }
         let Some(to) = linked else {
             let why = match advice {
@@ -214,6 +212,7 @@ impl Worker {
         let target = self.find(from, redirect)?;
         let routes = Arc::make_mut(&mut self.routes);
         let pool = &mut routes.pools[usize::from(of_pool)];
+        let had_it = pool.node_of_group(redirect.slot);
         let Placement::Slots(slots) = &mut pool.placement else {
             return Some(target);
         };
@@ -235,7 +234,12 @@ impl Worker {
             promoted.replicas.retain(|replica| *replica != target);
             promoted.primary = target;
         }
-        slots[usize::from(redirect.slot)] = shard as u16;
+        let slot = &mut slots[usize::from(redirect.slot)];
+        let before = std::mem::replace(slot, shard as u16);
+        if before != shard as u16 || had_it != target {
+            // Others have asked there for keys of the slot, too, and will be redirected after us.
+            self.settle_all(&[from, had_it]);
+        }
         Some(target)
     }
 

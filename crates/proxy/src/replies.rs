@@ -201,7 +201,7 @@ impl Worker {
         upstream.passed += len;
         if upstream.framer.bulk_missing() > ALONE_BYTES_MIN {
             // Whoever comes now need not wait for it.
-            self.detach(at, false);
+            self.detach(at);
         }
         self.pass_on(front.to, &bytes[..len]);
         self.slow_down(at, front.to);

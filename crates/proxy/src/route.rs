@@ -140,6 +140,19 @@ impl Pool {
     pub fn node_of(&self, key: &[u8]) -> NodeId {
         self.node_of_group(self.group_of(key))
     }
+
+    /// Whether every key is where it is in this one. `false` is also said where it would take long to tell.
+    pub fn has_keys_as(&self, other: &Pool) -> bool {
+        let primary = |shard: &Shard| shard.primary;
+        let others = other.shards.iter().map(primary);
+        self.shards.iter().map(primary).eq(others)
+            && match (&self.placement, &other.placement) {
+                (Placement::One, Placement::One) => true,
+                (Placement::Hashed(mine), Placement::Hashed(others)) => Arc::ptr_eq(mine, others),
+                (Placement::Slots(mine), Placement::Slots(others)) => mine == others,
+                _ => false,
+            }
+    }
 }
 
 /// The picture.

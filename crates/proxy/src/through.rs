@@ -134,9 +134,7 @@ impl Worker {
         let (Some(upstream), Some(client)) = (self.upstreams.get(at), self.clients.find(to)) else {
             return;
         };
-        let is_alone =
-            upstream.waiting.len() == 1 && (upstream.retired || upstream.owner.is_some());
-        if !is_alone {
+        if !upstream.is_for_one_alone() {
             let Some(mut pipe) = upstream.pipe.take() else {
                 return;
             };

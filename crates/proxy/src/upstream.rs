@@ -248,6 +248,11 @@ impl Upstream {
         self.push(waiting, ASKING);
     }
 
+    /// Whether nobody but the client whose reply is next waits for anything here, now or later.
+    pub fn is_for_one_alone(&self) -> bool {
+        self.owner.is_some() || self.retired && self.waiting.len() == 1
+    }
+
     /// The command of the front call.
     pub fn front_command(&self) -> Option<u16> {
         match self.waiting.front()?.command {

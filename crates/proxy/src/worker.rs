@@ -775,8 +775,8 @@ impl Worker {
         let (pause, owed, pending) = (client.pause, client.owed(), client.pending());
         if self.is_over(pause, owed, pending)
             && let Some(client) = self.clients.get(at)
+            && client.go_on()
         {
-            client.pause = Pause::No;
             self.calm(at);
             self.enqueue(at);
         }

@@ -167,6 +167,7 @@ impl Worker {
                 client.about.get_or_insert_default().name = name;
             }
         });
+        self.restrict(me);
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
