@@ -22,8 +22,10 @@
 
 mod proxying;
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -476,6 +478,50 @@ fn parts_of_replies_that_never_get_whole_have_a_limit() {
 }
 
 #[test]
+fn a_long_reply_that_is_held_behind_one_that_does_not_come_has_a_limit() {
+    let keys_of_silent = Arc::new(Mutex::new(Vec::new()));
+    let long = scripted(move |words| match &words[0][..] {
+        b"EXISTS" => b":0\r\n".to_vec(),
+        b"GET" => [&b"$90000000\r\n"[..], &vec![b'x'; 8_000_000]].concat(),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let keys = Arc::clone(&keys_of_silent);
+    let silent = scripted(move |words| match &words[0][..] {
+        b"EXISTS" => {
+            keys.lock().unwrap().push(words[1].clone());
+            b":0\r\n".to_vec()
+        }
+        b"GET" => Vec::new(),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let proxy = proxy_with(&format!(
+        "[limits]\noutput-buffer = '4mb'\n[timeouts]\nrequest = 'off'\n[[pool]]\n{}",
+        shards(&[long, silent])
+    ));
+    let mut other = Client::connect(proxy.address()).unwrap();
+    let keys: Vec<String> = (0..32).map(|number| format!("k{number}")).collect();
+    for key in &keys {
+        assert_eq!(
+            call(&mut other, &format!("EXISTS {key}")),
+            Value::Integer(0)
+        );
+    }
+    let of_silent = keys_of_silent.lock().unwrap().clone();
+    let is_silent = |key: &&String| of_silent.contains(&key.as_bytes().to_vec());
+    let first = keys.iter().find(is_silent).expect("each has some");
+    let second = keys
+        .iter()
+        .find(|key| !is_silent(key))
+        .expect("each has some");
+    let mut greedy = Client::connect(proxy.address()).unwrap();
+    let mut calls = Vec::new();
+    encode(&["GET", first], &mut calls);
+    encode(&["GET", second], &mut calls);
+    greedy.send(&calls).unwrap();
+    assert_eq!(greedy.reply().unwrap(), None, "nothing, and it is closed");
+}
+
+#[test]
 fn every_key_and_every_prefix_count() {
     let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
     let proxy = proxy_with(&format!(
@@ -698,6 +744,31 @@ fn one_client_too_many_is_told_so() {
         next.call(&["GET", "k"])
             .is_ok_and(|reply| reply == bulk("v"))
     });
+}
+
+#[test]
+fn where_descriptors_are_few_clients_leave_some_for_servers() {
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let program = server.directory().join("few-descriptors");
+    let script = format!("#!/bin/sh\nulimit -n 128\nexec '{REDLINE}' \"$@\"\n");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let words = ["--threads".to_owned(), "1".to_owned()];
+    let proxy = ServerProcess::proxy(&program, &[server.address()], &words).unwrap();
+    let mut first = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut first, "PING"), Value::Simple(b"PONG".to_vec()));
+    let mut others: Vec<Client> = (0..200)
+        .map(|_| Client::connect(proxy.address()).unwrap())
+        .collect();
+    // The last of them has its answer when all the others were let in or sent away.
+    let refused = others.last_mut().unwrap().reply().unwrap().unwrap();
+    assert_error(&refused, "ERR max number of clients reached");
+    assert_eq!(call(&mut first, "SET k v"), ok());
+    assert!(
+        proxy.log().contains("at most 96 clients"),
+        "{}",
+        proxy.log()
+    );
 }
 
 #[test]

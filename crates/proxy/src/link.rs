@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use redline_net::tls::ClientTls;
-use redline_net::{NetError, connect_endpoint, error_text};
+use redline_net::{NetError, connect_endpoint, error_text, is_out_of_descriptors};
 use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request};
 use redline_spec::{self as spec, Flags};
 
@@ -189,7 +189,10 @@ impl Worker {
             Ok(stream) => stream,
             Err(error) => {
                 let line = unavailable(&error_text(&error.error));
-                self.failed(node, &error_text(&error.error));
+                // For want of descriptors of our own the server is not to blame.
+                if !is_out_of_descriptors(&error.error) {
+                    self.failed(node, &error_text(&error.error));
+                }
                 return Err(line);
             }
         };

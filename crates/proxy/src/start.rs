@@ -17,13 +17,13 @@ use crate::report::Report;
 use crate::route::Published;
 use crate::scripts::Scripts;
 use crate::secure::Doors;
-use crate::seeing::{Seen, metrics};
+use crate::seeing::{Seen, log, metrics};
 use crate::settings::Settings;
 use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
 
 /// Connections that may wait to be accepted.
 pub const BACKLOG: u32 = 511;
-/// Descriptors beside those of clients.
+/// Descriptors beside those of clients, if there may be so many; else a quarter of what there is.
 const DESCRIPTORS_SPARE: u64 = 1024;
 
 /// What a proxy is made from.
@@ -57,11 +57,9 @@ pub struct Setup {
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(setup: Setup) -> io::Result<()> {
+pub fn run(mut setup: Setup) -> io::Result<()> {
     let threads = setup.threads.max(1);
-    let wanted = (setup.settings.clients_max as u64).saturating_add(DESCRIPTORS_SPARE);
-    // Fewer descriptors mean that accepting fails earlier, which is dealt with there.
-    let _ = limits::raise_open_files(wanted);
+    leave_descriptors(&mut setup.settings);
     let signals = Signals::install(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
     let mut parts = Vec::with_capacity(threads);
     for _ in 0..threads {
@@ -122,4 +120,21 @@ pub fn run(setup: Setup) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets in fewer clients where the system allows fewer descriptors: without any left, no server could be reached.
+fn leave_descriptors(settings: &mut Settings) {
+    let wanted = (settings.clients_max as u64).saturating_add(DESCRIPTORS_SPARE);
+    let Ok(raised) = limits::raise_open_files(wanted) else {
+        return;
+    };
+    let spare = DESCRIPTORS_SPARE.min(raised.granted / 4);
+    let allowed = usize::try_from(raised.granted - spare).unwrap_or(usize::MAX);
+    if allowed < settings.clients_max && settings.clients_max < usize::MAX {
+        log::warning(&format!(
+            "limits.clients is {}, but the system allows only {} open files: at most {allowed} clients are let in",
+            settings.clients_max, raised.granted
+        ));
+    }
+    settings.clients_max = settings.clients_max.min(allowed);
 }
