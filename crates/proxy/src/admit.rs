@@ -123,19 +123,24 @@ impl Worker {
         bytes: usize,
     ) -> Option<Flow> {
         let client = self.clients.find(me).filter(|client| client.is_watched)?;
-        // A call that has waited for a fault has paid already.
+        // A call that has waited for its turn, or for a fault, has paid already.
         let waited = client.waited_for.take();
-        if let (Some(rates), None) = (client.rates.clone(), waited)
-            && let Err(wait_us) = rates.take(bytes, clock::monotonic_us())
-        {
-            if rates.excess == Excess::Refuse {
+        let has_paid = std::mem::take(&mut client.has_paid) || waited.is_some();
+        if let (Some(rates), false) = (client.rates.clone(), has_paid) {
+            let now_us = clock::monotonic_us();
+            if rates.excess == Excess::Refuse && !rates.take(bytes, now_us) {
                 return Some(self.abort(me, TOO_OFTEN));
             }
-            if self.may_put_off {
-                self.hold(me, wait_us.div_ceil(1000));
-                return Some(Flow::Again);
+            if rates.excess == Excess::Wait {
+                let wait_us = rates.book(bytes, now_us);
+                if wait_us > 0 && self.may_put_off {
+                    if let Some(client) = self.clients.find(me) {
+                        client.has_paid = true;
+                    }
+                    self.hold(me, wait_us.div_ceil(1000));
+                    return Some(Flow::Again);
+                }
             }
-            rates.take_bytes(bytes, clock::monotonic_us());
         }
         let shared = Arc::clone(&self.shared);
         for (number, fault) in shared.traffic.faults.iter().enumerate() {

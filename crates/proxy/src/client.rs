@@ -93,6 +93,8 @@ pub struct Client {
     pub is_watched: bool,
     /// How much its user may ask for.
     pub rates: Option<Arc<Rates>>,
+    /// Its next call has had to wait for its turn, and has been taken from what its user may ask for.
+    pub has_paid: bool,
     /// The fault for which its next call has waited.
     pub waited_for: Option<u16>,
     /// Its next call has been let pass before, and had to wait for something else.
@@ -213,6 +215,7 @@ impl Client {
             has_limits: false,
             is_watched: false,
             rates: None,
+            has_paid: false,
             waited_for: None,
             is_admitted: false,
             about: None,

@@ -26,21 +26,34 @@ impl Rates {
         (rates.commands.is_some() || rates.bytes.is_some()).then_some(rates)
     }
 
-    /// Takes a call of so many bytes. If there is nothing left, it takes nothing, and says how long until there is:
-    /// microseconds.
-    pub fn take(&self, bytes: usize, now_us: u64) -> Result<(), u64> {
-        let buckets = || self.commands.iter().chain(&self.bytes);
-        let wait_us = buckets().map(|bucket| bucket.empty_for_us(now_us)).max();
-        match wait_us {
-            Some(wait_us) if wait_us > 0 => Err(wait_us),
-            _ => {
-                if let Some(commands) = &self.commands {
-                    commands.take(1, now_us);
-                }
-                self.take_bytes(bytes, now_us);
-                Ok(())
-            }
+    /// Takes a call of so many bytes, unless there is nothing left: whether it did.
+    pub fn take(&self, bytes: usize, now_us: u64) -> bool {
+        let is_there = self.empty_for_us(now_us) == 0;
+        if is_there {
+            self.take_call(bytes, now_us);
         }
+        is_there
+    }
+
+    /// Takes a call of so many bytes, and says how long it has to wait until it may be made: microseconds. So each of those
+    /// that wait has its turn, and none has to ask again.
+    pub fn book(&self, bytes: usize, now_us: u64) -> u64 {
+        let wait_us = self.empty_for_us(now_us);
+        self.take_call(bytes, now_us);
+        wait_us
+    }
+
+    fn empty_for_us(&self, now_us: u64) -> u64 {
+        let buckets = self.commands.iter().chain(&self.bytes);
+        let waits = buckets.map(|bucket| bucket.empty_for_us(now_us));
+        waits.max().unwrap_or(0)
+    }
+
+    fn take_call(&self, bytes: usize, now_us: u64) {
+        if let Some(commands) = &self.commands {
+            commands.take(1, now_us);
+        }
+        self.take_bytes(bytes, now_us);
     }
 
     /// Takes bytes that are gone already: what is not there is owed.
@@ -120,37 +133,46 @@ mod tests {
     fn a_second_s_worth_goes_at_once_and_then_as_fast_as_it_fills() {
         let rates = rates(10, 0);
         for call in 0..10 {
-            assert_eq!(rates.take(1000, 5_000_000), Ok(()), "{call}");
+            assert!(rates.take(1000, 5_000_000), "{call}");
         }
-        let wait_us = rates.take(1, 5_000_000).unwrap_err();
-        assert!((1..=100_000).contains(&wait_us), "{wait_us}");
-        assert_eq!(rates.take(1, 5_000_000 + wait_us), Ok(()));
+        assert!(!rates.take(1, 5_000_000) && rates.take(1, 5_101_000));
         // Ten seconds give no more than one second's worth.
-        let many = (0..100)
-            .filter(|_| rates.take(1, 15_000_000).is_ok())
-            .count();
+        let many = (0..100).filter(|_| rates.take(1, 15_000_000)).count();
         assert!((10..=11).contains(&many), "{many}");
         // In the long run it is the rate.
         let mut now_us = 20_000_000;
         let mut calls = 0;
         while now_us < 30_000_000 {
-            match rates.take(1, now_us) {
-                Ok(()) => calls += 1,
-                Err(wait_us) => now_us += wait_us,
-            }
+            now_us += rates.book(1, now_us);
+            calls += 1;
         }
         assert!((108..=112).contains(&calls), "{calls}");
     }
 
     #[test]
+    fn those_who_wait_have_their_turns_one_by_one() {
+        let rates = rates(10, 0);
+        let now_us = 5_000_000;
+        let waits: Vec<u64> = (0..1000).map(|_| rates.book(1, now_us)).collect();
+        assert!(waits[..10].iter().all(|wait_us| *wait_us == 0));
+        for (number, wait_us) in waits[10..].iter().enumerate() {
+            let turn_us = number as u64 * 100_000;
+            assert!(
+                (turn_us..=turn_us + 10).contains(wait_us),
+                "{number}: {wait_us}"
+            );
+        }
+        // Who would rather be refused than wait is behind them all.
+        assert!(!rates.take(1, now_us + 98_000_000) && rates.take(1, now_us + 100_000_000));
+    }
+
+    #[test]
     fn what_is_larger_than_a_second_s_worth_passes_and_is_owed() {
         let rates = rates(0, 1000);
-        assert_eq!(rates.take(5000, 1_000_000), Ok(()));
-        let wait_us = rates.take(1, 1_000_000).unwrap_err();
-        assert!((4_000_000..=4_010_000).contains(&wait_us), "{wait_us}");
-        rates.take_bytes(1000, 1_000_000);
-        assert!(rates.take(1, 5_500_000).is_err());
-        assert_eq!(rates.take(1, 6_010_000), Ok(()));
+        assert!(rates.take(5000, 1_000_000));
+        assert!(!rates.take(1, 4_990_000));
+        rates.take_bytes(1000, 4_990_000);
+        assert!(!rates.take(1, 5_500_000) && rates.take(1, 6_010_000));
     }
 
     #[test]

@@ -914,7 +914,7 @@ impl Worker {
                 .filter(|at| {
                     self.clients.get(*at).is_some_and(|client| {
                         client.pending() == 0
-                            && matches!(client.session, Session::Shared)
+                            && matches!(client.session, Session::Shared | Session::Passing(_))
                             && client.subscribed.is_none()
                             && !client.monitors
                             && now_s
