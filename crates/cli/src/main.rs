@@ -8,6 +8,8 @@ use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
+use redline_server::console;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -15,13 +17,24 @@ const USAGE: &str = "\
 Usage: redline <part> [arguments]
 
  redline server     A data store for Redis clients; takes redis-server's arguments.
- redline bench      A load generator; takes redis-benchmark's arguments.
+ redline bench      A load generator; takes redis-benchmark's arguments, or run, compare,
+                    failover or report with options of its own.
  redline proxy      One address in front of many Redis servers.
  redline --version  Version.
- redline --help     This text.
+ redline --help     This text; redline server --help and so on say what each part takes.
 
 Called through a link named redis-server or redis-benchmark, it is that part.
 ";
+
+fn print(text: &str) -> ExitCode {
+    match console::out(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            console::line_to_stderr(&format!("redline: {why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
 
 fn main() -> ExitCode {
     let mut args = env::args_os();
@@ -44,20 +57,14 @@ fn main() -> ExitCode {
         Some("bench") => redline_bench::main("redline bench", args, Some(&embedded::start)),
         Some("server") => redline_server::command_line::main(&format!("{called} server"), args),
         Some("proxy") => redline_proxy::main(args),
-        Some("--version" | "-v") => {
-            println!("redline {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        Some("--help" | "-h" | "help") => {
-            print!("{USAGE}");
-            ExitCode::SUCCESS
-        }
+        Some("--version" | "-v") => print(concat!("redline ", env!("CARGO_PKG_VERSION"), "\n")),
+        Some("--help" | "-h" | "help") => print(USAGE),
         _ => {
-            match part {
-                Some(part) => eprintln!("redline: there is no part \"{}\".\n", part.display()),
-                None => eprintln!("redline: which part?\n"),
-            }
-            eprint!("{USAGE}");
+            let problem = match part {
+                Some(part) => format!("there is no part \"{}\".", part.display()),
+                None => "which part?".to_owned(),
+            };
+            console::line_to_stderr(&format!("redline: {problem}\n\n{}", USAGE.trim_end()));
             ExitCode::FAILURE
         }
     }

@@ -5,7 +5,9 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use socket2::SockAddr;
 
 /// An address as a person writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,6 +60,21 @@ impl Address {
         }
     }
 }
+
+/// The address of a unix socket, of whose path the system takes no more than some hundred bytes.
+pub fn unix_address(path: &Path) -> io::Result<SockAddr> {
+    let bytes = path.as_os_str().len();
+    if bytes > UNIX_PATH_BYTES_MAX {
+        let text = format!(
+            "the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes, not {bytes}"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    SockAddr::unix(path)
+}
+
+/// What `sockaddr_un` has room for, the zero behind it apart.
+const UNIX_PATH_BYTES_MAX: usize = 107;
 
 fn resolve_host(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(ip) = host.parse::<IpAddr>() {
@@ -158,6 +175,14 @@ pub fn error_text(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_path_of_a_unix_socket_is_bounded_in_words() {
+        let longest = "x".repeat(UNIX_PATH_BYTES_MAX);
+        assert!(unix_address(Path::new(&longest)).is_ok());
+        let error = unix_address(Path::new(&format!("{longest}x"))).unwrap_err();
+        assert!(error.to_string().contains("at most 107 bytes, not 108"));
+    }
 
     #[test]
     fn addresses_print_as_redis_prints_them() {

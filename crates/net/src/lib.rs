@@ -1,5 +1,5 @@
 //! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox, and the few things asked of
-//! the operating system around them (clock, CPUs, limits, signals, process figures, services, syslog), and TLS. Linux only.
+//! the operating system around them (clock, CPUs, limits, signals, process figures, services, syslog, what is said to whoever started the process), and TLS. Linux only.
 //!
 //! It moves bytes. It must not know RESP, commands, keys or configuration files (certificates it reads itself).
 //!
@@ -18,6 +18,7 @@ mod address;
 mod alarm;
 mod buffer_pool;
 pub mod clock;
+pub mod console;
 pub mod cpu;
 mod gathering;
 pub mod limits;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::address::unix_address;
 use crate::{Address, NetError, PeerAddr, Stream};
 
 /// A listening socket.
@@ -253,7 +254,7 @@ fn listen_tcp(address: SocketAddr, backlog: u32, sharing: Sharing) -> io::Result
 }
 
 fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<Listener> {
-    let address = SockAddr::unix(path)?;
+    let address = unix_address(path)?;
     remove_stale(path, &address)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&address)?;

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::address::write_host_port;
+use crate::address::{unix_address, write_host_port};
 use crate::tls::{ClientTls, ServerTls, Tls, TlsError};
 use crate::{Address, Endpoint, NetError};
 
@@ -479,7 +479,7 @@ fn unconnected(endpoint: &Endpoint) -> io::Result<(Stream, SockAddr)> {
             Ok((Stream::tcp(socket), SockAddr::from(*address)))
         }
         Endpoint::Unix(path) => {
-            let target = SockAddr::unix(path)?;
+            let target = unix_address(path)?;
             Ok((Stream::unix(Socket::new(Domain::UNIX, kind, None)?), target))
         }
     }

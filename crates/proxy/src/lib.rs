@@ -49,7 +49,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use redline_net::{Address, Listener, cpu};
+use redline_net::{Address, Listener, console, cpu};
 
 use crate::config::arguments::Arguments;
 use crate::config::{Config, Identities};
@@ -63,20 +63,24 @@ pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
         // The help that was asked for is no failure.
-        Err(error) => {
-            let failed = error.use_stderr();
-            let printed = error.print();
-            return if failed || printed.is_err() {
-                ExitCode::FAILURE
-            } else {
-                ExitCode::SUCCESS
+        Err(error) if error.use_stderr() => {
+            console::line_to_stderr(error.render().to_string().trim_end());
+            return ExitCode::FAILURE;
+        }
+        Err(help) => {
+            return match console::out(&help.render().to_string()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => {
+                    console::line_to_stderr(&format!("redline proxy: {why}"));
+                    ExitCode::FAILURE
+                }
             };
         }
     };
     match obey(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("redline proxy: {error}");
+            console::line_to_stderr(&format!("redline proxy: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -85,23 +89,23 @@ pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
 fn obey(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (config, notes) = arguments.read()?;
     for note in notes {
-        eprintln!("note: {note}");
+        console::line_to_stderr(&format!("note: {note}"));
     }
     let problems = config.check();
     for problem in &problems {
-        eprintln!("{problem}");
+        console::line_to_stderr(&problem.to_string());
     }
     let fatal = problems.iter().filter(|problem| problem.is_fatal).count();
     if fatal > 0 {
         return Err(format!("nothing was started: {fatal} to mend").into());
     }
     if arguments.print_config {
-        print!("{}", config.to_toml());
-        return Ok(());
+        return Ok(console::out(&config.to_toml())?);
     }
     if arguments.check {
         Secured::of(&config)?;
-        return Ok(());
+        seeing::log::look(&config.log)?;
+        return Ok(console::out("The configuration is valid.\n")?);
     }
     run(&config, arguments)
 }
@@ -127,7 +131,14 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
     };
     seeing::log::start(&config.log)?;
     let control = control::start(config, secured, Arc::clone(&doors), arguments)?;
-    let bound = config.listeners.iter().map(|it| it.bind.to_string());
+    let bound = listeners.iter().map(|(listener, door)| {
+        let mut bind = config.listeners[usize::from(*door)].bind.clone();
+        // Port 0 is whichever was free.
+        if let (Address::Tcp { port, .. }, Some(bound)) = (&mut bind.0, listener.port()) {
+            *port = bound;
+        }
+        bind.to_string()
+    });
     seeing::log::notice(&format!(
         "redline proxy {} takes clients at {}; workers: {threads}, process: {}",
         env!("CARGO_PKG_VERSION"),

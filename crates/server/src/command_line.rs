@@ -11,7 +11,10 @@ use std::{
     process::ExitCode,
 };
 
-use redline_net::syslog::{self, Facility, Syslog};
+use redline_net::{
+    console,
+    syslog::{self, Facility, Syslog},
+};
 
 use crate::{
     REDIS_VERSION, REDLINE_VERSION, Server, Settings,
@@ -30,14 +33,8 @@ pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<Vec<u8>> = args.map(OsString::into_vec).collect();
     let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let result = match slices.as_slice() {
-        [b"--version" | b"-v"] => {
-            println!("{}", version(called));
-            Ok(())
-        }
-        [b"--help" | b"-h"] => {
-            print!("{}", usage());
-            Ok(())
-        }
+        [b"--version" | b"-v"] => console::out(&format!("{}\n", version(called))),
+        [b"--help" | b"-h"] => console::out(&usage()),
         [b"--test-memory", mib] => test_memory(mib),
         [b"--test-memory"] => Err("how many megabytes? As in --test-memory 4096".to_string()),
         [b"--check-config", ..] => check(&words[1..]),
@@ -49,7 +46,7 @@ pub fn main(called: &str, args: impl Iterator<Item = OsString>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("redline server: {why}");
+            console::line_to_stderr(&format!("redline server: {why}"));
             ExitCode::FAILURE
         }
     }
@@ -144,7 +141,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
         }
     }
     check_parts(&settings)?;
-    println!("The configuration is valid.");
+    let mut said = String::from("The configuration is valid.\n");
     let inert: Vec<&str> = table::ROWS
         .iter()
         .filter(|row| matches!(row.class, Class::Inert | Class::InertFixed))
@@ -152,9 +149,9 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
         .map(|row| row.name)
         .collect();
     if !inert.is_empty() {
-        println!("Without effect here: {}.", inert.join(", "));
+        said += &format!("Without effect here: {}.\n", inert.join(", "));
     }
-    Ok(())
+    console::out(&said)
 }
 
 /// What must be in place before anything is opened.
@@ -210,13 +207,13 @@ fn test_memory(mib: &[u8]) -> Result<(), String> {
         .ok()
         .filter(|mib| *mib > 0)
         .ok_or_else(|| format!("'{text}' is no number of megabytes"))?;
-    let faults = memory_test::run(mib, |pass, of| println!("Pass {pass} of {of}"));
+    let faults = memory_test::run(mib, |pass, of| {
+        // The test goes on, and its exit code tells.
+        let _ = console::out(&format!("Pass {pass} of {of}\n"));
+    });
     match faults {
         None => Err(format!("there are no {mib} megabytes to test")),
-        Some(memory_test::Faults(0)) => {
-            println!("Your memory passed this test.");
-            Ok(())
-        }
+        Some(memory_test::Faults(0)) => console::out("Your memory passed this test.\n"),
         Some(memory_test::Faults(words)) => Err(format!(
             "your memory is faulty: {words} words did not keep what was written to them"
         )),

@@ -35,7 +35,7 @@ mod worker;
 pub use commandlog::Threshold;
 pub use log::LogFormat;
 pub use names::Names;
-pub use redline_net::tls::ClientAuth;
+pub use redline_net::{console, tls::ClientAuth};
 pub use service::{OomScore, Service, ServiceSettings, Supervision};
 pub use settings::{OutputLimit, Permission, Settings, TlsSettings, UserLine};
 pub use start::{Origin, Server, StartError};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use redline_net::clock;
+use redline_net::{clock, console};
 
 use super::tune::Tuning;
 use crate::config::{self, Samples};
@@ -86,6 +86,25 @@ pub fn start(config: &config::Log) -> io::Result<()> {
         .name("proxy-log".to_owned())
         .spawn(move || sink.run(&lines))?;
     Ok(())
+}
+
+/// Whether its file could be opened; leaves nothing behind.
+pub fn look(config: &config::Log) -> io::Result<()> {
+    let Some(path) = config.file.as_ref().map(Path::new) else {
+        return Ok(());
+    };
+    let folder = std::path::absolute(path)?;
+    let is_there = folder.parent().is_some_and(Path::is_dir);
+    match OpenOptions::new().append(true).open(path) {
+        Err(error) if !(is_there && error.kind() == io::ErrorKind::NotFound) => {
+            Err(cannot_open(path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("the log {}: {error}", path.display()))
 }
 
 /// Waits, not for long, until what was said is written.
@@ -162,7 +181,7 @@ fn values(samples: &Samples) -> [u32; LEVELS] {
 
 fn say(level: Level, text: &str) {
     let Some(log) = LOG.get() else {
-        eprintln!("redline proxy: {text}");
+        console::line_to_stderr(&format!("redline proxy: {text}"));
         return;
     };
     let sample = log.samples[level as usize].load(Ordering::Relaxed);
@@ -260,7 +279,7 @@ impl Sink {
         };
         sink.open_file().map_err(|error| {
             let path = config.file.clone().unwrap_or_default();
-            io::Error::new(error.kind(), format!("the log {path}: {error}"))
+            cannot_open(Path::new(&path), &error)
         })?;
         Ok(sink)
     }

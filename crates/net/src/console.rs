@@ -1,0 +1,59 @@
+//! What a process says to whoever started it: help, what a check found, why it ends. A stream that nobody reads, or that
+//! takes nothing any more, is no reason to panic, which is what the standard macros do then.
+
+use std::io::{self, ErrorKind, Write};
+
+use crate::error_text;
+
+/// Writes to standard output. Whoever has read enough has gone (`redline server --help | head -1`): that is no error. The
+/// error of a stream that cannot take it, such as a file on a full disk, is text that says so.
+pub fn out(text: &str) -> Result<(), String> {
+    to(&mut io::stdout().lock(), text)
+}
+
+/// Writes a line to standard error, if that takes it: there is nowhere else to say that it did not.
+pub fn line_to_stderr(text: &str) {
+    // In one piece, so that lines of several threads do not mix.
+    let _ = io::stderr()
+        .lock()
+        .write_all(format!("{text}\n").as_bytes());
+}
+
+fn to(stream: &mut dyn Write, text: &str) -> Result<(), String> {
+    let written = stream
+        .write_all(text.as_bytes())
+        .and_then(|()| stream.flush());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {}", error_text(&error)))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fails(ErrorKind);
+
+    impl Write for Fails {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_no_error_and_a_full_disk_is_one() {
+        assert_eq!(to(&mut Fails(ErrorKind::BrokenPipe), "text"), Ok(()));
+        let full = to(&mut Fails(ErrorKind::StorageFull), "text");
+        assert!(full.unwrap_err().starts_with("standard output: "));
+        let mut taken = Vec::new();
+        assert_eq!(to(&mut taken, "text"), Ok(()));
+        assert_eq!(taken, b"text");
+    }
+}
