@@ -13,7 +13,7 @@ use super::*;
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "redline proxy",
-    disable_version_flag = true,
+    version,
     after_help = "Examples:\n  \
     redline proxy --upstream 127.0.0.1:6379\n  \
     redline proxy --port 7617 --threads 2 --upstream a:6379 --upstream b:6379   (sharded)\n  \
@@ -85,10 +85,11 @@ pub struct Arguments {
     /// Any certificate will do
     #[arg(long, requires = "upstream_tls")]
     pub upstream_tls_insecure: bool,
-    /// What keys are turned into [murmur]
+    /// What keys are turned into [murmur]: atol, crc16, crc16-twemproxy, crc32, crc32a, fnv1-64, fnv1a-64, fnv1-32,
+    /// fnv1a-32, hsieh, jenkins, md5, murmur, one-at-a-time
     #[arg(long, value_parser = named::<HashKind>, requires = "upstream")]
     pub hash: Option<HashKind>,
-    /// Which server a hash means [ketama]
+    /// Which server a hash means [ketama]: ketama, modula, rendezvous, random
     #[arg(long, value_parser = named::<DistributionKind>, requires = "upstream")]
     pub distribution: Option<DistributionKind>,
     /// Two characters: only what stands between them is hashed [{}]
@@ -97,7 +98,7 @@ pub struct Arguments {
     /// Print the configuration as TOML, and end
     #[arg(long)]
     pub print_config: bool,
-    /// Say what is wrong with the configuration, and end
+    /// Say what is wrong with the configuration, or that it is valid, and end
     #[arg(long)]
     pub check: bool,
     /// As predixy has it
@@ -207,7 +208,7 @@ impl Arguments {
             for host in hosts {
                 let bind = match host.as_str() {
                     path if path.starts_with('/') => path.parse()?,
-                    host => Place(redline_net::Address::tcp(host, port)),
+                    host => at_port(host, port)?,
                 };
                 config.listeners.push(Listener::at(bind));
             }
@@ -221,7 +222,7 @@ impl Arguments {
             }];
         }
         if let Some(port) = self.tls_port {
-            self.add_tls_listeners(config, port);
+            self.add_tls_listeners(config, port)?;
         }
         if self.upstream_tls {
             let tls = Tls {
@@ -251,16 +252,18 @@ impl Arguments {
 
 impl Arguments {
     /// Beside the listeners that there are; in place of those that nobody has asked for.
-    fn add_tls_listeners(&self, config: &mut Config, port: u16) {
+    fn add_tls_listeners(&self, config: &mut Config, port: u16) -> Result<(), String> {
         let of_file = self.file.is_some() || self.predixy.is_some();
         if self.port.is_none() && !of_file {
-            config.listeners.clear();
+            // A unix socket was asked for, and nobody listens in on it.
+            let is_socket = |it: &Listener| matches!(it.bind.0, redline_net::Address::Unix(_));
+            config.listeners.retain(is_socket);
         }
-        let local = ["127.0.0.1".to_owned()];
-        let hosts = match self.bind.is_empty() {
-            true => &local[..],
-            false => &self.bind,
-        };
+        let hosts = self.bind.iter().map(String::as_str);
+        let mut hosts: Vec<&str> = hosts.filter(|host| !host.starts_with('/')).collect();
+        if hosts.is_empty() {
+            hosts.push("127.0.0.1");
+        }
         let tls = Tls {
             certificate: self.tls_cert_file.clone(),
             key: self.tls_key_file.clone(),
@@ -268,12 +271,13 @@ impl Arguments {
             client_certificates: self.tls_auth_clients,
             ..Tls::default()
         };
-        for host in hosts.iter().filter(|host| !host.starts_with('/')) {
+        for host in hosts {
             config.listeners.push(Listener {
                 tls: Some(tls.clone()),
-                ..Listener::at(Place(redline_net::Address::tcp(host, port)))
+                ..Listener::at(at_port(host, port)?)
             });
         }
+        Ok(())
     }
 }
 
@@ -287,8 +291,33 @@ fn asked_of_clients(word: &str) -> Result<ClientCertificates, String> {
     }
 }
 
+/// `--bind` has no port of its own: an IPv6 address has colons, a name has none.
+fn at_port(host: &str, port: u16) -> Result<Place, String> {
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    let is_ip = host.parse::<std::net::IpAddr>().is_ok();
+    // An interface may be named behind an IPv6 address: fe80::1%eth0.
+    let is_name = !host.is_empty() && (!host.contains(':') || host.contains('%'));
+    if !is_ip && (!is_name || host.contains(char::is_whitespace)) {
+        // As the server's `bind` has it.
+        if host != "::*" {
+            return Err(format!(
+                "--bind \"{host}\" is no address: write it without a port (which is --port), or as /path/of/a.socket"
+            ));
+        }
+    }
+    Ok(Place(redline_net::Address::tcp(host, port)))
+}
+
 /// `[[user:]password@]address`.
 fn server(text: &str) -> Result<Server, String> {
+    if text.starts_with("redis://") || text.starts_with("rediss://") {
+        return Err(format!(
+            "--upstream: \"{text}\" is a URI: write it as [[user:]password@]host:port, and --upstream-tls for TLS"
+        ));
+    }
     let (who, address) = match text.rsplit_once('@') {
         Some((who, address)) if !text.starts_with('/') => (Some(who), address),
         _ => (None, text),
@@ -357,6 +386,9 @@ mod tests {
                 "cannot be used with",
             ),
             ("--upstream nowhere", "host:port"),
+            ("--upstream redis://u:p@a:1", "is a URI"),
+            ("--upstream a:1 --bind h:2", "without a port"),
+            ("--upstream a:1 --bind=", "is no address"),
             ("--upstream a:1 --hash fnv", "unknown variant"),
             ("file.toml --upstream a:1", "cannot be used with"),
             ("/nowhere/file.toml", "No such file"),
@@ -365,6 +397,41 @@ mod tests {
             let error = config(line).unwrap_err();
             assert!(error.contains(said), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn help_names_every_hash_and_distribution() {
+        let help = Arguments::parse_words([OsString::from("--help")].into_iter()).unwrap_err();
+        let help = help.to_string();
+        for option in ["hash", "distribution"] {
+            // What the parser would have taken stands in its error.
+            let error = config(&format!("--upstream a:1 --{option} ?")).unwrap_err();
+            let (_, names) = error.split_once("expected one of ").unwrap();
+            let names = names.split('`').skip(1).step_by(2);
+            let missing: Vec<&str> = names.filter(|name| !help.contains(name)).collect();
+            assert!(missing.is_empty(), "{option}: {missing:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_to_bind_may_be_of_ipv6() {
+        let one = config("--bind ::1 --bind [::2] --bind h --bind ::* --port 5 --upstream a:1");
+        let listeners = one.unwrap().listeners;
+        let places: Vec<String> = listeners.iter().map(|it| it.bind.to_string()).collect();
+        assert_eq!(places, ["[::1]:5", "[::2]:5", "h:5", "[::*]:5"]);
+    }
+
+    #[test]
+    fn a_unix_socket_stays_beside_tls() {
+        let files = "--tls-cert-file c --tls-key-file k";
+        let one = config(&format!("--bind /s --tls-port 7 {files} --upstream h:1")).unwrap();
+        let places = one.listeners.iter();
+        let places: Vec<_> = places
+            .map(|it| (it.bind.to_string(), it.tls.is_some()))
+            .collect();
+        let tls = ("127.0.0.1:7".to_owned(), true);
+        assert_eq!(places, [("/s".to_owned(), false), tls]);
+        assert_eq!(one.check(), []);
     }
 
     #[test]

@@ -34,6 +34,10 @@ impl Config {
     /// Everything that is wrong with it.
     pub fn check(&self) -> Vec<Problem> {
         let mut check = Check::default();
+        if self.threads > THREADS_MAX {
+            let text = format!("at most {THREADS_MAX}; 0: as many as there are CPUs");
+            check.error("threads", text);
+        }
         check.listeners(self);
         check.pools(self);
         check.routes(self);
@@ -50,6 +54,8 @@ impl Config {
 
 /// Servers and shards that one pool may have: their numbers fit into 16 bits with room for those that come and go.
 const SHARDS_MAX: usize = 4_096;
+/// Workers, as many as the server may have.
+const THREADS_MAX: usize = 256;
 
 #[derive(Default)]
 struct Check {
@@ -216,6 +222,11 @@ impl Check {
             }
             let lists = pool.shards.iter().flat_map(|shard| &shard.servers);
             let lists = lists.chain(&pool.seeds).chain(&pool.sentinels);
+            for server in lists.clone() {
+                if matches!(server.address.0, Address::Tcp { port: 0, .. }) {
+                    self.error(&place, format!("{}: a server has a port", server.address));
+                }
+            }
             let lists = lists.map(|server| (&server.user, &server.password));
             let own = [
                 (&pool.user, &pool.password),
@@ -670,6 +681,13 @@ mod tests {
     }
 
     #[test]
+    fn there_are_not_more_workers_than_descriptors_for_them() {
+        let problems = config(&format!("threads = 257\n{WHOLE}")).check();
+        assert!(problems[0].is_fatal && problems[0].text.starts_with("at most 256"));
+        assert_eq!(config(&format!("threads = 256\n{WHOLE}")).check(), []);
+    }
+
+    #[test]
     fn what_is_whole_has_no_fault() {
         assert_eq!(config(WHOLE).check(), []);
     }
@@ -759,6 +777,11 @@ mod tests {
                 "`certificate` and `key`",
             ),
             ("[[pool]]", "pool \"default\"", "the name is taken"),
+            (
+                "[[pool]]\nname = 'b'\nshard = [{ server = [{ address = 'h:0' }] }]",
+                "pool \"b\"",
+                "h:0: a server has a port",
+            ),
             ("[[pool]]\nname = 'b'", "pool \"b\"", "no [[pool.shard]]"),
             (
                 "[[pool]]\nname = 'b'\nkind = 'cluster'",

@@ -173,7 +173,9 @@ impl FromStr for Place {
             Some(host) => host.strip_suffix(']').ok_or_else(wrong)?,
             None => host,
         };
-        if host.is_empty() || host.contains(char::is_whitespace) {
+        // A URI, or credentials where none belong, would be looked up as a name.
+        let foreign = |c: char| c.is_whitespace() || matches!(c, '/' | '@');
+        if host.is_empty() || host.contains(foreign) {
             return Err(wrong());
         }
         Ok(Place(Address::tcp(host, port)))
@@ -249,7 +251,16 @@ mod tests {
         for text in ["", "1", "1k", "kb", "-1b", "99999999999gb"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
-        for text in ["", "h", ":1", "h:99999", "[::1:1", "a b:1"] {
+        for text in [
+            "",
+            "h",
+            ":1",
+            "h:99999",
+            "[::1:1",
+            "a b:1",
+            "redis://h:1",
+            "p@h:1",
+        ] {
             assert!(text.parse::<Place>().is_err(), "{text}");
         }
     }

@@ -376,6 +376,10 @@ impl Control {
                     self.unknown(usize::from(pool), Address::tcp(host, port), now_ms);
                 }
                 Report::Failed { node } | Report::TimedOut { node } => {
+                    let why = match report {
+                        Report::TimedOut { .. } => "it keeps requests waiting",
+                        _ => "connections to it cannot be made, or break",
+                    };
                     let chance = self.random.f64();
                     let Some(known) = self.nodes.get_mut(node) else {
                         continue;
@@ -383,7 +387,7 @@ impl Control {
                     let pool = known.pool;
                     let policy = policy(&self.pools, pool);
                     if known.health.doubted(now_ms, &policy, chance) {
-                        self.ejected(node, "workers could not use it");
+                        self.ejected(node, why);
                     }
                     self.refresh(pool, now_ms);
                 }

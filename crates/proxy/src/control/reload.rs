@@ -75,6 +75,7 @@ impl Reload {
         self.doors.replace(secured.listeners);
         let tls = secured.pools;
         self.configs.send(Changed { config, tls });
+        log::notice("the configuration has been read again, and holds from now on");
         Ok(())
     }
 }
