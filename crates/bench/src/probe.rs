@@ -12,6 +12,7 @@ use crate::cluster::masters::{self, Master};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::report::ServerConfig;
+use crate::target;
 use crate::worker::secure;
 
 /// What the first connection found out.
@@ -22,15 +23,18 @@ pub struct Probed {
     pub config: Option<ServerConfig>,
 }
 
-/// Connects to `address`, with TLS or without, and asks, after AUTH with `auth` as its arguments if there are any.
+/// Connects to `address`, with TLS or without, and asks, after AUTH with `auth` as its arguments if there are any, and
+/// SELECT unless `db` is 0. A database that is not there is so heard of before anything is sent, which a server that has
+/// refused SELECT would take for the first one.
 pub fn probe(
     control: &mut Control,
     address: &Address,
     tls: Option<&ClientTls>,
     auth: &[Vec<u8>],
+    db: i64,
 ) -> Result<Probed, Failure> {
     let (endpoint, mut stream) = connect(control, address, tls, None)?;
-    match ask(control, &mut stream, auth) {
+    match ask(control, &mut stream, auth, db) {
         Ok(config) => Ok(Probed { endpoint, config }),
         Err(Failure::Reply(text)) => Err(Failure::Refused {
             address: address.to_string(),
@@ -89,12 +93,35 @@ pub fn connect(
 ) -> Result<(Endpoint, Stream), Failure> {
     let (endpoint, mut stream) = connect_any(control, address, deadline)?;
     if let Some(tls) = tls {
-        while !secure(&mut stream, tls)? {
-            wait(control, usize::MAX, deadline)?;
-        }
+        shake_hands(control, &mut stream, tls, deadline, HANDSHAKE_WITHIN)?;
     }
     Ok((endpoint, stream))
 }
+
+/// Until the deadline, or for so long: who does not speak TLS takes what we say for the beginning of a request, and waits.
+fn shake_hands(
+    control: &mut Control,
+    stream: &mut Stream,
+    tls: &ClientTls,
+    deadline: Option<Instant>,
+    patience: Duration,
+) -> Result<(), Failure> {
+    let until = Instant::now() + patience;
+    let sooner = deadline.filter(|deadline| *deadline <= until);
+    while !secure(stream, tls)? {
+        match wait(control, usize::MAX, sooner.or(Some(until))) {
+            Err(Failure::Local(_)) if sooner.is_none() && Instant::now() >= until => {
+                let text = "the server does not answer; does it speak TLS at this port?";
+                return Err(Failure::Tls(text.into()));
+            }
+            waited => waited?,
+        }
+    }
+    Ok(())
+}
+
+/// How long a handshake may take; servers give clients as long.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Tries each endpoint of the address; the error is that of the last.
 fn connect_any(
@@ -140,16 +167,15 @@ fn ask(
     control: &mut Control,
     stream: &mut Stream,
     auth: &[Vec<u8>],
+    db: i64,
 ) -> Result<Option<ServerConfig>, Failure> {
-    let mut request = Vec::new();
-    if !auth.is_empty() {
-        encode_request(auth, &mut request);
-    }
+    let prefix = target::prefix(auth, false, db, false);
+    let mut request = prefix.bytes;
     encode_request(&["CONFIG", "GET", "save"], &mut request);
     encode_request(&["CONFIG", "GET", "appendonly"], &mut request);
-    let count = 2 + usize::from(!auth.is_empty());
+    let count = 2 + prefix.replies as usize;
     let mut replies = exchange(control, stream, &request, count, None)?.into_iter();
-    if !auth.is_empty() {
+    for _ in 0..prefix.replies {
         fail_on_error(replies.next())?;
     }
     let (save, appendonly) = (directive(replies.next())?, directive(replies.next())?);
@@ -274,5 +300,11 @@ mod tests {
         let connected = connect(&mut control, &address, Some(&tls), deadline);
         assert!(matches!(connected, Err(Failure::Local(_))));
         assert!(begin.elapsed() >= Duration::from_millis(50));
+
+        // Without a deadline of the caller's it does not last for ever either, and the error says what may be wrong.
+        let (_, mut stream) = connect(&mut control, &address, None, None).expect("it accepts");
+        let patience = Duration::from_millis(50);
+        let ended = shake_hands(&mut control, &mut stream, &tls, None, patience);
+        assert!(ended.unwrap_err().to_string().contains("does it speak TLS"));
     }
 }

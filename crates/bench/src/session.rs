@@ -125,7 +125,13 @@ impl<'a> Session<'a> {
         let addresses = masters.iter().map(|master| master.address.clone());
         let lone = masters.is_empty().then(|| options.server.clone());
         for address in addresses.chain(lone) {
-            let probed = probe::probe(&mut control, &address, tls.as_ref(), &auth(&options))?;
+            let probed = probe::probe(
+                &mut control,
+                &address,
+                tls.as_ref(),
+                &auth(&options),
+                options.db,
+            )?;
             if probed.config.is_none() {
                 let what = match options.cluster {
                     true => format!("node CONFIG {address}"),
@@ -138,6 +144,10 @@ impl<'a> Session<'a> {
         }
         for warning in &options.warnings {
             let _ = writeln!(stderr, "{warning}");
+        }
+        let wanted = options.tests.as_deref().filter(|_| command.is_empty());
+        for name in suite::unknown(options.compat, wanted.unwrap_or_default()) {
+            let _ = writeln!(stderr, "WARNING: no test is called \"{name}\" (-t).");
         }
         let embedded = server
             .as_ref()

@@ -79,6 +79,14 @@ pub fn select(compat: Compat, wanted: Option<&[String]>) -> impl Iterator<Item =
     })
 }
 
+/// Names that select nothing.
+pub fn unknown(compat: Compat, wanted: &[String]) -> impl Iterator<Item = &String> {
+    wanted.iter().filter(move |name| {
+        let mut tests = suite(compat).iter();
+        !tests.any(|test| test.names.contains(&name.as_str()))
+    })
+}
+
 fn suite(compat: Compat) -> &'static [&'static Test] {
     match compat {
         Compat::Redis24 => REDIS_2_4,

@@ -53,6 +53,8 @@ pub struct Uri {
     pub port: Option<i64>,
     /// The path, as `atoi` reads it.
     pub db: Option<i64>,
+    /// The path as it was written.
+    pub path: String,
 }
 
 impl Uri {
@@ -95,6 +97,7 @@ impl Uri {
         parsed.host = (!host.is_empty()).then(|| host.to_owned());
         parsed.port = port.map(|port| atoi(port.as_bytes()));
         parsed.db = (!path.is_empty()).then(|| atoi(path.as_bytes()));
+        parsed.path = path.to_owned();
         Ok(parsed)
     }
 }

@@ -13,11 +13,24 @@ pub fn version(compat: Compat) -> String {
 
 /// The whole help text, for a program called `program`.
 pub fn text(program: &str) -> String {
+    // Called as redis-benchmark, there are none.
+    let sub_commands = match program {
+        "redis-benchmark" => String::new(),
+        _ => SUB_COMMANDS.replace("PROGRAM", program) + "\n",
+    };
     format!(
-        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n\n{OPTIONS}\n{}",
+        "Usage: {program} [OPTIONS] [COMMAND ARGS...]\n\n{sub_commands}{OPTIONS}\n{}",
         EXAMPLES.replace("PROGRAM", program)
     )
 }
+
+const SUB_COMMANDS: &str = "\
+With options of their own (PROGRAM run --help, and so on):
+ PROGRAM run       A mix of commands, at a rate or as fast as it goes
+ PROGRAM compare   Whether one server, or set of options, is faster than another
+ PROGRAM failover  What a failure costs clients, and which writes are lost
+ PROGRAM report    A page with charts of what these have left
+";
 
 const OPTIONS: &str = "\
 Options:

@@ -46,6 +46,7 @@ fn a_connection_is_prepared_in_the_order_of_redis_benchmark() {
         server.lines(),
         [
             "AUTH bob pw",
+            "SELECT 3",
             "CONFIG GET save",
             "CONFIG GET appendonly",
             "AUTH bob pw",
@@ -57,6 +58,47 @@ fn a_connection_is_prepared_in_the_order_of_redis_benchmark() {
         ]
     );
     assert!(!ran.stdout.contains("partial"));
+}
+
+#[test]
+fn a_database_that_is_not_there_is_heard_of_before_anything_is_sent() {
+    let server = FakeServer::start(|request| match request[0].as_slice() {
+        b"SELECT" => reply("-ERR DB index is out of range\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    for args in [
+        &["--dbnum", "99", "-t", "set", "-n", "10"][..],
+        &["run", "--db", "99", "--command", "SET a b", "-n", "10"],
+        &[
+            "run",
+            "--db",
+            "99",
+            "--command",
+            "GET a",
+            "--load",
+            "SET {seq:9} b",
+        ],
+    ] {
+        let port = server.port();
+        let (sub_command, options) = args.split_at(usize::from(args[0] == "run"));
+        let ran = bench(&[sub_command, &["-p", &port], options].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{args:?}");
+        assert!(ran.stderr.ends_with("\nERR DB index is out of range\n"));
+    }
+    let lines = server.lines();
+    assert!(
+        !lines.iter().any(|line| line.starts_with("SET ")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_test_that_does_not_exist_is_named() {
+    let server = FakeServer::ok();
+    let ran = against(&server, &["-t", "get,gett", "-n", "1", "-q"]);
+    assert_eq!(ran.code, 0);
+    assert_eq!(ran.stderr, "WARNING: no test is called \"gett\" (-t).\n");
+    assert!(ran.stdout.contains("GET: "));
 }
 
 #[test]

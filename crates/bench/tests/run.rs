@@ -38,6 +38,73 @@ fn sent(server: &FakeServer) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn a_file_that_cannot_be_written_is_found_before_anything_is_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wrong = folder.path().join("none/x");
+    let wrong = wrong.to_str().expect("it is text");
+    let load = ["--command", "GET a", "-n", "1"];
+    let both = ["--", "-n", "1", "--", "-n", "1", "--", "--command", "GET a"];
+    // Nobody listens there, which would be found next.
+    for (what, option, rest) in [
+        ("run", "--json", &load[..]),
+        ("run", "--csv", &load),
+        ("run", "--hdr", &load),
+        ("run", "--html", &load),
+        ("compare", "--json", &both),
+        ("compare", "--html", &both),
+        ("failover", "--acks", &["--run", "true"]),
+        ("failover", "--json", &["--run", "true"]),
+    ] {
+        let ran = bench(&[&[what, option, wrong][..], rest].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{what} {option}");
+        let said = format!("{wrong}: No such file or directory\n");
+        assert_eq!(ran.stderr, said, "{what} {option}");
+    }
+    // To look leaves nothing behind.
+    let right = folder.path().join("x");
+    let target = folder.path().join("nobody");
+    let place = [right.to_str(), target.to_str()].map(|path| path.expect("it is text"));
+    let ran = bench(&[&["run", "-S", place[1], "--json", place[0]][..], &load].concat());
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.starts_with("Could not connect"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!right.exists());
+}
+
+#[test]
+fn a_node_of_a_cluster_is_recognised() {
+    let server = on_get(|| reply("-MOVED 1 127.0.0.1:1\r\n"));
+    let ran = run(
+        &server,
+        &["--command", "GET a", "-n", "1", "--no-calibration"],
+    );
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("--cluster sends"), "{}", ran.stdout);
+}
+
+#[test]
+fn who_does_not_say_where_the_data_is_is_named_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nobody = folder.path().join("s");
+    let nobody = nobody.to_str().expect("it is text");
+    let load = ["--command", "GET a", "-n", "1"];
+    let ran = bench(&[&["run", "--sentinel", nobody][..], &load].concat());
+    assert!(
+        ran.stderr.contains("No such file or directory"),
+        "{}",
+        ran.stderr
+    );
+    let null = FakeServer::start(|_| reply("*-1\r\n"));
+    let place = format!("127.0.0.1:{}", null.port());
+    let ran = bench(&[&["run", "--sentinel", &place][..], &load].concat());
+    let said = format!("mymaster): {place} does not know\n");
+    assert!(ran.stderr.ends_with(&said), "{}", ran.stderr);
+}
+
 /// A server that does this on each GET, and answers everything else with +OK.
 fn on_get(answer: impl Fn() -> Answer + Send + Sync + 'static) -> FakeServer {
     FakeServer::start(move |request| match request[0].as_slice() {
@@ -408,7 +475,7 @@ fn a_wrong_command_line_is_told_and_ends_with_1() {
     assert_eq!(ran.code, 1);
     assert!(
         ran.stderr
-            .starts_with("--command \"GET {x}\": {x}: not known"),
+            .starts_with("--command \"GET {x}\": {x}: there is no such placeholder"),
         "{}",
         ran.stderr
     );

@@ -18,14 +18,14 @@ use crate::html::charts::{self, Axes, Line};
 use crate::run::arguments::{Arguments, Command, RunPlan, one_to_stdout};
 use crate::run::execute::Prepared;
 use crate::run::result::RunResult;
-use crate::run::{read_result, write, write_json};
+use crate::run::{can_be_written, read_result, write, write_json};
 use crate::{StartEmbedded, Streams};
 use bootstrap::PAIRS_MIN;
 
 /// Exit code of a comparison that `--fail-if` calls a failure.
 pub const FAILED_COMPARISON: u8 = 3;
 
-/// The options in front of the first `--`.
+/// Says whether one server, or one set of options, is faster than another, and how sure that is
 #[derive(Debug, Parser)]
 #[command(name = "redline bench compare", disable_help_subcommand = true, after_help = FORM,
           override_usage = "redline bench compare [OPTIONS] -- A -- B [-- BOTH]")]
@@ -209,7 +209,10 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     let groups: Vec<&[String]> = groups.collect();
     let compared = check(&options)
         .and_then(|()| pairs(&options, &groups, streams.stderr, start))
-        .and_then(|pairs| report(&options, &pairs, streams.stdout));
+        .and_then(|(pairs, ended)| {
+            let failed = report(&options, &pairs, streams.stdout)?;
+            ended.map_or(Ok(failed), Err)
+        });
     match compared {
         Ok(false) => 0,
         Ok(true) => FAILED_COMPARISON,
@@ -228,18 +231,21 @@ fn check(options: &CompareArguments) -> Result<(), Failure> {
     if !(50.0..100.0).contains(&options.confidence) {
         return wrong("--confidence is 50 to less than 100 percent.");
     }
-    one_to_stdout([options.json.as_ref(), options.html.as_ref()]).map_err(Failure::Local)
+    let files = [options.json.as_ref(), options.html.as_ref()];
+    one_to_stdout(files).map_err(Failure::Local)?;
+    can_be_written(files.map(|path| path.map(PathBuf::as_path)))
 }
 
 /// Results in pairs: of A, and of B.
 type Pairs = Vec<(RunResult, RunResult)>;
 
+/// Runs them; with Ctrl-C, those that there are by then, if they are enough.
 fn pairs(
     options: &CompareArguments,
     groups: &[&[String]],
     stderr: &mut dyn Write,
     start: Option<StartEmbedded<'_>>,
-) -> Result<Pairs, Failure> {
+) -> Result<(Pairs, Option<Failure>), Failure> {
     let (a, b, both) = match groups {
         [a, b] => (*a, *b, &[][..]),
         [a, b, both] => (*a, *b, *both),
@@ -252,7 +258,17 @@ fn pairs(
     let are_files =
         |words: &[String]| !words.is_empty() && words.iter().all(|word| word.ends_with(".json"));
     if are_files(a) && are_files(b) {
-        return saved(a, b);
+        return saved(a, b).map(|pairs| (pairs, None));
+    }
+    // Of one side only, or one of them with another name: options would not begin with a word that is none.
+    if let Some(word) = [a, b].concat().iter().find(|word| word.ends_with(".json"))
+        && [a, b]
+            .iter()
+            .any(|words| words.first().is_some_and(|word| !word.starts_with('-')))
+    {
+        return Err(Failure::Local(format!(
+            "\"{word}\" is a saved result: then A and B are files only, all of them named .json."
+        )));
     }
     let (a, b) = (plan(a, both)?, plan(b, both)?);
     let mut sides = [Side::new(a, start)?, Side::new(b, start)?];
@@ -262,7 +278,12 @@ fn pairs(
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         let mut results = [None, None];
         for index in order {
-            results[index] = Some(sides[index].run()?);
+            results[index] = match sides[index].run() {
+                Err(Failure::Interrupted) if pairs.len() >= PAIRS_MIN => {
+                    return Ok((pairs, Some(Failure::Interrupted)));
+                }
+                result => Some(result?),
+            };
         }
         if let [Some(a), Some(b)] = results {
             // Progress is for who looks; a closed stream is nobody.
@@ -277,7 +298,7 @@ fn pairs(
             pairs.push((a, b));
         }
     }
-    Ok(pairs)
+    Ok((pairs, None))
 }
 
 fn saved(a: &[String], b: &[String]) -> Result<Pairs, Failure> {
@@ -345,15 +366,15 @@ fn report(
 ) -> Result<bool, Failure> {
     let comparison = compare(options, pairs)?;
     let json = options.json.as_deref();
+    let taken = [json, options.html.as_deref()];
+    if !taken.contains(&Some(Path::new("-"))) {
+        write(Path::new("-"), &text(&comparison), stdout)?;
+    }
     if let Some(path) = json {
         write_json(path, &comparison, stdout)?;
     }
     if let Some(path) = &options.html {
         write(path, &page(&comparison)?, stdout)?;
-    }
-    let taken = [json, options.html.as_deref()];
-    if !taken.contains(&Some(Path::new("-"))) {
-        write(Path::new("-"), &text(&comparison), stdout)?;
     }
     Ok(comparison.failed)
 }

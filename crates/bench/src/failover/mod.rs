@@ -32,7 +32,8 @@ use crate::run::arguments::{Arguments, Command, FailoverArguments, Incident, Run
 use crate::run::execute::{Finished, Prepared};
 use crate::run::result::RunResult;
 use crate::run::watch::Happened;
-use crate::run::{write, write_json};
+use crate::run::{can_be_written, write, write_json};
+use crate::workload::template::Protocol;
 
 /// Changes when a field changes its meaning or goes away; new fields may come without.
 const FORMAT: u32 = 1;
@@ -115,6 +116,8 @@ pub fn run(
         None => format!("failover:{}:", clock::wall_ms()),
     };
     let plan = plan(arguments, &prefix).map_err(Failure::Local)?;
+    let files = [&arguments.acks, &arguments.json, &arguments.html];
+    can_be_written(files.map(Option::as_deref))?;
     let mut prepared = Prepared::new(&plan, None)?;
     let map = prepared.known_map();
     let finished = prepared.run(&plan)?;
@@ -126,15 +129,25 @@ pub fn run(
         }
         write(path, &log, stdout)?;
     }
-    // Progress is for who looks; a closed stream is nobody.
-    let _ = writeln!(stderr, "reading back {} acknowledged writes", acks.len());
+    if !matches!(finished.failure, Some(Failure::Interrupted)) {
+        // Progress is for who looks; a closed stream is nobody.
+        let _ = writeln!(stderr, "reading back {} acknowledged writes", acks.len());
+    }
     let mut read = read_back(&mut prepared, &prefix, acks);
     let Finished {
-        result,
+        mut result,
         failure,
         counts,
         happened,
     } = finished;
+    let status = happened
+        .as_ref()
+        .and_then(|happened| happened.status.as_deref());
+    if let Some(status) = status.filter(|status| *status != "exit status: 0") {
+        result.warnings.push(format!(
+            "the command of --run failed ({status}): perhaps nothing was made to fail."
+        ));
+    }
     let (of_cluster, duration_s) = (prepared.is_cluster(), result.elapsed_s);
     let outages = outages(
         &counts,
@@ -160,6 +173,10 @@ pub fn run(
         trouble_over_time: trouble_over_time(&counts, arguments.interval),
         run: result,
     };
+    let is_taken = |path: &std::path::PathBuf| path.as_os_str() == "-";
+    if !files.into_iter().flatten().any(is_taken) {
+        write(Path::new("-"), &text::text(&result), stdout)?;
+    }
     if let Some(path) = &arguments.json {
         write_json(path, &result, stdout)?;
     }
@@ -168,11 +185,6 @@ pub fn run(
         let page =
             html::page(&named).map_err(|error| Failure::Local(format!("charts: {error}")))?;
         write(path, &page, stdout)?;
-    }
-    let taken = [&arguments.json, &arguments.html, &arguments.acks];
-    let is_taken = |path: &&std::path::PathBuf| path.as_os_str() == "-";
-    if !taken.into_iter().flatten().any(|path| is_taken(&path)) {
-        write(Path::new("-"), &text::text(&result), stdout)?;
     }
     failure.or(read.failure).map_or(Ok(()), Err)
 }
@@ -183,7 +195,7 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
         return Err("--prefix: no spaces, quotes or braces.".into());
     }
     if arguments.at >= arguments.duration {
-        return Err("--at lies before the end (--duration).".into());
+        return Err("--at is less than --duration.".into());
     }
     let template = format!("SETEX {prefix}{{id=insert:1}} {EXPIRE_S} {{id}}");
     let words = ["redline bench", "run", "--on-error", "count", "--command"];
@@ -203,6 +215,9 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
     let mut plan = run.plan()?;
     if plan.target.embedded {
         return Err("--embedded: a server in this process is not made to fail.".into());
+    }
+    if plan.target.protocol != Protocol::Resp {
+        return Err("--protocol: only Redis has primaries that fail over.".into());
     }
     if plan.target.source.is_none() {
         let places = plan.target.servers.iter();

@@ -2,7 +2,7 @@
 //!
 //! Opens no socket. What it leaves is checked: a [`RunPlan`] can be run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -117,7 +117,12 @@ pub struct RunArguments {
     #[arg(value_name = "SUITE", conflicts_with_all = ["command", "load", "stairs", "csv", "hdr"])]
     pub suite: Option<PathBuf>,
     /// Multiplies a suite's requests and keys
-    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    #[arg(
+        long,
+        default_value_t = 1.0,
+        value_name = "FACTOR",
+        allow_negative_numbers = true
+    )]
     pub scale: f64,
     /// Where a suite's target is: NAME=HOST:PORT; may be given several times
     #[arg(long, value_name = "PLACE", requires = "suite")]
@@ -291,7 +296,7 @@ pub struct MannerArguments {
     #[arg(long)]
     pub window: bool,
     /// Open loop: so many requests a second, due at their times whether or not earlier ones are answered
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub rps: Option<f64>,
     /// Open loop at one rate after the other, each FACTOR (1.5) times the last, until --objective breaks
     #[arg(long, value_name = "RATE[:FACTOR]", value_parser = Climb::parse, requires = "objective",
@@ -301,10 +306,10 @@ pub struct MannerArguments {
     #[arg(long, value_name = "FIGURE=TIME", value_parser = Objective::parse, requires = "stairs")]
     pub objective: Option<Objective>,
     /// Seconds that are measured [default: 10, unless --requests is given]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration: Option<Duration>,
     /// Seconds before them that are not
-    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub warmup: Duration,
     /// Ends after so many requests
     #[arg(short = 'n', long, value_name = "N")]
@@ -480,6 +485,9 @@ impl RunPlan {
 impl RunArguments {
     /// Checks what the parser cannot; an error is one line.
     pub fn plan(mut self) -> Result<RunPlan, String> {
+        if self.scale != 1.0 {
+            return Err("--scale is for suites.".into());
+        }
         let sizes = Sizes::parse(&self.workload.value_size)
             .map_err(|reason| format!("--value-size: {reason}"))?;
         let protocol = self.server.protocol;
@@ -524,6 +532,15 @@ impl RunArguments {
         ])?;
         if self.output.live && self.output.takes_stdout() {
             return Err("--live draws on standard output: nothing else can go there (-).".into());
+        }
+        if output.hdr.as_deref() == Some(Path::new("-")) {
+            return Err("--hdr writes to a file, not to standard output (-).".into());
+        }
+        if output
+            .link_mbit
+            .is_some_and(|mbit| !(mbit > 0.0 && mbit.is_finite()))
+        {
+            return Err("--link-mbit is more than 0 Mbit/s.".into());
         }
         if self.output.interval < INTERVAL_MIN {
             return Err("--interval is at least 0.001 seconds.".into());
@@ -621,7 +638,7 @@ impl TargetArguments {
                 (Some(uri), _) => self.place(uri)?,
                 (_, Some(path)) => (self.server_at(Address::unix(path)), tls),
                 _ => (
-                    self.server_at(Address::tcp(self.server.clone(), self.port)),
+                    self.server_at(Address::tcp(without_brackets(&self.server), self.port)),
                     tls,
                 ),
             };
@@ -655,6 +672,10 @@ impl TargetArguments {
             })
         };
         let reads = self.reads;
+        let files = [&self.cacert, &self.cert, &self.key, &self.sni];
+        if !tls && (self.insecure || files.iter().any(|file| file.is_some())) {
+            return Err("--cacert, --cert, --key, --sni and --insecure are about TLS: say --tls, or rediss://.".into());
+        }
         let tls = tls.then(|| ClientTlsOptions {
             common: TlsOptions {
                 ca_cert_file: self.cacert,
@@ -702,11 +723,14 @@ impl TargetArguments {
             }
             let wrong = || format!("--endpoint \"{text}\": not HOST:PORT, a path or a URI.");
             let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let host = without_brackets(host);
             let port = port.parse().map_err(|_| wrong())?;
             return Ok((self.server_at(Address::tcp(host, port)), self.tls));
         }
         let uri = Uri::parse(text)?;
+        if !uri.path.is_empty() && uri.path.parse::<u32>().is_err() {
+            return Err(format!("\"{text}\": /{} is no database.", uri.path));
+        }
         let port = u16::try_from(uri.port.unwrap_or(6379));
         let port = port.map_err(|_| "Invalid server port.")?;
         let host = uri.host.unwrap_or_else(|| "127.0.0.1".into());
@@ -720,6 +744,14 @@ impl TargetArguments {
         server.db = uri.db.unwrap_or(server.db);
         Ok((server, self.tls || uri.tls))
     }
+}
+
+/// An IPv6 address as it stands in front of a port.
+fn without_brackets(host: &str) -> &str {
+    let inside = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    inside.unwrap_or(host)
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
@@ -801,7 +833,7 @@ mod tests {
         for (line, words) in [
             (
                 &["--command", "GET {x}"][..],
-                "--command \"GET {x}\": {x}: not known",
+                "--command \"GET {x}\": {x}: there is no such placeholder",
             ),
             (&["--command", "PING", "--load", "SET a b"], "one {seq:N}"),
             (
@@ -815,6 +847,16 @@ mod tests {
             (&["--command", "PING", "--duration=-1"], "span of time"),
             (&["--command", "PING", "--interval=0"], "0.001"),
             (&["--command", "PING", "--user", "bob"], "--password"),
+            (&["--command", "PING", "--rps", "-1"], "--rps is more than"),
+            (&["--command", "PING", "--warmup", "-1"], "span of time"),
+            (&["--command", "PING", "--link-mbit", "0"], "--link-mbit"),
+            (&["--command", "PING", "--hdr", "-"], "--hdr"),
+            (&["--command", "PING", "--cacert", "f"], "say --tls"),
+            (&["--command", "PING", "--scale", "2"], "for suites"),
+            (
+                &["--command", "PING", "-u", "redis://h/x"],
+                "/x is no database",
+            ),
             (
                 &["--command", "PING", "-u", "http://x"],
                 "Invalid URI scheme",
@@ -864,6 +906,12 @@ mod tests {
         );
         assert_eq!(server.db, 3);
         assert!(target.tls.is_some());
+    }
+
+    #[test]
+    fn an_ipv6_address_may_stand_in_brackets() {
+        let target = plan(&["--command", "PING", "-s", "[::1]"]).unwrap().target;
+        assert_eq!(target.servers[0].address, Address::tcp("::1", 6379));
     }
 
     #[test]

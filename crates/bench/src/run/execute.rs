@@ -130,7 +130,9 @@ impl Prepared {
             }
             let (address, tls) = (&server.address, tls.as_ref());
             let endpoint = match plan.protocol {
-                Protocol::Resp => probe::probe(&mut control, address, tls, &server.auth)?.endpoint,
+                Protocol::Resp => {
+                    probe::probe(&mut control, address, tls, &server.auth, server.db)?.endpoint
+                }
                 Protocol::MemcacheText => probe::connect(&mut control, address, tls, None)?.0,
             };
             prepared.add(server, endpoint);
@@ -173,10 +175,28 @@ impl Prepared {
             let Some(node) = map.node(server.address.clone()) else {
                 return false;
             };
-            let reply = self.ask_where(source, &server);
-            let reply = reply.unwrap_or(Value::NullBulk);
-            said.push(format!("{}: {}", server.address, text_of(Some(&reply))));
-            source.take(&mut map, &reply, node) && !map.primaries().is_empty()
+            match self.ask_where(source, &server) {
+                Ok(reply) if source.take(&mut map, &reply, node) && !map.primaries().is_empty() => {
+                    true
+                }
+                Ok(reply) if reply.is_error() => {
+                    said.push(format!("{}: {}", server.address, text_of(Some(&reply))));
+                    false
+                }
+                Ok(_) => {
+                    said.push(format!("{} does not know", server.address));
+                    false
+                }
+                // It names the address.
+                Err(failure @ Failure::Connect { .. }) => {
+                    said.push(failure.to_string());
+                    false
+                }
+                Err(failure) => {
+                    said.push(format!("{}: {failure}", server.address));
+                    false
+                }
+            }
         });
         if !found {
             return Err(Failure::Local(format!(
@@ -237,7 +257,7 @@ impl Prepared {
                     continue;
                 };
                 let reply = self.ask_where(&source, server);
-                let learned = reply.is_some_and(|reply| source.take(&mut map, &reply, node));
+                let learned = reply.is_ok_and(|reply| source.take(&mut map, &reply, node));
                 if learned && map.is_whole() {
                     return Ok(map);
                 }
@@ -301,13 +321,14 @@ impl Prepared {
     }
 
     /// Asks a server where the data is. To a Sentinel nothing is said before: users and databases are those of the data.
-    fn ask_where(&mut self, source: &Source, server: &ServerPlan) -> Option<Value> {
+    fn ask_where(&mut self, source: &Source, server: &ServerPlan) -> Result<Value, Failure> {
         let mut server = server.clone();
         if matches!(source, Source::Sentinels { .. }) {
             server.auth.clear();
             server.db = 0;
         }
-        self.ask(&server, &[&source.question()]).pop()
+        let mut replies = self.try_ask(&server, &[&source.question()])?;
+        replies.pop().ok_or(Failure::Closed)
     }
 
     /// Asks the server, on a connection of its own; no replies if it (or a proxy before it) does not answer in time.
@@ -315,9 +336,12 @@ impl Prepared {
         if self.plan.protocol != Protocol::Resp {
             return Vec::new();
         }
-        let connected = self.connect(plan);
-        let replies = connected.and_then(|mut stream| self.exchange(&mut stream, requests));
-        replies.unwrap_or_default()
+        self.try_ask(plan, requests).unwrap_or_default()
+    }
+
+    fn try_ask(&mut self, plan: &ServerPlan, requests: &[&[&str]]) -> Result<Vec<Value>, Failure> {
+        let mut stream = self.connect(plan)?;
+        self.exchange(&mut stream, requests)
     }
 
     /// A connection that speaks RESP2, whatever the run speaks, as the plan's user and in its database.
@@ -585,6 +609,10 @@ impl Prepared {
         let failure = outcome.failure;
         let mut result = measured.result(threads, started_unix_ms);
         result.ended_early = failure.as_ref().map(Failure::to_string);
+        if matches!(&failure, Some(Failure::Reply(text)) if text.starts_with("MOVED ")) {
+            let text = "the server is a node of a Redis Cluster: --cluster sends each request to the node that has its key.";
+            result.warnings.push(text.to_owned());
+        }
         Ok(Finished {
             result,
             failure,

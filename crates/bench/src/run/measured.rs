@@ -21,6 +21,9 @@ use crate::cause::verdict::Measurements;
 use crate::cluster::follow::Counts;
 use crate::load;
 
+/// Shorter runs are over before the CPU time of anybody has been read twice.
+const MEANINGFUL: Duration = Duration::from_millis(50);
+
 /// Everything that a result is made of.
 pub struct Measured<'a> {
     /// What was asked for.
@@ -294,6 +297,12 @@ impl Measured<'_> {
 
     fn warn(&self, result: &mut RunResult) {
         let mut warnings = self.facts.findings();
+        if self.elapsed < MEANINGFUL && result.requests.sent > 0 {
+            warnings.push(format!(
+                "{:.1} ms were measured: too little to tell whose CPUs were used for what, and what was the limit.",
+                self.elapsed.as_secs_f64() * 1e3
+            ));
+        }
         if let Some(rate) = result.hit_rate
             && rate < self.plan.manner.hit_rate_min
         {

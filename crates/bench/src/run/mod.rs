@@ -115,6 +115,7 @@ fn run(
         };
         let output = &arguments.output;
         one_to_stdout([output.json.as_ref(), output.html.as_ref()]).map_err(Failure::Local)?;
+        can_be_written([output.json.as_deref(), output.html.as_deref()])?;
         return suites::run(
             &request,
             arguments.output.json.as_deref(),
@@ -129,6 +130,9 @@ fn run(
         let text = "--live draws on a terminal, and standard output is none.";
         return Err(Failure::Local(text.into()));
     }
+    let output = &plan.output;
+    let files = [&output.json, &output.csv, &output.hdr, &output.html];
+    can_be_written(files.map(Option::as_deref))?;
     let mut prepared = Prepared::new(&plan, start)?;
     if let Some((climb, objective)) = plan.manner.stairs.zip(plan.manner.objective) {
         return climb_stairs(&mut prepared, &plan, climb, objective, stdout, stderr);
@@ -141,21 +145,46 @@ fn run(
     if failure.is_none() && !plan.manner.no_calibration {
         result.own_cost = prepared.calibrate(&plan);
     }
-    let json = plan.output.json.as_deref();
-    if let Some(path) = json {
+    // First what nobody else has: a file that cannot be written must not cost it.
+    if !output.takes_stdout() {
+        write(Path::new("-"), &text::text(&result), stdout)?;
+    }
+    if let Some(path) = &output.json {
         write_json(path, &result, stdout)?;
     }
-    if let Some(path) = &plan.output.csv {
+    if let Some(path) = &output.csv {
         write(path, &csv::series(&result), stdout)?;
     }
-    if let Some(path) = &plan.output.html {
+    if let Some(path) = &output.html {
         let named = [(result.target.address.clone(), result.clone())];
         write(path, &page(&named)?, stdout)?;
     }
-    if !plan.output.takes_stdout() {
-        write(Path::new("-"), &text::text(&result), stdout)?;
-    }
     failure.map_or(Ok(()), Err)
+}
+
+/// Looks whether what is measured can be kept, before it is measured: who mistypes a path should not find out in the end.
+/// Leaves no file behind, and does not touch what is none (a pipe has one reader, who would take this for the end).
+pub fn can_be_written<'p>(
+    paths: impl IntoIterator<Item = Option<&'p Path>>,
+) -> Result<(), Failure> {
+    for path in paths
+        .into_iter()
+        .flatten()
+        .filter(|path| *path != Path::new("-"))
+    {
+        let looked = match std::fs::metadata(path) {
+            Ok(about) if about.is_file() || about.is_dir() => std::fs::OpenOptions::new()
+                .append(true)
+                .open(path)
+                .map(drop),
+            Ok(_) => Ok(()),
+            Err(_) => std::fs::File::create_new(path)
+                .map(drop)
+                .and_then(|()| std::fs::remove_file(path)),
+        };
+        looked.map_err(|error| Failure::local(&path.display().to_string(), &error))?;
+    }
+    Ok(())
 }
 
 /// The user's words without those that are about the suite itself: what is left goes to each of its runs.
@@ -191,6 +220,9 @@ fn climb_stairs(
         // Progress is for who looks; a closed stream is nobody.
         let _ = writeln!(stderr, "{}", stairs::line(step, objective));
     })?;
+    if !plan.output.takes_stdout() {
+        write(Path::new("-"), &stairs::text(&stairs), stdout)?;
+    }
     if let Some(path) = &plan.output.json {
         write_json(path, &stairs, stdout)?;
     }
@@ -200,9 +232,6 @@ fn climb_stairs(
             (format!("{rate:.0} requests/s"), step.result.clone())
         });
         write(path, &page(&named.collect::<Vec<_>>())?, stdout)?;
-    }
-    if !plan.output.takes_stdout() {
-        write(Path::new("-"), &stairs::text(&stairs), stdout)?;
     }
     failure.map_or(Ok(()), Err)
 }
@@ -250,7 +279,7 @@ pub fn write_json(
     what: &impl serde::Serialize,
     stdout: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let failed = |error| Failure::local(&path.display().to_string(), &error);
+    let failed = |error| cannot_write(path, &error);
     let mut file;
     let to: &mut dyn Write = if path == Path::new("-") {
         stdout
@@ -290,5 +319,13 @@ pub fn write(path: &Path, text: &str, stdout: &mut dyn Write) -> Result<(), Fail
     } else {
         std::fs::write(path, text)
     };
-    written.map_err(|error| Failure::local(&path.display().to_string(), &error))
+    written.map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    let name = match path.to_string_lossy() {
+        name if name == "-" => "standard output".into(),
+        name => name,
+    };
+    Failure::local(&name, error)
 }

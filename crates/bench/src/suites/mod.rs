@@ -79,6 +79,9 @@ pub fn run(
     start: Option<StartEmbedded<'_>>,
 ) -> Result<(), Failure> {
     let named = |reason: String| Failure::Local(format!("{}: {reason}", request.path.display()));
+    if !(request.scale > 0.0 && request.scale.is_finite()) {
+        return Err(Failure::Local("--scale is more than 0.".into()));
+    }
     let text = std::fs::read_to_string(request.path)
         .map_err(|error| Failure::local(&request.path.display().to_string(), &error))?;
     let mut suite = Suite::parse(&text).map_err(named)?;
@@ -106,14 +109,14 @@ pub fn run(
     };
     let failure = measure(plans, &mut result, stderr, start).err();
     result.ended_early = failure.as_ref().map(Failure::to_string);
+    if ![json, page_to].contains(&Some(Path::new("-"))) {
+        write(Path::new("-"), &table(&result), stdout)?;
+    }
     if let Some(path) = json {
         write_json(path, &result, stdout)?;
     }
     if let Some(path) = page_to {
         write(path, &page(&result)?, stdout)?;
-    }
-    if ![json, page_to].contains(&Some(Path::new("-"))) {
-        write(Path::new("-"), &table(&result), stdout)?;
     }
     failure.map_or(Ok(()), Err)
 }

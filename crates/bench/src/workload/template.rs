@@ -466,8 +466,8 @@ const WIDTH_MAX: usize = 20;
 const EXPONENT_MAX: f64 = 20.0;
 
 fn distribution_of(text: &str) -> Result<Distribution, String> {
-    let unknown = "not known: uniform, seq, zipf, gauss, hotspot, latest, insert, value, or a name given before; \
-                   {{ is a brace";
+    let unknown = "there is no such placeholder. There are uniform, seq, zipf, gauss, hotspot, latest and insert, each \
+                   with a colon and a range behind it, value, and names given before; {{ is a brace";
     let (shape, arguments) = text.split_once(':').ok_or(unknown)?;
     let arguments: Vec<&str> = arguments.split(',').collect();
     let (range, parameters) = arguments.split_last().ok_or(unknown)?;
@@ -760,8 +760,8 @@ mod tests {
             ("", "without words"),
             ("PING ;", "without words"),
             ("GET {", "nothing closes"),
-            ("GET {tag}", "not known"),
-            ("GET {zip:1,2}", "not known"),
+            ("GET {tag}", "no such placeholder"),
+            ("GET {zip:1,2}", "no such placeholder"),
             ("GET {zipf:1000}", "an exponent and a range"),
             ("GET {zipf:0,1000}", "above 0"),
             ("GET {zipf:x,1000}", "no number"),
