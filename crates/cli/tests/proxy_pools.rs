@@ -40,7 +40,7 @@ fn route(prefix: &str, pool: &str, strip: bool) -> String {
     format!("[[route]]\nprefix = '{prefix}'\npool = '{pool}'\nstrip = {strip}\n")
 }
 
-const LISTENER: &str = "[[listener]]\nbind = '127.0.0.1:{port}'\n";
+const LISTENER: &str = "[[listener]]\nbind = '127.0.0.1:@port@'\n";
 
 fn proxy(text: &str) -> ServerProcess {
     ServerProcess::proxy_of_file(Path::new(REDLINE), text).expect("the proxy starts")

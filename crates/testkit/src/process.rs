@@ -21,6 +21,8 @@ const START_ATTEMPTS_MAX: u32 = 5;
 /// Words that keep a server from writing files.
 const UNSAVED: [&str; 4] = ["--save", "", "--appendonly", "no"];
 const CONFIG_FILE: &str = "redis.conf";
+/// What stands in the text of a configuration file for the port of the server: nothing that a real file has.
+pub const PORT: &str = "@port@";
 
 /// A running server.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl ServerProcess {
     }
 
     /// Starts `redline proxy` with a configuration file of this text, which [`ServerProcess::config_file`] finds. If it
-    /// says `{port}`, that is the port that is waited for, and the file has all listeners.
+    /// says [`PORT`], that is the port that is waited for, and the file has all listeners.
     pub fn proxy_of_file(program: &Path, text: &str) -> io::Result<ServerProcess> {
         ServerProcess::start(program, &["proxy"], Some(text), &[])
     }
@@ -112,9 +114,9 @@ impl ServerProcess {
         let config = directory.join(CONFIG_FILE);
         let port = address.port().to_string();
         if let Some(text) = file {
-            fs::write(&config, text.replace("{port}", &port))?;
+            fs::write(&config, text.replace(PORT, &port))?;
         }
-        let listens: &[&str] = match file.is_some_and(|text| text.contains("{port}")) {
+        let listens: &[&str] = match file.is_some_and(|text| text.contains(PORT)) {
             true => &[],
             false => &["--port", &port, "--bind", "127.0.0.1"],
         };
