@@ -8,6 +8,7 @@
 //!
 //! Must not know: what any command does.
 
+mod mail;
 mod serve;
 
 use std::{collections::VecDeque, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
@@ -29,13 +30,12 @@ use crate::{
     cron,
     exec::Batch,
     log, monitor,
-    pubsub::Delivery,
     session::{Aside, Card, EndedWatch, Names, ReplyMode, Session, Token, Unit, flag},
     settings::Settings,
     shared::{Message, Pause, Shared},
     stats::WorkerStats,
     timing::Timing,
-    tracking::{self, Invalidation, News},
+    tracking,
 };
 
 /// Output that no limit counts: in Redis each client has a fixed buffer of that size.
@@ -478,202 +478,6 @@ impl Worker {
         }
     }
 
-    fn fetch_messages(&mut self) {
-        let mut messages = mem::take(&mut self.messages);
-        messages.append(&mut self.early);
-        self.mailbox.drain(&mut messages);
-        for message in messages.drain(..) {
-            self.on_message(message);
-        }
-        // A nested turn may have left a buffer here; keep the larger one.
-        if self.messages.capacity() < messages.capacity() {
-            self.messages = messages;
-        }
-    }
-
-    pub(crate) fn on_message(&mut self, message: Message) {
-        match message {
-            Message::Connection(stream, peer) => self.open(stream, peer),
-            Message::Wake(token) if token.stripe().is_some() => self.unwatch_left(token.stripe()),
-            Message::Wake(token) => {
-                self.with_session(
-                    token,
-                    || Message::Wake(token),
-                    |worker, session| {
-                        if let Some(number) = session.gate
-                            && worker.shared.keyspace.journal().gate.is_reached(number)
-                        {
-                            session.gate = None;
-                            worker.write_replies(session);
-                            worker.enqueue(token.index());
-                        }
-                        // A wake-up for an earlier reason may come late.
-                        if session.aside.is_some_and(|reason| !reason.is_wanted()) {
-                            session.aside = None;
-                            worker.enqueue(token.index());
-                        }
-                    },
-                );
-            }
-            Message::WaitEnded(waiter, outcome) => {
-                // A message that has to wait for its session comes again, with its reply.
-                let token = Token(waiter.token);
-                let mut outcome = Some(outcome);
-                let held_back = self.is_out(token);
-                if held_back {
-                    let outcome = outcome.take().unwrap_or_default();
-                    self.places[token.index()]
-                        .mail
-                        .push(Message::WaitEnded(waiter, outcome));
-                    return;
-                }
-                self.with_session(
-                    token,
-                    || unreachable!("its session is in its place"),
-                    |worker, session| {
-                        worker.finish_wait(session, &waiter, outcome.take().unwrap_or_default());
-                    },
-                );
-            }
-            Message::Kill(token) => {
-                self.with_session(
-                    token,
-                    || Message::Kill(token),
-                    |worker, session| {
-                        session.closing = true;
-                        session.out.clear();
-                        worker.enqueue(token.index());
-                    },
-                );
-            }
-            Message::Deliver(delivery) => self.deliver(&delivery),
-            Message::Invalidate(invalidation) => self.invalidate(&invalidation),
-            Message::Redirected(redirected) => {
-                let to = redirected.to;
-                let again = || Message::Redirected(redirected.clone());
-                self.with_session(to, again, |worker, session| {
-                    crate::tracking::write(session, &redirected.news, true);
-                    worker.enqueue(to.index());
-                });
-            }
-            Message::Monitored(line) => {
-                for token in &line.to {
-                    let one = || Message::Monitored(line.to_one(*token));
-                    self.with_session(*token, one, |worker, session| {
-                        if monitor::write(session, &line) {
-                            worker.enqueue(token.index());
-                        }
-                    });
-                }
-            }
-            Message::ScriptBusy => self.answer_busy(),
-            Message::Run(run) => run(self),
-            Message::Stop => self.stop = true,
-        }
-    }
-
-    /// Is this session of ours, and being served?
-    fn is_out(&self, token: Token) -> bool {
-        self.places.get(token.index()).is_some_and(|place| {
-            let own = Token::new(self.number, token.index(), place.generation) == token;
-            place.used && own && place.session.is_none()
-        })
-    }
-
-    /// Does something with a session; if it is being served, the message waits for it.
-    fn with_session(
-        &mut self,
-        token: Token,
-        message: impl FnOnce() -> Message,
-        act: impl FnOnce(&mut Worker, &mut Session),
-    ) {
-        let Some(place) = self.places.get_mut(token.index()) else {
-            return;
-        };
-        if !place.used || Token::new(self.number, token.index(), place.generation) != token {
-            return;
-        }
-        match place.session.take() {
-            None => place.mail.push(message()),
-            Some(mut session) => {
-                act(self, &mut session);
-                self.places[token.index()].session = Some(session);
-            }
-        }
-    }
-
-    fn deliver(&mut self, delivery: &Delivery) {
-        for token in &delivery.to {
-            let one = || {
-                Message::Deliver(Delivery {
-                    to: vec![*token],
-                    ..delivery.clone()
-                })
-            };
-            self.with_session(*token, one, |worker, session| {
-                // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
-                if !session.closing && crate::subscribe::is_subscribed(session, delivery) {
-                    crate::subscribe::write_message(session, delivery);
-                    worker.enqueue(token.index());
-                }
-            });
-        }
-    }
-
-    fn invalidate(&mut self, invalidation: &Invalidation) {
-        for token in &invalidation.to {
-            let one = || {
-                Message::Invalidate(Invalidation {
-                    to: vec![*token],
-                    news: invalidation.news.clone(),
-                })
-            };
-            self.with_session(*token, one, |worker, session| {
-                if tracking::hear(session, &invalidation.news) {
-                    worker.enqueue(token.index());
-                }
-            });
-        }
-    }
-
-    /// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
-    /// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
-    pub(crate) fn read_own_mail(&mut self, session: &mut Session) {
-        let mut messages = Vec::new();
-        self.mailbox.drain(&mut messages);
-        self.early.extend(messages);
-        let own = session.card.token;
-        let mut early = mem::take(&mut self.early);
-        let mail = &mut self.places[own.index()].mail;
-        // What was published comes before what was invalidated, as from Redis.
-        for invalidations in [false, true] {
-            for message in mail.iter_mut().chain(early.iter_mut()) {
-                if matches!(message, Message::Invalidate(_)) == invalidations {
-                    hear_early(message, own, session);
-                }
-            }
-        }
-        mail.retain(|message| !is_delivered(message));
-        early.retain(|message| !is_delivered(message));
-        self.early = early;
-    }
-
-    /// A session that did not track keys begins to: what changed before is no news for it.
-    pub(crate) fn drop_old_invalidations(&mut self, session: &Session) {
-        let mut messages = Vec::new();
-        self.mailbox.drain(&mut messages);
-        self.early.extend(messages);
-        let own = session.card.token;
-        let mail = &mut self.places[own.index()].mail;
-        for message in mail.iter_mut().chain(self.early.iter_mut()) {
-            if let Message::Invalidate(invalidation) = message {
-                invalidation.to.retain(|token| *token != own);
-            }
-        }
-        mail.retain(|message| !is_delivered(message));
-        self.early.retain(|message| !is_delivered(message));
-    }
-
     fn open(&mut self, stream: Stream, peer: PeerAddr) {
         self.refresh_if_changed();
         let index = self.free.pop().unwrap_or_else(|| {
@@ -923,51 +727,6 @@ for the default user. In this mode connections are accepted from this machine on
 unix sockets). To accept others, either set a password (CONFIG SET requirepass <password>, or \
 requirepass in the configuration file), or switch the protection off (CONFIG SET protected-mode no, \
 or --protected-mode no at the start) if nobody untrusted can reach this port.\r\n";
-
-/// Lets a session hear of what is meant for it, and takes it off the list of those who have yet to.
-fn hear_early(message: &mut Message, own: Token, session: &mut Session) {
-    match message {
-        Message::Deliver(delivery) => {
-            // Somebody may be among the subscribers of a pattern and of the channel: each is a message of its own.
-            if let Some(at) = delivery.to.iter().position(|token| *token == own) {
-                delivery.to.remove(at);
-                if crate::subscribe::is_subscribed(session, delivery) {
-                    crate::subscribe::write_message(session, delivery);
-                }
-            }
-        }
-        // What goes to another client, or is gathered, waits until the replies are written.
-        Message::Invalidate(invalidation)
-            if matches!(invalidation.news, News::Key(_) | News::All)
-                && session
-                    .tracking
-                    .as_ref()
-                    .is_some_and(|mode| mode.redirect.is_none()) =>
-        {
-            if let Some(at) = invalidation.to.iter().position(|token| *token == own) {
-                invalidation.to.remove(at);
-                tracking::hear(session, &invalidation.news);
-            }
-        }
-        Message::Monitored(line) => {
-            if let Some(at) = line.to.iter().position(|token| *token == own) {
-                line.to.remove(at);
-                monitor::write(session, line);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Has everybody it was for got this message?
-fn is_delivered(message: &Message) -> bool {
-    match message {
-        Message::Deliver(delivery) => delivery.to.is_empty(),
-        Message::Invalidate(invalidation) => invalidation.to.is_empty(),
-        Message::Monitored(line) => line.to.is_empty(),
-        _ => false,
-    }
-}
 
 impl Session {
     fn open(
