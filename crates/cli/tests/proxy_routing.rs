@@ -24,7 +24,7 @@ use redline_resp::Value;
 use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, call, ok, proxy_of, scripted};
+use proxying::{Behind, REDLINE, assert_error, bulk, call, ok, proxy_of, scripted};
 
 const SERVERS: usize = 3;
 /// Cut by key: another test's business.
@@ -282,4 +282,34 @@ fn what_concerns_all_servers_is_asked_of_each() {
     }
     // One after the other, as the cursor says.
     assert_eq!(ledger.asked(&["scan", "0"]).1.len(), 1);
+}
+
+#[test]
+fn a_transaction_calls_scripts_that_its_server_has_lost() {
+    let behind = Behind::new(3, 1);
+    let mut client = behind.client();
+    let sha = call(&mut client, "SCRIPT LOAD return{KEYS[1],ARGV[1]}");
+    let sha = String::from_utf8(sha.as_bytes().unwrap().to_vec()).unwrap();
+    let done = Value::Array(vec![bulk("k"), bulk("x")]);
+    for begin in [&["MULTI"][..], &["WATCH k"], &["WATCH k", "MULTI"]] {
+        for server in &behind.servers {
+            let mut direct = Client::connect(server.address()).unwrap();
+            assert_eq!(call(&mut direct, "SCRIPT FLUSH"), ok());
+        }
+        for line in begin {
+            assert_eq!(call(&mut client, line), ok());
+        }
+        let called = call(&mut client, &format!("EVALSHA {sha} 1 k x"));
+        match begin.contains(&"MULTI") {
+            true => {
+                assert_eq!(called, Value::Simple(b"QUEUED".to_vec()));
+                let all = Value::Array(vec![done.clone()]);
+                assert_eq!(call(&mut client, "EXEC"), all, "{begin:?}");
+            }
+            false => {
+                assert_eq!(called, done, "{begin:?}");
+                assert_eq!(call(&mut client, "UNWATCH"), ok());
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! Such a connection comes out of a pool ([`Lease`]) and goes back when nothing of its client is left on it: behind the
 //! reply of a blocking call, of EXEC, DISCARD or UNWATCH. A client that leaves before takes it along: it is closed.
 
-use redline_resp::Args;
+use redline_resp::{Args, encode_request};
 use redline_spec::CommandId;
 
 use crate::class::{Class, Command};
@@ -61,6 +61,8 @@ pub struct Transaction {
 
 /// Bytes of calls without keys that wait for the server to be known.
 const QUEUED_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a script that goes with each call of it in a transaction; of a longer one the name does.
+const SCRIPT_BYTES_MAX: usize = 64 * 1024;
 const PREVIOUS_ERRORS: &str = "EXECABORT Transaction discarded because of previous errors.";
 const CONNECTION_LOST: &str =
     "EXECABORT Transaction discarded because of: the connection to the server was lost";
@@ -385,6 +387,9 @@ impl Worker {
         raw: &[u8],
         args: Args<'_>,
     ) -> Option<Flow> {
+        self.transaction_of(me)?;
+        let in_full = self.script_in_full(command.id, args);
+        let raw = in_full.as_deref().unwrap_or(raw);
         let transaction = self.transaction_of(me)?;
         let multi = transaction.multi;
         let watched = transaction.bound.as_ref().map(|(_, node)| *node);
@@ -451,6 +456,25 @@ impl Worker {
                 self.abort(me, &line)
             }
         })
+    }
+
+    /// EVAL in place of EVALSHA, if the script went through the proxy: inside MULTI a server that lacks it can no longer be
+    /// given it.
+    fn script_in_full(&self, id: CommandId, args: Args<'_>) -> Option<Vec<u8>> {
+        let name: &[u8] = match id {
+            CommandId::Evalsha => b"EVAL",
+            CommandId::EvalshaRo => b"EVAL_RO",
+            _ => return None,
+        };
+        let body = self.shared.scripts.find(&args[1])?;
+        if body.len() > SCRIPT_BYTES_MAX {
+            return None;
+        }
+        let words = [name, &body].into_iter().chain(args.iter().skip(2));
+        let words: Vec<&[u8]> = words.collect();
+        let mut request = Vec::new();
+        encode_request(words, &mut request);
+        Some(request)
     }
 
     /// A call that the table does not have, with keys on the server `node`, of a client that is in a transaction; `None` if it
