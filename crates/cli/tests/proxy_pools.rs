@@ -3,7 +3,7 @@
 mod proxying;
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -19,11 +19,6 @@ fn server() -> ServerProcess {
 
 fn direct(server: &ServerProcess) -> Client {
     Client::connect(server.address()).expect("the server accepts")
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// A pool of these servers, as the file has it.
@@ -54,18 +49,18 @@ fn client(proxy: &ServerProcess) -> Client {
 fn who_comes_in_by_another_listener_has_other_servers() {
     let servers = [server(), server(), server()];
     let [one, two, three] = &servers;
-    let port = free_port();
     let text = [
         "threads = 2\n",
         LISTENER,
-        &format!("[[listener]]\nbind = '127.0.0.1:{port}'\npool = 'second'\n"),
+        "[[listener]]\nbind = '127.0.0.1:@second-port@'\npool = 'second'\n",
         &pool("first", &[one], "databases = 2"),
         &pool("second", &[two, three], ""),
     ]
     .concat();
     let proxy = proxy(&text);
     let mut first = client(&proxy);
-    let mut second = Client::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    let place = SocketAddr::from(([127, 0, 0, 1], proxy.second_port()));
+    let mut second = Client::connect(place).unwrap();
     for number in 0..50 {
         assert_eq!(call(&mut first, &format!("SET k{number} first")), ok());
     }

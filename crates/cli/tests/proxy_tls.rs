@@ -5,7 +5,7 @@ mod proxying;
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use redline_resp::Value;
 use redline_testkit::certificates::{Authority, Certified};
 use redline_testkit::client::{Client, encode};
-use redline_testkit::process::ServerProcess;
+use redline_testkit::process::{SECOND_PORT, ServerProcess};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::version::{TLS12, TLS13};
@@ -53,9 +53,9 @@ impl Certificates {
     }
 
     /// The words of a TLS port, for the server and for the proxy.
-    fn words(&self, port: u16, clients: &str) -> Vec<String> {
+    fn words(&self, clients: &str) -> Vec<String> {
         [
-            ("--tls-port", port.to_string()),
+            ("--tls-port", SECOND_PORT.to_owned()),
             ("--tls-cert-file", self.path("server.pem")),
             ("--tls-key-file", self.path("server.key")),
             ("--tls-ca-cert-file", self.path("ca.pem")),
@@ -146,17 +146,12 @@ impl Secure {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// A server with a TLS port beside the plain one.
 fn server(certificates: &Certificates, clients: &str) -> (ServerProcess, SocketAddr) {
-    let port = free_port();
-    let words = certificates.words(port, clients);
+    let words = certificates.words(clients);
     let server = ServerProcess::redline(Path::new(REDLINE), 1, &words).expect("a server starts");
-    (server, SocketAddr::from(([127, 0, 0, 1], port)))
+    let address = SocketAddr::from(([127, 0, 0, 1], server.second_port()));
+    (server, address)
 }
 
 /// A proxy whose upstreams speak TLS, by these further words.
@@ -178,11 +173,11 @@ fn proxy_with_tls_behind(
 fn clients_speak_both_versions_beside_the_plain_port() {
     let certificates = Certificates::new();
     let behind = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
-    let port = free_port();
-    let mut words = certificates.words(port, "no");
+    let mut words = certificates.words("no");
     // PUBLISH counts workers that have subscribers.
     words.extend(["--threads", "1"].map(str::to_owned));
     let proxy = ServerProcess::proxy(Path::new(REDLINE), &[behind.address()], &words).unwrap();
+    let port = proxy.second_port();
     let mut plain = Client::connect(proxy.address()).unwrap();
     for version in [&TLS12, &TLS13] {
         let config = certificates.config(&[version], None);
@@ -225,13 +220,13 @@ fn clients_present_a_certificate_if_they_are_asked_and_who_is_refused_disturbs_n
         ("optional", true, false),
         ("no", true, true),
     ] {
-        let port = free_port();
-        let _proxy = ServerProcess::proxy(
+        let proxy = ServerProcess::proxy(
             Path::new(REDLINE),
             &[behind.address()],
-            &certificates.words(port, asked),
+            &certificates.words(asked),
         )
         .unwrap();
+        let port = proxy.second_port();
         let mut stays = Secure::connect(port, certificates.config(&[&TLS13], Some(&good)));
         stays.exchange(b"PING\r\n", b"+PONG\r\n");
         for version in [&TLS12, &TLS13] {
@@ -261,13 +256,13 @@ fn clients_present_a_certificate_if_they_are_asked_and_who_is_refused_disturbs_n
 fn a_handshake_that_never_ends_is_cut() {
     let certificates = Certificates::new();
     let behind = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
-    let port = free_port();
     let proxy = ServerProcess::proxy(
         Path::new(REDLINE),
         &[behind.address()],
-        &certificates.words(port, "no"),
+        &certificates.words("no"),
     )
     .unwrap();
+    let port = proxy.second_port();
     let mut silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
     let began = Instant::now();
@@ -284,11 +279,11 @@ fn a_handshake_that_never_ends_is_cut() {
 fn large_values_and_slow_readers_over_tls_on_both_sides() {
     let certificates = Certificates::new();
     let (_server, address) = server(&certificates, "no");
-    let port = free_port();
-    let mut words = certificates.words(port, "no");
+    let mut words = certificates.words("no");
     words.extend(["--upstream-tls", "--upstream-tls-ca-cert-file"].map(str::to_owned));
     words.push(certificates.path("ca.pem"));
     let proxy = ServerProcess::proxy(Path::new(REDLINE), &[address], &words).unwrap();
+    let port = proxy.second_port();
     let value: Vec<u8> = (0..100 * MIB).map(|at| (at / 7 % 251) as u8).collect();
     let mut set = Vec::new();
     encode(&[&b"SET"[..], b"large", &value], &mut set);
@@ -390,11 +385,11 @@ fn a_server_without_tls_is_an_error_that_says_so() {
 fn certificates_are_read_again_and_old_connections_stay() {
     let certificates = Certificates::new();
     let (server, address) = server(&certificates, "no");
-    let port = free_port();
-    let mut words = certificates.words(port, "no");
+    let mut words = certificates.words("no");
     words.extend(["--upstream-tls", "--upstream-tls-ca-cert-file"].map(str::to_owned));
     words.push(certificates.path("ca.pem"));
     let proxy = ServerProcess::proxy(Path::new(REDLINE), &[address], &words).unwrap();
+    let port = proxy.second_port();
     let mut old = Secure::connect(port, certificates.config(&[&TLS13], None));
     old.exchange(b"SET k v\r\n", b"+OK\r\n");
     // What cannot be used changes nothing.

@@ -13,7 +13,7 @@ use redline_resp::reply_decoder::Value;
 
 use crate::client::Client;
 
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A port that was free may be taken by somebody else before the server binds it.
 const START_ATTEMPTS_MAX: u32 = 5;
@@ -23,12 +23,15 @@ const UNSAVED: [&str; 4] = ["--save", "", "--appendonly", "no"];
 const CONFIG_FILE: &str = "redis.conf";
 /// What stands in the text of a configuration file for the port of the server: nothing that a real file has.
 pub const PORT: &str = "@port@";
+/// The same in words and files for a further port: see [`ServerProcess::second_port`].
+pub const SECOND_PORT: &str = "@second-port@";
 
 /// A running server.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
+    second_port: u16,
     directory: PathBuf,
 }
 
@@ -113,8 +116,10 @@ impl ServerProcess {
         let log = File::create(directory.join("log"))?;
         let config = directory.join(CONFIG_FILE);
         let port = address.port().to_string();
+        let second_port = free_address()?.port();
+        let filled = |text: &str| text.replace(SECOND_PORT, &second_port.to_string());
         if let Some(text) = file {
-            fs::write(&config, text.replace(PORT, &port))?;
+            fs::write(&config, filled(&text.replace(PORT, &port)))?;
         }
         let listens: &[&str] = match file.is_some_and(|text| text.contains(PORT)) {
             true => &[],
@@ -129,7 +134,7 @@ impl ServerProcess {
             } else {
                 &UNSAVED
             })
-            .args(words)
+            .args(words.iter().map(|word| filled(word)))
             .current_dir(&directory)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -138,6 +143,7 @@ impl ServerProcess {
         let mut server = ServerProcess {
             child,
             address,
+            second_port,
             directory,
         };
         server.wait_until_ready()?;
@@ -181,6 +187,12 @@ impl ServerProcess {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The port that was put in place of [`SECOND_PORT`]. Like the first it is another one with each attempt to start,
+    /// until nobody has taken it meanwhile.
+    pub fn second_port(&self) -> u16 {
+        self.second_port
     }
 
     /// Its process.
