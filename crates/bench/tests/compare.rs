@@ -289,3 +289,20 @@ fn files_that_are_no_results_are_named() {
             .contains("format 99 is not known")
     );
 }
+
+#[test]
+fn files_beside_options_are_told_as_such() {
+    for (a, b) in [
+        (&["a.json", "b.json"][..], &["-p", "1"][..]),
+        (&["-p", "1"], &["a.json"]),
+        (&["a.json"], &["b.txt"]),
+    ] {
+        let ran = bench(&[&["compare", "--"], a, &["--"], b].concat());
+        assert_eq!(ran.code, 1);
+        assert!(
+            ran.stderr.contains("\"a.json\" is a saved result"),
+            "{}",
+            ran.stderr
+        );
+    }
+}

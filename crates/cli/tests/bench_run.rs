@@ -263,6 +263,34 @@ fn a_failover_reads_back_from_the_database_that_it_wrote_to() {
 }
 
 #[test]
+fn an_interrupted_comparison_reports_the_pairs_that_are_done() {
+    let server = server();
+    let place = server.path("s");
+    let place = place.to_str().expect("it is text");
+    let sides = ["--", "-S", place, "--", "-S", place, "--"];
+    let mut child = Command::new(REDLINE)
+        .args(["bench", "compare", "--pairs", "1000"])
+        .args(sides)
+        .args(["--command", "PING", "--duration", "0.05"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.starts_with("pair 3 ") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).expect("it is text") > 0);
+    }
+    signal(&child, "INT");
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(" % interval: "), "{said}");
+}
+
+#[test]
 fn an_interrupted_read_back_leaves_the_result() {
     let server = server();
     let kill = format!("kill -KILL {}", server.child.id());
