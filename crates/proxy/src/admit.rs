@@ -266,7 +266,7 @@ impl Worker {
         if let Some(upstream) = self.upstreams.get(at)
             && upstream.unanswered() <= queue_max
         {
-            upstream.push(waiting, request);
+            upstream.push(waiting, request, &mut self.cache);
             self.mark_upstream(at);
         }
     }

@@ -11,6 +11,7 @@ use redline_acl::User;
 use redline_net::Stream;
 use redline_resp::{Proto, RequestDecoder};
 
+use crate::cache::Asked;
 use crate::local::Card;
 use crate::private::Session;
 use crate::pubsub::Subscribed;
@@ -101,6 +102,8 @@ pub struct Client {
     pub is_admitted: bool,
     /// What it told of itself.
     pub about: Option<Box<About>>,
+    /// The keys that it waits for.
+    pub asked: Asked,
     /// It called MONITOR.
     pub monitors: bool,
     /// The name of the command it called last.
@@ -219,6 +222,7 @@ impl Client {
             waited_for: None,
             is_admitted: false,
             about: None,
+            asked: Asked::default(),
             monitors: false,
             last: None,
         }

@@ -62,7 +62,7 @@ impl Foreign {
     }
 
     /// Where the keys of a call of so many words are.
-    fn keys(&self, words: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn keys(&self, words: usize) -> impl Iterator<Item = usize> + use<> {
         let last = match usize::try_from(self.last) {
             Ok(last) => last.min(words - 1),
             Err(_) => words.saturating_sub(self.last.unsigned_abs() as usize),
@@ -165,6 +165,11 @@ pub enum Called {
 }
 
 impl Names {
+    /// Commands that the configuration adds, by their names in lower case.
+    pub fn custom(&self) -> &ForeignByName {
+        &self.custom
+    }
+
     /// By the configuration.
     pub fn of(config: &Commands) -> Names {
         let refused = match &config.permitted {

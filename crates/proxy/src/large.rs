@@ -98,6 +98,12 @@ impl Worker {
         };
         self.note_write(me, id);
         self.send_leased(me, &lease, Kind::Client, 1, b"");
+        let as_sent = &key[stripped..];
+        if let Some(upstream) = self.upstreams.find(lease.place())
+            && let Some(marks) = &mut upstream.marks
+        {
+            self.cache.sent_in_pieces(marks, as_sent);
+        }
         let passing = Passing {
             lease,
             bulk: beginning.missing,

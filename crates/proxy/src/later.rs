@@ -200,12 +200,12 @@ impl Worker {
                 };
                 if let Some(to) = self.upstreams.get(to) {
                     if let Some(load) = script {
-                        to.push(
+                        to.push_own(
                             Waiting::one(Ref::NOBODY, 0, Kind::Nobody, &load, self.now_ms),
                             &load,
                         );
                     }
-                    to.push(waiting, &later.request);
+                    to.push(waiting, &later.request, &mut self.cache);
                 }
                 self.mark_upstream(to);
                 None
@@ -300,7 +300,7 @@ impl Worker {
         }
         if upstream.scripts.1.insert(args[1].to_ascii_lowercase()) {
             let load = load(&body);
-            upstream.push(
+            upstream.push_own(
                 Waiting::one(Ref::NOBODY, 0, Kind::Nobody, &load, now_ms),
                 &load,
             );

@@ -9,6 +9,7 @@
 
 mod access;
 mod admit;
+mod cache;
 mod class;
 mod client;
 pub mod config;

@@ -9,6 +9,7 @@ use redline_net::{NetError, connect_endpoint, error_text, is_out_of_descriptors}
 use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request};
 use redline_spec::{self as spec, Flags};
 
+use crate::cache::tracking;
 use crate::client::Pause;
 use crate::errors;
 use crate::private::Session;
@@ -198,6 +199,9 @@ impl Worker {
         };
         let stats = self.seeing.node(node);
         let mut upstream = Upstream::new(stream, node, db, proto, purpose, self.now_ms, stats);
+        if matches!(purpose, Purpose::Shared | Purpose::Private) {
+            upstream.marks = self.cache.marks(target.pool);
+        }
         introduce(
             &mut upstream,
             target.user.as_deref(),
@@ -205,6 +209,11 @@ impl Worker {
         );
         if target.is_readonly {
             say(&mut upstream, &["READONLY"]);
+        }
+        if purpose == Purpose::Tracking
+            && let Some(caching) = &routes.pools[usize::from(target.pool)].caching
+        {
+            say(&mut upstream, &tracking(caching));
         }
         upstream.greeting = upstream.out.len();
         let place = self.upstreams.next();
@@ -258,6 +267,9 @@ impl Worker {
         };
         upstream.state = State::Open;
         let node = upstream.node;
+        if upstream.purpose == Purpose::Tracking {
+            self.cache_opens(node);
+        }
         let links = self.links.of(node);
         (links.failures, links.retry_at_ms) = (0, 0);
         self.mark_upstream(at);
@@ -402,12 +414,15 @@ impl Worker {
             return;
         };
         upstream.stream.close_notify();
-        self.forget(at, &upstream);
+        self.forget(at, &mut upstream, "");
         self.let_go(upstream.held_back);
     }
 
-    fn forget(&mut self, at: u32, upstream: &Upstream) {
+    fn forget(&mut self, at: u32, upstream: &mut Upstream, reason: &str) {
         upstream.stats.closed.add(1);
+        if let Some(marks) = &mut upstream.marks {
+            self.cache.gone(marks);
+        }
         let links = self.links.of(upstream.node);
         links.detached -= usize::from(upstream.retired);
         match upstream.purpose {
@@ -421,6 +436,10 @@ impl Worker {
                 links.private -= 1;
                 links.idle.retain(|place| place.at != at);
             }
+            Purpose::Tracking => {
+                let has_refused = upstream.state == State::Greeting && !reason.is_empty();
+                self.cache_closes(upstream.node, has_refused, reason);
+            }
             Purpose::Subscriptions => self.lost_subscriptions(upstream.node),
         }
     }
@@ -432,7 +451,7 @@ impl Worker {
         let Some(mut upstream) = self.upstreams.take(at) else {
             return;
         };
-        self.forget(at, &upstream);
+        self.forget(at, &mut upstream, reason);
         let hears = upstream.purpose == Purpose::Subscriptions;
         match upstream.state {
             // A server may close what has not been used for a while.
@@ -444,6 +463,8 @@ impl Worker {
             }),
             // It has no such database, or no such protocol: that is about this connection alone.
             State::Greeting if reason.starts_with("ERR") || reason.starts_with("NOPROTO") => {}
+            // Or it may not be asked what changes.
+            State::Greeting if upstream.purpose == Purpose::Tracking => {}
             // It does not take us: as bad as if it were not there.
             State::Greeting => self.failed(upstream.node, reason),
             State::Connecting => {}
@@ -520,7 +541,7 @@ impl Worker {
                     && let Some(other) = self.other_reader(request, node, run.tries, (db, proto))
                 {
                     if let Some(other) = self.upstreams.get(other) {
-                        other.push(one, request);
+                        other.push(one, request, &mut self.cache);
                     }
                     self.mark_upstream(other);
                     continue;
@@ -535,14 +556,16 @@ impl Worker {
                     } else {
                         &unavailable
                     };
-                    self.seeing.lost(&one, upstream.node, request);
+                    if !matches!(run.kind, Kind::Setup | Kind::Nobody) {
+                        self.seeing.lost(&one, upstream.node, request);
+                    }
                     self.fail(one, line);
                     continue;
                 }
                 match self.link(node, db, proto) {
                     Ok(fresh) => {
                         if let Some(fresh) = self.upstreams.get(fresh) {
-                            fresh.push(one, request);
+                            fresh.push(one, request, &mut self.cache);
                         }
                         self.mark_upstream(fresh);
                     }
@@ -606,6 +629,7 @@ impl Worker {
             }
         }
         self.adopt_subscriptions();
+        self.cache.adopt(&self.routes);
     }
 
     /// A long reply comes: it gets the connection for itself, if that is not one client's alone already. `false`: too many have
@@ -678,7 +702,8 @@ impl Worker {
         let Some(upstream) = self.upstreams.get(at) else {
             return;
         };
-        let unused = upstream.owner.is_none() && upstream.waiting.is_empty();
+        let unused = upstream.owner.is_none() && upstream.waiting.is_empty()
+            || upstream.purpose == Purpose::Tracking;
         if is_idle || unused {
             self.drop_upstream(at);
         }
@@ -702,7 +727,7 @@ impl Worker {
                     Session::Passing(_) => owner.pause == Pause::Upstream,
                     _ => !owner.waits_in_vain(),
                 }),
-                Purpose::Subscriptions => false,
+                Purpose::Subscriptions | Purpose::Tracking => false,
             };
             let over = match upstream.state {
                 State::Connecting | State::Greeting => {
@@ -774,7 +799,7 @@ fn say(upstream: &mut Upstream, words: &[&str]) {
     let mut bytes = Vec::new();
     encode_request(words, &mut bytes);
     let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Setup, &bytes, upstream.since_ms);
-    upstream.push(waiting, &bytes);
+    upstream.push_own(waiting, &bytes);
 }
 
 /// The requests in bytes that were forwarded: where each is, and whether it writes.

@@ -101,7 +101,7 @@ impl Worker {
             if asking {
                 upstream.push_asking(again.since_ms.into());
             }
-            upstream.push(again, request);
+            upstream.push(again, request, &mut self.cache);
         }
         self.mark_upstream(lease.upstream.at);
         let Some(client) = self.clients.find(again.to) else {
@@ -161,7 +161,7 @@ impl Worker {
         };
         match self.upstreams.find(lease.upstream) {
             Some(upstream) => {
-                upstream.push(waiting, raw);
+                upstream.push(waiting, raw, &mut self.cache);
                 self.mark_upstream(lease.upstream.at);
             }
             None => self.fail(waiting, CONNECTION_LOST),

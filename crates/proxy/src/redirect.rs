@@ -145,7 +145,7 @@ impl Worker {
             if asking {
                 to.push_asking(again.since_ms.into());
             }
-            to.push(again, &request);
+            to.push(again, &request, &mut self.cache);
         }
         self.mark_upstream(to);
         true
@@ -209,6 +209,7 @@ impl Worker {
             host: redirect.host.clone().unwrap_or_default(),
             port: redirect.port,
         });
+        self.cache.forget(of_pool);
         let target = self.find(from, redirect)?;
         let routes = Arc::make_mut(&mut self.routes);
         let pool = &mut routes.pools[usize::from(of_pool)];

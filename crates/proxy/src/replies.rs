@@ -104,6 +104,7 @@ impl Worker {
                 }
             }
         }
+        self.settle_marks(at);
         if let Some(reason) = end {
             self.lose(at, &reason, true);
         } else if let Some(upstream) = self.upstreams.get(at) {
@@ -156,6 +157,9 @@ impl Worker {
             while count < front.count && done < bytes.len() && !is_special(bytes[done]) {
                 match upstream.framer.next(&bytes[done..]) {
                     Ok(Some(len)) => {
+                        if let Some(marks) = &mut upstream.marks {
+                            self.cache.answered(marks, count, &bytes[done..done + len]);
+                        }
                         done += len;
                         count += 1;
                     }
@@ -256,9 +260,19 @@ impl Worker {
             self.published(at, node, reply);
             return Ok(Some(len));
         }
+        if upstream.purpose == Purpose::Tracking {
+            let node = upstream.node;
+            self.cache.heard(node);
+            if reply[0] == b'>' {
+                self.invalidated(node, reply);
+            }
+        }
         if reply[0] == b'>' {
             return Ok(Some(len));
         }
+        let Some(upstream) = self.upstreams.get(at) else {
+            return Ok(Some(len));
+        };
         let Some(front) = upstream.waiting.front().copied() else {
             return Err("it sent a reply that nobody waits for".to_owned());
         };

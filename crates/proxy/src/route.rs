@@ -9,6 +9,7 @@ use redline_cluster::{SLOTS, slot_of};
 use redline_net::Endpoint;
 use redline_net::tls::ClientTls;
 
+use crate::cache::Caching;
 use crate::custom::ForeignByName;
 use crate::prefix::Prefixes;
 
@@ -101,6 +102,8 @@ pub struct Pool {
     pub learned: Option<Arc<ForeignByName>>,
     /// TCP's keepalive on connections to its servers: seconds; 0: none.
     pub keepalive_s: u32,
+    /// What GET answers is kept for a moment; none: nothing is.
+    pub caching: Option<Arc<Caching>>,
     /// TLS to its servers: for connections that are made from now on.
     pub tls: Option<ClientTls>,
 }
@@ -292,6 +295,7 @@ mod tests {
             spreads_reads: false,
             learned: None,
             keepalive_s: 0,
+            caching: None,
             tls: None,
         }]));
         assert_ne!(published.epoch(), before);

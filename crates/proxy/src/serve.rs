@@ -133,6 +133,18 @@ impl Worker {
             self.counters.requests += 1;
             let raw = &query[done..done + consumed];
             let command = self.command_of(raw, args);
+            if self.cache.is_on
+                && let Ok(command) = command
+                && command.id == CommandId::Get
+                && kind == RequestKind::Multibulk
+                && !looks_at_all
+                && command.allows(args)
+                && self.hits(me, command, &mut run, query, done..done + consumed)
+            {
+                done += consumed;
+                continue;
+            }
+            let raw = &query[done..done + consumed];
             if let Ok(command) = command
                 && command.class == Class::Key
                 && kind == RequestKind::Multibulk
@@ -260,6 +272,35 @@ impl Worker {
         }
     }
 
+    /// Whether GET is answered from what is kept. A call before it that may have to do with it is under way then.
+    fn hits(
+        &mut self,
+        me: Ref,
+        command: Command,
+        run: &mut Option<Run>,
+        query: &[u8],
+        raw: std::ops::Range<usize>,
+    ) -> bool {
+        let raw = &query[raw];
+        let Span { start, len } = self.spans[1];
+        let key = &raw[start as usize..(start + len) as usize];
+        let client = self
+            .clients
+            .find(me)
+            .filter(|it| !it.is_watched && !it.restricted);
+        let Some(home) = client.map(|client| client.pool) else {
+            return false;
+        };
+        if command.class != Class::Key || !self.is_cached(home, key) {
+            return false;
+        }
+        let only_gets = |run: &Run| run.command == CommandId::Get as u16 && run.same_from == 0;
+        if run.as_ref().is_some_and(|run| !only_gets(run)) {
+            self.send_run(me, run, query);
+        }
+        self.answer_from_cache(me, key)
+    }
+
     fn send_run(&mut self, me: Ref, run: &mut Option<Run>, query: &[u8]) {
         let Some(run) = run.take() else { return };
         let bytes = &query[run.start..run.end];
@@ -288,7 +329,7 @@ impl Worker {
         if is_mixed {
             upstream.mix.extend(self.seeing.mix.drain(..));
         }
-        upstream.push(waiting, bytes);
+        upstream.push(waiting, bytes, &mut self.cache);
         if !upstream.dirty {
             upstream.dirty = true;
             self.dirty_upstreams.push(run.upstream);
@@ -472,6 +513,13 @@ impl Worker {
                 Some(node) => self.forward(me, node, raw),
                 None => self.refuse(me, errors::CLUSTER_DOWN),
             },
+            Class::Key
+                if self.cache.is_on
+                    && command.id == CommandId::Get
+                    && self.answer_from_cache(me, &args[1]) =>
+            {
+                Flow::Done
+            }
             Class::Key | Class::Keys => self.forward_by_keys(me, command.id, raw, args),
             Class::Blocks if !may_block(command.id, args) => {
                 self.forward_by_keys(me, command.id, raw, args)
@@ -633,7 +681,7 @@ impl Worker {
             client.pause = Pause::Upstream;
         }
         if let Some(found) = self.upstreams.get(upstream) {
-            found.push(waiting, raw);
+            found.push(waiting, raw, &mut self.cache);
         }
         self.mark_upstream(upstream);
         Flow::Done

@@ -267,7 +267,7 @@ impl Worker {
         match linked {
             Ok(upstream) => {
                 if let Some(found) = self.upstreams.get(upstream) {
-                    found.push(waiting, request);
+                    found.push(waiting, request, &mut self.cache);
                 }
                 self.mark_upstream(upstream);
                 if self.is_full(upstream, me)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use redline_net::{Pipe, Stream};
 use redline_resp::{Framer, Proto};
 
+use crate::cache::{Cache, Marks};
 use crate::route::NodeId;
 use crate::seeing::{MIXED, NO_COMMAND, NodeStats};
 use crate::slab::Ref;
@@ -106,6 +107,8 @@ pub enum Purpose {
     Private,
     /// What clients are subscribed to.
     Subscriptions,
+    /// What a server says of keys that have changed: see `cache`.
+    Tracking,
 }
 
 /// A connection to a server.
@@ -174,6 +177,8 @@ pub struct Upstream {
     pub passed: usize,
     /// What is counted of the server.
     pub stats: Arc<NodeStats>,
+    /// What is on its way that concerns what is kept of its pool.
+    pub marks: Option<Box<Marks>>,
 }
 
 /// What is queued waits for more at most so many turns.
@@ -229,12 +234,25 @@ impl Upstream {
             mix: VecDeque::new(),
             passed: 0,
             stats,
+            marks: None,
         }
     }
 
-    /// Queues a run of `waiting.count` requests.
+    /// Queues a run of `waiting.count` requests, of which `cache` has to know.
     #[inline]
-    pub fn push(&mut self, waiting: Waiting, bytes: &[u8]) {
+    pub fn push(&mut self, waiting: Waiting, bytes: &[u8], cache: &mut Cache) {
+        if let Some(marks) = &mut self.marks {
+            cache.sent(marks, (self.node, self.db), waiting.count, bytes);
+        }
+        self.push_own(waiting, bytes);
+    }
+
+    /// The same for requests that concern no key.
+    #[inline]
+    pub fn push_own(&mut self, waiting: Waiting, bytes: &[u8]) {
+        if let Some(marks) = &mut self.marks {
+            marks.push(waiting.count);
+        }
         debug_assert_eq!(waiting.bytes as usize, bytes.len());
         self.stats.requests.add(waiting.count.into());
         self.out.extend_from_slice(bytes);
@@ -245,7 +263,7 @@ impl Upstream {
     pub fn push_asking(&mut self, now_ms: u64) {
         const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
         let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, ASKING, now_ms);
-        self.push(waiting, ASKING);
+        self.push_own(waiting, ASKING);
     }
 
     /// Whether nobody but the client whose reply is next waits for anything here, now or later.
@@ -325,6 +343,9 @@ impl Upstream {
         let Some(front) = self.waiting.front_mut() else {
             return;
         };
+        if let Some(marks) = &mut self.marks {
+            marks.pop(count);
+        }
         if front.command == MIXED {
             unmix(&mut self.mix, count);
         }
@@ -401,10 +422,10 @@ mod tests {
             Arc::default(),
         );
         upstream.state = State::Open;
-        upstream.push(run(1, 3), b"abc");
+        upstream.push_own(run(1, 3), b"abc");
         assert!(!upstream.may_linger());
         upstream.sent = 3;
-        upstream.push(run(1, 3), b"xyz");
+        upstream.push_own(run(1, 3), b"xyz");
         assert!((0..LINGERS_MAX).all(|_| upstream.may_linger()));
         assert!(!upstream.may_linger());
         assert!(upstream.may_linger());
@@ -425,8 +446,8 @@ mod tests {
             Arc::default(),
         );
         let big = vec![b'a'; DROP_BYTES_MIN];
-        upstream.push(run(2, big.len()), &big);
-        upstream.push(run(1, 3), b"xyz");
+        upstream.push_own(run(2, big.len()), &big);
+        upstream.push_own(run(1, 3), b"xyz");
         upstream.sent = big.len();
         upstream.answered(1);
         assert_eq!((upstream.acked, upstream.out.len()), (0, big.len() + 3));
@@ -446,7 +467,7 @@ mod tests {
         let stats = Arc::default();
         let mut upstream = Upstream::new(stream, 0, 0, Proto::Resp2, purpose, 0, stats);
         for (calls, commands) in [(5, MIXED), (2, 9), (3, MIXED)] {
-            upstream.push(run(calls, 1).of(commands, 0), b"x");
+            upstream.push_own(run(calls, 1).of(commands, 0), b"x");
         }
         upstream.mix.extend([(1, 2), (2, 3), (3, 1), (4, 2)]);
         let mut seen = Vec::new();

@@ -20,6 +20,7 @@ use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
 use redline_spec::CommandId;
 
 use crate::admit::Traffic;
+use crate::cache::Cache;
 use crate::class::Command;
 use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, Silence};
 use crate::config::Identities;
@@ -140,6 +141,7 @@ pub struct Worker {
     /// The request that is looked at may be looked at again: an inline one may not.
     pub(crate) may_put_off: bool,
     pub(crate) pubsub: PubSub,
+    pub(crate) cache: Cache,
     /// Which of several servers reads go to: changes with every client that is served.
     pub(crate) reads_turn: u32,
     pub(crate) heads: Heads,
@@ -223,6 +225,8 @@ impl Worker {
             .iter()
             .map(|row| shared.names.command(row.id))
             .collect();
+        let routes = shared.routes.current();
+        let cache = Cache::new(&shared, &routes);
         let settings = &shared.settings;
         let limits = RequestLimits {
             bulk_bytes_max: settings.bulk_bytes_max,
@@ -233,7 +237,7 @@ impl Worker {
         Worker {
             number,
             epoch: shared.routes.epoch(),
-            routes: shared.routes.current(),
+            routes,
             poller,
             mailbox,
             messages: Vec::new(),
@@ -248,6 +252,7 @@ impl Worker {
             held: Vec::new(),
             may_put_off: true,
             pubsub: PubSub::default(),
+            cache,
             reads_turn: number as u32,
             heads: Heads::new(),
             named: [commands[CommandId::Get as usize]; HEADS],
@@ -314,6 +319,7 @@ impl Worker {
         }
         let now_us = clock::monotonic_us();
         self.now_ms = now_us / 1000;
+        self.cache.now_ms = self.now_ms;
         self.seeing.begin_turn(&self.shared.seen, now_us);
         if self.shared.routes.epoch() != self.epoch {
             self.epoch = self.shared.routes.epoch();
@@ -372,6 +378,9 @@ impl Worker {
             self.write_clients();
         }
         self.tell_what_was_seen();
+        if self.cache.is_on {
+            self.counters.cache = self.cache.counts();
+        }
         self.seeing.end_turn(&self.counters);
         self.clients.end_turn();
         self.upstreams.end_turn();
@@ -822,6 +831,7 @@ impl Worker {
 
     /// Hands over what was counted, for whoever asks within this turn.
     pub(crate) fn publish_counters(&mut self) {
+        self.counters.cache = self.cache.counts();
         self.seeing.end_turn(&self.counters);
     }
 
@@ -903,6 +913,7 @@ impl Worker {
         self.check_senders();
         self.check_subscriptions();
         self.mend_subscriptions();
+        self.tend_cache();
         let timeout_s = self.seeing.tuning.client_idle_s;
         if timeout_s > 0 {
             let now_s = self.now_ms / 1000;

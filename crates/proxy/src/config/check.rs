@@ -183,6 +183,9 @@ impl Check {
             let place = format!("pool \"{}\"", pool.name);
             self.servers_of(pool, &place);
             self.spread_of(pool, &place);
+            for text in super::cache::problems(pool) {
+                self.error(&place, text);
+            }
             if let Some(tls) = &pool.tls {
                 self.tls_for_servers(tls, &place);
             }
@@ -781,6 +784,31 @@ mod tests {
                 "[[pool]]\nname = 'b'\nshard = [{ server = [{ address = 'h:0' }] }]",
                 "pool \"b\"",
                 "h:0: a server has a port",
+            ),
+            (
+                "[pool.cache]\nprefixes = ['a:', 'a:b', 'c']",
+                "pool \"default\"",
+                "\"a:b\" begins with \"a:\"",
+            ),
+            (
+                "[pool.cache]\nprefixes = ['a', 'a']",
+                "pool \"default\"",
+                "leave it out",
+            ),
+            (
+                "[pool.cache]\nprefixes = ['']\nmemory = 'off'",
+                "pool \"default\"",
+                "`cache.memory`",
+            ),
+            (
+                "[pool.cache]\nprefixes = ['']\nmax-age = 'off'",
+                "pool \"default\"",
+                "`cache.max-age`",
+            ),
+            (
+                "[pool.cache]\nprefixes = ['']\n[pool.reads]\nstatic-replica-priority = 1",
+                "pool \"default\"",
+                "reads from replicas",
             ),
             ("[[pool]]\nname = 'b'", "pool \"b\"", "no [[pool.shard]]"),
             (

@@ -7,6 +7,7 @@
 //! Must not know: sockets, workers, what a server says.
 
 pub mod arguments;
+mod cache;
 mod check;
 pub mod predixy;
 mod text;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use cache::Cache;
 pub use check::Problem;
 pub use traffic::{Excess, Fault, Mirror, Mirrored};
 pub use units::{Place, Size, Span};
@@ -202,6 +204,8 @@ pub struct Pool {
     pub failure: FailurePolicy,
     /// Who answers what only reads.
     pub reads: ReadPolicy,
+    /// What GET answers is kept for a moment.
+    pub cache: Cache,
     /// TLS to its servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -234,6 +238,7 @@ impl Default for Pool {
             refresh: Span::seconds(1),
             failure: FailurePolicy::default(),
             reads: ReadPolicy::default(),
+            cache: Cache::default(),
             tls: None,
             sentinels: Vec::new(),
             seeds: Vec::new(),

@@ -354,6 +354,7 @@ impl Known {
             },
             spreads_reads: false,
             learned: None,
+            caching: self.config.cache.caching(),
             keepalive_s: self.config.keepalive.whole_seconds(),
             tls: self.tls.clone(),
         }

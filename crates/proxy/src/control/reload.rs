@@ -99,6 +99,13 @@ fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
             !starts_with_all(old, new),
             "the names of pools, and their order (new ones come behind the others),",
         ),
+        (
+            old.pools
+                .iter()
+                .zip(&new.pools)
+                .any(|(old, new)| old.cache != new.cache),
+            "`pool.cache`",
+        ),
         (old.commands != new.commands, "`commands`"),
         (old.faults != new.faults, "`fault`"),
         (old.mirrors != new.mirrors, "`mirror`"),

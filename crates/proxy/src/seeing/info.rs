@@ -227,6 +227,13 @@ impl Worker {
         text.line("evicted_clients", counters.evicted_clients);
         text.line("slowlog_passed_over", counters.slow_passed_over);
         text.line("log_lines_left_out", super::log::missed());
+        let cache = &counters.cache;
+        text.line("cache_hits", cache.hits);
+        text.line("cache_misses", cache.misses);
+        text.line("cache_invalidations", cache.invalidated);
+        text.line("cache_evictions", cache.evicted);
+        text.line("cache_entries", cache.entries);
+        text.line("cache_bytes", cache.bytes);
     }
 
     fn servers(&self, text: &mut Text, totals: &Totals) {
@@ -250,6 +257,10 @@ impl Worker {
             text.line("SendBytes", stats.sent_bytes);
             text.line("RecvBytes", stats.received_bytes);
             text.line("TimedOut", stats.timed_out);
+            let pool = self.routes.pools.get(usize::from(node.pool));
+            if pool.is_some_and(|pool| pool.caching.is_some()) {
+                text.line("CacheWorkers", stats.caches);
+            }
             text.push(format_args!(
                 "LatencyUs:{}\r\n\r\n",
                 percentiles(&stats.latency)

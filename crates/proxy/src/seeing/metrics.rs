@@ -155,20 +155,56 @@ fn counters(page: &mut Page, totals: &Totals) {
             "Log lines for which the queue had no room.",
             super::log::missed(),
         ),
+        (
+            "redline_proxy_cache_hits_total",
+            "Calls of GET that the cache answered.",
+            counters.cache.hits,
+        ),
+        (
+            "redline_proxy_cache_misses_total",
+            "Calls of GET that it might have answered.",
+            counters.cache.misses,
+        ),
+        (
+            "redline_proxy_cache_invalidations_total",
+            "Keys of which servers said that they have changed.",
+            counters.cache.invalidated,
+        ),
+        (
+            "redline_proxy_cache_evictions_total",
+            "Values that the cache threw away for want of room.",
+            counters.cache.evicted,
+        ),
     ] {
         page.counter(name, help, value);
     }
+    page.gauge(
+        "redline_proxy_cache_entries",
+        "Values in the cache.",
+        counters.cache.entries,
+    );
+    page.gauge(
+        "redline_proxy_cache_bytes",
+        "What they take.",
+        counters.cache.bytes,
+    );
 }
 
 /// A family with a sample for each server: its name, help, whether it only grows, and the value.
 type OfServer = (&'static str, &'static str, Sort, fn(&NodeTotals) -> u64);
 
-const OF_SERVER: [OfServer; 7] = [
+const OF_SERVER: [OfServer; 8] = [
     (
         "redline_proxy_server_connections",
         "Connections to the server.",
         Sort::Gauge,
         |node| node.connections,
+    ),
+    (
+        "redline_proxy_server_cache_workers",
+        "Workers that cache what the server answers: none while it does not tell what changes.",
+        Sort::Gauge,
+        |node| node.caches,
     ),
     (
         "redline_proxy_server_connects_total",

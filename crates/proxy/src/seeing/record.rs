@@ -19,6 +19,7 @@ use super::tune::Tuning;
 use super::{Counters, Seen};
 use crate::link::forwarded;
 use crate::route::NodeId;
+use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, Upstream, Waiting};
 
 /// The command of a run of several commands: [`Upstream::mix`] has them.
@@ -222,6 +223,35 @@ impl Seeing {
         }
     }
 
+    /// A client's call was answered from what is kept of the key's value, which `node` has told.
+    #[inline]
+    pub fn hit(&mut self, me: Ref, id: CommandId, key: &[u8], node: NodeId) {
+        self.record_call(id as u16, 0);
+        self.look_in = self.look_in.wrapping_sub(1);
+        if self.look_in < 0 {
+            self.look_at_hit(me, id, key, node);
+        }
+    }
+
+    #[cold]
+    fn look_at_hit(&mut self, me: Ref, id: CommandId, key: &[u8], node: NodeId) {
+        let (keys, lines) = self.due();
+        if keys > 0 {
+            lock(&self.stats.frequent).add(key, keys.into(), self.now_us / 1000);
+        }
+        if lines > 0 {
+            self.looked.push(Looked {
+                waiting: Waiting::one(me, 0, Kind::Client, b"", self.now_us / 1000),
+                node,
+                command: id as u16,
+                us: 0,
+                args: Vec::new(),
+                key: Some(key.to_vec()),
+                is_slow: false,
+            });
+        }
+    }
+
     /// A call that the proxy has answered itself, or has refused.
     pub fn answered_here(&mut self, id: CommandId, is_refused: bool) {
         if let Some(stats) = self.stats.command(id as u16) {
@@ -314,24 +344,10 @@ impl Seeing {
         }
         let large = (bytes / usize::from(count.max(1)))
             .max(front.bytes as usize / usize::from(front.count + front.answered).max(1));
-        let (mut keys, mut lines) = (0_u16, 0_u16);
-        if self.look_in < 0 {
-            let passed = self.keys_in.min(self.line_in).wrapping_sub(self.look_in);
-            for (left, sample, due) in [
-                (&mut self.keys_in, self.tuning.key_sample, &mut keys),
-                (&mut self.line_in, self.tuning.samples.info, &mut lines),
-            ] {
-                if sample == 0 {
-                    continue;
-                }
-                *left -= passed;
-                while *left < 0 {
-                    *left += i64::from(sample);
-                    *due += 1;
-                }
-            }
-            self.look_in = self.keys_in.min(self.line_in);
-        }
+        let (keys, lines) = match self.look_in < 0 {
+            true => self.due(),
+            false => (0, 0),
+        };
         let is_large = large >= self.look_from_bytes;
         let most = keys.max(lines).max(u16::from(is_large));
         let looks = most.min(count).min(DEPTH_MAX);
@@ -365,6 +381,27 @@ impl Seeing {
                 });
             }
         }
+    }
+
+    /// How many keys and lines are to be taken of what has passed since that was asked last.
+    fn due(&mut self) -> (u16, u16) {
+        let (mut keys, mut lines) = (0_u16, 0_u16);
+        let passed = self.keys_in.min(self.line_in).wrapping_sub(self.look_in);
+        for (left, sample, due) in [
+            (&mut self.keys_in, self.tuning.key_sample, &mut keys),
+            (&mut self.line_in, self.tuning.samples.info, &mut lines),
+        ] {
+            if sample == 0 {
+                continue;
+            }
+            *left -= passed;
+            while *left < 0 {
+                *left += i64::from(sample);
+                *due += 1;
+            }
+        }
+        self.look_in = self.keys_in.min(self.line_in);
+        (keys, lines)
     }
 
     fn note_large(&mut self, key: &[u8], request: &Request, command: u16, reply_bytes: usize) {

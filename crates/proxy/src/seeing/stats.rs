@@ -12,6 +12,7 @@ use redline_observe::Counter;
 use redline_observe::histogram::{Distribution, Histogram};
 use redline_spec::CommandId;
 
+use crate::cache::CacheCounts;
 use crate::route::NodeId;
 use crate::seeing::keys::{Frequent, Largest};
 use crate::seeing::steps::{Monitors, StepTotals, Steps};
@@ -41,10 +42,12 @@ pub struct Counters {
     pub buffer_bytes: u64,
     /// Requests in a second, lately.
     pub requests_per_second: u64,
+    /// What is kept of servers' replies.
+    pub cache: CacheCounts,
 }
 
 impl Counters {
-    const COUNT: usize = 11;
+    const COUNT: usize = 17;
 
     fn values(&self) -> [u64; Self::COUNT] {
         [
@@ -59,6 +62,12 @@ impl Counters {
             self.slow_passed_over,
             self.buffer_bytes,
             self.requests_per_second,
+            self.cache.hits,
+            self.cache.misses,
+            self.cache.invalidated,
+            self.cache.evicted,
+            self.cache.entries,
+            self.cache.bytes,
         ]
     }
 
@@ -75,6 +84,12 @@ impl Counters {
             slow_passed_over,
             buffer_bytes,
             requests_per_second,
+            hits,
+            misses,
+            invalidated,
+            evicted,
+            entries,
+            bytes,
         ] = values;
         Counters {
             requests,
@@ -88,6 +103,14 @@ impl Counters {
             slow_passed_over,
             buffer_bytes,
             requests_per_second,
+            cache: CacheCounts {
+                hits,
+                misses,
+                invalidated,
+                evicted,
+                entries,
+                bytes,
+            },
         }
     }
 }
@@ -107,6 +130,8 @@ pub struct NodeStats {
     pub connects: Counter,
     /// Of those, how many have ended.
     pub closed: Counter,
+    /// 1 if what it answers is cached now.
+    pub caches: Counter,
     /// Connections and requests that took too long.
     pub timed_out: Counter,
     /// From request to reply, of all replies together: microseconds.
@@ -230,6 +255,8 @@ pub struct NodeTotals {
     pub connects: u64,
     /// Connections that there are now.
     pub connections: u64,
+    /// Workers that cache what it answers now.
+    pub caches: u64,
     /// See [`NodeStats`].
     pub timed_out: u64,
     /// See [`NodeStats`].
@@ -249,6 +276,7 @@ impl NodeTotals {
         self.connects += stats.connects.get();
         let closed = stats.closed.get();
         self.connections += stats.connects.get().saturating_sub(closed);
+        self.caches += stats.caches.get();
         self.timed_out += stats.timed_out.get();
         self.us += stats.us.get();
         self.latency.add(&stats.latency);
@@ -337,7 +365,7 @@ impl Totals {
         totals
     }
 
-    /// Takes away what was counted before; bytes of buffers, the rate and connections are what they are now.
+    /// Takes away what was counted before; bytes of buffers, what is cached, the rate and connections are what they are now.
     pub fn subtract(&mut self, earlier: &Totals) {
         let then = earlier.counters.values();
         let mut now = self.counters.values();
@@ -347,12 +375,19 @@ impl Totals {
         let Counters {
             buffer_bytes,
             requests_per_second,
+            cache: CacheCounts { entries, bytes, .. },
             ..
         } = self.counters;
+        let counted = Counters::of(now);
         self.counters = Counters {
             buffer_bytes,
             requests_per_second,
-            ..Counters::of(now)
+            cache: CacheCounts {
+                entries,
+                bytes,
+                ..counted.cache
+            },
+            ..counted
         };
         for (now, then) in self.nodes.iter_mut().zip(&earlier.nodes) {
             now.subtract(then);

@@ -1,0 +1,313 @@
+//! What is kept: values by key and database, in bounded memory. Must not know whether they may still be told.
+//!
+//! When there is no room, a hand goes round and throws away what nobody has asked for since it came by last.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::route::NodeId;
+
+/// What an entry costs beside its bytes: its place, the index, and what the allocator rounds up.
+pub(super) const OVERHEAD_BYTES: usize = 128;
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// A value that a server has told.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Of the key.
+    hash: u64,
+    /// The next one with this hash.
+    next: u32,
+    /// Which database.
+    pub db: u16,
+    /// Who told it.
+    pub node: NodeId,
+    /// Somebody has asked for it since the hand came by.
+    pub was_used: bool,
+    /// There is no such key.
+    pub is_null: bool,
+    key_len: u32,
+    /// The ticket of the question.
+    pub ticket: u64,
+    /// When it was asked: milliseconds of the worker's clock.
+    pub asked_ms: u64,
+    /// The key, and the reply behind it.
+    bytes: Box<[u8]>,
+}
+
+impl Entry {
+    fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_len as usize]
+    }
+
+    /// The reply, as it came; of no meaning if it `is_null`.
+    pub fn reply(&self) -> &[u8] {
+        &self.bytes[self.key_len as usize..]
+    }
+
+    pub fn key_len(&self) -> usize {
+        self.key_len as usize
+    }
+
+    /// The key and the reply, for as long as nobody looks at the entry.
+    pub fn lend(&mut self) -> Box<[u8]> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub fn take_back(&mut self, bytes: Box<[u8]>) {
+        self.bytes = bytes;
+    }
+
+    fn cost(&self) -> usize {
+        self.bytes.len() + OVERHEAD_BYTES
+    }
+}
+
+/// What is to be kept.
+pub(super) struct Fresh<'a> {
+    pub hash: u64,
+    pub db: u16,
+    pub node: NodeId,
+    pub ticket: u64,
+    pub asked_ms: u64,
+    pub key: &'a [u8],
+    /// `None`: there is no such key.
+    pub reply: Option<&'a [u8]>,
+}
+
+/// Hashes are their own hashes.
+#[derive(Default)]
+pub(super) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// See the module's text.
+pub(super) struct Entries {
+    /// By a key's hash, the first place that has it.
+    index: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
+    places: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    hand: usize,
+    swept: usize,
+    bytes: usize,
+    bytes_max: usize,
+    /// Entries that were thrown away for want of room.
+    pub evicted: u64,
+}
+
+impl Entries {
+    /// Of at most so many bytes.
+    pub fn new(bytes_max: usize) -> Entries {
+        Entries {
+            index: HashMap::default(),
+            places: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            swept: 0,
+            bytes: 0,
+            bytes_max,
+            evicted: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where the value of a key is.
+    pub fn find(&self, hash: u64, db: u16, key: &[u8]) -> Option<u32> {
+        let mut at = *self.index.get(&hash)?;
+        while let Some(entry) = self.at(at) {
+            if entry.db == db && entry.key() == key {
+                return Some(at);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    pub fn at(&self, at: u32) -> Option<&Entry> {
+        self.places.get(at as usize)?.as_ref()
+    }
+
+    pub fn at_mut(&mut self, at: u32) -> Option<&mut Entry> {
+        self.places.get_mut(at as usize)?.as_mut()
+    }
+
+    pub fn remove(&mut self, at: u32) {
+        let Some(entry) = self.places.get_mut(at as usize).and_then(Option::take) else {
+            return;
+        };
+        self.bytes -= entry.cost();
+        self.free.push(at);
+        match self.index.get_mut(&entry.hash) {
+            Some(first) if *first == at && entry.next == NONE => {
+                self.index.remove(&entry.hash);
+            }
+            Some(first) if *first == at => *first = entry.next,
+            Some(first) => {
+                let mut before = *first;
+                while let Some(other) = self.at_mut(before) {
+                    if other.next == at {
+                        other.next = entry.next;
+                        break;
+                    }
+                    before = other.next;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Removes a key in every database.
+    pub fn remove_key(&mut self, hash: u64, key: &[u8]) {
+        let Some(&first) = self.index.get(&hash) else {
+            return;
+        };
+        let mut at = first;
+        while let Some(entry) = self.at(at) {
+            let (next, is_it) = (entry.next, entry.key() == key);
+            if is_it {
+                self.remove(at);
+            }
+            at = next;
+        }
+    }
+
+    /// Keeps a value that is not there yet, if there is room for it at all.
+    pub fn put(&mut self, fresh: Fresh<'_>) {
+        let reply = fresh.reply.unwrap_or_default();
+        let cost = fresh.key.len() + reply.len() + OVERHEAD_BYTES;
+        // One that would throw out most of the others is not worth it.
+        if cost > self.bytes_max / 4 {
+            return;
+        }
+        while self.bytes + cost > self.bytes_max {
+            self.turn();
+        }
+        let at = self.free.pop().unwrap_or(self.places.len() as u32);
+        let next = self.index.insert(fresh.hash, at).unwrap_or(NONE);
+        let entry = Entry {
+            hash: fresh.hash,
+            next,
+            db: fresh.db,
+            node: fresh.node,
+            was_used: false,
+            is_null: fresh.reply.is_none(),
+            key_len: fresh.key.len() as u32,
+            ticket: fresh.ticket,
+            asked_ms: fresh.asked_ms,
+            bytes: [fresh.key, reply].concat().into(),
+        };
+        self.bytes += cost;
+        match self.places.get_mut(at as usize) {
+            Some(place) => *place = Some(entry),
+            None => self.places.push(Some(entry)),
+        }
+    }
+
+    /// The hand goes on by one place. There is something in at least one.
+    fn turn(&mut self) {
+        self.hand = (self.hand + 1) % self.places.len().max(1);
+        match self.at_mut(self.hand as u32) {
+            Some(entry) if entry.was_used => entry.was_used = false,
+            Some(_) => {
+                self.evicted += 1;
+                self.remove(self.hand as u32);
+            }
+            None => {}
+        }
+    }
+
+    /// Removes what is dead of the next `count` places.
+    pub fn sweep(&mut self, count: usize, is_dead: impl Fn(&Entry) -> bool) {
+        for _ in 0..count.min(self.places.len()) {
+            self.swept = (self.swept + 1) % self.places.len();
+            if self.at(self.swept as u32).is_some_and(&is_dead) {
+                self.remove(self.swept as u32);
+            }
+        }
+        if self.len() == 0 && self.places.capacity() > 0 {
+            (self.places, self.free, self.index) = Default::default();
+            (self.hand, self.swept) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh<'a>(hash: u64, db: u16, key: &'a [u8], reply: &'a [u8]) -> Fresh<'a> {
+        Fresh {
+            hash,
+            db,
+            node: 0,
+            ticket: 0,
+            asked_ms: 0,
+            key,
+            reply: Some(reply),
+        }
+    }
+
+    fn is_there(entries: &Entries, hash: u64, db: u16, key: &[u8]) -> bool {
+        let found = entries.find(hash, db, key);
+        found.is_some_and(|at| entries.at(at).unwrap().key() == key)
+    }
+
+    #[test]
+    fn keys_with_one_hash_are_told_apart() {
+        let mut entries = Entries::new(1 << 20);
+        for (db, key) in [(0, "a"), (1, "a"), (0, "b"), (2, "b"), (0, "c")] {
+            entries.put(fresh(7, db, key.as_bytes(), b"x"));
+        }
+        assert!(!is_there(&entries, 7, 1, b"b") && is_there(&entries, 7, 2, b"b"));
+        entries.remove_key(7, b"b");
+        assert!(!is_there(&entries, 7, 0, b"b") && !is_there(&entries, 7, 2, b"b"));
+        assert!(is_there(&entries, 7, 1, b"a") && is_there(&entries, 7, 0, b"c"));
+        entries.remove_key(7, b"a");
+        entries.remove_key(7, b"c");
+        assert_eq!((entries.len(), entries.bytes()), (0, 0));
+        assert!(entries.index.is_empty());
+        entries.sweep(10, |_| true);
+        assert_eq!(entries.places.capacity(), 0);
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_and_the_rest_makes_room() {
+        let bytes_max = 100 * (OVERHEAD_BYTES + 104);
+        let mut entries = Entries::new(bytes_max);
+        let key = |number: u32| number.to_be_bytes();
+        for number in 0..1_000 {
+            entries.put(fresh(number.into(), 0, &key(number), &[b'v'; 100]));
+            assert!(entries.bytes() <= bytes_max);
+            for hot in 0..10.min(number) {
+                if let Some(at) = entries.find(hot.into(), 0, &key(hot)) {
+                    entries.at_mut(at).unwrap().was_used = true;
+                }
+            }
+        }
+        assert_eq!(entries.len(), 100);
+        assert_eq!(entries.evicted, 900);
+        assert!((0..10).all(|hot| is_there(&entries, hot.into(), 0, &key(hot))));
+        entries.put(fresh(5_000, 0, b"large", &vec![b'v'; bytes_max / 2]));
+        assert!(!is_there(&entries, 5_000, 0, b"large"));
+        entries.sweep(usize::MAX, |entry| entry.key() != key(3));
+        assert_eq!(entries.len(), 1);
+    }
+}

@@ -1,0 +1,464 @@
+//! A cache for hot keys: what GET answers is kept for a moment, and the servers say which keys have changed.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `calls` | what a call means to what is kept |
+//! | `rules` | when a value may be kept, and when it may be told |
+//! | `entries` | the values, in bounded memory |
+//!
+//! Each worker has a cache of its own, and to each primary a connection with `CLIENT TRACKING ON BCAST`, so others stay as they
+//! are. All that is sent to a server of such a pool goes by [`Cache::sent`], whichever connection it takes. Where no
+//! pool has a cache, nothing of it is done.
+
+mod calls;
+mod entries;
+mod rules;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use redline_resp::{Args, Proto, ReplyDecoder, Span, Value};
+use redline_spec::CommandId;
+
+use crate::client::Silence;
+use crate::custom::ForeignByName;
+use crate::private::Session;
+use crate::route::{NOBODY, NodeId, Pool, Routes};
+use crate::seeing::log;
+use crate::slab::Ref;
+use crate::upstream::{Kind, Purpose, State, Waiting};
+use crate::worker::{Shared, Worker};
+
+use rules::PoolCache;
+pub use rules::{Asked, Marks};
+
+/// A server that has said nothing for so long is asked for a sign of life, and given up if none comes: milliseconds.
+const SILENCE_MS: u64 = 1_000;
+/// How long a server that refuses to tell is left alone, at first and at most: milliseconds.
+const PAUSE_MS: (u64, u64) = (200, 30_000);
+/// Places that are looked at in one tick for what may not be told any more.
+const SWEPT_MAX: usize = 16 * 1024;
+
+/// What a pool is to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caching {
+    /// How keys begin whose values are kept, as servers know them.
+    pub prefixes: Vec<String>,
+    /// Memory for all workers together: bytes.
+    pub memory_bytes_max: u64,
+    /// How long a value may be told: milliseconds.
+    pub max_age_ms: u64,
+}
+
+/// The connection over which a server tells what has changed.
+#[derive(Default)]
+struct Link {
+    upstream: Option<Ref>,
+    /// When it was last heard, and whether it was asked for a sign of life since: milliseconds.
+    heard_ms: u64,
+    is_asked: bool,
+    /// No attempt before this time, and attempts in a row that failed.
+    retry_at_ms: u64,
+    failures: u32,
+}
+
+/// What a worker keeps.
+#[derive(Default)]
+pub struct Cache {
+    /// Some pool is kept from.
+    pub(crate) is_on: bool,
+    /// The time of the turn: milliseconds of the monotonic clock.
+    pub(crate) now_ms: u64,
+    /// By number.
+    pools: Vec<Option<Box<PoolCache>>>,
+    /// Commands that the servers of each pool have and the table has not.
+    learned: Vec<Option<Arc<ForeignByName>>>,
+    shared: Option<Arc<Shared>>,
+    links: HashMap<NodeId, Link>,
+    spans: Vec<Span>,
+}
+
+/// What was counted, and what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Calls of GET that were answered from what is kept.
+    pub hits: u64,
+    /// Those that might have been, and went to a server.
+    pub misses: u64,
+    /// Keys of which a server said that they have changed.
+    pub invalidated: u64,
+    /// Values that were thrown away for want of room.
+    pub evicted: u64,
+    /// Values.
+    pub entries: u64,
+    /// What they take: bytes.
+    pub bytes: u64,
+}
+
+impl Cache {
+    /// Of a worker.
+    pub fn new(shared: &Arc<Shared>, routes: &Routes) -> Cache {
+        let mut cache = Cache {
+            shared: Some(Arc::clone(shared)),
+            ..Cache::default()
+        };
+        cache.adopt(routes);
+        cache
+    }
+
+    /// There is a new picture: keys may be elsewhere now.
+    pub fn adopt(&mut self, routes: &Routes) {
+        let workers = self.shared.as_ref().map_or(1, |it| it.workers.len()).max(1);
+        for (number, pool) in routes.pools.iter().enumerate() {
+            if number == self.pools.len() {
+                let share = |caching: &Arc<Caching>| {
+                    let bytes = usize::try_from(caching.memory_bytes_max).unwrap_or(usize::MAX);
+                    Box::new(PoolCache::new(caching, bytes / workers))
+                };
+                self.pools.push(pool.caching.as_ref().map(share));
+                self.learned.push(None);
+            }
+            self.learned[number] = pool.learned.clone();
+        }
+        self.is_on = self.pools.iter().any(Option::is_some);
+        for pool in self.pools.iter_mut().flatten() {
+            pool.forget();
+        }
+    }
+
+    fn pool(&mut self, number: u16) -> Option<&mut PoolCache> {
+        self.pools.get_mut(usize::from(number))?.as_deref_mut()
+    }
+
+    /// What to keep of a new connection to a server of this pool.
+    pub fn marks(&self, pool: u16) -> Option<Box<Marks>> {
+        let is_kept = matches!(self.pools.get(usize::from(pool)), Some(Some(_)));
+        is_kept.then(|| Box::new(Marks::new(pool)))
+    }
+
+    /// Requests are sent to a server: those with the next numbers of the connection.
+    pub fn sent(&mut self, marks: &mut Marks, to: (NodeId, u16), count: u16, bytes: &[u8]) {
+        let number = usize::from(marks.pool);
+        let Some(Some(pool)) = self.pools.get_mut(number) else {
+            return;
+        };
+        let custom = self.shared.as_ref().map(|shared| shared.names.custom());
+        let learned = self.learned.get(number).and_then(|it| it.as_deref());
+        let foreign: [Option<&ForeignByName>; 2] = [custom, learned];
+        let (mut at, mut request) = (0, marks.pushed);
+        while at < bytes.len() {
+            request += 1;
+            let Some(len) = calls::arguments(&bytes[at..], &mut self.spans) else {
+                let last = marks.pushed + u64::from(count);
+                return pool.sent_anything(marks, last);
+            };
+            let args = Args::new(&bytes[at..at + len], &self.spans);
+            pool.sent(marks, request, to, args, foreign, self.now_ms);
+            at += len;
+        }
+    }
+
+    /// The request that was sent last goes through in pieces, and may change this key.
+    pub fn sent_in_pieces(&mut self, marks: &mut Marks, key: &[u8]) {
+        let number = marks.pushed;
+        if let Some(pool) = self.pool(marks.pool) {
+            pool.sent_key(marks, number, key);
+        }
+    }
+
+    /// The reply to the request is here that has `before` others before it that are not answered.
+    #[inline]
+    pub fn answered(&mut self, marks: &mut Marks, before: u16, reply: &[u8]) {
+        let (number, now_ms) = (marks.done + 1 + u64::from(before), self.now_ms);
+        if let Some(pool) = self.pool(marks.pool) {
+            pool.answered(marks, number, Some(reply), now_ms);
+        }
+    }
+
+    /// Replies that nobody looked at.
+    pub fn settle(&mut self, marks: &mut Marks) {
+        let (number, now_ms) = (marks.done, self.now_ms);
+        if let Some(pool) = self.pool(marks.pool) {
+            pool.answered(marks, number, None, now_ms);
+        }
+    }
+
+    /// The connection is gone.
+    pub fn gone(&mut self, marks: &mut Marks) {
+        let now_ms = self.now_ms;
+        if let Some(pool) = self.pool(marks.pool) {
+            pool.gone(marks, now_ms);
+        }
+    }
+
+    /// All keys of a pool may be elsewhere now.
+    pub fn forget(&mut self, pool: u16) {
+        if let Some(pool) = self.pool(pool) {
+            pool.forget();
+        }
+    }
+
+    /// Something came on a connection over which a server tells what has changed.
+    pub fn heard(&mut self, node: NodeId) {
+        let now_ms = self.now_ms;
+        if let Some(link) = self.links.get_mut(&node) {
+            (link.heard_ms, link.is_asked) = (now_ms, false);
+        }
+    }
+
+    /// The key and the value at a place, where the value begins, whether there is none, and who told it; to be given back at once.
+    fn lend(&mut self, pool: u16, at: u32) -> Option<(Box<[u8]>, usize, bool, NodeId)> {
+        let entry = self.pool(pool)?.entries.at_mut(at)?;
+        Some((entry.lend(), entry.key_len(), entry.is_null, entry.node))
+    }
+
+    fn take_back(&mut self, pool: u16, at: u32, bytes: Box<[u8]>) {
+        if let Some(entry) = self.pool(pool).and_then(|it| it.entries.at_mut(at)) {
+            entry.take_back(bytes);
+        }
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> CacheCounts {
+        let mut sum = CacheCounts::default();
+        for pool in self.pools.iter().flatten() {
+            sum.hits += pool.counts.hits;
+            sum.misses += pool.counts.misses;
+            sum.invalidated += pool.counts.invalidated;
+            sum.evicted += pool.entries.evicted;
+            sum.entries += pool.entries.len() as u64;
+            sum.bytes += pool.entries.bytes() as u64;
+        }
+        sum
+    }
+}
+
+/// The request that has a server tell what changes: in all databases, whoever changes it.
+pub(crate) fn tracking(caching: &Caching) -> Vec<&str> {
+    let mut words = vec!["CLIENT", "TRACKING", "ON", "BCAST"];
+    for prefix in caching.prefixes.iter().filter(|prefix| !prefix.is_empty()) {
+        words.extend(["PREFIX", prefix]);
+    }
+    words
+}
+
+impl Worker {
+    /// Whether the value of this key of a client of the pool `home` may be kept.
+    #[inline]
+    pub(crate) fn is_cached(&self, home: u16, key: &[u8]) -> bool {
+        let prefixes = &self.routes.prefixes;
+        let (number, key) = match prefixes.is_empty() {
+            true => (home, key),
+            false => prefixes.find(home, key),
+        };
+        let pool = self.cache.pools.get(usize::from(number));
+        matches!(pool, Some(Some(pool)) if pool.covers(key))
+    }
+
+    /// Answers GET from what is kept, if it may be.
+    #[inline]
+    pub(crate) fn answer_from_cache(&mut self, me: Ref, key: &[u8]) -> bool {
+        let Some(client) = self.clients.find(me) else {
+            return false;
+        };
+        if !matches!(client.session, Session::Shared)
+            || client.silence != Silence::On
+            || client.put_off > 0
+        {
+            return false;
+        }
+        let (home, db, proto) = (client.pool, client.db, client.proto);
+        let prefixes = &self.routes.prefixes;
+        let (number, key) = match prefixes.is_empty() {
+            true => (home, key),
+            false => prefixes.find(home, key),
+        };
+        let now_ms = self.now_ms;
+        let Some(Some(pool)) = self.cache.pools.get_mut(usize::from(number)) else {
+            return false;
+        };
+        if !pool.covers(key) {
+            return false;
+        }
+        let hash = pool.hash(key);
+        let has_asked = client.asked.has(hash, client.head, client.next);
+        let found = match has_asked {
+            true => None,
+            false => pool.find(db, hash, key, now_ms),
+        };
+        let Some(at) = found else {
+            client.asked.add(hash, client.next);
+            return false;
+        };
+        pool.counts.hits += 1;
+        let Some((bytes, key_len, is_null, node)) = self.cache.lend(number, at) else {
+            return false;
+        };
+        let request = client.number();
+        client.last = Some(CommandId::Get);
+        self.seeing.hit(me, CommandId::Get, key, node);
+        let reply = match (is_null, proto) {
+            (false, _) => &bytes[key_len..],
+            (true, Proto::Resp2) => b"$-1\r\n",
+            (true, Proto::Resp3) => b"_\r\n",
+        };
+        self.deliver(me, request, 1, reply);
+        self.cache.take_back(number, at, bytes);
+        true
+    }
+
+    /// Replies came on a connection that nobody looked at.
+    #[inline]
+    pub(crate) fn settle_marks(&mut self, at: u32) {
+        if !self.cache.is_on {
+            return;
+        }
+        if let Some(upstream) = self.upstreams.get(at)
+            && let Some(marks) = &mut upstream.marks
+        {
+            self.cache.settle(marks);
+        }
+    }
+
+    /// Sees to it that the primaries of pools that are kept from tell what changes, and that nobody else does.
+    pub(crate) fn tend_cache(&mut self) {
+        if !self.cache.is_on {
+            return;
+        }
+        let routes = Arc::clone(&self.routes);
+        let is_kept = |pool: &&Pool| pool.caching.is_some();
+        let shards = routes
+            .pools
+            .iter()
+            .filter(is_kept)
+            .flat_map(|it| &it.shards);
+        let mut wanted: Vec<NodeId> = shards
+            .map(|shard| shard.primary)
+            .filter(|node| *node != NOBODY && !routes.nodes[usize::from(*node)].ejected)
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let links = self.cache.links.iter();
+        let others: Vec<Ref> = links
+            .filter(|(node, _)| wanted.binary_search(node).is_err())
+            .filter_map(|(_, link)| link.upstream)
+            .collect();
+        for place in others {
+            if self.upstreams.find(place).is_some() {
+                self.drop_upstream(place.at);
+            }
+        }
+        wanted.into_iter().for_each(|node| self.tend_link(node));
+        let now_ms = self.now_ms;
+        for pool in self.cache.pools.iter_mut().flatten() {
+            pool.sweep(SWEPT_MAX, now_ms);
+        }
+    }
+
+    fn tend_link(&mut self, node: NodeId) {
+        let now_ms = self.now_ms;
+        let link = self.cache.links.entry(node).or_default();
+        let Some(place) = link.upstream else {
+            if now_ms < link.retry_at_ms {
+                return;
+            }
+            // One that cannot be reached is left alone for a while by `connect` itself.
+            if let Ok(place) = self.connect(node, 0, Proto::Resp3, Purpose::Tracking) {
+                let link = self.cache.links.entry(node).or_default();
+                link.upstream = Some(place);
+                (link.heard_ms, link.is_asked) = (now_ms, false);
+            }
+            return;
+        };
+        if now_ms.saturating_sub(link.heard_ms) <= SILENCE_MS {
+            return;
+        }
+        let was_asked = std::mem::replace(&mut link.is_asked, true);
+        link.heard_ms = now_ms;
+        let Some(upstream) = self.upstreams.find(place) else {
+            return;
+        };
+        if was_asked {
+            return self.lose(place.at, "it does not answer", false);
+        }
+        if upstream.state == State::Open {
+            const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+            let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, PING, now_ms);
+            upstream.push_own(waiting, PING);
+            self.mark_upstream(place.at);
+        }
+    }
+
+    fn pause_link(&mut self, node: NodeId) {
+        let now_ms = self.now_ms;
+        let link = self.cache.links.entry(node).or_default();
+        let (first, most) = PAUSE_MS;
+        link.retry_at_ms = now_ms + (first << link.failures.min(16)).min(most);
+        link.failures += 1;
+    }
+
+    /// A server will tell from now on what changes.
+    pub(crate) fn cache_opens(&mut self, node: NodeId) {
+        let number = self.routes.nodes[usize::from(node)].pool;
+        if let Some(link) = self.cache.links.get_mut(&node) {
+            link.failures = 0;
+        }
+        if let Some(pool) = self.cache.pool(number) {
+            pool.set_open(node, true);
+        }
+        self.seeing.node(node).caches.set(1);
+    }
+
+    /// A server no longer tells what changes, or has refused to: nothing that it has told may be told any more.
+    pub(crate) fn cache_closes(&mut self, node: NodeId, has_refused: bool, reason: &str) {
+        let routes = Arc::clone(&self.routes);
+        let node_of = &routes.nodes[usize::from(node)];
+        let was_open = self.cache.pool(node_of.pool).is_some_and(|pool| {
+            let was_open = pool.is_open(node);
+            pool.set_open(node, false);
+            was_open
+        });
+        self.seeing.node(node).caches.set(0);
+        let link = self.cache.links.entry(node).or_default();
+        link.upstream = None;
+        let is_news = was_open || has_refused && link.failures == 0;
+        if has_refused {
+            self.pause_link(node);
+        }
+        if is_news && !reason.is_empty() {
+            let name = &node_of.name;
+            log::warning(&format!(
+                "nothing of {name} is cached until it tells again what changes: {reason}"
+            ));
+        }
+    }
+
+    /// A server says which keys have changed: `>2 invalidate [key …]`, or null for all.
+    pub(crate) fn invalidated(&mut self, node: NodeId, frame: &[u8]) {
+        let number = self.routes.nodes[usize::from(node)].pool;
+        let Some(pool) = self.cache.pool(number) else {
+            return;
+        };
+        let decoded = ReplyDecoder::new().decode(frame);
+        let value = decoded.ok().and_then(|decoded| decoded.value);
+        let words = match value {
+            Some(Value::Push(words)) => words,
+            // Whatever it says.
+            _ => return pool.forget(),
+        };
+        if words.first().and_then(Value::as_bytes) != Some(b"invalidate") {
+            return;
+        }
+        match words.get(1) {
+            Some(Value::Array(keys)) => {
+                for key in keys {
+                    match key.as_bytes() {
+                        Some(key) => pool.invalidated(key),
+                        None => pool.forget(),
+                    }
+                }
+            }
+            _ => pool.forget(),
+        }
+    }
+}

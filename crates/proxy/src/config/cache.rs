@@ -1,0 +1,94 @@
+//! The cache of a pool: what it is told to be, and what of that cannot be.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Pool, Size, Span};
+use crate::cache::Caching;
+use crate::hash::DistributionKind;
+
+/// Memory that is worth the trouble.
+const MEMORY_MIN: Size = Size(64 * 1024);
+/// Who keeps values for longer does not want them right.
+const MAX_AGE_MAX: Span = Span::seconds(3600);
+
+/// What GET answers is kept for a moment, and the servers say what has changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Cache {
+    /// How keys begin whose values are kept, as servers know them; `""`: all. Empty: there is no cache.
+    pub prefixes: Vec<String>,
+    /// Memory for what is kept, all workers together.
+    pub memory: Size,
+    /// How long a value may be told, whatever happens.
+    pub max_age: Span,
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache {
+            prefixes: Vec::new(),
+            memory: Size(64 << 20),
+            max_age: Span::seconds(1),
+        }
+    }
+}
+
+impl Cache {
+    /// What workers are to keep; none: nothing.
+    pub fn caching(&self) -> Option<Arc<Caching>> {
+        let caching = || Caching {
+            prefixes: self.prefixes.clone(),
+            memory_bytes_max: self.memory.0,
+            max_age_ms: (self.max_age.0.as_millis() as u64).max(1),
+        };
+        (!self.prefixes.is_empty()).then(|| Arc::new(caching()))
+    }
+}
+
+/// What is wrong with a pool's cache.
+pub(super) fn problems(pool: &Pool) -> Vec<String> {
+    let mut problems = Vec::new();
+    let cache = &pool.cache;
+    if cache.prefixes.is_empty() {
+        return problems;
+    }
+    for (at, prefix) in cache.prefixes.iter().enumerate() {
+        let mut others = cache.prefixes.iter().enumerate();
+        let covers = |(other, shorter): &(usize, &String)| {
+            *other != at
+                && prefix.starts_with(shorter.as_str())
+                && (prefix != *shorter || *other < at)
+        };
+        if let Some((_, shorter)) = others.find(covers) {
+            problems.push(format!(
+                "`cache.prefixes`: \"{prefix}\" begins with \"{shorter}\", which covers it (servers refuse both); leave it out"
+            ));
+        }
+    }
+    if cache.memory < MEMORY_MIN {
+        problems.push(format!("`cache.memory` is at least {MEMORY_MIN}"));
+    }
+    if cache.max_age.on().is_none() || cache.max_age > MAX_AGE_MAX {
+        problems.push(format!(
+            "`cache.max-age` is more than nothing and at most {MAX_AGE_MAX}: it bounds how old a value may be that is told"
+        ));
+    }
+    let reads = &pool.reads;
+    if reads.static_replica_priority > 0 || reads.dynamic_replica_priority > 0 {
+        problems.push(
+            "`cache` does not go with reads from replicas: one may tell what was before, after its primary has said that it \
+             has changed; leave out `cache.prefixes`, or the replicas' priorities"
+                .to_owned(),
+        );
+    }
+    if pool.distribution == DistributionKind::Random && pool.shards.len() > 1 {
+        problems.push(
+            "`cache` does not go with `distribution = \"random\"`, where each server may have another value; leave out \
+             `cache.prefixes`, or take another distribution"
+                .to_owned(),
+        );
+    }
+    problems
+}
