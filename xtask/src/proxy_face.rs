@@ -29,7 +29,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     let ports = [free_port()?, free_port()?];
     let start = |port: u16| {
         let text = format!(
-            "[[listener]]\nbind = '127.0.0.1:{{port}}'\n[[listener]]\nbind = '127.0.0.1:{port}'\n[cluster-face]\nenabled = true\nannounce = '127.0.0.1:{port}'\n\
+            "[[listener]]\nbind = '127.0.0.1:@port@'\n[[listener]]\nbind = '127.0.0.1:{port}'\n[cluster-face]\nenabled = true\nannounce = '127.0.0.1:{port}'\n\
              peers = ['127.0.0.1:{}', '127.0.0.1:{}']\n[[pool]]\n{shards}",
             ports[0], ports[1]
         );

@@ -297,7 +297,7 @@ fn silent_connections_are_probed_if_that_is_said() {
         let proxy = ServerProcess::proxy_of_file(
             std::path::Path::new(REDLINE),
             &format!(
-                "[[listener]]\nbind = '127.0.0.1:{{port}}'\nkeepalive = {more}\n[[pool]]\nkeepalive = {more}
+                "[[listener]]\nbind = '127.0.0.1:@port@'\nkeepalive = {more}\n[[pool]]\nkeepalive = {more}
                 shard = [{{ server = [{{ address = '{}' }}] }}]",
                 server.address()
             ),
