@@ -4,10 +4,10 @@ mod proxying;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -251,4 +251,48 @@ fn a_transaction_whose_server_hangs_ends_and_a_call_that_waits_does_not() {
     waits.set_nonblocking(true).unwrap();
     let heard = waits.read(&mut [0; 16]);
     assert_eq!(heard.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn who_says_that_nothing_more_will_come_and_then_begins_to_wait_does_not_wait_for_ever() {
+    let (is_asked, may_answer) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (asked, answers) = (Arc::clone(&is_asked), Arc::clone(&may_answer));
+    let is_so = |flag: &AtomicBool| {
+        thread::yield_now();
+        flag.load(Ordering::SeqCst)
+    };
+    let address = scripted(move |words| match words[0].as_slice() {
+        b"MULTI" => b"+OK\r\n".to_vec(),
+        b"SET" => b"+QUEUED\r\n".to_vec(),
+        b"EXEC" => {
+            asked.store(true, Ordering::SeqCst);
+            until("the client is heard", || is_so(&answers));
+            b"*1\r\n+OK\r\n".to_vec()
+        }
+        b"BLPOP" => Vec::new(),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool_of(address)));
+    let mut client = TcpStream::connect(proxy.address()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut requests = Vec::new();
+    for words in [&["MULTI"][..], &["SET", "k", "v"], &["EXEC"]] {
+        encode(words, &mut requests);
+    }
+    client.write_all(&requests).unwrap();
+    until("the server is asked", || is_so(&is_asked));
+    // Nothing more is read of the client before that is answered: what comes is read with its end.
+    requests.clear();
+    encode(&["BLPOP", "q", "0"], &mut requests);
+    client.write_all(&requests).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut other = Client::connect(proxy.address()).unwrap();
+    assert!(!call(&mut other, "PING").is_error());
+    may_answer.store(true, Ordering::SeqCst);
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).expect("an end");
+    assert_eq!(all, b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
 }

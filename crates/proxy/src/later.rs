@@ -151,23 +151,23 @@ impl Worker {
 
     /// Sends what has waited long enough, each client's in its order, once nothing else of that client is under way.
     pub(crate) fn send_later(&mut self) {
-        let mut put_off: HashMap<u32, HashSet<u32>> = HashMap::new();
+        let mut put_off: HashMap<Ref, HashSet<u32>> = HashMap::new();
         let all = std::mem::take(&mut self.later);
         for later in &all {
             if let Some((me, seq)) = self.client_of(&later.waiting) {
-                put_off.entry(me.at).or_default().insert(seq);
+                put_off.entry(me).or_default().insert(seq);
             }
         }
-        let mut blocked: HashSet<u32> = HashSet::new();
-        for (&at, numbers) in &put_off {
-            let client = self.clients.get(at);
+        let mut blocked: HashSet<Ref> = HashSet::new();
+        for (&me, numbers) in &put_off {
+            let client = self.clients.find(me);
             if client.is_some_and(|client| client.under_way() > numbers.len() as u32) {
-                blocked.insert(at);
+                blocked.insert(me);
             }
         }
         let mut rest = Vec::with_capacity(all.len());
         for later in all {
-            let me = self.client_of(&later.waiting).map(|(me, _)| me.at);
+            let me = self.client_of(&later.waiting).map(|(me, _)| me);
             let must_wait = me.is_some_and(|me| blocked.contains(&me));
             if later.due_ms > self.now_ms || must_wait {
                 blocked.extend(me);

@@ -8,7 +8,7 @@ use redline_resp::{Args, encode_request};
 use redline_spec::CommandId;
 
 use crate::class::{Class, Command};
-use crate::client::Pause;
+use crate::client::{Client, Pause};
 use crate::errors;
 use crate::large::Passing;
 use crate::route::NodeId;
@@ -59,6 +59,8 @@ pub struct Transaction {
     aborted: Option<&'static str>,
 }
 
+/// A client that will send no more may wait so long for what is there already: milliseconds.
+const FORSAKEN_MS: u32 = 1_000;
 /// Bytes of calls without keys that wait for the server to be known.
 const QUEUED_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a script that goes with each call of it in a transaction; of a longer one the name does.
@@ -83,6 +85,26 @@ impl Worker {
                 Flow::Done
             }
             Err(line) => self.refuse(me, &line),
+        }
+    }
+
+    /// Closes clients that wait for what may never come and had closed their side before they began to.
+    pub(crate) fn check_forsaken(&mut self) {
+        let now_ms = self.now_ms as u32;
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            let Some(upstream) = self.upstreams.get(at) else {
+                continue;
+            };
+            let (Some(me), Some(front)) = (upstream.owner, upstream.waiting.front()) else {
+                continue;
+            };
+            let waited_ms = now_ms.wrapping_sub(front.since_ms);
+            let waits = |client: &mut Client| client.peer_closed && client.waits_in_vain();
+            if (FORSAKEN_MS..u32::MAX / 2).contains(&waited_ms)
+                && self.clients.find(me).is_some_and(waits)
+            {
+                self.close_client(me.at);
+            }
         }
     }
 

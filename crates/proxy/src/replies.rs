@@ -109,8 +109,8 @@ impl Worker {
             self.lose(at, &reason, true);
         } else if let Some(upstream) = self.upstreams.get(at) {
             more |= upstream.pipe.is_some();
-            if !upstream.held_back.is_empty() && !upstream.dirty {
-                // Who waits for room in the queue goes on behind the next look at it.
+            if (!upstream.held_back.is_empty() || upstream.stream.has_unsent()) && !upstream.dirty {
+                // Who waits for room in the queue goes on behind the next look at it; and TLS may have had to answer.
                 upstream.dirty = true;
                 self.dirty_upstreams.push(at);
             }

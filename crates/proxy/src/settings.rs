@@ -2,6 +2,9 @@
 
 use crate::config::{Config, Size, Span};
 
+/// What [`Settings::query_bytes_max`] is at most, since places in a request are numbers of 32 bits.
+const QUERY_BYTES_MAX: usize = 3 << 30;
+
 /// Limits and time-outs of the workers. Zero means no limit where a field says so.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -62,7 +65,7 @@ impl Settings {
                 .client_output_bytes_high
                 .min(bytes(limits.output_buffer)),
             pipeline_max: limits.pipeline.max(1),
-            query_bytes_max: bytes(limits.query_buffer),
+            query_bytes_max: bytes(limits.query_buffer).min(QUERY_BYTES_MAX),
             bulk_bytes_max: bytes(limits.bulk) as u64,
             connect_timeout_ms: ms(timeouts.connect),
             request_timeout_ms: ms(timeouts.request),
@@ -93,5 +96,18 @@ impl Default for Settings {
             reader_timeout_ms: 60_000,
             drain_timeout_ms: 10_000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_without_a_limit_has_places_of_32_bits_still() {
+        let mut config = Config::default();
+        config.limits.query_buffer = Size(0);
+        let last = Settings::of(&config).query_bytes_max + 64 * 1024;
+        assert!(u32::try_from(last).is_ok());
     }
 }

@@ -18,7 +18,7 @@ struct Place<T> {
 }
 
 /// A place, and who was in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ref {
     /// The place.
     pub at: u32,

@@ -369,8 +369,8 @@ impl Worker {
         self.end_lingering();
         // Requests that had to be sent again, or elsewhere.
         self.write_upstreams();
-        self.write_clients();
         self.hand_lines_on();
+        self.write_clients();
         if self.now_ms >= self.next_tick_ms {
             self.next_tick_ms = self.now_ms + TICK_MS;
             self.tick();
@@ -531,7 +531,7 @@ impl Worker {
             return;
         };
         client.peer_closed |= event.closed || event.error;
-        if event.error || client.peer_closed && client.waits_in_vain() {
+        if event.error || client.peer_closed && client.waits_in_vain() && client.out.is_empty() {
             // Nobody is there any more to wait: what comes for it stays where it is.
             return self.close_client(at);
         }
@@ -664,15 +664,16 @@ impl Worker {
                 }
                 Ok(redline_net::Read::WouldBlock) => {
                     client.readable = false;
-                    if client.stream.has_unsent() {
-                        self.mark_client(at);
-                    }
                 }
                 Ok(redline_net::Read::Eof) | Err(_) => {
                     client.readable = false;
                     client.eof = true;
                 }
             }
+        }
+        if client.stream.has_unsent() {
+            // TLS has something to say by itself.
+            self.mark_client(at);
         }
         let before = self.counters.requests;
         let consumed = self.serve(at, &mut query);
@@ -911,6 +912,7 @@ impl Worker {
         self.check_handshakes();
         self.check_readers();
         self.check_senders();
+        self.check_forsaken();
         self.check_subscriptions();
         self.mend_subscriptions();
         self.tend_cache();
