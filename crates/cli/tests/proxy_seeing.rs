@@ -817,3 +817,87 @@ fn what_predixy_s_file_says_of_seeing_is_followed() {
             == 2
     });
 }
+
+/// Everything that stands in a reply.
+fn flat(value: &Value) -> String {
+    match value {
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => {
+            values.iter().map(flat).collect::<Vec<_>>().join(" ")
+        }
+        other => text(other),
+    }
+}
+
+#[test]
+fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
+    // One goes when it hears the password, others say what they heard.
+    let leaves = proxying::scripted_over(|words, _| match words[0].as_slice() {
+        b"AUTH" => None,
+        _ => Some(b"+PONG\r\n".to_vec()),
+    });
+    let repeats = scripted(|words| match words[0].as_slice() {
+        b"AUTH" => {
+            b"-ERR unknown command 'AUTH', with args beginning with: 'someone' 'topsecret' \r\n"
+                .to_vec()
+        }
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let quotes = scripted(|words| match words[0].as_slice() {
+        b"AUTH" => b"-WRONGPASS no, topsecret is wrong\r\n".to_vec(),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    for server in [leaves, repeats, quotes] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let port = free_port();
+        let config = format!(
+            "threads = 1\n[metrics]\nbind = '127.0.0.1:{port}'\n[observe]\nslowlog-log-slower-than = '1us'\n\
+             latency-monitor-threshold = '1ms'\nkey-sample = 1\n[log]\nfile = '{}'\n\
+             [log.sample]\nverbose = 1\ndebug = 1\ninfo = 1\n[[listener]]\nbind = '127.0.0.1:1'\n\
+             [[pool]]\nuser = 'someone'\npassword = 'topsecret'\nfailure = {{ limit = 1000 }}\n{}",
+            log.display(),
+            proxying::shards(&[server]),
+        );
+        let proxy = ServerProcess::proxy_of_file(Path::new(REDLINE), &config).unwrap();
+        let mut client = Client::connect(proxy.address()).unwrap();
+        let mut watcher = Client::connect(proxy.address()).unwrap();
+        assert_eq!(call(&mut watcher, "MONITOR"), ok());
+        let mut said = String::new();
+        for line in ["GET k", "SUBSCRIBE c", "RESET", "MULTI", "GET k", "EXEC"] {
+            said += &flat(&call(&mut client, line));
+        }
+        assert!(said.contains("ERR upstream"), "{said}");
+        for line in [
+            "SLOWLOG GET -1",
+            "LATENCY LATEST",
+            "LATENCY HISTORY command",
+            "INFO everything",
+            "CONFIG GET *",
+            "PROXY HOTKEYS",
+            "PROXY BIGKEYS",
+            "CLIENT LIST",
+        ] {
+            let reply = call(&mut client, line);
+            assert!(!reply.is_error(), "{line}: {reply:?}");
+            said += &flat(&reply);
+        }
+        // It was the client's GET that took long, and nothing else.
+        let Value::Array(entries) = call(&mut client, "SLOWLOG GET -1") else {
+            panic!("entries");
+        };
+        assert!(
+            entries.iter().all(|entry| flat(entry).contains("GET k")),
+            "{entries:?}"
+        );
+        said += &pages(&format!("127.0.0.1:{port}"));
+        assert_eq!(call(&mut client, "ECHO last"), bulk("last"));
+        while !said.contains("\"ECHO\" \"last\"") {
+            said += &text(&watcher.reply().unwrap().expect("a line"));
+        }
+        eventually("the log is written", || {
+            std::fs::read_to_string(&log).is_ok_and(|log| log.contains("is lost: "))
+        });
+        said += &std::fs::read_to_string(&log).unwrap();
+        assert!(!said.contains("topsecret"), "{said}");
+    }
+}

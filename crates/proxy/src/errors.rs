@@ -133,9 +133,63 @@ pub fn outcome_unknown(server: &str, reason: &str) -> String {
     )
 }
 
+/// What a server says to what introduces us, for clients and the log: without the password, which it may repeat. (One that
+/// has no AUTH says with which arguments it was called.)
+pub fn of_setup(said: &str, password: Option<&str>) -> String {
+    const ARGUMENTS: &str = "with args beginning with";
+    /// A longer one may be repeated in part.
+    const BEGINNING_CHARS: usize = 8;
+    let said = match said.find(ARGUMENTS) {
+        Some(at) => said[..at].trim_end_matches([' ', ',']),
+        None => said,
+    };
+    let (code, rest) = said.split_once(' ').unwrap_or((said, ""));
+    let beginning: String = password
+        .unwrap_or_default()
+        .chars()
+        .take(BEGINNING_CHARS)
+        .collect();
+    match !beginning.is_empty() && rest.contains(&beginning) {
+        true => format!("{code} (it repeats the password)"),
+        false => said.to_owned(),
+    }
+}
+
 /// An argument as part of an error: cut (at a zero byte, too), and without what would break the reply's line.
 pub fn preview(arg: &[u8]) -> String {
     let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
     let shown = &text[..text.len().min(PREVIEW_BYTES_MAX)];
     String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_to_a_password_does_not_repeat_it() {
+        let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
+        for (said, password, shown) in [
+            (wrong, Some("secret"), wrong),
+            (wrong, None, wrong),
+            (
+                "ERR unknown command 'AUTH', with args beginning with: 'secret' ",
+                Some("secret"),
+                "ERR unknown command 'AUTH'",
+            ),
+            (
+                "ERR no AUTH (verylongsecr...) here",
+                Some("verylongsecret"),
+                "ERR (it repeats the password)",
+            ),
+            ("NOPERM", Some("NO"), "NOPERM"),
+            (
+                "ERR DB index is out of range",
+                Some(""),
+                "ERR DB index is out of range",
+            ),
+        ] {
+            assert_eq!(of_setup(said, password), shown);
+        }
+    }
 }

@@ -8,6 +8,7 @@
 use redline_net::{Read, error_text};
 
 use crate::client::Pause;
+use crate::errors;
 use crate::seeing::NO_COMMAND;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Waiting};
@@ -322,8 +323,9 @@ impl Worker {
             }
             Kind::Nobody => upstream.answered(1),
             Kind::Setup if reply[0] == b'-' => {
-                let text = String::from_utf8_lossy(&reply[1..len - 2]).into_owned();
-                return Err(text);
+                let node = &self.routes.nodes[usize::from(upstream.node)];
+                let text = String::from_utf8_lossy(&reply[1..len - 2]);
+                return Err(errors::of_setup(&text, node.password.as_deref()));
             }
             Kind::Setup => {
                 upstream.answered(1);

@@ -10,6 +10,7 @@ use redline_net::Endpoint;
 use redline_net::tls::ClientTls;
 
 use crate::cache::Caching;
+use crate::config::Secret;
 use crate::custom::ForeignByName;
 use crate::prefix::Prefixes;
 
@@ -29,7 +30,7 @@ pub struct Node {
     /// Whom to be there, if it is not the default user.
     pub user: Option<String>,
     /// The password.
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// It does not answer: requests are refused at once, except probes.
     pub ejected: bool,
     /// Something routes to it. What does not may still be where a redirect points.

@@ -54,7 +54,7 @@ pub struct Arguments {
     pub threads: Option<usize>,
     /// A server: [[user:]password@]host:port, or the path of a unix socket; several share the keys, or are nodes or Sentinels
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["file", "predixy"])]
-    pub upstream: Vec<String>,
+    pub upstream: Vec<Secret>,
     /// The servers are nodes of a Redis Cluster
     #[arg(long, requires = "upstream", conflicts_with = "sentinel")]
     pub cluster: bool,
@@ -66,7 +66,7 @@ pub struct Arguments {
     pub upstream_user: Option<String>,
     /// With this password
     #[arg(long, value_name = "PASSWORD", requires = "upstream")]
-    pub upstream_password: Option<String>,
+    pub upstream_password: Option<Secret>,
     /// TLS to servers (and Sentinels), whose certificates the system's authorities have signed, or those named here
     #[arg(long, conflicts_with = "file")]
     pub upstream_tls: bool,
@@ -324,8 +324,8 @@ fn server(text: &str) -> Result<Server, String> {
     };
     let (user, password) = match who.map(|who| who.split_once(':').ok_or(who)) {
         None => (None, None),
-        Some(Ok((user, password))) => (Some(user.to_owned()), Some(password.to_owned())),
-        Some(Err(password)) => (None, Some(password.to_owned())),
+        Some(Ok((user, password))) => (Some(user.to_owned()), Some(password.into())),
+        Some(Err(password)) => (None, Some(password.into())),
     };
     Ok(Server {
         address: address

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use cache::Cache;
 pub use check::Problem;
 pub use traffic::{Excess, Fault, Mirror, Mirrored};
-pub use units::{Place, Size, Span};
+pub use units::{Place, Secret, Size, Span};
 pub use users::Identities;
 
 use crate::hash::{DistributionKind, HashKind};
@@ -189,13 +189,13 @@ pub struct Pool {
     pub user: Option<String>,
     /// With this password.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// Whom to be at its Sentinels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentinel_user: Option<String>,
     /// With this password.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sentinel_password: Option<String>,
+    pub sentinel_password: Option<Secret>,
     /// TCP's keepalive on connections to servers, in idle time; `off`: none.
     pub keepalive: Span,
     /// How often the topology is asked for when nothing happens.
@@ -294,7 +294,7 @@ pub struct Server {
     pub user: Option<String>,
     /// With this password, if not the pool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub password: Option<String>,
+    pub password: Option<Secret>,
 }
 
 /// When a server counts as failed.
@@ -473,7 +473,7 @@ pub struct User {
     pub name: String,
     /// In the clear, or `#` and its SHA-256 in hexadecimal digits. None: with any, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// `AUTH password` alone is this user.
     pub by_password: bool,
     /// What may be done; not with `rules`.
@@ -490,7 +490,7 @@ pub struct User {
     pub write_key_prefixes: Vec<String>,
     /// Rules of Redis's ACL, such as `+@read ~cache:*`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rules: Option<String>,
+    pub rules: Option<Secret>,
     /// Calls in a second, over all of its clients; 0: as many as it likes.
     #[serde(skip_serializing_if = "is_zero")]
     pub commands_per_second: u32,

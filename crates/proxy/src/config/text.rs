@@ -3,10 +3,11 @@
 use super::Config;
 
 impl Config {
-    /// Reads our file. An error names the line, and the name that an unknown one resembles.
+    /// Reads our file. An error names the line, and the name that an unknown one resembles. It goes to logs, so it does not
+    /// show what stands in the line, which may be a password.
     pub fn from_toml(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| {
-            let mut said = error.to_string().trim_end().to_owned();
+            let mut said = place_and_reason(text, &error);
             if let Some(meant) = meant(error.message()) {
                 said += &format!("\ndid you mean `{meant}`?");
             }
@@ -18,6 +19,25 @@ impl Config {
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("every field has a form in TOML")
     }
+}
+
+fn place_and_reason(text: &str, error: &toml::de::Error) -> String {
+    let start = error.span().map_or(0, |span| span.start).min(text.len());
+    let before = &text.as_bytes()[..start];
+    let line_start = before.iter().rposition(|byte| *byte == b'\n');
+    let line_start = line_start.map_or(0, |at| at + 1);
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let column = start - line_start + 1;
+    let whole = text[line_start..].lines().next().unwrap_or_default();
+    let whole = whole.to_ascii_lowercase();
+    let is_secret = whole.contains("password") || whole.contains("rules");
+    let reason = error.message().trim_end();
+    // Of a value of another kind, the reason has the value.
+    let reason = match is_secret && reason.starts_with("invalid") {
+        true => "what stands here is not what is wanted; a text stands in quotes",
+        false => reason,
+    };
+    format!("TOML parse error at line {line}, column {column}: {reason}")
 }
 
 /// What an unknown name was meant to be, by an error of serde's: the first name in it is the unknown one, and the others
@@ -81,6 +101,23 @@ mod tests {
             said.contains("line 2") && said.contains("no span of time"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn errors_do_not_show_passwords() {
+        for text in [
+            "[[pool]]\npassword = 5417",
+            "[[pool]]\npassword = \"5417",
+            "[[pool]]\npassword = '5417' x",
+            "[[pool]]\npasword = '5417'",
+            "[[pool]]\npassword = 5417x",
+            "[[pool]]\npassword = '1'\npassword = '5417'",
+            "[[pool]]\nshard = [{ server = [{ address = 'h:1', password = 5417 }] }]",
+            "[[user]]\nname = 'u'\nrules = ['+get', '>5417']",
+        ] {
+            let said = Config::from_toml(text).unwrap_err();
+            assert!(!said.contains("5417") && said.contains("line "), "{said}");
+        }
     }
 
     #[test]

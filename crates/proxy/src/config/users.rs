@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use redline_acl::{DEFAULT_USER, Dialect, PasswordHash, Users};
+use redline_acl::{DEFAULT_USER, Dialect, PasswordHash, SetUserError, Users};
 
 use super::{Config, Mode, User};
 use crate::rates::Rates;
@@ -32,7 +32,7 @@ impl Identities {
             let rules = rules(user)?;
             let words: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
             let set = identities.users.set(user.name.as_bytes(), &words, &dialect);
-            set.map_err(|error| format!("user \"{}\": {error}", user.name))?;
+            set.map_err(|error| format!("user \"{}\": {}", user.name, without_secret(error)))?;
             if let Some(rates) = Rates::of(user) {
                 let name = user.name.clone().into_bytes();
                 identities.rates.insert(name, Arc::new(rates));
@@ -65,6 +65,18 @@ impl Identities {
     /// Whether any user is found by the password alone.
     pub fn has_passwords(&self) -> bool {
         !self.by_password.is_empty()
+    }
+}
+
+/// An error goes to logs: it shows a rule only if that cannot be a password, or a part of one.
+fn without_secret(error: SetUserError) -> String {
+    match &error {
+        SetUserError::Rule(rule, why)
+            if !matches!(rule.first(), Some(b'+' | b'-' | b'~' | b'%' | b'&' | b'(')) =>
+        {
+            format!("Error in ACL SETUSER modifier (it may be a password and is not shown): {why}")
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -111,8 +123,8 @@ fn rules(user: &User) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = vec!["reset".into(), "on".into()];
     words.push(match &user.password {
         None => "nopass".to_owned(),
-        Some(password) if password.starts_with('#') => password.clone(),
-        Some(password) => format!(">{password}"),
+        Some(password) if password.starts_with('#') => password.to_string(),
+        Some(password) => format!(">{}", &**password),
     });
     if let Some(rules) = &user.rules {
         words.extend(rules.split_whitespace().map(str::to_owned));
@@ -265,6 +277,24 @@ mod tests {
             ..Config::default()
         };
         let said = Identities::of(&config).unwrap_err();
-        assert!(said.starts_with("user \"u\": "), "{said}");
+        assert!(
+            said.starts_with("user \"u\": ") && said.contains("+nonsense"),
+            "{said}"
+        );
+        for wrong in [
+            user("+get >my 5417"),
+            user("+get #5417"),
+            User {
+                password: Some("#5417".into()),
+                ..user("+get")
+            },
+        ] {
+            let config = Config {
+                users: vec![wrong],
+                ..Config::default()
+            };
+            let said = Identities::of(&config).unwrap_err();
+            assert!(said.contains("ACL") && !said.contains("5417"), "{said}");
+        }
     }
 }

@@ -45,7 +45,7 @@ use self::names::{Found, Name};
 use self::nodes::{Nodes, literal};
 use self::pools::{Known, picture, prefixes, who};
 use crate::config::arguments::Arguments;
-use crate::config::{Config, FailurePolicy, PoolKind};
+use crate::config::{Config, FailurePolicy, PoolKind, Secret};
 use crate::prefix::Prefixes;
 use crate::report::Report;
 use crate::route::{NOBODY, NodeId, Placement, Pool, Published};
@@ -756,7 +756,7 @@ impl Control {
         &mut self,
         peer: Peer,
         now_ms: u64,
-    ) -> Option<(Endpoint, Option<String>, Option<String>)> {
+    ) -> Option<(Endpoint, Option<String>, Option<Secret>)> {
         match peer {
             Peer::Node(node) => {
                 let known = self.nodes.get(node)?;

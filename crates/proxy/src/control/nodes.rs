@@ -7,6 +7,7 @@ use redline_net::{Address, Endpoint};
 
 use super::health::Health;
 use super::replication::Replication;
+use crate::config::Secret;
 use crate::route::{NOBODY, Node, NodeId};
 
 /// A number is given to another server when nothing has routed to it for so long.
@@ -20,7 +21,7 @@ pub struct Known {
     /// Whom to be there.
     pub user: Option<String>,
     /// With this password.
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// What the address means; nothing as long as that is not known.
     pub endpoint: Option<Endpoint>,
     /// The number of its pool, whose policies hold.
@@ -57,13 +58,13 @@ impl Nodes {
         if let Some(at) = self.known.iter().position(same) {
             let known = &mut self.known[at];
             (known.user, known.password) =
-                (who.user.map(str::to_owned), who.password.map(str::to_owned));
+                (who.user.map(str::to_owned), who.password.map(Secret::from));
             return at as NodeId;
         }
         let known = Known {
             address: address.clone(),
             user: who.user.map(str::to_owned),
-            password: who.password.map(str::to_owned),
+            password: who.password.map(Secret::from),
             endpoint: literal(address),
             pool,
             health: Health::new(now_ms),

@@ -197,10 +197,13 @@ impl Seeing {
         }
     }
 
-    /// A request of which the proxy says itself that it failed, since its server did not answer. `request`: its bytes, if
-    /// they are still here.
+    /// A client's request of which the proxy says itself that it failed, since its server did not answer. `request`: its
+    /// bytes, if they are still here. What the proxy asked by itself is nobody's call, and holds our passwords.
     #[cold]
     pub fn lost(&mut self, waiting: &Waiting, node: NodeId, request: &[u8]) {
+        if matches!(waiting.kind, Kind::Setup | Kind::Nobody) {
+            return;
+        }
         let us = (self.now_us as u32).wrapping_sub(waiting.since_us);
         if waiting.kind != Kind::Part {
             self.record_call(waiting.command, us);
@@ -211,12 +214,13 @@ impl Seeing {
         if us >= self.look_from_us && self.slow_left > 0 && !may_wait(waiting.command) {
             self.slow_left -= 1;
             let request = Request::of(request, 0).unwrap_or_default();
+            let command = request.command.unwrap_or(waiting.command);
             self.looked.push(Looked {
                 waiting: *waiting,
                 node,
-                command: waiting.command,
+                command,
                 us,
-                args: request.shortened(Some(waiting.command)),
+                args: request.shortened(Some(command)),
                 key: None,
                 is_slow: true,
             });

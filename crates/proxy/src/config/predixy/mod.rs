@@ -106,7 +106,7 @@ pub fn read(path: &Path) -> Result<Converted, String> {
         // Blocks without an empty password: who has not authenticated may do nothing.
         converted.config.users.push(User {
             name: "default".to_owned(),
-            rules: Some("off".to_owned()),
+            rules: Some("off".into()),
             ..User::default()
         });
     }
@@ -166,7 +166,7 @@ impl Converted {
                 user.name = "default".to_owned();
             } else {
                 user.name = format!("auth-{}", number + 1);
-                user.password = Some(stored(&auth.value));
+                user.password = Some(stored(&auth.value).into());
                 user.by_password = true;
             }
             for line in block(auth)? {
@@ -254,7 +254,8 @@ impl Converted {
                 }
                 ("sentinels", _) => {
                     pool.sentinels = servers(line)?;
-                    pool.sentinel_password = Some(line.value.clone()).filter(|p| !p.is_empty());
+                    pool.sentinel_password =
+                        Some(Secret::from(line.value.clone())).filter(|p| !p.is_empty());
                 }
                 ("group", _) => pool.shards.push(Shard {
                     name: text(line)?,
@@ -397,7 +398,9 @@ fn stored(password: &str) -> String {
 /// Takes an option that all pools have. False if it is none.
 fn pool_option(pool: &mut Pool, timeouts: &mut Timeouts, line: &Line) -> Result<bool, String> {
     match line.key.to_ascii_lowercase().as_str() {
-        "password" => pool.password = Some(text(line)?).filter(|password| !password.is_empty()),
+        "password" => {
+            pool.password = Some(Secret::from(text(line)?)).filter(|password| !password.is_empty())
+        }
         "databases" => pool.databases = number(line, 1, 128)? as u32,
         "masterreadpriority" => pool.reads.primary_priority = number(line, 0, 100)? as u32,
         "staticslavereadpriority" => {
@@ -425,7 +428,7 @@ fn servers(line: &Line) -> Result<Vec<Server>, String> {
     for line in block(line)? {
         let place = plus(line)?;
         let (password, address) = match place.split_once('@') {
-            Some((password, address)) => (Some(password.to_owned()), address),
+            Some((password, address)) => (Some(Secret::from(password)), address),
             None => (None, place),
         };
         let address = address.split_whitespace().next().unwrap_or_default();
