@@ -314,6 +314,10 @@ fn slow_calls_are_in_the_slow_log_with_their_arguments_and_their_client() {
     assert_eq!(call(&mut client, "SLOWLOG LEN"), Value::Integer(0));
     assert_eq!(call(&mut client, "SLOWLOG GET"), Value::Array(Vec::new()));
     assert_error(&call(&mut client, "SLOWLOG GET -2"), "ERR count should be");
+    assert_error(
+        &call(&mut client, "SLOWLOG GET 1 2"),
+        "ERR unknown subcommand or wrong number of arguments for 'GET'",
+    );
     assert_eq!(call(&mut client, "CONFIG SET slowlog-max-len 0"), ok());
     call(&mut client, "GET slow");
     assert_eq!(call(&mut client, "SLOWLOG LEN"), Value::Integer(0));
@@ -498,6 +502,8 @@ fn prometheus_gets_a_page_whose_series_are_bounded() {
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     let has = |line: &str| page.lines().any(|found| found == line);
     for line in [
+        "redline_proxy_command_calls_total{cmd=\"get\"} 50".to_owned(),
+        "redline_proxy_command_rejected_total{cmd=\"get\"} 0".to_owned(),
         "redline_proxy_info{name=\"m\",version=\"0.1.0\"} 1".to_owned(),
         "redline_proxy_clients 1".to_owned(),
         format!("redline_proxy_server_up{{server=\"{server}\",pool=\"default\"}} 1"),
@@ -900,4 +906,120 @@ fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
         said += &std::fs::read_to_string(&log).unwrap();
         assert!(!said.contains("topsecret"), "{said}");
     }
+}
+
+#[test]
+fn what_is_put_off_counts_once_is_shown_once_and_is_paid_for_once() {
+    let server = server();
+    let users = "[[user]]\nname = 'default'\nmode = 'admin'\n[[user]]\nname = 'limited'\npassword = 'l'\nmode = 'admin'\ncommands-per-second = 12\nwhen-exceeded = 'refuse'\n";
+    let (_folder, proxy) = proxy(&[server.address()], &format!("threads = 1\n{users}"));
+    let mut watcher = Client::connect(proxy.address()).unwrap();
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let mut limited = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut watcher, "MONITOR"), ok());
+    assert_eq!(call(&mut limited, "AUTH limited l"), ok());
+    assert_eq!(call(&mut client, "CONFIG RESETSTAT"), ok());
+    let before = number(&mut client, "INFO stats", "TotalRequests");
+    for client in [&mut client, &mut limited] {
+        // SELECT waits for what was asked of the other database.
+        let mut requests = Vec::new();
+        for number in 0..5 {
+            encode(&["SET", &format!("k{number}"), "v"], &mut requests);
+            encode(&["SELECT", &(number % 2).to_string()], &mut requests);
+        }
+        client.send(&requests).unwrap();
+        (0..10).for_each(|_| assert_eq!(client.reply().unwrap(), Some(ok())));
+    }
+    let info = text(&call(&mut client, "INFO all"));
+    assert_eq!(
+        field(&info, "TotalRequests"),
+        Some((before + 21).to_string())
+    );
+    let line = field(&info, "cmdstat_select").unwrap();
+    assert!(line.starts_with("calls=10,"), "{line}");
+    call(&mut client, "ECHO last");
+    let mut lines: Vec<String> = Vec::new();
+    while !lines.iter().any(|line| line.contains("\"last\"")) {
+        lines.push(text(&watcher.reply().unwrap().expect("a line")));
+    }
+    let selects = lines.iter().filter(|line| line.contains("\"SELECT\""));
+    assert_eq!(selects.count(), 10, "{lines:?}");
+}
+
+#[test]
+fn what_the_proxy_does_by_itself_stands_outside_of_transactions() {
+    let config = "[commands]\nforbidden = ['config|resetstat']\n";
+    let server = server();
+    let (_folder, proxy) = proxy(&[server.address()], config);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    (0..5).for_each(|_| drop(call(&mut client, "GET k")));
+    // The same by another name.
+    call(&mut client, "INFO ResetStats");
+    assert!(number(&mut client, "INFO stats", "TotalRequests") > 5);
+    for line in ["CONFIG RELOAD", "PROXY HOTKEYS"] {
+        assert!(!call(&mut client, line).is_error(), "{line}");
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        assert_error(&call(&mut client, line), "ERR");
+        assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    }
+    call(&mut client, "SUBSCRIBE c");
+    for line in ["CONFIG RELOAD", "PROXY HOTKEYS"] {
+        assert_error(&call(&mut client, line), "ERR Can't execute");
+    }
+}
+
+#[test]
+fn keys_of_much_begin_anew_at_every_worker() {
+    let behind = Behind::new(1, 2);
+    // Each worker has one of them.
+    let (mut one, mut other) = (behind.client(), behind.client());
+    let big = "x".repeat(20_000);
+    for key in 0..130 {
+        let key = format!("k{key}");
+        assert_eq!(other.call(&["SET", &key, &big]).unwrap(), ok());
+    }
+    assert_eq!(call(&mut one, "CONFIG RESETSTAT"), ok());
+    let smaller = "y".repeat(6_000);
+    assert_eq!(other.call(&["SET", "small", &smaller]).unwrap(), ok());
+    let found = flat(&call(&mut one, "PROXY BIGKEYS -1"));
+    assert!(found.starts_with("small "), "{found}");
+}
+
+#[test]
+fn a_call_that_fails_at_several_servers_has_failed_once() {
+    let refusing = || {
+        scripted(|words| match words[0].to_ascii_lowercase().as_slice() {
+            b"ping" => b"+PONG\r\n".to_vec(),
+            b"del" => b"-NOPERM not here\r\n".to_vec(),
+            _ => b"+OK\r\n".to_vec(),
+        })
+    };
+    let (_folder, proxy) = proxy(&[refusing(), refusing(), refusing()], "threads = 1");
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let keys: Vec<String> = (0..50).map(|key| format!("k{key}")).collect();
+    assert_error(
+        &call(&mut client, &format!("DEL {}", keys.join(" "))),
+        "NOPERM",
+    );
+    let info = text(&call(&mut client, "INFO commandstats"));
+    let line = field(&info, "cmdstat_del").unwrap();
+    assert!(
+        line.starts_with("calls=1,") && line.ends_with("failed_calls=1"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_threshold_beyond_all_numbers_harms_nobody() {
+    let (_folder, proxy) = proxy(&[slow_server()], "threads = 1");
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let most = u64::MAX;
+    let line = format!("CONFIG SET latency-monitor-threshold {most} slowlog-log-slower-than 0");
+    assert_eq!(call(&mut client, &line), ok());
+    assert_eq!(call(&mut client, "GET k"), bulk("v"));
+    assert_eq!(call(&mut client, "GET k"), bulk("v"));
+    assert_eq!(
+        call(&mut client, "LATENCY LATEST"),
+        Value::Array(Vec::new())
+    );
 }

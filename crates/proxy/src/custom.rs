@@ -219,6 +219,11 @@ impl Names {
         }
     }
 
+    /// Nobody may call it, by whichever name.
+    pub fn is_forbidden(&self, id: CommandId) -> bool {
+        self.forbidden.contains(&id)
+    }
+
     /// How a command goes that is called by its own name.
     pub fn command(&self, id: CommandId) -> Command {
         let mut command = self.by_another_name(id);
@@ -268,7 +273,7 @@ impl Names {
         if self.refused.contains(&id) {
             command.class = Class::Refused;
         }
-        if self.forbidden.contains(&id) {
+        if self.is_forbidden(id) {
             command.class = Class::Forbidden;
         }
         command
@@ -401,8 +406,11 @@ impl Worker {
         if let Some(client) = self.clients.find(me) {
             client.last = None;
         }
-        if self.seeing.looks_at_all && !self.goes_on(me, None, false, args) {
-            return self.abort(me, OUT_OF_MEMORY);
+        if self.seeing.looks_at_all {
+            if !self.has_memory() {
+                return self.abort(me, OUT_OF_MEMORY);
+            }
+            self.show(me, None, args, None);
         }
         let home = self.home_of(me);
         let mut words: Vec<&[u8]> = args.iter().collect();

@@ -197,7 +197,7 @@ impl Worker {
                 return Err(line);
             }
         };
-        let stats = self.seeing.node(node);
+        let stats = self.seeing.node(node, target);
         let mut upstream = Upstream::new(stream, node, db, proto, purpose, self.now_ms, stats);
         if matches!(purpose, Purpose::Shared | Purpose::Private) {
             upstream.marks = self.cache.marks(target.pool);
@@ -497,6 +497,7 @@ impl Worker {
                     true => &unavailable,
                     false => &unknown,
                 };
+                self.seeing.lost(&run, upstream.node, &[]);
                 self.fail(run, line);
                 continue;
             }
@@ -569,7 +570,10 @@ impl Worker {
                         }
                         self.mark_upstream(fresh);
                     }
-                    Err(line) => self.fail(one, &line),
+                    Err(line) => {
+                        self.seeing.lost(&one, node, request);
+                        self.fail(one, &line);
+                    }
                 }
             }
             start = end;

@@ -549,7 +549,7 @@ impl Worker {
 
     /// A call that is refused whatever else it says. Inside MULTI, EXEC will fail; EXEC itself ends the transaction.
     pub(crate) fn reject(&mut self, me: Ref, id: CommandId, line: &str) -> Flow {
-        self.seeing.answered_here(id, true);
+        self.seeing.refused(id as u16);
         if id != CommandId::Exec {
             return self.abort(me, line);
         }

@@ -305,8 +305,8 @@ impl Worker {
             true => self.seeing.took(upstream, 1, len),
             false => upstream.stats.responses.add(1),
         }
-        if wanted && reply[0] == b'-' {
-            self.seeing.failed(upstream);
+        if wanted && reply[0] == b'-' && front.kind != Kind::Part {
+            self.seeing.failed(one.command);
         }
         match front.kind {
             Kind::Client => {

@@ -112,6 +112,7 @@ impl Worker {
                 Ok(Decoded::Incomplete { need }) if need >= LARGE_NEED_MIN => {
                     self.send_run(me, &mut run, query);
                     if self.begin_large(me, &query[done..]) {
+                        self.counters.requests += 1;
                         if let Some(client) = self.clients.find(me) {
                             client.decoder = RequestDecoder::new();
                         }
@@ -197,7 +198,11 @@ impl Worker {
             let raw = &query[done..done + consumed];
             match self.take_any(me, command, raw, kind) {
                 Flow::Done => done += consumed,
-                Flow::Again => break,
+                Flow::Again => {
+                    // It comes again, and counts then.
+                    self.counters.requests -= 1;
+                    break;
+                }
                 Flow::Close => {
                     if let Some(client) = self.clients.find(me) {
                         client.closing = true;
@@ -427,11 +432,7 @@ impl Worker {
             Err(Unresolved::Subcommand(CommandId::Config))
                 if args.len() == 2 && args[1].eq_ignore_ascii_case(b"reload") =>
             {
-                // Who may set parameters may read them again.
-                return match self.refusal(me, CommandId::ConfigSet, args) {
-                    Some(line) => self.abort(me, &line),
-                    None => self.reload(me),
-                };
+                return self.config_reload(me, args);
             }
             Err(reason) => {
                 let answered = self.face(me, raw, args);
@@ -462,9 +463,8 @@ impl Worker {
         {
             return self.reject(me, command.id, line);
         }
-        if self.seeing.looks_at_all
-            && !self.goes_on(me, Some(command.id), command.class == Class::Local, args)
-        {
+        let is_shown = self.seeing.looks_at_all;
+        if is_shown && command.class != Class::Local && !self.has_memory() {
             return self.reject(me, command.id, OUT_OF_MEMORY);
         }
         if self.clients.find(me).is_some_and(|it| it.restricted)
@@ -476,6 +476,16 @@ impl Worker {
         {
             return self.reject(me, command.id, &errors::subscribed(command.id));
         }
+        let flow = self.make(me, command, raw, args);
+        // What has to wait comes again, and is shown then.
+        if is_shown && flow != Flow::Again {
+            self.show(me, Some(command.id), args, None);
+        }
+        flow
+    }
+
+    /// A call that nothing speaks against.
+    fn make(&mut self, me: Ref, command: Command, raw: &[u8], args: Args<'_>) -> Flow {
         if command.class != Class::Transaction
             && let Some(flow) = self.in_transaction(me, command, raw, args)
         {
@@ -503,10 +513,15 @@ impl Worker {
         }
         match command.class {
             Class::Local => {
-                self.seeing.answered_here(command.id, false);
-                self.local(me, command.id, args)
+                let flow = self.local(me, command.id, args);
+                if flow != Flow::Again {
+                    self.seeing.answered_here(command.id);
+                }
+                flow
             }
-            Class::Refused | Class::Forbidden => self.refuse(me, &errors::refused(command.id)),
+            Class::Refused | Class::Forbidden => {
+                self.reject(me, command.id, &errors::refused(command.id))
+            }
             Class::Transaction => self.transaction(me, command.id, raw, args),
             Class::Subscribe => self.subscription(me, command.id, args),
             Class::Any => match self.any_node(me) {
@@ -527,7 +542,7 @@ impl Worker {
             Class::Blocks => match self.node_of_keys(me, command.id, args) {
                 Ok(Some(node)) => self.blocking(me, node, raw),
                 Ok(None) => self.forward_anywhere(me, raw),
-                Err(line) => self.refuse(me, line),
+                Err(line) => self.reject(me, command.id, line),
             },
             Class::Split(merge) => self.split(me, command.id, merge, raw, args),
             Class::All(merge) => self.send_to_all(me, merge, raw),
@@ -546,7 +561,7 @@ impl Worker {
                 self.give_script(me, id, self.home(me).shards[0].primary, args);
                 self.forward_anywhere(me, raw)
             }
-            Err(line) => self.refuse(me, line),
+            Err(line) => self.reject(me, id, line),
         }
     }
 
@@ -666,7 +681,11 @@ impl Worker {
         let (db, proto) = (client.db, client.proto);
         let upstream = match self.link(node, db, proto) {
             Ok(upstream) => upstream,
-            Err(line) => return self.refuse(me, &line),
+            Err(line) => {
+                let command = self.command_called(me);
+                self.seeing.refused(command);
+                return self.refuse(me, &line);
+            }
         };
         let kind = self.silenced(me, Kind::Client);
         let command = self.command_called(me);

@@ -321,6 +321,9 @@ impl Worker {
                 merge::merge(&gather, &mut merged);
             }
         }
+        if merged.first() == Some(&b'-') {
+            self.seeing.failed(gather.command);
+        }
         self.deliver(gather.client, gather.seq, 1, &merged);
         merged.clear();
         merged.shrink_to(SPARE_BYTES_MAX);

@@ -406,7 +406,10 @@ impl Worker {
         if let Some(pool) = self.cache.pool(number) {
             pool.set_open(node, true);
         }
-        self.seeing.node(node).caches.set(1);
+        self.seeing
+            .node(node, &self.routes.nodes[usize::from(node)])
+            .caches
+            .set(1);
     }
 
     /// A server no longer tells what changes, or has refused to: nothing that it has told may be told any more.
@@ -418,7 +421,10 @@ impl Worker {
             pool.set_open(node, false);
             was_open
         });
-        self.seeing.node(node).caches.set(0);
+        self.seeing
+            .node(node, &self.routes.nodes[usize::from(node)])
+            .caches
+            .set(0);
         let link = self.cache.links.entry(node).or_default();
         link.upstream = None;
         let is_news = was_open || has_refused && link.failures == 0;

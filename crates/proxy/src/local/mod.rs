@@ -186,8 +186,34 @@ impl Worker {
         })
     }
 
-    /// CONFIG RELOAD: the configuration is read again, and stays as it is if anything is wrong with it.
-    pub(crate) fn reload(&mut self, me: Ref) -> Flow {
+    /// CONFIG RELOAD, for those who may set parameters.
+    pub(crate) fn config_reload(&mut self, me: Ref, args: Args<'_>) -> Flow {
+        if let Some(line) = self.refusal(me, CommandId::ConfigSet, args) {
+            return self.abort(me, &line);
+        }
+        match self.must_stand_alone(me, "config|reload") {
+            Some(flow) => flow,
+            // One at a time: each takes a thread.
+            None if self.must_wait(me) => Flow::Again,
+            None => self.reload(me),
+        }
+    }
+
+    /// Refuses a call without a row of clients that are subscribed and speak RESP2, and inside MULTI. `name` is in lower case.
+    pub(crate) fn must_stand_alone(&mut self, me: Ref, name: &str) -> Option<Flow> {
+        if self.clients.find(me).is_some_and(|it| it.restricted) {
+            return Some(self.refuse(me, &errors::subscribed_name(name)));
+        }
+        if !self.is_in_multi(me) {
+            return None;
+        }
+        let name = name.replace('|', " ");
+        let line = format!("ERR '{name}' is not available inside MULTI through the proxy");
+        Some(self.abort(me, &line))
+    }
+
+    /// The configuration is read again, and stays as it is if anything is wrong with it.
+    fn reload(&mut self, me: Ref) -> Flow {
         let Some(reload) = self.shared.reload.clone() else {
             return self.refuse(me, "ERR there is nothing to read again");
         };

@@ -50,7 +50,7 @@ impl Worker {
         let at_s = (clock::wall_coarse_ms() / 1000) as i64;
         let (us, tuning) = (u64::from(looked.us), &self.seeing.tuning);
         let threshold_ms = tuning.latency_threshold_ms;
-        if threshold_ms > 0 && us >= threshold_ms * 1000 {
+        if threshold_ms > 0 && us >= threshold_ms.saturating_mul(1000) {
             let events = &self.shared.seen.events;
             events.add("command", at_s, us / 1000);
         }
@@ -97,12 +97,16 @@ impl Worker {
     /// SLOWLOG.
     pub(crate) fn slowlog(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
         match id {
+            CommandId::SlowlogGet if args.len() > 3 => {
+                let line = "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.";
+                self.refuse(me, line)
+            }
             CommandId::SlowlogGet => {
                 let count = match args.get(2) {
                     None => Some(SHOWN),
                     Some(word) => count_of(word),
                 };
-                let Some(count) = count.filter(|_| args.len() <= 3) else {
+                let Some(count) = count else {
                     let line = "ERR count should be greater than or equal to -1";
                     return self.refuse(me, line);
                 };
@@ -196,7 +200,7 @@ impl Worker {
     }
 
     fn histogram(&mut self, me: Ref, args: Args<'_>) -> Flow {
-        let totals = self.shared.seen.totals();
+        let totals = self.shared.seen.totals(&self.routes);
         let is_wanted = |name: &str| {
             args.len() == 2
                 || args.iter().skip(2).any(|word| {
@@ -240,7 +244,10 @@ impl Worker {
     /// PROXY, which Redis does not have: HOTKEYS, BIGKEYS, HELP. It takes the right to see the slow log, where keys stand, too.
     pub(crate) fn proxy(&mut self, me: Ref, args: Args<'_>) -> Flow {
         if let Some(line) = self.refusal(me, CommandId::SlowlogGet, args) {
-            return self.refuse(me, &line);
+            return self.abort(me, &line);
+        }
+        if let Some(flow) = self.must_stand_alone(me, "proxy") {
+            return flow;
         }
         let is = |name: &[u8]| {
             args.get(1)

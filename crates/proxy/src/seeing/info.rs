@@ -49,7 +49,8 @@ impl Worker {
             let word = args.get(at);
             word.is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
         };
-        if is(1, "ResetStats") && args.len() == 2 {
+        let may_reset = !self.shared.names.is_forbidden(CommandId::ConfigResetstat);
+        if is(1, "ResetStats") && args.len() == 2 && may_reset {
             // predixy lets everybody; here it takes the right to call CONFIG RESETSTAT.
             return match self.refusal(me, CommandId::ConfigResetstat, args) {
                 Some(line) => self.refuse(me, &line),
@@ -57,7 +58,7 @@ impl Worker {
             };
         }
         self.publish_counters();
-        let totals = self.shared.seen.totals();
+        let totals = self.shared.seen.totals(&self.routes);
         let text = if is(1, "Latency") && args.len() == 3 {
             self.one_monitor(&args[2], &totals)
         } else if is(1, "ServerLatency") && (3..=4).contains(&args.len()) {
@@ -74,8 +75,9 @@ impl Worker {
     /// CONFIG RESETSTAT.
     pub(crate) fn reset_stats(&mut self, me: Ref) -> Flow {
         self.publish_counters();
-        self.shared.seen.reset();
-        self.seeing.forget_large();
+        let shared = std::sync::Arc::clone(&self.shared);
+        shared.seen.reset(&self.routes);
+        self.seeing.tune(&shared.seen);
         self.status(me, "OK")
     }
 
@@ -156,7 +158,8 @@ impl Worker {
         }
         if wanted("Latencystats") {
             text.section("Latencystats");
-            for (name, command) in named(totals) {
+            let timed = named(totals).filter(|(_, command)| command.latency.count() > 0);
+            for (name, command) in timed {
                 text.push(format_args!(
                     "latency_percentiles_usec_{name}:{}\r\n",
                     percentiles(&command.latency)
@@ -206,16 +209,14 @@ impl Worker {
 
     fn stats(&self, text: &mut Text, totals: &Totals) {
         let counters = &totals.counters;
-        let nodes =
-            |of: fn(&super::stats::NodeTotals) -> u64| totals.nodes.iter().map(of).sum::<u64>();
         text.section("Stats");
         text.line("Accept", counters.accepted);
         text.line("ClientConnections", self.client_count());
         text.line("TotalRequests", counters.requests);
         text.line("TotalResponses", counters.responses);
         text.line("TotalRecvClientBytes", counters.received_bytes);
-        text.line("TotalSendServerBytes", nodes(|node| node.sent_bytes));
-        text.line("TotalRecvServerBytes", nodes(|node| node.received_bytes));
+        text.line("TotalSendServerBytes", totals.server_sent_bytes);
+        text.line("TotalRecvServerBytes", totals.server_received_bytes);
         text.line("TotalSendClientBytes", counters.sent_bytes);
         text.line("total_connections_received", counters.accepted);
         text.line("rejected_connections", counters.rejected);
@@ -226,7 +227,7 @@ impl Worker {
         text.line("refused_for_memory", counters.refused_for_memory);
         text.line("evicted_clients", counters.evicted_clients);
         text.line("slowlog_passed_over", counters.slow_passed_over);
-        text.line("log_lines_left_out", super::log::missed());
+        text.line("log_lines_left_out", totals.log_lines_left_out);
         let cache = &counters.cache;
         text.line("cache_hits", cache.hits);
         text.line("cache_misses", cache.misses);

@@ -3,11 +3,7 @@
 //!
 //! Must not know routes.
 
-use redline_resp::Args;
-use redline_spec::CommandId;
-
 use super::stats::WorkerStats;
-use crate::slab::Ref;
 use crate::worker::Worker;
 
 /// Redis's clients know this one.
@@ -63,20 +59,11 @@ impl Worker {
         }
     }
 
-    /// Whether a client's request goes on; if so, who watches is shown it. `id`: none for a command that only servers know.
-    pub(crate) fn goes_on(
-        &mut self,
-        me: Ref,
-        id: Option<CommandId>,
-        is_ours: bool,
-        args: Args<'_>,
-    ) -> bool {
-        if self.seeing.is_short_of_memory && !is_ours {
-            self.counters.refused_for_memory += 1;
-            return false;
-        }
-        self.show(me, id, args, None);
-        true
+    /// Whether a request for servers may be taken; one that may not is counted.
+    pub(crate) fn has_memory(&mut self) -> bool {
+        let is_short = self.seeing.is_short_of_memory;
+        self.counters.refused_for_memory += u64::from(is_short);
+        !is_short
     }
 }
 

@@ -13,7 +13,7 @@ use redline_observe::metrics::http::Responder;
 use redline_observe::metrics::{Page, Sort};
 
 use super::info::named;
-use super::stats::{NodeTotals, Totals};
+use super::stats::{CommandTotals, NodeTotals, Totals};
 use crate::route::{Node, Routes};
 use crate::worker::Shared;
 
@@ -50,8 +50,8 @@ pub fn start(responder: Responder, shared: &Arc<Shared>) -> io::Result<()> {
 
 /// The whole page.
 fn page(shared: &Shared) -> String {
-    let totals = Totals::of(&shared.seen.workers);
     let routes = shared.routes.current();
+    let totals = Totals::of(&shared.seen.workers, &routes.nodes);
     let mut page = Page::default();
     process_wide(&mut page, shared, &totals);
     counters(&mut page, &totals);
@@ -153,7 +153,7 @@ fn counters(page: &mut Page, totals: &Totals) {
         (
             "redline_proxy_log_lines_left_out_total",
             "Log lines for which the queue had no room.",
-            super::log::missed(),
+            totals.log_lines_left_out,
         ),
         (
             "redline_proxy_cache_hits_total",
@@ -284,11 +284,33 @@ fn servers(page: &mut Page, routes: &Routes, totals: &Totals) {
     }
 }
 
+/// A family with a sample for each command: its name, help, and the value.
+type OfCommand = (&'static str, &'static str, fn(&CommandTotals) -> u64);
+
+const OF_COMMAND: [OfCommand; 3] = [
+    (
+        "redline_proxy_command_calls_total",
+        "Calls that were answered, by servers or by the proxy.",
+        |command| command.calls,
+    ),
+    (
+        "redline_proxy_command_failed_total",
+        "Replies that were errors.",
+        |command| command.failed,
+    ),
+    (
+        "redline_proxy_command_rejected_total",
+        "Calls that the proxy refused.",
+        |command| command.rejected,
+    ),
+];
+
 fn commands(page: &mut Page, totals: &Totals) {
-    let name = "redline_proxy_command_failed_total";
-    page.family(name, Sort::Counter, "Replies that were errors.");
-    for (command, stats) in named(totals) {
-        page.sample(name, &[("cmd", command)], stats.failed);
+    for (name, help, value) in OF_COMMAND {
+        page.family(name, Sort::Counter, help);
+        for (command, stats) in named(totals) {
+            page.sample(name, &[("cmd", command)], value(stats));
+        }
     }
     let name = "redline_proxy_command_latency_seconds";
     page.family(

@@ -40,6 +40,7 @@ pub use record::{MIXED, NO_COMMAND, Seeing};
 pub use stats::{Counters, NodeStats};
 
 use crate::config::Config;
+use crate::route::Routes;
 use stats::{Totals, WorkerStats, lock};
 use steps::Monitors;
 use tune::Tune;
@@ -85,18 +86,20 @@ impl Seen {
     }
 
     /// What was counted since CONFIG RESETSTAT.
-    fn totals(&self) -> Totals {
-        let mut totals = Totals::of(&self.workers);
+    fn totals(&self, routes: &Routes) -> Totals {
+        let mut totals = Totals::of(&self.workers, &routes.nodes);
         totals.subtract(&lock(&self.baseline));
         totals
     }
 
     /// CONFIG RESETSTAT.
-    fn reset(&self) {
-        *lock(&self.baseline) = Totals::of(&self.workers);
+    fn reset(&self, routes: &Routes) {
+        *lock(&self.baseline) = Totals::of(&self.workers, &routes.nodes);
         for worker in &self.workers {
             lock(&worker.frequent).clear();
             lock(&worker.largest).clear();
         }
+        // Workers take it up as they take up a setting.
+        self.tune.change(|_| ());
     }
 }

@@ -18,7 +18,7 @@ use super::steps::Monitors;
 use super::tune::Tuning;
 use super::{Counters, Seen};
 use crate::link::forwarded;
-use crate::route::NodeId;
+use crate::route::{Node, NodeId};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, Upstream, Waiting};
 
@@ -136,10 +136,11 @@ impl Seeing {
         }
     }
 
-    /// Takes up what CONFIG SET has changed.
+    /// Takes up what CONFIG SET has changed, and that CONFIG RESETSTAT has forgotten what was large.
     pub(super) fn tune(&mut self, seen: &Seen) {
         self.tuning_epoch = seen.tune.epoch();
         self.tuning = seen.tune.current();
+        self.look_from_bytes = LARGE_BYTES_MIN;
         let slow_us = match self.tuning.slow_max {
             0 => -1,
             _ => self.tuning.slower_than_us,
@@ -162,9 +163,9 @@ impl Seeing {
         self.stats.count_user(name, requests);
     }
 
-    /// The counters of a server.
-    pub fn node(&self, node: NodeId) -> Arc<NodeStats> {
-        self.stats.node(node, &self.monitors)
+    /// The counters of the server `node`, whose number is `number`.
+    pub fn node(&self, number: NodeId, node: &Node) -> Arc<NodeStats> {
+        self.stats.node(number, node, &self.monitors)
     }
 
     /// Counts `count` replies to the front run of a connection, which are `bytes` long together.
@@ -205,11 +206,10 @@ impl Seeing {
             return;
         }
         let us = (self.now_us as u32).wrapping_sub(waiting.since_us);
+        // Parts of a reply count as one call, when the last has come.
         if waiting.kind != Kind::Part {
             self.record_call(waiting.command, us);
-        }
-        if let Some(stats) = self.stats.command(waiting.command) {
-            stats.failed.add(1);
+            self.failed(waiting.command);
         }
         if us >= self.look_from_us && self.slow_left > 0 && !may_wait(waiting.command) {
             self.slow_left -= 1;
@@ -256,21 +256,23 @@ impl Seeing {
         }
     }
 
-    /// A call that the proxy has answered itself, or has refused.
-    pub fn answered_here(&mut self, id: CommandId, is_refused: bool) {
+    /// A call that the proxy has answered itself.
+    pub fn answered_here(&mut self, id: CommandId) {
         if let Some(stats) = self.stats.command(id as u16) {
-            match is_refused {
-                true => stats.rejected.add(1),
-                false => stats.calls.add(1),
-            }
+            stats.calls.add(1);
         }
     }
 
-    /// The front run's next reply is an error.
-    pub fn failed(&mut self, upstream: &Upstream) {
-        if let Some(command) = upstream.front_command()
-            && let Some(stats) = self.stats.command(command)
-        {
+    /// A call that the proxy has refused.
+    pub fn refused(&mut self, command: u16) {
+        if let Some(stats) = self.stats.command(command) {
+            stats.rejected.add(1);
+        }
+    }
+
+    /// The reply to a call is an error.
+    pub fn failed(&mut self, command: u16) {
+        if let Some(stats) = self.stats.command(command) {
             stats.failed.add(1);
         }
     }
@@ -436,11 +438,6 @@ impl Seeing {
         }
     }
 
-    /// Largest keys were forgotten: any may be one now.
-    pub(super) fn forget_large(&mut self) {
-        self.look_from_bytes = LARGE_BYTES_MIN;
-    }
-
     fn note_slow(&mut self, upstream: &Upstream, front: Waiting, count: u16, us: u32) {
         for at in 0..count {
             let looked = Looked {
@@ -495,22 +492,18 @@ impl Request {
             .unwrap_or_default()
     }
 
-    /// The one after `skip` others.
+    /// The one after `skip` others. No other is copied: a run may be megabytes long.
     fn of(run: &[u8], skip: u16) -> Option<Request> {
-        let mut bytes = run.to_vec();
-        let (mut at, mut spans) = (0, Vec::new());
-        for number in 0..=skip {
-            spans.clear();
-            let decoded = RequestDecoder::new().decode(&mut bytes[at..], &forwarded(), &mut spans);
-            let Ok(Decoded::Request { consumed, .. }) = decoded else {
-                return None;
-            };
-            if number == skip {
-                bytes.truncate(at + consumed);
-                bytes.drain(..at);
-                break;
-            }
-            at += consumed;
+        let mut start = 0;
+        for _ in 0..skip {
+            start += length(&run[start..])?;
+        }
+        let rest = &run[start..];
+        let mut bytes = rest[..length(rest)?].to_vec();
+        let mut spans = Vec::new();
+        let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
+        if !matches!(decoded, Ok(Decoded::Request { .. })) {
+            return None;
         }
         let args = Args::new(&bytes, &spans);
         let name = args.get(0).unwrap_or_default();
@@ -555,5 +548,47 @@ impl Request {
             }
             _ => args.get(at).unwrap_or_default(),
         })
+    }
+}
+
+/// The length of the request at the front of a run. It was decoded once, so its form is right.
+fn length(run: &[u8]) -> Option<usize> {
+    let (arguments, mut at) = header(run)?;
+    for _ in 0..arguments {
+        let (bytes, end) = header(run.get(at..)?)?;
+        at = at.checked_add(end)?.checked_add(bytes)?.checked_add(2)?;
+    }
+    (at <= run.len()).then_some(at)
+}
+
+/// The number in the line at the front, behind its sign, and where the next line begins.
+fn header(bytes: &[u8]) -> Option<(usize, usize)> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let digits = bytes[..end].get(1..)?.strip_suffix(b"\r")?;
+    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((number, end + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_of_a_run_is_found() {
+        let run = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*3\r\n$3\r\nset\r\n$2\r\n\r\n\r\n$0\r\n\r\n*1\r\n$4\r\nPING\r\n";
+        let found = |skip| Request::of(run, skip);
+        for (skip, words) in [
+            (0, &[&b"GET"[..], b"a"][..]),
+            (1, &[b"set", b"\r\n", b""]),
+            (2, &[b"PING"]),
+        ] {
+            let request = found(skip).unwrap();
+            assert!(request.args().iter().eq(words.iter().copied()), "{skip}");
+        }
+        assert_eq!(found(1).unwrap().command, Some(CommandId::Set as u16));
+        assert!(found(3).is_none());
+        for part in 0..20 {
+            assert!(Request::of(&run[..part], 0).is_none(), "{part}");
+        }
     }
 }

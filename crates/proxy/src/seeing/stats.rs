@@ -13,7 +13,7 @@ use redline_observe::histogram::{Distribution, Histogram};
 use redline_spec::CommandId;
 
 use crate::cache::CacheCounts;
-use crate::route::NodeId;
+use crate::route::{Node, NodeId};
 use crate::seeing::keys::{Frequent, Largest};
 use crate::seeing::steps::{Monitors, StepTotals, Steps};
 
@@ -160,13 +160,28 @@ pub struct CommandStats {
 /// What one worker has counted.
 pub struct WorkerStats {
     counters: [Counter; Counters::COUNT],
-    nodes: Mutex<Vec<Option<Arc<NodeStats>>>>,
+    nodes: Mutex<Vec<Option<Counted>>>,
+    /// Bytes that went to servers whose numbers others have now, and that came from them.
+    past_bytes: [Counter; 2],
     commands: Box<[OnceLock<Box<CommandStats>>]>,
     users: Mutex<BTreeMap<Vec<u8>, u64>>,
     /// Keys that come often.
     pub frequent: Mutex<Frequent>,
     /// Keys of much.
     pub largest: Mutex<Largest>,
+}
+
+/// A server of which a worker counts, and what.
+struct Counted {
+    name: String,
+    pool: u16,
+    stats: Arc<NodeStats>,
+}
+
+impl Counted {
+    fn is(&self, node: &Node) -> bool {
+        (&self.name, self.pool) == (&node.name, node.pool)
+    }
 }
 
 /// Users that are counted by name; the rest is one more.
@@ -179,6 +194,7 @@ impl Default for WorkerStats {
         WorkerStats {
             counters: Default::default(),
             nodes: Mutex::default(),
+            past_bytes: Default::default(),
             commands: (0..CommandId::COUNT).map(|_| OnceLock::new()).collect(),
             users: Mutex::default(),
             frequent: Mutex::default(),
@@ -200,20 +216,28 @@ impl WorkerStats {
         Counters::of(std::array::from_fn(|at| self.counters[at].get()))
     }
 
-    /// The counters of a server.
-    pub fn node(&self, node: NodeId, monitors: &Monitors) -> Arc<NodeStats> {
+    /// The counters of the server `node`, whose number is `number`; only the worker may ask. They begin anew when the number
+    /// was another server's before.
+    pub fn node(&self, number: NodeId, node: &Node, monitors: &Monitors) -> Arc<NodeStats> {
         let mut nodes = lock(&self.nodes);
-        let at = usize::from(node);
+        let at = usize::from(number);
         if at >= nodes.len() {
             nodes.resize_with(at + 1, || None);
         }
-        let fresh = || {
-            Arc::new(NodeStats {
+        if let Some(past) = nodes[at].take_if(|counted| !counted.is(node)) {
+            let [sent_bytes, received_bytes] = &self.past_bytes;
+            sent_bytes.add(past.stats.sent_bytes.get());
+            received_bytes.add(past.stats.received_bytes.get());
+        }
+        let fresh = || Counted {
+            name: node.name.clone(),
+            pool: node.pool,
+            stats: Arc::new(NodeStats {
                 steps: monitors.steps(),
                 ..NodeStats::default()
-            })
+            }),
         };
-        Arc::clone(nodes[at].get_or_insert_with(fresh))
+        Arc::clone(&nodes[at].get_or_insert_with(fresh).stats)
     }
 
     /// The counters of a command.
@@ -243,6 +267,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What all workers have done with one server.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTotals {
+    /// Its name, and the number of its pool.
+    which: (String, u16),
     /// See [`NodeStats`].
     pub requests: u64,
     /// See [`NodeStats`].
@@ -288,6 +314,9 @@ impl NodeTotals {
     }
 
     fn subtract(&mut self, earlier: &NodeTotals) {
+        if self.which != earlier.which {
+            return;
+        }
         self.requests = self.requests.saturating_sub(earlier.requests);
         self.responses = self.responses.saturating_sub(earlier.responses);
         self.sent_bytes = self.sent_bytes.saturating_sub(earlier.sent_bytes);
@@ -324,6 +353,12 @@ pub struct Totals {
     pub counters: Counters,
     /// By server.
     pub nodes: Vec<NodeTotals>,
+    /// Bytes that went to servers, those included that are none any more.
+    pub server_sent_bytes: u64,
+    /// Bytes that came from servers.
+    pub server_received_bytes: u64,
+    /// Log lines for which the queue had no room.
+    pub log_lines_left_out: u64,
     /// By command; those that were called.
     pub commands: BTreeMap<u16, CommandTotals>,
     /// Requests by user, if there are users.
@@ -331,20 +366,32 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Of these workers.
-    pub fn of(workers: &[Arc<WorkerStats>]) -> Totals {
-        let mut totals = Totals::default();
+    /// Of these workers; `nodes`: the servers that there are.
+    pub fn of(workers: &[Arc<WorkerStats>], nodes: &[Node]) -> Totals {
+        let fresh = |node: &Node| NodeTotals {
+            which: (node.name.clone(), node.pool),
+            ..NodeTotals::default()
+        };
+        let mut totals = Totals {
+            nodes: nodes.iter().map(fresh).collect(),
+            log_lines_left_out: super::log::missed(),
+            ..Totals::default()
+        };
         let mut sums = [0_u64; Counters::COUNT];
         for worker in workers {
             for (sum, counter) in sums.iter_mut().zip(&worker.counters) {
                 *sum += counter.get();
             }
-            for (at, node) in lock(&worker.nodes).iter().enumerate() {
-                if at >= totals.nodes.len() {
-                    totals.nodes.resize_with(at + 1, NodeTotals::default);
-                }
-                if let Some(node) = node {
-                    totals.nodes[at].add(node);
+            let [sent_bytes, received_bytes] = &worker.past_bytes;
+            totals.server_sent_bytes += sent_bytes.get();
+            totals.server_received_bytes += received_bytes.get();
+            for (at, counted) in lock(&worker.nodes).iter().enumerate() {
+                let Some(counted) = counted else { continue };
+                totals.server_sent_bytes += counted.stats.sent_bytes.get();
+                totals.server_received_bytes += counted.stats.received_bytes.get();
+                // The number may be another server's by now, of which this worker knows nothing.
+                if nodes.get(at).is_some_and(|node| counted.is(node)) {
+                    totals.nodes[at].add(&counted.stats);
                 }
             }
             for (number, command) in worker.commands.iter().enumerate() {
@@ -392,6 +439,17 @@ impl Totals {
         for (now, then) in self.nodes.iter_mut().zip(&earlier.nodes) {
             now.subtract(then);
         }
+        let single = [
+            (&mut self.server_sent_bytes, earlier.server_sent_bytes),
+            (
+                &mut self.server_received_bytes,
+                earlier.server_received_bytes,
+            ),
+            (&mut self.log_lines_left_out, earlier.log_lines_left_out),
+        ];
+        for (now, then) in single {
+            *now = now.saturating_sub(then);
+        }
         for (number, now) in &mut self.commands {
             if let Some(then) = earlier.commands.get(number) {
                 now.calls = now.calls.saturating_sub(then.calls);
@@ -413,10 +471,26 @@ impl Totals {
 mod tests {
     use super::*;
 
+    fn node(name: &str) -> Node {
+        Node {
+            endpoint: redline_net::Endpoint::Unix("".into()),
+            name: name.to_owned(),
+            user: None,
+            password: None,
+            ejected: false,
+            is_used: true,
+            is_readonly: false,
+            is_silent: false,
+            pool: 0,
+            data_center: String::new(),
+        }
+    }
+
     #[test]
     fn what_was_before_is_taken_away_and_what_is_now_stays() {
         let workers = [Arc::new(WorkerStats::default()), Arc::default()];
         let monitors = Monitors::default();
+        let nodes = ["a", "b", "c", "d"].map(node);
         let count = |times: u64| {
             for worker in &workers {
                 let counters = Counters {
@@ -425,28 +499,57 @@ mod tests {
                     ..Counters::default()
                 };
                 worker.publish(&counters);
-                worker.node(3, &monitors).requests.add(1);
-                worker.node(3, &monitors).connects.add(1);
+                let stats = worker.node(3, &nodes[3], &monitors);
+                stats.requests.add(1);
+                stats.connects.add(1);
                 let get = worker.command(CommandId::Get as u16).unwrap();
                 get.calls.add(2);
                 get.latency.record(5_000, 2);
             }
         };
         count(1);
-        let before = Totals::of(&workers);
+        let before = Totals::of(&workers, &nodes);
         assert_eq!(before.counters.requests, 20);
         assert_eq!(before.nodes[3].connections, 2);
         count(3);
-        let mut now = Totals::of(&workers);
+        let mut now = Totals::of(&workers, &nodes);
         now.subtract(&before);
         assert_eq!((now.counters.requests, now.counters.buffer_bytes), (40, 14));
         assert_eq!((now.nodes[3].requests, now.nodes[3].connections), (2, 4));
         let get = &now.commands[&(CommandId::Get as u16)];
         assert_eq!((get.calls, get.latency.count()), (4, 4));
-        let again = Totals::of(&workers);
+        let again = Totals::of(&workers, &nodes);
         let mut nothing = again.clone();
         nothing.subtract(&again);
         assert!(nothing.commands.is_empty());
+    }
+
+    #[test]
+    fn a_server_does_not_inherit_what_was_counted_of_another_with_its_number() {
+        let workers = [Arc::new(WorkerStats::default()), Arc::default()];
+        let monitors = Monitors::default();
+        let count = |worker: &WorkerStats, node: &Node, bytes: u64| {
+            let stats = worker.node(0, node, &monitors);
+            stats.requests.add(1);
+            stats.sent_bytes.add(bytes);
+        };
+        let [old, new] = ["old", "new"].map(node);
+        workers.iter().for_each(|worker| count(worker, &old, 100));
+        let before = Totals::of(&workers, std::slice::from_ref(&old));
+        assert_eq!(
+            (before.nodes[0].requests, before.server_sent_bytes),
+            (2, 200)
+        );
+        count(&workers[0], &new, 7);
+        let mut now = Totals::of(&workers, std::slice::from_ref(&new));
+        assert_eq!(
+            (now.nodes[0].requests, now.nodes[0].sent_bytes),
+            (1, 7),
+            "the other worker has not met it"
+        );
+        assert_eq!(now.server_sent_bytes, 207);
+        now.subtract(&before);
+        assert_eq!((now.nodes[0].requests, now.server_sent_bytes), (1, 7));
     }
 
     #[test]
@@ -456,7 +559,7 @@ mod tests {
             worker.count_user(format!("u{number}").as_bytes(), 1);
         }
         worker.count_user(b"u0", 5);
-        let users = Totals::of(&[worker]).users;
+        let users = Totals::of(&[worker], &[]).users;
         assert_eq!(users.len(), USERS_MAX + 1);
         assert_eq!((users[OTHERS], users[&b"u0"[..]]), (20, 6));
     }
