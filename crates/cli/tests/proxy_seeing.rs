@@ -372,7 +372,10 @@ fn config_knows_the_names_of_predixy_and_sets_all_or_nothing() {
     let mut client = Client::connect(proxy.address()).unwrap();
     let get = |client: &mut Client, name: &str| call(client, &format!("CONFIG GET {name}"));
     let pair = |name: &str, value: &str| Value::Array(vec![bulk(name), bulk(value)]);
-    assert_eq!(get(&mut client, "name"), pair("Name", "left"));
+    // A name is shown as it was asked for, others as they are.
+    assert_eq!(get(&mut client, "name"), pair("name", "left"));
+    assert_eq!(get(&mut client, "Nam?"), pair("Name", "left"));
+    assert_eq!(get(&mut client, "*clients"), pair("maxclients", "10000"));
     assert_eq!(
         get(&mut client, "ClientTimeout"),
         pair("ClientTimeout", "0")
@@ -412,6 +415,10 @@ fn config_knows_the_names_of_predixy_and_sets_all_or_nothing() {
     assert_error(
         &call(&mut client, "CONFIG SET ClientTimeout 5 nosuch 1"),
         "ERR Unknown option",
+    );
+    assert_error(
+        &call(&mut client, "CONFIG SET ClientTimeout 5 clienttimeout 6"),
+        "ERR CONFIG SET failed (possibly related to argument 'clienttimeout') - duplicate parameter",
     );
     assert_error(
         &call(&mut client, "CONFIG SET WorkerThreads 5"),
@@ -1022,4 +1029,34 @@ fn a_threshold_beyond_all_numbers_harms_nobody() {
         call(&mut client, "LATENCY LATEST"),
         Value::Array(Vec::new())
     );
+}
+
+#[test]
+fn clients_are_listed_with_their_users_and_killed_by_them() {
+    let users = "threads = 2\n[[user]]\nname = 'default'\nmode = 'admin'\n[[user]]\nname = 'other'\npassword = 'o'\nmode = 'read'\n";
+    let (_folder, proxy) = proxy(&[slow_server()], users);
+    let mut clients: Vec<Client> = (0..5)
+        .map(|_| Client::connect(proxy.address()).unwrap())
+        .collect();
+    for client in &mut clients[1..4] {
+        assert_eq!(call(client, "AUTH other o"), ok());
+    }
+    call(&mut clients[3], "RESET");
+    let list = text(&call(&mut clients[0], "CLIENT LIST"));
+    let of = |user: &str| list.matches(&format!(" user={user} ")).count();
+    assert_eq!((of("other"), of("default")), (2, 3), "{list}");
+    let admin = &mut clients[0];
+    assert_error(
+        &call(admin, "CLIENT KILL USER nobody"),
+        "ERR No such user 'nobody'",
+    );
+    assert_error(&call(admin, "CLIENT KILL MAXAGE 0"), "ERR");
+    assert_eq!(call(admin, "CLIENT KILL MAXAGE 100000"), Value::Integer(0));
+    assert_eq!(call(admin, "CLIENT KILL USER other"), Value::Integer(2));
+    for client in &mut clients[1..3] {
+        assert_eq!(client.reply().unwrap(), None);
+    }
+    for client in [0, 3, 4] {
+        assert_eq!(call(&mut clients[client], "ECHO here"), bulk("here"));
+    }
 }

@@ -22,9 +22,14 @@ impl Shared {
         if let Some(identities) = &self.identities {
             let users = &identities.users;
             match users.login_required() {
-                true => (client.user, client.has_limits, client.rates) = (None, true, None),
+                true => {
+                    (client.user, client.has_limits, client.rates) = (None, true, None);
+                    client.card.set_user(DEFAULT_USER);
+                }
                 false => self.become_user(client, identities, users.default_user()),
             }
+        } else {
+            client.card.set_user(DEFAULT_USER);
         }
         self.watch(client);
     }
@@ -33,6 +38,7 @@ impl Shared {
         client.has_limits = !user.is_unrestricted();
         client.user = Some(Arc::clone(user));
         client.rates = identities.rates_of(user.name());
+        client.card.set_user(user.name());
         self.watch(client);
     }
 }
@@ -67,6 +73,14 @@ impl Worker {
             self.shared.become_user(client, &identities, user);
         }
         Ok(())
+    }
+
+    /// Whether there is a user of this name.
+    pub(crate) fn has_user(&self, name: &[u8]) -> bool {
+        match &self.shared.identities {
+            Some(identities) => identities.users.get(name).is_some(),
+            None => name == DEFAULT_USER,
+        }
     }
 
     /// Whether the client has to say first who it is.

@@ -7,7 +7,7 @@
 //!
 //! Must not know how requests are routed, or what any command does.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -67,8 +67,8 @@ pub enum Message {
     Connection(Stream, PeerAddr, u16),
     /// Lines for those who watch.
     Watched(Arc<[u8]>),
-    /// CLIENT KILL of the client with this number.
-    Kill(u64),
+    /// CLIENT KILL of the clients with these numbers.
+    Kill(Arc<BTreeSet<u64>>),
     /// The end: close everything and return.
     Stop,
     /// The answer to CONFIG RELOAD, for the request of a client: `None` if all went well, or an error.
@@ -429,14 +429,13 @@ impl Worker {
                 // Nobody is let in any more: the stream is closed.
                 Message::Connection(..) if self.drains_until_ms.is_some() => {}
                 Message::Connection(stream, addr, pool) => self.welcome(stream, addr, pool),
-                Message::Kill(id) => {
-                    let found = self
-                        .clients
-                        .taken()
-                        .find(|at| self.clients.look(*at).is_some_and(|client| client.id == id));
-                    if let Some(at) = found {
-                        self.close_client(at);
-                    }
+                Message::Kill(ids) => {
+                    let is_meant = |at: &u32| {
+                        let client = self.clients.look(*at);
+                        client.is_some_and(|client| ids.contains(&client.id))
+                    };
+                    let found: Vec<u32> = self.clients.taken().filter(is_meant).collect();
+                    found.into_iter().for_each(|at| self.close_client(at));
                 }
                 Message::Watched(lines) => self.take_lines(&lines),
                 Message::Stop => self.drain(),

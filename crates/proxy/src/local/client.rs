@@ -1,7 +1,8 @@
 //! CLIENT: what a client tells of itself, and what is told of clients. Must not know how requests are routed.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redline_net::{PeerAddr, clock};
 use redline_resp::{Args, Proto};
@@ -48,6 +49,8 @@ pub struct Told {
     lib_ver: Vec<u8>,
     db: u16,
     resp3: bool,
+    /// The name of its user.
+    user: Vec<u8>,
 }
 
 impl Card {
@@ -57,30 +60,40 @@ impl Card {
         self.active_s.store(now_s, Ordering::Relaxed);
     }
 
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its user is this one from now on.
+    pub fn set_user(&self, name: &[u8]) {
+        self.told().user = name.to_vec();
+    }
+
+    fn age_s(&self) -> u64 {
+        (clock::wall_coarse_ms() / 1000).saturating_sub(self.since_s)
+    }
+
     /// The line of CLIENT LIST.
     fn line(&self) -> String {
-        let told = self
-            .told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let told = self.told().clone();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let now_s = clock::monotonic_coarse_ms() / 1000;
         let laddr = self.laddr.as_ref().map(ToString::to_string);
         format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db={} resp={} cmd={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db={} cmd={} user={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.addr,
             laddr.unwrap_or_default(),
             self.fd,
             text(&told.name),
-            (clock::wall_coarse_ms() / 1000).saturating_sub(self.since_s),
+            self.age_s(),
             now_s.saturating_sub(self.active_s.load(Ordering::Relaxed).into()),
             told.db,
-            if told.resp3 { 3 } else { 2 },
             redline_spec::table::all()
                 .get(usize::from(self.last.load(Ordering::Relaxed)))
                 .map_or("NULL", |row| row.full_name),
+            text(&told.user),
+            if told.resp3 { 3 } else { 2 },
             text(&told.lib_name),
             text(&told.lib_ver),
         )
@@ -95,20 +108,14 @@ impl Worker {
         };
         change(client);
         let about = client.about.as_deref();
-        let told = Told {
-            name: about.map(|about| about.name.clone()).unwrap_or_default(),
-            lib_name: about
-                .map(|about| about.lib_name.clone())
-                .unwrap_or_default(),
-            lib_ver: about.map(|about| about.lib_ver.clone()).unwrap_or_default(),
-            db: client.db,
-            resp3: client.proto == Proto::Resp3,
-        };
-        *client
-            .card
-            .told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = told;
+        let mut told = client.card.told();
+        told.name = about.map(|about| about.name.clone()).unwrap_or_default();
+        told.lib_name = about
+            .map(|about| about.lib_name.clone())
+            .unwrap_or_default();
+        told.lib_ver = about.map(|about| about.lib_ver.clone()).unwrap_or_default();
+        told.db = client.db;
+        told.resp3 = client.proto == Proto::Resp3;
     }
 
     pub(super) fn about_clients(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
@@ -201,7 +208,7 @@ impl Worker {
             }
         }
         let mut text = String::new();
-        for card in self.shared.cards().values() {
+        for card in self.all_cards() {
             if ids.as_ref().is_none_or(|ids| ids.contains(&card.id)) {
                 text.push_str(&card.line());
                 text.push('\n');
@@ -210,13 +217,19 @@ impl Worker {
         self.answer(me, |reply| reply.verbatim("txt", text.as_bytes()))
     }
 
-    /// CLIENT KILL address, or ID, ADDR, LADDR, SKIPME in any order.
+    /// All of them, so that nobody who comes or goes waits meanwhile.
+    fn all_cards(&self) -> Vec<Arc<Card>> {
+        self.shared.cards().values().cloned().collect()
+    }
+
+    /// CLIENT KILL address, or ID, ADDR, LADDR, USER, MAXAGE, SKIPME in any order.
     fn kill(&mut self, me: Ref, args: Args<'_>) -> Flow {
         let Some(own) = self.clients.find(me).map(|client| client.id) else {
             return Flow::Done;
         };
         let old_form = args.len() == 3;
         let (mut id, mut addr, mut laddr, mut skip_me) = (None, None, None, !old_form);
+        let (mut user, mut age_s_min) = (None, 0);
         if old_form {
             addr = Some(args[2].to_vec());
         } else if !args.len().is_multiple_of(2) {
@@ -236,6 +249,18 @@ impl Worker {
                 addr = Some(value.to_vec());
             } else if word.eq_ignore_ascii_case(b"LADDR") {
                 laddr = Some(value.to_vec());
+            } else if word.eq_ignore_ascii_case(b"USER") {
+                if !self.has_user(value) {
+                    let line = format!("ERR No such user '{}'", errors::preview(value));
+                    return self.refuse(me, &line);
+                }
+                user = Some(value.to_vec());
+            } else if word.eq_ignore_ascii_case(b"MAXAGE") {
+                let number = std::str::from_utf8(value).ok();
+                match number.and_then(|text| text.parse::<u64>().ok()) {
+                    Some(number) if number > 0 => age_s_min = number,
+                    _ => return self.refuse(me, "ERR maxage should be greater than 0"),
+                }
             } else if word.eq_ignore_ascii_case(b"SKIPME") {
                 skip_me = match value {
                     value if value.eq_ignore_ascii_case(b"yes") => true,
@@ -250,19 +275,22 @@ impl Worker {
             None => true,
             Some(wanted) => shown.is_some_and(|shown| shown.as_bytes() == wanted),
         };
-        let found: Vec<u64> = self
-            .shared
-            .cards()
-            .values()
+        let found: BTreeSet<u64> = self
+            .all_cards()
+            .iter()
             .filter(|card| id.is_none_or(|id| id == card.id))
             .filter(|card| is(&addr, Some(card.addr.to_string())))
             .filter(|card| is(&laddr, card.laddr.as_ref().map(ToString::to_string)))
+            .filter(|card| user.as_ref().is_none_or(|user| card.told().user == *user))
+            .filter(|card| card.age_s() >= age_s_min)
             .filter(|card| !(skip_me && card.id == own))
             .map(|card| card.id)
             .collect();
-        for id in found.iter().filter(|id| **id != own) {
+        let others: BTreeSet<u64> = found.iter().copied().filter(|id| *id != own).collect();
+        if !others.is_empty() {
+            let others = Arc::new(others);
             for (mailbox, _) in &self.shared.workers {
-                mailbox.send(Message::Kill(*id));
+                mailbox.send(Message::Kill(Arc::clone(&others)));
             }
         }
         match (old_form, found.len()) {

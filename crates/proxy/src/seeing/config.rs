@@ -123,34 +123,60 @@ fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
     Some(())
 }
 
+/// Whether a name is of a form in which `*` is any text and `?` any character, in any case.
+fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
+    // Where the last star was, and the name behind what it is taken for.
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (form, name) {
+            ([b'*', rest @ ..], _) => (form, retry) = (rest, Some((rest, name))),
+            ([], []) => return true,
+            ([one, rest @ ..], [other, left @ ..])
+                if *one == b'?' || one.eq_ignore_ascii_case(other) =>
+            {
+                (form, name) = (rest, left);
+            }
+            _ => match retry {
+                Some((rest, [_, left @ ..])) => {
+                    (form, name) = (rest, left);
+                    retry = Some((rest, left));
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
 /// As Redis and predixy write sizes.
 fn bytes(text: &str) -> Option<u64> {
     crate::config::Size::of_predixy(text).map(|size| size.0)
 }
 
 impl Worker {
-    /// CONFIG GET: the settings whose names match a word: the name itself, or `*` at its end for all that begin so.
+    /// CONFIG GET: the settings whose names match a word. A name that is a word is shown as it was written there, since
+    /// clients look for what they asked for.
     pub(crate) fn config_get(&mut self, me: Ref, args: Args<'_>) -> Flow {
-        let matches = |name: &str| {
-            args.iter().skip(2).any(|word| match word {
-                [start @ .., b'*'] => {
-                    name.len() >= start.len()
-                        && name.as_bytes()[..start.len()].eq_ignore_ascii_case(start)
-                }
-                word => name.as_bytes().eq_ignore_ascii_case(word),
-            })
-        };
         let tuning = self.shared.seen.tune.current();
-        let found: Vec<(&str, String)> = ROWS
+        let all = ROWS
             .iter()
             .map(|(name, show, _)| (*name, show(&tuning)))
-            .chain(self.fixed(me))
-            .filter(|(name, _)| matches(name))
+            .chain(self.fixed(me));
+        let found: Vec<(&[u8], String)> = all
+            .filter_map(|(name, value)| {
+                let is_it = |word: &&[u8]| word.eq_ignore_ascii_case(name.as_bytes());
+                let mut words = args.iter().skip(2);
+                match words.clone().find(is_it) {
+                    Some(word) => Some((word, value)),
+                    None => words
+                        .any(|word| matches(word, name.as_bytes()))
+                        .then_some((name.as_bytes(), value)),
+                }
+            })
             .collect();
         self.answer(me, |reply| {
             reply.map(found.len());
             for (name, value) in &found {
-                reply.bulk(name.as_bytes());
+                reply.bulk(name);
                 reply.bulk(value.as_bytes());
             }
         })
@@ -202,9 +228,19 @@ impl Worker {
             return self.refuse(me, "ERR wrong number of arguments for 'config|set' command");
         }
         let mut tuning = self.shared.seen.tune.current();
+        let mut sets = Vec::new();
         for at in (2..args.len()).step_by(2) {
             let name = String::from_utf8_lossy(&args[at]).replace(['\r', '\n'], " ");
             let is_it = |(known, ..): &&Row| known.eq_ignore_ascii_case(&name);
+            let is_there_twice = (2..at)
+                .step_by(2)
+                .any(|before| args[before].eq_ignore_ascii_case(&args[at]));
+            if is_there_twice {
+                let line = format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate parameter"
+                );
+                return self.refuse(me, &line);
+            }
             let Some((_, _, set)) = ROWS.iter().find(is_it) else {
                 let fixed = self.fixed(me);
                 let is_fixed = fixed
@@ -229,9 +265,15 @@ impl Worker {
                 );
                 return self.refuse(me, &line);
             }
+            sets.push((set, value));
         }
         let shared = std::sync::Arc::clone(&self.shared);
-        shared.seen.tune.change(|now| *now = tuning);
+        // Another worker may have changed something else meanwhile.
+        shared.seen.tune.change(|now| {
+            for (set, value) in sets {
+                let _ = set(now, value);
+            }
+        });
         self.seeing.tune(&shared.seen);
         self.status(me, "OK")
     }
@@ -241,6 +283,24 @@ impl Worker {
 mod tests {
     use super::*;
     use crate::config::Config;
+
+    #[test]
+    fn names_match_forms() {
+        for (form, name, is) in [
+            ("*", "x", true),
+            ("", "x", false),
+            ("MAX*", "maxmemory", true),
+            ("*memory", "MaxMemory", true),
+            ("*m?m*y", "MaxMemory", true),
+            ("*sample*", "LogInfoSample", true),
+            ("log*z*", "LogInfoSample", false),
+            ("timeou", "timeout", false),
+            ("timeou?", "timeout", true),
+            ("**t", "timeout", true),
+        ] {
+            assert_eq!(matches(form.as_bytes(), name.as_bytes()), is, "{form}");
+        }
+    }
 
     #[test]
     fn what_is_set_is_what_is_shown() {
