@@ -204,6 +204,9 @@ impl Worker {
                 Some(all) if args[2].eq_ignore_ascii_case(b"ID") && !all.is_empty() => {
                     ids = Some(all);
                 }
+                None if args[2].eq_ignore_ascii_case(b"ID") => {
+                    return self.refuse(me, "ERR Invalid client ID");
+                }
                 _ => return self.refuse(me, errors::SYNTAX),
             }
         }

@@ -7,8 +7,9 @@
 //! The process has one log. Must not know what is said.
 
 use std::cell::Cell;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -329,14 +330,32 @@ impl Sink {
         if is_due {
             self.turn();
         }
-        // Nobody is left to be told.
+        self.follow();
         let written = match &mut self.file {
             Some(file) => file.write_all(text.as_bytes()),
             None if self.path.is_none() => io::stderr().write_all(text.as_bytes()),
-            None => self.open_file(),
+            None => Err(io::ErrorKind::NotFound.into()),
         };
-        if written.is_ok() {
-            self.bytes += text.len() as u64;
+        match (written, LOG.get()) {
+            (Ok(()), _) => self.bytes += text.len() as u64,
+            (Err(_), Some(log)) => {
+                let lines = text.lines().count() as u64;
+                log.missed.fetch_add(lines, Ordering::Relaxed);
+            }
+            // Nobody is left to be told.
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Opens the file anew if it is not where it was: somebody else may have moved it, or removed it.
+    fn follow(&mut self) {
+        let Some(path) = &self.path else { return };
+        let place = |data: io::Result<Metadata>| data.ok().map(|data| (data.dev(), data.ino()));
+        let there = place(std::fs::metadata(path));
+        let ours = self.file.as_ref().and_then(|file| place(file.metadata()));
+        if ours.is_none() || there != ours {
+            // Where it cannot be had, the old one goes on.
+            let _ = self.open_file();
         }
     }
 
@@ -417,6 +436,22 @@ mod tests {
         }
         all.sort_unstable();
         assert_eq!((files, all), (5, (0..10).collect()));
+    }
+
+    #[test]
+    fn a_file_that_was_moved_or_removed_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("log"), folder.path().join("moved"));
+        let mut sink = sink(folder.path(), 1 << 20);
+        sink.write("one\n");
+        std::fs::rename(&path, &moved).unwrap();
+        sink.write("two\n");
+        assert_eq!(std::fs::read_to_string(&moved).unwrap(), "one\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        std::fs::remove_file(&path).unwrap();
+        sink.write("three\n");
+        sink.write("four\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\nfour\n");
     }
 
     #[test]

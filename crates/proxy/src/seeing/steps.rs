@@ -14,6 +14,8 @@ pub struct Monitors {
     monitors: Vec<Monitor>,
     /// By command: the monitors that want it.
     wanted: Vec<Vec<u8>>,
+    /// Those that want commands of the servers that the table does not have.
+    wanting_others: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -43,12 +45,16 @@ impl Monitors {
             return Monitors::default();
         }
         let mut wanted = vec![Vec::new(); CommandId::COUNT];
+        let mut wanting_others = Vec::new();
         // More than 256 would not be told apart.
         for (number, monitor) in configured.iter().take(256).enumerate() {
             for (id, of_command) in CommandId::ALL.into_iter().zip(&mut wanted) {
                 if wants(&monitor.commands, id) {
                     of_command.push(number as u8);
                 }
+            }
+            if last_word(&monitor.commands, |name| name.eq_ignore_ascii_case("all")) {
+                wanting_others.push(number as u8);
             }
         }
         let monitors = configured
@@ -58,7 +64,11 @@ impl Monitors {
                 bounds_us: monitor.bounds_us.clone(),
             })
             .collect();
-        Monitors { monitors, wanted }
+        Monitors {
+            monitors,
+            wanted,
+            wanting_others,
+        }
     }
 
     /// Their names.
@@ -85,10 +95,8 @@ impl Monitors {
     /// So many calls of a command took so long each.
     #[inline]
     pub fn record(&self, steps: &[Steps], command: u16, us: u64, times: u64) {
-        let Some(wanted) = self.wanted.get(usize::from(command)) else {
-            return;
-        };
-        for &number in wanted {
+        let wanted = self.wanted.get(usize::from(command));
+        for &number in wanted.unwrap_or(&self.wanting_others) {
             let number = usize::from(number);
             let bounds_us = &self.monitors[number].bounds_us;
             let at = bounds_us.partition_point(|bound_us| *bound_us < us);
@@ -136,6 +144,11 @@ fn wants(words: &[String], id: CommandId) -> bool {
             || name.eq_ignore_ascii_case(row.full_name)
             || container.is_some_and(|container| name.eq_ignore_ascii_case(container))
     };
+    last_word(words, is)
+}
+
+/// What the last word says whose name is one of these: with a minus, no.
+fn last_word(words: &[String], is: impl Fn(&str) -> bool) -> bool {
     words.iter().fold(false, |wanted, word| {
         let (name, add) = match word.strip_prefix('-') {
             Some(name) => (name, false),
@@ -228,5 +241,13 @@ mod tests {
         assert!(!of(&["all", "-blpop"], CommandId::Blpop));
         assert!(of(&["all", "-blpop"], CommandId::Brpop));
         assert!(of(&["-get", "all"], CommandId::Get));
+        let others = |words: &[&str]| {
+            let monitors = monitors(words);
+            let steps = monitors.steps();
+            monitors.record(&steps, crate::seeing::NO_COMMAND, 1, 1);
+            steps[0].counts[0].get() == 1
+        };
+        assert!(others(&["all", "-blpop"]));
+        assert!(!others(&["get"]) && !others(&["all", "-all", "get"]));
     }
 }
