@@ -3,6 +3,7 @@
 //!
 //! What the bench says is checked against what the nodes say themselves.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     ))
 }
 
-/// Three primaries with a replica each, of the system's redis-server.
+/// Three primaries, usually with a replica each, of the system's redis-server.
 pub struct Cluster {
     /// The nodes that run; the first three began as primaries.
     pub nodes: Vec<ServerProcess>,
@@ -41,12 +42,17 @@ pub struct Cluster {
 impl Cluster {
     /// Starts the nodes and waits until all of them agree.
     pub fn start() -> Result<Cluster, Failure> {
-        let program = install::older_redis_server()?;
+        Cluster::of(&install::older_redis_server()?, &[], 1)
+    }
+
+    /// The same of this redis-server, with further words of its command line and so many replicas of each primary.
+    pub fn of(program: &Path, more: &[&str], replicas: usize) -> Result<Cluster, Failure> {
+        let count = 3 * (1 + replicas);
         let mut nodes = Vec::new();
-        for _ in 0..6 {
+        for _ in 0..count {
             let bus = free_port()?.to_string();
             let words = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-            let more = [
+            let usual = [
                 "--cluster-port",
                 &bus,
                 "--cluster-replica-validity-factor",
@@ -54,17 +60,18 @@ impl Cluster {
                 "--repl-ping-replica-period",
                 "1",
             ];
-            let words: Vec<String> = words.iter().chain(&more).map(|&w| w.to_owned()).collect();
-            let node = ServerProcess::redis(&program, &words);
+            let words = words.iter().chain(&usual).chain(more);
+            let words: Vec<String> = words.map(|&word| word.to_owned()).collect();
+            let node = ServerProcess::redis(program, &words);
             nodes.push(node.map_err(|error| format!("redis-server: {error}"))?);
         }
         let mut create = Command::new("redis-cli");
         create.args(["--cluster", "create"]);
         create.args(nodes.iter().map(|node| node.address().to_string()));
-        create.args(["--cluster-replicas", "1", "--cluster-yes"]);
+        create.args(["--cluster-replicas", &replicas.to_string(), "--cluster-yes"]);
         captured(create, b"", TIMEOUT)?;
         let cluster = Cluster { nodes };
-        cluster.until_whole(6)?;
+        cluster.until_whole(count)?;
         Ok(cluster)
     }
 

@@ -354,6 +354,7 @@ fn compare_replies(setting: &Setting) -> Result<String, Failure> {
             calls: setting.calls_or(CALLS) / WORKERS.len(),
             seed: setting.options.seed + 1_000_000 * at as u64,
             behind: Vec::new(),
+            is_cluster: false,
         };
         let report = compare::run(redline.address(), redis.address(), options);
         if let Some(broken) = &report.broken {

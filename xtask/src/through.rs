@@ -1,4 +1,5 @@
-//! What a Redis answers through `redline proxy`, beside what it answers directly: call by call.
+//! What a Redis answers through `redline proxy`, beside what it answers directly: call by call, before one server, three, and a
+//! cluster.
 
 use std::net::SocketAddr;
 
@@ -6,20 +7,36 @@ use redline_testkit::compare;
 use redline_testkit::process::ServerProcess;
 
 use crate::clients;
+use crate::clusters::Cluster;
 use crate::compat::{DEBUG, Setting, listed, stop};
 use crate::run::Failure;
 
-/// Calls, unless told otherwise, of each of the ways.
+/// Calls of each of the ways, unless told otherwise, and of the one before a cluster.
 const CALLS: usize = 12_000;
-/// Workers of the proxy, and servers behind it.
-const WAYS: [(usize, usize); 3] = [(1, 1), (2, 1), (2, 3)];
+const CALLS_OF_A_CLUSTER: usize = 6_000;
+/// Workers of the proxy, and what is behind it.
+const WAYS: [(usize, Behind); 4] = [
+    (1, Behind::Servers(1)),
+    (2, Behind::Servers(1)),
+    (2, Behind::Servers(3)),
+    (2, Behind::Cluster),
+];
+
+/// The servers behind the proxy.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// So many.
+    Servers(usize),
+    /// A Redis Cluster of three primaries.
+    Cluster,
+}
 
 /// All of it.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
     let mut calls = 0;
     let mut failures = Vec::new();
-    for (at, (workers, servers)) in WAYS.into_iter().enumerate() {
-        let (done, failed) = compare(setting, workers, servers, at as u64)?;
+    for (at, (workers, behind)) in WAYS.into_iter().enumerate() {
+        let (done, failed) = compare(setting, workers, behind, at as u64)?;
         calls += done;
         failures.extend(failed);
     }
@@ -38,22 +55,36 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
 fn compare(
     setting: &Setting,
     workers: usize,
-    servers: usize,
+    behind: Behind,
     at: u64,
 ) -> Result<(usize, Option<Failure>), Failure> {
     let redis = setting.start_redis(&DEBUG)?;
-    let behind = (0..servers)
-        .map(|_| setting.start_redis(&DEBUG))
-        .collect::<Result<Vec<ServerProcess>, Failure>>()?;
-    let places: Vec<SocketAddr> = behind.iter().map(ServerProcess::address).collect();
-    let mut proxy = setting.start_proxy(&places, &["--threads", &workers.to_string()])?;
+    let threads = workers.to_string();
+    let (servers, name, words) = match behind {
+        Behind::Servers(count) => {
+            let servers = (0..count).map(|_| setting.start_redis(&DEBUG));
+            let servers = servers.collect::<Result<Vec<ServerProcess>, Failure>>()?;
+            (servers, format!("{count} servers"), &[][..])
+        }
+        Behind::Cluster => {
+            let cluster = Cluster::of(&setting.redis, &DEBUG, 0)?;
+            (cluster.nodes, "a cluster".to_owned(), &["--cluster"][..])
+        }
+    };
+    let places: Vec<SocketAddr> = servers.iter().map(ServerProcess::address).collect();
+    let words = [&["--threads", &threads], words].concat();
+    let mut proxy = setting.start_proxy(&places, &words)?;
     let options = compare::Options {
-        calls: setting.calls_or(CALLS),
+        calls: setting.calls_or(match behind {
+            Behind::Servers(_) => CALLS,
+            Behind::Cluster => CALLS_OF_A_CLUSTER,
+        }),
         seed: setting.seed() + 1_000_000 * at,
         behind: places,
+        is_cluster: matches!(behind, Behind::Cluster),
     };
     let report = compare::run(proxy.address(), redis.address(), options);
-    let way = format!("{workers} workers before {servers} servers");
+    let way = format!("{workers} workers before {name}");
     println!(
         "  {way}: {} calls of {} commands in {} rounds, {} disagreements",
         report.calls,

@@ -18,7 +18,7 @@ use crate::client::{Client, encode};
 use crate::differences::{self, Difference, explain};
 use crate::generate::{Call, Generator, innermost};
 use crate::rules::{rule, without_times};
-use crate::through;
+use crate::through::{self, Behind};
 
 /// Calls in a round.
 const ROUND_CALLS: usize = 400;
@@ -48,6 +48,20 @@ pub struct Options {
     /// The servers behind ours, if ours is a proxy. What the comparison arranges, and looks at in the end, is there; the calls
     /// are those that one proxy before so many servers can answer as one server does.
     pub behind: Vec<SocketAddr>,
+    /// They are the primaries of a Redis Cluster: all keys are put into one slot.
+    pub is_cluster: bool,
+}
+
+impl Options {
+    /// What is behind ours, if it is a proxy.
+    fn kind(&self) -> Option<Behind> {
+        match self.behind.len() {
+            0 => None,
+            _ if self.is_cluster => Some(Behind::Cluster),
+            1 => Some(Behind::One),
+            _ => Some(Behind::Several),
+        }
+    }
 }
 
 /// A disagreement that no entry of the list explains.
@@ -115,9 +129,7 @@ pub fn run(ours: SocketAddr, theirs: SocketAddr, options: Options) -> Report {
     };
     let mut seed = options.seed;
     while report.calls < options.calls && report.disagreements.len() < REPORTED_MAX {
-        match Round::start(ours, theirs, seed, &options.behind)
-            .and_then(|round| round.run(&mut report))
-        {
+        match Round::start(ours, theirs, seed, &options).and_then(|round| round.run(&mut report)) {
             Ok(found) => report.disagreements.extend(found),
             Err(error) => {
                 report.broken = Some(format!("round {seed:#x}: {error}"));
@@ -136,8 +148,8 @@ struct Round {
     protocol: u8,
     ours: Side,
     theirs: Side,
-    /// How many servers are behind ours, if it is a proxy.
-    behind: usize,
+    /// What is behind ours, if it is a proxy.
+    behind: Option<Behind>,
 }
 
 /// One server's end of a round.
@@ -159,8 +171,9 @@ impl Round {
         ours: SocketAddr,
         theirs: SocketAddr,
         seed: u64,
-        behind: &[SocketAddr],
+        options: &Options,
     ) -> io::Result<Round> {
+        let behind = &options.behind[..];
         let protocol = if seed.is_multiple_of(2) { 2 } else { 3 };
         // The events of several servers come in no order.
         let setup = setup(seed, behind.len() < 2);
@@ -171,7 +184,7 @@ impl Round {
             protocol,
             ours: Side::start(ours, servers, protocol, &setup)?,
             theirs: Side::start(theirs, &[theirs], protocol, &setup)?,
-            behind: behind.len(),
+            behind: options.kind(),
         })
     }
 
@@ -192,8 +205,8 @@ impl Round {
                 3 => (self.generator.tracking_batch(), true),
                 _ => (self.generator.batch(), false),
             };
-            if self.behind > 0 {
-                calls = through::kept(calls, self.behind);
+            if let Some(behind) = self.behind {
+                calls = through::kept(calls, behind);
             }
             calls_done += calls.len();
             report.calls += calls.len();
@@ -250,12 +263,16 @@ impl Round {
 
     /// Each side restores what the other has dumped of a key.
     fn cross_over(&mut self, report: &mut Report) -> io::Result<Option<Disagreement>> {
-        let [from, to] = self.generator.two_keys();
+        let tag = match self.behind {
+            Some(Behind::Cluster) => through::TAG,
+            _ => "",
+        };
+        let [from, to] = self.generator.two_keys().map(|key| format!("{tag}{key}"));
         let (ours, theirs) = (
-            self.ours.control.call(&["DUMP", from])?,
-            self.theirs.control.call(&["DUMP", from])?,
+            self.ours.control.call(&["DUMP", &from])?,
+            self.theirs.control.call(&["DUMP", &from])?,
         );
-        let mut call: Call = ["RESTORE", to, "0"]
+        let mut call: Call = ["RESTORE", &to, "0"]
             .map(|word| word.as_bytes().to_vec())
             .to_vec();
         let (ours, theirs) = match (ours, theirs) {
@@ -331,7 +348,7 @@ impl Round {
         } else {
             compare_batch(calls, &ours.replies, &theirs.replies, report)
         };
-        if sequence && self.behind > 0 {
+        if sequence && self.behind.is_some() {
             self.ours.nobody_listens()?;
         }
         Ok(found.map(|(at, ours, theirs)| {
@@ -366,14 +383,18 @@ impl Round {
             io::Error::new(error.kind(), format!("the contents of {whose}: {error}"))
         };
         // There is none of several servers.
-        let digested = self.behind < 2;
+        let digested = matches!(self.behind, None | Some(Behind::One));
+        let databases = match self.behind {
+            Some(Behind::Cluster) => 1,
+            _ => 16,
+        };
         let ours = self
             .ours
-            .contents(digested)
+            .contents(digested, databases)
             .map_err(|error| of("ours", error))?;
         let theirs = self
             .theirs
-            .contents(digested)
+            .contents(digested, databases)
             .map_err(|error| of("theirs", error))?;
         let keys: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
         for key in keys {
@@ -564,13 +585,13 @@ impl Side {
         Ok(Exchange { replies, end })
     }
 
-    /// Every key of every database with all there is to know of it.
-    fn contents(&mut self, digested: bool) -> io::Result<BTreeMap<String, String>> {
+    /// Every key of the first databases with all there is to know of it.
+    fn contents(&mut self, digested: bool, databases: u32) -> io::Result<BTreeMap<String, String>> {
         let mut contents = BTreeMap::new();
         let mut sizes: BTreeMap<u32, (i64, usize)> = BTreeMap::new();
         for server in &self.servers {
             let mut client = Client::connect(*server)?;
-            for db in 0..16 {
+            for db in 0..databases {
                 expect_ok(&client.call(&["SELECT", &db.to_string()])?, "SELECT")?;
                 let keys = scan(&mut client)?;
                 let (size, found) = sizes.entry(db).or_insert((0, 0));

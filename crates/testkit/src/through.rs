@@ -4,6 +4,21 @@
 use redline_spec::{self as spec, CommandId};
 
 use crate::differences::{Difference, NAME_WITH_ZERO_BYTE, begins};
+use crate::generate::{Call, innermost};
+
+/// What stands behind the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// One server.
+    One,
+    /// Several, each with a part of the keys.
+    Several,
+    /// A Redis Cluster, and all keys have [`TAG`] and so one slot.
+    Cluster,
+}
+
+/// What keys begin with that are to be in one slot of a cluster.
+pub const TAG: &str = "{t}";
 
 /// Commands that concern one server, its keepers or one connection to it. A proxy refuses them, or answers for itself.
 const OF_ONE_SERVER: &[&str] = &[
@@ -93,11 +108,34 @@ const OF_ONE_KEYSPACE: &[&str] = &[
     "quit",
     "move",
 ];
+/// A cluster has one database, a cursor of all its nodes, no sharded channels but those of a node's own slots, and scripts that
+/// one node may know and another not.
+const NOT_OF_A_CLUSTER: &[&str] = &[
+    "scan",
+    "select",
+    "move",
+    "pubsub|shardchannels",
+    "pubsub|shardnumsub",
+    "script|exists",
+    "script|kill",
+    "function|kill",
+];
+/// What concerns all nodes of a cluster, and so is refused between MULTI and EXEC.
+const OF_ALL_NODES: &[&str] = &[
+    "dbsize",
+    "flushall",
+    "flushdb",
+    "function",
+    "keys",
+    "pubsub",
+    "randomkey",
+    "script",
+];
 /// Whose keys may be on several servers.
 const SPLIT: &[&str] = &["del", "exists", "mget", "mset", "touch", "unlink"];
 
-/// Whether a proxy before so many servers can answer the call as one server would.
-fn is_compared(call: &[Vec<u8>], servers: usize) -> bool {
+/// Whether a proxy before these servers can answer the call as one server would.
+fn is_compared(call: &Call, behind: Behind) -> bool {
     let Ok(id) = spec::resolve(&call[0], call.get(1).map(Vec::as_slice)) else {
         // Errors of what there is not are the same.
         return !named(&call[0], OF_ONE_SERVER);
@@ -107,18 +145,55 @@ fn is_compared(call: &[Vec<u8>], servers: usize) -> bool {
     if OF_ONE_SERVER.contains(&first) || OF_ONE_CONNECTION.contains(&row.full_name) {
         return false;
     }
-    servers < 2 || is_one_place(call, id, first)
+    match behind {
+        Behind::One => true,
+        Behind::Several => is_one_place(call, id, first),
+        // A script without keys is run by any node; keys that cannot be told cannot be put into one slot; COPY may name
+        // another database.
+        Behind::Cluster => {
+            !NOT_OF_A_CLUSTER.contains(&row.full_name)
+                && innermost(call).len() == call.len()
+                && spec::keys(id, call.len(), |at| &call[at]).is_ok()
+                && !(id == CommandId::Copy && call.len() > 4)
+        }
+    }
 }
 
-/// The calls of a batch of which one can expect that a proxy before so many servers answers them as one server would.
+/// Puts [`TAG`] before every key of the call, the patterns of SORT, and sharded channels.
+fn tag(call: &mut Call) {
+    let Ok(id) = spec::resolve(&call[0], call.get(1).map(Vec::as_slice)) else {
+        return;
+    };
+    let mut places: Vec<usize> = match id {
+        CommandId::Ssubscribe | CommandId::Sunsubscribe => (1..call.len()).collect(),
+        CommandId::Spublish => vec![1],
+        _ => match spec::keys(id, call.len(), |at| &call[at]) {
+            Ok(keys) => keys.map(|key| key.position).collect(),
+            Err(_) => Vec::new(),
+        },
+    };
+    if matches!(id, CommandId::Sort | CommandId::SortRo) {
+        let is_before = |at: usize| named(&call[at - 1], &["by", "get"]);
+        places.extend((3..call.len()).filter(|at| is_before(*at) && call[*at] != b"#"));
+    }
+    places.sort_unstable();
+    places.dedup();
+    for at in places {
+        if let Some(word) = call.get_mut(at) {
+            word.splice(..0, TAG.bytes());
+        }
+    }
+}
+
+/// The calls of a batch of which one can expect that a proxy before these servers answers them as one server would.
 ///
 /// Between MULTI and EXEC the connection is somebody's own for a while: what changes a connection is refused there. And
 /// when a server hears that nobody listens any more is not promised, so nobody asks; nor is it when a message comes among
 /// replies.
-pub fn kept(calls: Vec<Vec<Vec<u8>>>, servers: usize) -> Vec<Vec<Vec<u8>>> {
+pub fn kept(calls: Vec<Call>, behind: Behind) -> Vec<Call> {
     let (mut watched, mut queues, mut joined, mut left) = (false, false, false, false);
     let mut kept = Vec::new();
-    for call in calls {
+    for mut call in calls {
         let name = call[0].to_ascii_lowercase();
         let is = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
         if is(&["multi"]) {
@@ -135,7 +210,12 @@ pub fn kept(calls: Vec<Vec<Vec<u8>>>, servers: usize) -> Vec<Vec<Vec<u8>>> {
         joined |= is(&["subscribe", "psubscribe", "ssubscribe"]);
         left |= is(&["reset", "unsubscribe", "punsubscribe", "sunsubscribe"]);
         let published = is(&["publish", "spublish"]) && (joined || left);
-        if is_compared(&call, servers) && !published && !(is(&["pubsub"]) && left) {
+        let of_all = behind == Behind::Cluster && queues && is(OF_ALL_NODES);
+        let is_promised = !(published || of_all || is(&["pubsub"]) && left);
+        if is_promised && is_compared(&call, behind) {
+            if behind == Behind::Cluster {
+                tag(&mut call);
+            }
             kept.push(call);
         }
     }
@@ -146,8 +226,8 @@ pub fn kept(calls: Vec<Vec<Vec<u8>>>, servers: usize) -> Vec<Vec<Vec<u8>>> {
 pub fn kept_lines(text: &str) -> String {
     let kept = text.lines().filter(|line| {
         let call = line.trim_start_matches(['~', '?']).split_whitespace();
-        let call: Vec<Vec<u8>> = call.map(|word| word.as_bytes().to_vec()).collect();
-        call.is_empty() || line.starts_with('#') || is_compared(&call, 1)
+        let call: Call = call.map(|word| word.as_bytes().to_vec()).collect();
+        call.is_empty() || line.starts_with('#') || is_compared(&call, Behind::One)
     });
     kept.map(|line| format!("{line}\n")).collect()
 }
@@ -186,6 +266,16 @@ pub const DIFFERENCES: &[Difference] = &[
             begins(ours, "ERR Invalid arguments specified for command") && theirs.is_error()
         },
     },
+    Difference {
+        name: "keys that a script makes up, in a cluster",
+        reason: "A node of a cluster refuses them unless they are in the slot of those that the call names.",
+        parts_ways: true,
+        explains: |call, ours, _| {
+            let name = call[0].to_ascii_lowercase();
+            (name.starts_with(b"eval") || name.starts_with(b"fcall"))
+                && begins(ours, "ERR Script attempted to access")
+        },
+    },
 ];
 
 #[cfg(test)]
@@ -194,7 +284,7 @@ mod tests {
 
     #[test]
     fn calls_of_several_places_are_left_out() {
-        let split = |line: &str| -> Vec<Vec<u8>> {
+        let split = |line: &str| -> Call {
             line.split(' ')
                 .map(|word| word.as_bytes().to_vec())
                 .collect()
@@ -211,8 +301,29 @@ mod tests {
             ("CONFIG NONESUCH", false, false),
             ("MULTI", true, false),
         ] {
-            assert_eq!(is_compared(&split(line), 1), one, "{line}");
-            assert_eq!(is_compared(&split(line), 3), several, "{line}");
+            assert_eq!(is_compared(&split(line), Behind::One), one, "{line}");
+            let kept = is_compared(&split(line), Behind::Several);
+            assert_eq!(kept, several, "{line}");
+        }
+    }
+
+    #[test]
+    fn keys_for_a_cluster_have_one_slot() {
+        for (line, tagged) in [
+            ("GET a", "GET {t}a"),
+            ("MSET a 1 b 2", "MSET {t}a 1 {t}b 2"),
+            (
+                "SORT l BY w* GET # GET v* STORE d",
+                "SORT {t}l BY {t}w* GET # GET {t}v* STORE {t}d",
+            ),
+            ("SSUBSCRIBE a b", "SSUBSCRIBE {t}a {t}b"),
+            ("PING a", "PING a"),
+            ("SELECT 1", ""),
+        ] {
+            let call = line.split(' ').map(|word| word.as_bytes().to_vec());
+            let kept = kept(vec![call.collect()], Behind::Cluster);
+            let shown = kept.first().map(|call| call.join(&b' '));
+            assert_eq!(shown.unwrap_or_default(), tagged.as_bytes(), "{line}");
         }
     }
 
