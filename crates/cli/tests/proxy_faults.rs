@@ -38,7 +38,7 @@ use redline_testkit::process::ServerProcess;
 
 use proxying::{
     Behind, PATIENCE, REDLINE, assert_error, bulk, call, key_elsewhere, ok, peak_bytes, proxy_of,
-    proxy_with, scripted, scripted_over, shards, until, words,
+    proxy_with, scripted, scripted_over, shards, signal, until, words,
 };
 
 #[test]
@@ -554,12 +554,6 @@ fn every_key_and_every_prefix_count() {
         assert_error(&call(&mut client, line), "NOPERM");
         assert_error(&call(&mut client, "EXEC"), "EXECABORT");
     }
-}
-
-fn signal(server: &ServerProcess, name: &str) {
-    let pid = server.pid().to_string();
-    let sent = Command::new("kill").args([name, &pid]).status().unwrap();
-    assert!(sent.success());
 }
 
 /// Stops it where it is, with its connections open.

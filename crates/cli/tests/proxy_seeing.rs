@@ -407,6 +407,12 @@ fn config_knows_the_names_of_predixy_and_sets_all_or_nothing() {
         get(&mut client, "MaxMemory"),
         pair("MaxMemory", "2147483648")
     );
+    assert_eq!(
+        get(&mut client, "maxmemory"),
+        pair("maxmemory", "2147483648")
+    );
+    let names = get(&mut client, "*log-max-*");
+    assert_eq!(names, pair("slowlog-max-len", "128"));
     assert_eq!(get(&mut client, "timeout"), pair("timeout", "60"));
     assert_error(
         &call(&mut client, "CONFIG SET ClientTimeout 5 LogInfoSample x"),
@@ -717,6 +723,31 @@ fn too_much_memory_refuses_new_work_and_then_closes_who_holds_the_most() {
     });
     assert!(number(&mut other, "INFO stats", "refused_for_memory") > 0);
     assert_eq!(call(&mut other, "STRLEN big"), Value::Integer(1_000_000));
+}
+
+#[test]
+fn a_limit_on_memory_that_is_lifted_holds_nobody_up() {
+    let server = server();
+    let (_folder, proxy) = proxy(&[server.address()], "threads = 2");
+    let mut clients = [(); 4].map(|()| Client::connect(proxy.address()).unwrap());
+    // Somebody has to hold something: one of them goes at each look.
+    let _halves: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(proxy.address()).unwrap();
+            stream
+                .write_all(b"*2\r\n$3\r\nGET\r\n$1000\r\nhalf")
+                .unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(call(&mut clients[0], "CONFIG SET maxmemory 100"), ok());
+    for client in &mut clients {
+        eventually("there is too little", || call(client, "SET k v").is_error());
+    }
+    assert_eq!(call(&mut clients[1], "CONFIG SET maxmemory 0"), ok());
+    for client in &mut clients {
+        assert_eq!(call(client, "SET k v"), ok());
+    }
 }
 
 #[test]

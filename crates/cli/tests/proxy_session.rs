@@ -8,7 +8,7 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{Behind, REDLINE, call, ok};
+use proxying::{Behind, REDLINE, bulk, call, ok, signal};
 
 /// What the proxy, and then a server by itself, answer to the same pipeline.
 fn both(lines: &[&str], proto: u8) -> [Vec<Value>; 2] {
@@ -112,4 +112,125 @@ fn behind_watch_nothing_overtakes_what_was_asked_before() {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let [ours, theirs] = both(&lines, 2);
     assert_eq!(ours, theirs);
+}
+
+#[test]
+fn what_is_published_before_somebody_leaves_is_heard() {
+    let behind = Behind::new(1, 1);
+    let mut direct = Client::connect(behind.servers[0].address()).unwrap();
+    for (joins, leaves, word) in [
+        ("SUBSCRIBE news", "UNSUBSCRIBE news", "message"),
+        ("PSUBSCRIBE n*", "PUNSUBSCRIBE", "pmessage"),
+    ] {
+        let mut subscriber = behind.client();
+        call(&mut subscriber, joins);
+        // Both are there when the proxy looks next: the server's word for it is older than the wish to leave.
+        signal(&behind.proxy, "-STOP");
+        assert_eq!(call(&mut direct, "PUBLISH news hello"), Value::Integer(1));
+        let mut request = Vec::new();
+        encode(&leaves.split(' ').collect::<Vec<_>>(), &mut request);
+        subscriber.send(&request).unwrap();
+        signal(&behind.proxy, "-CONT");
+        for first in [word, &leaves.split(' ').next().unwrap().to_lowercase()] {
+            let heard = subscriber.reply().unwrap().expect("a reply");
+            let Value::Array(words) = &heard else {
+                panic!("{heard:?}");
+            };
+            assert_eq!(words[0], bulk(first), "{heard:?}");
+        }
+    }
+}
+
+#[test]
+fn what_client_libraries_ask_first_is_answered() {
+    let behind = Behind::new(1, 2);
+    let mut client = behind.client();
+    assert_eq!(
+        call(&mut client, "ROLE"),
+        Value::Array(vec![
+            bulk("master"),
+            Value::Integer(0),
+            Value::Array(Vec::new())
+        ])
+    );
+    for line in ["MODULE LIST", "ACL CAT", "ACL CAT read", "ACL HELP"] {
+        assert!(matches!(call(&mut client, line), Value::Array(_)), "{line}");
+    }
+    assert!(matches!(call(&mut client, "ACL GENPASS"), Value::Bulk(_)));
+    assert_eq!(call(&mut client, "CLIENT TRACKING OFF"), ok());
+    assert_eq!(call(&mut client, "CLIENT GETREDIR"), Value::Integer(-1));
+    for line in [
+        "CLIENT TRACKING ON",
+        "LASTSAVE",
+        "BGSAVE SCHEDULE",
+        "ACL LIST",
+    ] {
+        let reply = call(&mut client, line);
+        let text = String::from_utf8_lossy(reply.as_bytes().unwrap_or_default()).into_owned();
+        assert!(
+            reply.is_error() && text.contains("is not available through the proxy"),
+            "{line}: {text}"
+        );
+    }
+    call(&mut client, "HELLO 3");
+    let Value::Map(info) = call(&mut client, "CLIENT TRACKINGINFO") else {
+        panic!("no map");
+    };
+    assert_eq!(info[0], (bulk("flags"), Value::Set(vec![bulk("off")])));
+    assert_eq!(info[1], (bulk("redirect"), Value::Integer(-1)));
+}
+
+#[test]
+fn clients_are_listed_and_closed_by_what_they_are() {
+    let behind = Behind::new(1, 2);
+    let (mut client, mut subscriber) = (behind.client(), behind.client());
+    let Value::Integer(id) = call(&mut subscriber, "CLIENT ID") else {
+        panic!("no number");
+    };
+    call(&mut subscriber, "SUBSCRIBE a");
+    call(&mut subscriber, "PSUBSCRIBE c");
+    let mut list = |line: &str| {
+        let reply = call(&mut client, line);
+        String::from_utf8_lossy(reply.as_bytes().unwrap_or_default()).into_owned()
+    };
+    let line = list("CLIENT LIST TYPE pubsub");
+    assert!(line.starts_with(&format!("id={id} ")), "{line}");
+    for part in [
+        " flags=P ",
+        " sub=1 ",
+        " psub=1 ",
+        " ssub=0 ",
+        " user=default ",
+    ] {
+        assert!(line.contains(part), "no{part}in {line}");
+    }
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert_eq!(list("CLIENT LIST TYPE normal").lines().count(), 1);
+    assert_eq!(list("CLIENT LIST TYPE replica"), "");
+    for (line, error) in [
+        ("CLIENT LIST TYPE x", "ERR Unknown client type 'x'"),
+        ("CLIENT KILL TYPE x ID 1", "ERR Unknown client type 'x'"),
+        ("CLIENT KILL USER x ID 1", "ERR No such user 'x'"),
+        (
+            "CLIENT KILL MAXAGE x ID 1",
+            "ERR maxage is not an integer or out of range",
+        ),
+        (
+            "CLIENT KILL MAXAGE 0 ID 1",
+            "ERR maxage should be greater than 0",
+        ),
+    ] {
+        assert_eq!(list(line), error, "{line}");
+    }
+    for (line, count) in [
+        ("CLIENT KILL MAXAGE 100000 SKIPME no", 0),
+        ("CLIENT KILL TYPE replica USER default", 0),
+        ("CLIENT KILL TYPE pubsub USER default", 1),
+    ] {
+        assert_eq!(call(&mut client, line), Value::Integer(count), "{line}");
+    }
+    while let Some(reply) = subscriber.reply().unwrap() {
+        assert!(matches!(reply, Value::Array(_)), "{reply:?}");
+    }
+    assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
 }

@@ -124,7 +124,7 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         // By their channel.
         Publish | Spublish => return Class::Keys,
         // Of these the proxy has its own, or there is only the proxy to speak of.
-        Info | Time | AclWhoami | ConfigGet | ConfigSet | ConfigResetstat | Monitor => {
+        Info | Time | Role | AclWhoami | ConfigGet | ConfigSet | ConfigResetstat | Monitor => {
             return Class::Local;
         }
         _ if matches!(spec::row(id).container, Some(Slowlog | Latency)) => return Class::Local,
@@ -136,6 +136,8 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         | CommandHelp
         | CommandInfo
         | CommandList => return Class::Any,
+        // Of these all servers have the same, or should have.
+        AclCat | AclGenpass | AclHelp | ModuleHelp | ModuleList => return Class::Any,
         ClientHelp | ScriptHelp | FunctionHelp | FunctionList | FunctionDump | FunctionStats
         | ScriptShow | ObjectHelp | PubsubHelp | XgroupHelp | XinfoHelp | MemoryHelp => {
             return Class::Any;

@@ -437,6 +437,7 @@ mod tests {
             since_s: 0,
             active_s: AtomicU32::new(0),
             last: AtomicU16::new(crate::local::NO_COMMAND),
+            subscriptions: Default::default(),
             told: Mutex::default(),
         };
         Client::new(stream, 1, Arc::new(card))

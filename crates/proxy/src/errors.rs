@@ -35,7 +35,11 @@ pub fn unresolved(reason: Unresolved, args: Args<'_>) -> String {
     match reason {
         // As a server that is in no cluster says.
         Unresolved::Command if face::is_of_cluster(&args[0]) => CLUSTER_DISABLED.to_owned(),
-        Unresolved::Command => unknown_command(args),
+        // There is such a command, and it is for a server's keepers.
+        Unresolved::Command => match spec::unbuilt(&args[0]) {
+            Some(name) => refused_name(name),
+            None => unknown_command(args),
+        },
         Unresolved::Subcommand(container) => {
             let name = spec::row(container).name.to_ascii_uppercase();
             unknown_subcommand(&name, args.get(1).unwrap_or_default())

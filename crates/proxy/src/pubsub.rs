@@ -9,6 +9,7 @@
 //! what is published, except for notifications of keys, which are asked for everywhere, too.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 
 use redline_cluster::Redirect;
 use redline_resp::{Args, Proto, ReplyDecoder, Value, encode_request};
@@ -86,6 +87,8 @@ pub struct PubSub {
     servers: Vec<Server>,
     /// Calls of SUBSCRIBE that are not answered.
     calls: HashMap<u64, Call>,
+    /// Calls of UNSUBSCRIBE that are not answered.
+    leaving: HashMap<u64, Leaving>,
     next_call: u64,
 }
 
@@ -117,6 +120,8 @@ struct Server {
     upstream: Option<Ref>,
     /// What was asked for and is not confirmed.
     asked: VecDeque<(Space, Vec<u8>)>,
+    /// Signs of life that it owes, and for whom: the numbers of calls that wait for them.
+    pings: VecDeque<Option<u64>>,
     /// When it was last heard: milliseconds; and whether it was asked for a sign of life since.
     heard_ms: u64,
     is_asked: bool,
@@ -130,6 +135,16 @@ struct Call {
     seq: u32,
     space: Space,
     names: Vec<Vec<u8>>,
+}
+
+/// A client that wants to hear no more of some names, or of all if there are none.
+struct Leaving {
+    client: Ref,
+    seq: u32,
+    space: Space,
+    names: Vec<Vec<u8>>,
+    /// Servers whose sign of life it waits for.
+    waits: usize,
 }
 
 impl Worker {
@@ -244,11 +259,93 @@ impl Worker {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
+        let all = names.is_empty();
+        let subscribed = client.subscribed.as_deref();
+        let mine = subscribed.map(|subscribed| &subscribed.names[space.names as usize]);
+        let loses = |mine: &BTreeSet<Vec<u8>>| match all {
+            true => !mine.is_empty(),
+            false => names.iter().any(|name| mine.contains(name)),
+        };
+        let may_miss = mine.is_some_and(loses);
+        let seq = client.number();
+        let leaving = Leaving {
+            client: me,
+            seq,
+            space,
+            names,
+            waits: 0,
+        };
+        match may_miss {
+            true => self.begin_to_leave(leaving),
+            false => self.have_left(leaving),
+        }
+        Flow::Done
+    }
+
+    /// Asks the servers for a sign of life: what they have sent in front of it was published before the client left.
+    fn begin_to_leave(&mut self, mut leaving: Leaving) {
+        let (me, number) = (leaving.client, self.pubsub.next_call);
+        self.pubsub.next_call += 1;
+        let nodes = &self.routes.nodes;
+        let mut places = Vec::new();
+        for server in &mut self.pubsub.servers {
+            if nodes[usize::from(server.node)].pool == leaving.space.pool
+                && let Some(place) = server.upstream
+            {
+                server.pings.push_back(Some(number));
+                places.push(place);
+            }
+        }
+        if places.is_empty() {
+            return self.have_left(leaving);
+        }
+        leaving.waits = places.len();
+        self.pubsub.leaving.insert(number, leaving);
+        for place in places {
+            self.ping(place);
+        }
+        self.must_wait(me);
+    }
+
+    fn ping(&mut self, place: Ref) {
+        if let Some(upstream) = self.upstreams.find(place) {
+            encode_request([&b"PING"[..]], &mut upstream.out);
+            self.mark_upstream(place.at);
+        }
+    }
+
+    /// A server has given the sign of life that it was asked for first, or never will.
+    fn alive(&mut self, ping: Option<u64>) {
+        let Some(number) = ping else { return };
+        let Some(leaving) = self.pubsub.leaving.get_mut(&number) else {
+            return;
+        };
+        leaving.waits -= 1;
+        if leaving.waits == 0
+            && let Some(leaving) = self.pubsub.leaving.remove(&number)
+        {
+            self.have_left(leaving);
+        }
+    }
+
+    /// Does what UNSUBSCRIBE says.
+    fn have_left(&mut self, leaving: Leaving) {
+        let Leaving {
+            client: me,
+            seq,
+            space,
+            names,
+            ..
+        } = leaving;
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
         let proto = client.proto;
         let mine = client.subscribed.as_deref();
-        let all = names.is_empty();
         let names: Vec<Vec<u8>> = match mine {
-            Some(mine) if all => mine.names[space.names as usize].iter().cloned().collect(),
+            Some(mine) if names.is_empty() => {
+                mine.names[space.names as usize].iter().cloned().collect()
+            }
             _ => names,
         };
         let mut reply = Vec::new();
@@ -271,12 +368,7 @@ impl Worker {
             confirm(&mut reply, proto, space, false, Some(name), count);
         }
         self.restrict(me);
-        let Some(client) = self.clients.find(me) else {
-            return Flow::Done;
-        };
-        let seq = client.number();
         self.deliver(me, seq, 1, &reply);
-        Flow::Done
     }
 
     /// A client that is subscribed and speaks RESP2 may call little else.
@@ -289,6 +381,11 @@ impl Worker {
             .as_ref()
             .is_none_or(|subscribed| subscribed.is_empty());
         client.restricted = !empty && client.proto == Proto::Resp2;
+        for (names, shown) in client.card.subscriptions.iter().enumerate() {
+            let mine = client.subscribed.as_ref();
+            let count = mine.map_or(0, |mine| mine.names[names].len());
+            shown.store(count as u32, Ordering::Relaxed);
+        }
         if empty {
             client.subscribed = None;
         }
@@ -297,6 +394,7 @@ impl Worker {
     /// The client is gone, or begins anew.
     pub(crate) fn leave_all(&mut self, me: Ref, subscribed: Option<Box<Subscribed>>) {
         let Some(subscribed) = subscribed else { return };
+        self.restrict(me);
         let pool = subscribed.pool;
         for names in [Names::Channels, Names::Patterns, Names::Shards] {
             for name in &subscribed.names[names as usize] {
@@ -346,6 +444,7 @@ impl Worker {
                 node,
                 upstream: None,
                 asked: VecDeque::new(),
+                pings: VecDeque::new(),
                 heard_ms: 0,
                 is_asked: false,
             });
@@ -398,8 +497,11 @@ impl Worker {
         let Ok(decoded) = ReplyDecoder::new().decode(frame) else {
             return;
         };
-        let Some(Value::Array(words)) = decoded.value else {
-            return;
+        let words = match decoded.value {
+            Some(Value::Array(words)) => words,
+            // So it answers while it has no subscriber.
+            Some(Value::Simple(_)) => return self.answered_ping(node),
+            _ => return,
         };
         let word = |at: usize| words.get(at).and_then(Value::as_bytes).unwrap_or_default();
         let name = word(1).to_vec();
@@ -419,7 +521,15 @@ impl Worker {
             b"psubscribe" => self.confirmed(node, space(Names::Patterns), &name),
             b"ssubscribe" => self.confirmed(node, space(Names::Shards), &name),
             b"sunsubscribe" => self.moved_away(node, space(Names::Shards), &name),
+            b"pong" => self.answered_ping(node),
             _ => {}
+        }
+    }
+
+    fn answered_ping(&mut self, node: NodeId) {
+        let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
+        if let Some(ping) = server.and_then(|server| server.pings.pop_front()) {
+            self.alive(ping);
         }
     }
 
@@ -579,9 +689,11 @@ impl Worker {
 
     /// A connection for subscriptions broke: everything is asked for again as soon as there is a new one.
     pub(crate) fn lost_subscriptions(&mut self, node: NodeId) {
+        let mut pings = VecDeque::new();
         for server in self.pubsub.servers.iter_mut().filter(|it| it.node == node) {
             server.upstream = None;
             server.asked.clear();
+            pings.append(&mut server.pings);
         }
         for topic in self
             .pubsub
@@ -611,6 +723,9 @@ impl Worker {
         for number in calls {
             self.fail_call(number, b"-ERR the connection to the server was lost\r\n");
         }
+        for ping in pings {
+            self.alive(ping);
+        }
     }
 
     /// Asks servers that have been silent whether they are still there, and gives up those that do not say so: a connection of
@@ -627,15 +742,15 @@ impl Worker {
             }
             match server.is_asked {
                 true => gone.push(place),
-                false => ask.push(place),
+                false => {
+                    server.pings.push_back(None);
+                    ask.push(place);
+                }
             }
             (server.heard_ms, server.is_asked) = (now_ms, true);
         }
         for place in ask {
-            if let Some(upstream) = self.upstreams.find(place) {
-                encode_request([&b"PING"[..]], &mut upstream.out);
-                self.mark_upstream(place.at);
-            }
+            self.ping(place);
         }
         for place in gone {
             if self.upstreams.find(place).is_some() {

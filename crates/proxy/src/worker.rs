@@ -512,6 +512,7 @@ impl Worker {
             since_s,
             active_s: AtomicU32::new((self.now_ms / 1000) as u32),
             last: AtomicU16::new(crate::local::NO_COMMAND),
+            subscriptions: Default::default(),
             told: Mutex::default(),
         });
         log::verbose(|| format!("client {id} has come from {}", card.addr));

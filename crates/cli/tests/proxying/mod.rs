@@ -5,6 +5,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,6 +60,13 @@ pub fn ok() -> Value {
 pub fn assert_error(value: &Value, start: &str) {
     let text = String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned();
     assert!(value.is_error() && text.starts_with(start), "{value:?}");
+}
+
+/// Sends a signal: `-STOP`, `-CONT`.
+pub fn signal(server: &ServerProcess, name: &str) {
+    let pid = server.pid().to_string();
+    let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+    assert!(sent.success());
 }
 
 /// Whichever key is on another server than this one.

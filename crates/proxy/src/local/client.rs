@@ -37,8 +37,34 @@ pub struct Card {
     pub active_s: AtomicU32,
     /// The number of the command that it called last, [`NO_COMMAND`] before the first.
     pub last: AtomicU16,
+    /// How many channels, patterns and channels of shards it is subscribed to.
+    pub subscriptions: [AtomicU32; 3],
     /// What it told of itself.
     pub told: Mutex<Told>,
+}
+
+/// What sort of client CLIENT LIST and CLIENT KILL are asked for by TYPE.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Normal,
+    Subscriber,
+    /// A primary or a replica: there is none.
+    Replication,
+}
+
+impl Sort {
+    fn of(word: &[u8]) -> Result<Sort, String> {
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        match () {
+            () if is("normal") => Ok(Sort::Normal),
+            () if is("pubsub") => Ok(Sort::Subscriber),
+            () if is("master") || is("slave") || is("replica") => Ok(Sort::Replication),
+            () => Err(format!(
+                "ERR Unknown client type '{}'",
+                errors::preview(word)
+            )),
+        }
+    }
 }
 
 /// What a client told of itself.
@@ -64,6 +90,14 @@ impl Card {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn sort(&self) -> Sort {
+        let mut counts = self.subscriptions.iter();
+        match counts.any(|count| count.load(Ordering::Relaxed) > 0) {
+            true => Sort::Subscriber,
+            false => Sort::Normal,
+        }
+    }
+
     /// Its user is this one from now on.
     pub fn set_user(&self, name: &[u8]) {
         self.told().user = name.to_vec();
@@ -80,7 +114,7 @@ impl Card {
         let now_s = clock::monotonic_coarse_ms() / 1000;
         let laddr = self.laddr.as_ref().map(ToString::to_string);
         format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db={} cmd={} user={} resp={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} cmd={} user={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.addr,
             laddr.unwrap_or_default(),
@@ -88,7 +122,15 @@ impl Card {
             text(&told.name),
             self.age_s(),
             now_s.saturating_sub(self.active_s.load(Ordering::Relaxed).into()),
+            if self.sort() == Sort::Subscriber {
+                "P"
+            } else {
+                "N"
+            },
             told.db,
+            self.subscriptions[0].load(Ordering::Relaxed),
+            self.subscriptions[1].load(Ordering::Relaxed),
+            self.subscriptions[2].load(Ordering::Relaxed),
             redline_spec::table::all()
                 .get(usize::from(self.last.load(Ordering::Relaxed)))
                 .map_or("NULL", |row| row.full_name),
@@ -154,6 +196,23 @@ impl Worker {
             // No client is ever evicted here, and access times are the servers' business as long as this is off.
             CommandId::ClientNoEvict => self.switch(me, &args[2], true),
             CommandId::ClientNoTouch => self.switch(me, &args[2], false),
+            // Nobody is told here what others changed, so that can be switched off, and is.
+            CommandId::ClientTracking
+                if args.len() == 3 && args[2].eq_ignore_ascii_case(b"OFF") =>
+            {
+                self.status(me, "OK")
+            }
+            CommandId::ClientGetredir => self.answer(me, |reply| reply.integer(-1)),
+            CommandId::ClientTrackinginfo => self.answer(me, |reply| {
+                reply.map(3);
+                reply.bulk(b"flags");
+                reply.set(1);
+                reply.bulk(b"off");
+                reply.bulk(b"redirect");
+                reply.integer(-1);
+                reply.bulk(b"prefixes");
+                reply.array(0);
+            }),
             _ => self.refuse(me, &errors::refused(id)),
         }
     }
@@ -194,7 +253,13 @@ impl Worker {
 
     fn list(&mut self, me: Ref, args: Args<'_>) -> Flow {
         let mut ids: Option<Vec<u64>> = None;
-        if args.len() > 2 {
+        let mut sort = None;
+        if args.len() == 4 && args[2].eq_ignore_ascii_case(b"TYPE") {
+            sort = match Sort::of(&args[3]) {
+                Ok(sort) => Some(sort),
+                Err(line) => return self.refuse(me, &line),
+            };
+        } else if args.len() > 2 {
             let all: Option<Vec<u64>> = args
                 .iter()
                 .skip(3)
@@ -212,7 +277,8 @@ impl Worker {
         }
         let mut text = String::new();
         for card in self.all_cards() {
-            if ids.as_ref().is_none_or(|ids| ids.contains(&card.id)) {
+            let is_asked_for = ids.as_ref().is_none_or(|ids| ids.contains(&card.id));
+            if is_asked_for && sort.is_none_or(|sort| sort == card.sort()) {
                 text.push_str(&card.line());
                 text.push('\n');
             }
@@ -225,14 +291,14 @@ impl Worker {
         self.shared.cards().values().cloned().collect()
     }
 
-    /// CLIENT KILL address, or ID, ADDR, LADDR, USER, MAXAGE, SKIPME in any order.
+    /// CLIENT KILL address, or ID, TYPE, ADDR, LADDR, USER, MAXAGE, SKIPME in any order.
     fn kill(&mut self, me: Ref, args: Args<'_>) -> Flow {
         let Some(own) = self.clients.find(me).map(|client| client.id) else {
             return Flow::Done;
         };
         let old_form = args.len() == 3;
         let (mut id, mut addr, mut laddr, mut skip_me) = (None, None, None, !old_form);
-        let (mut user, mut age_s_min) = (None, 0);
+        let (mut sort, mut user, mut age_s_min) = (None, None, 0);
         if old_form {
             addr = Some(args[2].to_vec());
         } else if !args.len().is_multiple_of(2) {
@@ -248,6 +314,11 @@ impl Worker {
                     Some(number) if number > 0 => id = Some(number),
                     _ => return self.refuse(me, "ERR client-id should be greater than 0"),
                 }
+            } else if word.eq_ignore_ascii_case(b"TYPE") {
+                sort = match Sort::of(value) {
+                    Ok(sort) => Some(sort),
+                    Err(line) => return self.refuse(me, &line),
+                };
             } else if word.eq_ignore_ascii_case(b"ADDR") {
                 addr = Some(value.to_vec());
             } else if word.eq_ignore_ascii_case(b"LADDR") {
@@ -260,8 +331,11 @@ impl Worker {
                 user = Some(value.to_vec());
             } else if word.eq_ignore_ascii_case(b"MAXAGE") {
                 let number = std::str::from_utf8(value).ok();
-                match number.and_then(|text| text.parse::<u64>().ok()) {
-                    Some(number) if number > 0 => age_s_min = number,
+                match number.and_then(|text| text.parse::<i64>().ok()) {
+                    None => {
+                        return self.refuse(me, "ERR maxage is not an integer or out of range");
+                    }
+                    Some(number) if number > 0 => age_s_min = number.unsigned_abs(),
                     _ => return self.refuse(me, "ERR maxage should be greater than 0"),
                 }
             } else if word.eq_ignore_ascii_case(b"SKIPME") {
@@ -282,6 +356,7 @@ impl Worker {
             .all_cards()
             .iter()
             .filter(|card| id.is_none_or(|id| id == card.id))
+            .filter(|card| sort.is_none_or(|sort| sort == card.sort()))
             .filter(|card| is(&addr, Some(card.addr.to_string())))
             .filter(|card| is(&laddr, card.laddr.as_ref().map(ToString::to_string)))
             .filter(|card| user.as_ref().is_none_or(|user| card.told().user == *user))

@@ -67,6 +67,13 @@ impl Worker {
                 self.answer(me, |reply| reply.bulk(&name))
             }
             CommandId::Info => self.info(me, args),
+            // As INFO says: who asks writes here, and sees nobody beside us.
+            CommandId::Role => self.answer(me, |reply| {
+                reply.array(3);
+                reply.bulk(b"master");
+                reply.integer(0);
+                reply.array(0);
+            }),
             CommandId::ConfigGet => self.config_get(me, args),
             CommandId::ConfigSet => self.config_set(me, args),
             CommandId::ConfigResetstat => self.reset_stats(me),

@@ -16,15 +16,9 @@ type Row = (
 );
 
 /// All of them.
-const ROWS: [Row; 14] = [
-    (
-        "MaxMemory",
-        |t| t.memory_bytes_max.to_string(),
-        |t, text| {
-            t.memory_bytes_max = bytes(text)?;
-            Some(())
-        },
-    ),
+const ROWS: [Row; 15] = [
+    ("MaxMemory", |t| t.memory_bytes_max.to_string(), set_memory),
+    ("maxmemory", |t| t.memory_bytes_max.to_string(), set_memory),
     ("ClientTimeout", |t| t.client_idle_s.to_string(), set_idle),
     ("timeout", |t| t.client_idle_s.to_string(), set_idle),
     (
@@ -118,6 +112,11 @@ const ROWS: [Row; 14] = [
     ),
 ];
 
+fn set_memory(tuning: &mut Tuning, text: &str) -> Option<()> {
+    tuning.memory_bytes_max = bytes(text)?;
+    Some(())
+}
+
 fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
     tuning.client_idle_s = text.parse().ok()?;
     Some(())
@@ -154,14 +153,14 @@ fn bytes(text: &str) -> Option<u64> {
 
 impl Worker {
     /// CONFIG GET: the settings whose names match a word. A name that is a word is shown as it was written there, since
-    /// clients look for what they asked for.
+    /// clients look for what they asked for, and once: two names may differ in their case only.
     pub(crate) fn config_get(&mut self, me: Ref, args: Args<'_>) -> Flow {
         let tuning = self.shared.seen.tune.current();
         let all = ROWS
             .iter()
             .map(|(name, show, _)| (*name, show(&tuning)))
             .chain(self.fixed(me));
-        let found: Vec<(&[u8], String)> = all
+        let mut found: Vec<(&[u8], String)> = all
             .filter_map(|(name, value)| {
                 let is_it = |word: &&[u8]| word.eq_ignore_ascii_case(name.as_bytes());
                 let mut words = args.iter().skip(2);
@@ -173,6 +172,7 @@ impl Worker {
                 }
             })
             .collect();
+        found.dedup_by(|one, other| one.0 == other.0);
         self.answer(me, |reply| {
             reply.map(found.len());
             for (name, value) in &found {

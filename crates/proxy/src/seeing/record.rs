@@ -141,6 +141,8 @@ impl Seeing {
         self.tuning_epoch = seen.tune.epoch();
         self.tuning = seen.tune.current();
         self.look_from_bytes = LARGE_BYTES_MIN;
+        // What was too much is not, as soon as there is no limit.
+        self.is_short_of_memory &= self.tuning.memory_bytes_max > 0;
         let slow_us = match self.tuning.slow_max {
             0 => -1,
             _ => self.tuning.slower_than_us,
