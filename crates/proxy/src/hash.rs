@@ -202,36 +202,66 @@ impl Hashed for Distribution {
 const POINTS_EACH: f32 = 160.0;
 /// Points that one digest gives.
 const POINTS_OF_DIGEST: usize = 4;
+/// Pieces of a circle for each of its points, as long as their table stays in the first-level cache; and at least.
+const PIECES_EACH: usize = 8;
+const PIECES_EACH_MIN: usize = 2;
+/// That table has at most so many entries: as a power of two.
+const PIECES_BITS: u32 = 12;
 
 /// Points on a circle: a hash belongs to the shard of the point at it or, if there is none, of the next one.
 #[derive(Debug)]
 struct Circle {
     /// Points, rising, and the shard of each.
     points: Vec<(u32, u32)>,
-    /// The circle in equal pieces, about two for each point: where the points of each piece begin.
-    begins: Vec<u32>,
+    /// The circle in equal pieces. Most hold no point, and so belong to one shard as a whole.
+    pieces: Vec<Piece>,
     /// The piece of a hash is what is left of it above so many bits.
     below: u32,
+}
+
+/// The shard of all of it, or with [`Piece::MIXED`] the number of the first point in it.
+#[derive(Debug, Clone, Copy)]
+struct Piece(u32);
+
+impl Piece {
+    const MIXED: u32 = 1 << 31;
 }
 
 impl Circle {
     /// Of points that rise.
     fn new(points: Vec<(u32, u32)>) -> Circle {
-        let bits = (points.len() * 2).next_power_of_two().ilog2().clamp(1, 31);
+        let bits = |each: usize| (points.len() * each).next_power_of_two().ilog2();
+        let bits = bits(PIECES_EACH)
+            .min(PIECES_BITS)
+            .max(bits(PIECES_EACH_MIN))
+            .clamp(1, 31);
         let below = u32::BITS - bits;
-        let begins = (0..1u32 << bits)
-            .map(|piece| points.partition_point(|&(point, _)| point < piece << below) as u32)
-            .collect();
+        let mut pieces = Vec::with_capacity(1 << bits);
+        let mut begin = 0;
+        for piece in 0..1u32 << bits {
+            let inside = points[begin..].iter();
+            let inside = inside.take_while(|&&(point, _)| point >> below == piece);
+            let end = begin + inside.count();
+            pieces.push(Piece(match end > begin {
+                true => Piece::MIXED | begin as u32,
+                false => points.get(begin).or(points.first()).map_or(0, |it| it.1),
+            }));
+            begin = end;
+        }
         Circle {
             points,
-            begins,
+            pieces,
             below,
         }
     }
 
     #[inline]
     fn shard(&self, hash: u32) -> usize {
-        let begin = self.begins[(hash >> self.below) as usize] as usize;
+        let Piece(piece) = self.pieces[(hash >> self.below) as usize];
+        if piece & Piece::MIXED == 0 {
+            return piece as usize;
+        }
+        let begin = (piece & !Piece::MIXED) as usize;
         let next = self.points[begin..]
             .iter()
             .find(|&&(point, _)| point >= hash);

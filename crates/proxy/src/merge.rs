@@ -90,11 +90,16 @@ fn elements(parts: &[&[u8]], order: &[u32], out: &mut Vec<u8>) -> Option<()> {
     if count != order.len() {
         return None;
     }
+    out.reserve(parts.iter().map(|part| part.len()).sum());
     header(out, count);
     let mut framer = Framer::new();
-    for part in order {
-        let rest = &mut rests[*part as usize];
-        let len = framer.next(rest).ok()??;
+    // Neighbours of one part are copied in one piece.
+    for row in order.chunk_by(|one, next| one == next) {
+        let rest = &mut rests[row[0] as usize];
+        let mut len = 0;
+        for _ in row {
+            len += framer.next(&rest[len..]).ok()??;
+        }
         out.extend_from_slice(&rest[..len]);
         *rest = &rest[len..];
     }

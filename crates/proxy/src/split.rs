@@ -106,7 +106,7 @@ impl Worker {
             return Flow::Done;
         };
         let count = places.len();
-        places.sort_unstable();
+        sort_by_group(&mut places, &mut self.places_sorted);
         let mut order = self.gather_order(gather);
         order.resize(count, 0);
         let name = &raw[end_of(0) - args[0].len() - 2..end_of(0)];
@@ -137,6 +137,10 @@ impl Worker {
             self.request = request;
             part += 1;
             from = to;
+        }
+        for list in [&mut places, &mut self.places_sorted] {
+            list.clear();
+            list.shrink_to(PLACES_KEPT_MAX);
         }
         self.places = places;
         self.set_order(gather, order);
@@ -338,10 +342,69 @@ impl Worker {
     }
 }
 
+/// Keys of a call for which room is kept.
+const PLACES_KEPT_MAX: usize = 16 * 1024;
+/// Groups so close together are sorted by counting.
+const GROUPS_NEAR: usize = 64;
+
+/// Sorts numbers of keys, with the group of each in the upper half, by group and then by number, in which order they come.
+/// The shards of a pool have neighbouring numbers; slots have not.
+fn sort_by_group(places: &mut Vec<u64>, spare: &mut Vec<u64>) {
+    let group = |place: &u64| place >> 32;
+    let (least, most) = places.iter().fold((u64::MAX, 0), |(least, most), place| {
+        (least.min(group(place)), most.max(group(place)))
+    });
+    if most.wrapping_sub(least) >= GROUPS_NEAR as u64 {
+        return places.sort_unstable();
+    }
+    // The remainder is what it was, and tells the compiler so.
+    let near = |place: &u64| (group(place) - least) as usize % GROUPS_NEAR;
+    let mut next = [0; GROUPS_NEAR];
+    for place in &*places {
+        next[near(place)] += 1;
+    }
+    let mut begin = 0;
+    for count in &mut next {
+        begin += std::mem::replace(count, begin);
+    }
+    spare.clear();
+    spare.resize(places.len(), 0);
+    for place in &*places {
+        let at = &mut next[near(place)];
+        spare[*at] = *place;
+        *at += 1;
+    }
+    std::mem::swap(places, spare);
+}
+
 /// The header of a request and the command's name, as the client wrote it.
 fn head(out: &mut Vec<u8>, words: usize, name_len: usize, name: &[u8]) {
     use std::io::Write;
     // Writing into a vector cannot fail.
     let _ = write!(out, "*{words}\r\n${name_len}\r\n");
     out.extend_from_slice(name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_sorted_by_group_whether_these_are_near_or_far() {
+        let mut spare = Vec::new();
+        for far in [1, 3, 7, 64, 16_384] {
+            let mut groups: Vec<u64> = (0..500).map(|_| 7 << 16 | fastrand::u64(..far)).collect();
+            groups[0] = 7 << 16;
+            for len in [1, 2, 500] {
+                let numbered = groups[..len].iter().enumerate();
+                let mut places: Vec<u64> = numbered
+                    .map(|(number, group)| group << 32 | number as u64)
+                    .collect();
+                let mut expected = places.clone();
+                expected.sort_unstable();
+                sort_by_group(&mut places, &mut spare);
+                assert_eq!(places, expected, "{far}, {len}");
+            }
+        }
+    }
 }

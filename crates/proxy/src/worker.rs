@@ -158,6 +158,7 @@ pub struct Worker {
     pub(crate) request: Vec<u8>,
     pub(crate) merged: Vec<u8>,
     pub(crate) places: Vec<u64>,
+    pub(crate) places_sorted: Vec<u64>,
     /// Clients to serve, in this turn or the next.
     ready: VecDeque<u32>,
     dirty_clients: Vec<u32>,
@@ -264,6 +265,7 @@ impl Worker {
             request: Vec::new(),
             merged: Vec::new(),
             places: Vec::new(),
+            places_sorted: Vec::new(),
             ready: VecDeque::new(),
             dirty_clients: Vec::new(),
             dirty_upstreams: Vec::new(),
