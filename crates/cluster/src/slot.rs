@@ -13,9 +13,9 @@ pub fn slot_of(key: &[u8]) -> u16 {
 /// the whole key if there is nothing.
 #[inline]
 pub fn tagged(key: &[u8], open: u8, close: u8) -> &[u8] {
-    let part = key.iter().position(|&byte| byte == open).and_then(|open| {
+    let part = memchr::memchr(open, key).and_then(|open| {
         let rest = &key[open + 1..];
-        let close = rest.iter().position(|&byte| byte == close)?;
+        let close = memchr::memchr(close, rest)?;
         (close > 0).then(|| &rest[..close])
     });
     part.unwrap_or(key)
