@@ -170,3 +170,37 @@ fn what_happens_to_a_key_is_told_only_to_who_may_know_of_it() {
         (0..2).for_each(|_| heard(client, "a:1"));
     }
 }
+
+#[test]
+fn who_has_not_said_who_it_is_may_not_say_much() {
+    let text = "
+        [[user]]\nname = 'default'\npassword = 'p'\nmode = 'admin'
+        [[pool]]\n";
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let proxy = proxy_with(&format!("{text}{}", shards(&[server.address()])));
+    for (request, error) in [
+        (&b"*11\r\n"[..], "unauthenticated multibulk length"),
+        (
+            b"*2\r\n$4\r\nAUTH\r\n$16385\r\n",
+            "unauthenticated bulk length",
+        ),
+    ] {
+        let mut client = Client::connect(proxy.address()).unwrap();
+        client.send(request).unwrap();
+        assert_error(
+            &client.reply().unwrap().unwrap(),
+            &format!("ERR Protocol error: {error}"),
+        );
+    }
+    // The limits end with AUTH, in the midst of a pipeline too.
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let value = "v".repeat(20_000);
+    let pipeline = format!(
+        "*2\r\n$4\r\nAUTH\r\n$1\r\np\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n{value}\r\n"
+    );
+    client.send(pipeline.as_bytes()).unwrap();
+    assert_eq!(
+        [client.reply().unwrap(), client.reply().unwrap()],
+        [Some(ok()), Some(ok())]
+    );
+}

@@ -93,6 +93,7 @@ impl Worker {
                 break;
             }
             self.spans.clear();
+            self.limits.unauthenticated = client.has_limits && client.user.is_none();
             let rest = &mut query[done..];
             let decoded =
                 client
