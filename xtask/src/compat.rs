@@ -11,8 +11,8 @@ use redline_testkit::{access, compare, configuration, payloads, valkey};
 use crate::run::{Failure, cargo, watched, workspace};
 use crate::{
     client_suites, clients, clusters, command_line_tools, compared, failover, histories, install,
-    jobs, many, memcached, proxy, proxy_face, proxy_reads, proxy_tls, reports, suite, tcl, through,
-    tls, verdicts,
+    jobs, many, memcached, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls, reports, suite,
+    tcl, through, tls, verdicts,
 };
 
 /// Calls that the comparison sends unless told otherwise, over all worker counts.
@@ -23,7 +23,7 @@ const WORKERS: [usize; 3] = [1, 2, 8];
 const ACCESS_ROUNDS: usize = 400;
 /// Rounds of what Valkey alone has, for each number of workers and each protocol.
 const VALKEY_ROUNDS: usize = 60;
-const STEPS: [(&str, Step); 27] = [
+const STEPS: [(&str, Step); 28] = [
     ("spec", spec),
     ("compare", compare_replies),
     ("payloads", payloads_both_ways),
@@ -43,6 +43,7 @@ const STEPS: [(&str, Step); 27] = [
     ("report", reports::run),
     ("proxy", proxy::run),
     ("proxy-reads", proxy_reads::run),
+    ("proxy-cache", proxy_cache::run),
     ("proxy-face", proxy_face::run),
     ("proxy-tls", proxy_tls::run),
     ("through", through::run),

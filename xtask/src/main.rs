@@ -18,6 +18,7 @@ mod many;
 mod memcached;
 mod names;
 mod proxy;
+mod proxy_cache;
 mod proxy_face;
 mod proxy_reads;
 mod proxy_tls;
@@ -36,7 +37,7 @@ const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
     Our server and our bench against a real Redis, its tools, and clients in three languages.
     Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover
-    memcached proxy proxy-reads proxy-face proxy-tls through tls.
+    memcached proxy proxy-reads proxy-cache proxy-face proxy-tls through tls.
     Installs what it needs (apt, pip, npm, go).
     Only when named: suites, the test suites of redis-py, go-redis, phpredis and hiredis (half an hour), tcl, that of
     Redis 7.0 (an hour; of both, --units go-redis,unit/scan,... runs a part), and, on a quiet machine, verdicts,

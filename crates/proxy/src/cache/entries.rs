@@ -9,6 +9,8 @@ use crate::route::NodeId;
 
 /// What an entry costs beside its bytes: its place, the index, and what the allocator rounds up.
 pub(super) const OVERHEAD_BYTES: usize = 128;
+/// The hand spares so many entries at most before it throws one away, so that room is made in a bounded time.
+const SPARED_MAX: usize = 256;
 /// No place.
 const NONE: u32 = u32::MAX;
 
@@ -197,8 +199,9 @@ impl Entries {
         if cost > self.bytes_max / 4 {
             return;
         }
+        let mut spared = 0;
         while self.bytes + cost > self.bytes_max {
-            self.turn();
+            spared = self.turn(spared);
         }
         let at = self.free.pop().unwrap_or(self.places.len() as u32);
         let next = self.index.insert(fresh.hash, at).unwrap_or(NONE);
@@ -221,16 +224,21 @@ impl Entries {
         }
     }
 
-    /// The hand goes on by one place. There is something in at least one.
-    fn turn(&mut self) {
+    /// The hand goes on by one place. There is something in at least one. How many entries it has spared since it last threw
+    /// one away.
+    fn turn(&mut self, spared: usize) -> usize {
         self.hand = (self.hand + 1) % self.places.len().max(1);
         match self.at_mut(self.hand as u32) {
-            Some(entry) if entry.was_used => entry.was_used = false,
+            Some(entry) if entry.was_used && spared < SPARED_MAX => {
+                entry.was_used = false;
+                spared + 1
+            }
             Some(_) => {
                 self.evicted += 1;
                 self.remove(self.hand as u32);
+                0
             }
-            None => {}
+            None => spared,
         }
     }
 

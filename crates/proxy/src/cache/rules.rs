@@ -243,9 +243,6 @@ impl PoolCache {
         if self.under_way > 0 {
             return None;
         }
-        if self.floors[self.place(hash)].under_way > 0 {
-            return None;
-        }
         let at = self.entries.find(hash, db, key)?;
         if !self
             .entries
@@ -402,14 +399,14 @@ impl PoolCache {
             Some(value) => self.hasher.hash_one((&question.key, db, value)).max(1),
         };
         let place = self.place(hash);
-        let (server, closed) = (self.server(node), self.under_way > 0);
+        let server = self.server(node);
         let floor = &mut self.floors[place];
         if floor.said != said || said == 0 {
             (floor.said, floor.ticket) = (said, self.next_ticket);
             return;
         }
         let from = floor.ticket.max(self.floor).max(server.since);
-        let may = question.ticket >= from && floor.under_way == 0 && !closed && server.is_open;
+        let may = question.ticket >= from && floor.under_way == 0 && server.is_open;
         if let (true, Some(reply)) = (may, value) {
             self.entries.put(Fresh {
                 hash,
