@@ -1,3 +1,5 @@
+//! The rules one by one, and a model of clients, connections and news in any order.
+
 use std::collections::{HashMap, VecDeque};
 
 use redline_resp::{Span, encode_request};
