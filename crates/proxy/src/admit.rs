@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::config::{Config, Excess, Mirrored};
 use crate::custom::ids_of;
 use crate::private::Session;
+use crate::rates::Turn;
 use crate::route::NOBODY;
 use crate::serve::Flow;
 use crate::slab::Ref;
@@ -19,6 +20,8 @@ use crate::upstream::{Kind, Waiting};
 use crate::worker::{Shared, Worker};
 
 const TOO_OFTEN: &str = "ERR this user asks for more than it may: try again later";
+/// How long a client that will send no more waits for what others leave of its user's rate.
+const WAITS_BEHIND_OTHERS_MS_MAX: u64 = 10_000;
 
 /// What is told of calls.
 #[derive(Debug, Default)]
@@ -123,24 +126,12 @@ impl Worker {
         bytes: usize,
     ) -> Option<Flow> {
         let client = self.clients.find(me).filter(|client| client.is_watched)?;
-        // A call that has waited for its turn, or for a fault, has paid already.
+        // A call that has waited for a fault has paid already.
         let waited = client.waited_for.take();
-        let has_paid = std::mem::take(&mut client.has_paid) || waited.is_some();
-        if let (Some(rates), false) = (client.rates.clone(), has_paid) {
-            let now_us = clock::monotonic_us();
-            if rates.excess == Excess::Refuse && !rates.take(bytes, now_us) {
-                return Some(self.abort(me, TOO_OFTEN));
-            }
-            if rates.excess == Excess::Wait {
-                let wait_us = rates.book(bytes, now_us);
-                if wait_us > 0 && self.may_put_off {
-                    if let Some(client) = self.clients.find(me) {
-                        client.has_paid = true;
-                    }
-                    self.hold(me, wait_us.div_ceil(1000));
-                    return Some(Flow::Again);
-                }
-            }
+        if waited.is_none()
+            && let Some(flow) = self.ration(me, bytes)
+        {
+            return Some(flow);
         }
         let shared = Arc::clone(&self.shared);
         for (number, fault) in shared.traffic.faults.iter().enumerate() {
@@ -168,6 +159,46 @@ impl Worker {
             }
         }
         None
+    }
+
+    /// Takes a call from what its client's user may ask for; none: it may be made now.
+    fn ration(&mut self, me: Ref, bytes: usize) -> Option<Flow> {
+        let now_ms = self.now_ms;
+        let may_put_off = self.may_put_off;
+        let client = self.clients.find(me)?;
+        let waits_since_ms = client.waits_since_ms.take().unwrap_or(now_ms);
+        if let Some(booking) = client.booking.take() {
+            booking.redeem();
+            return None;
+        }
+        let rates = client.rates.clone()?;
+        let now_us = clock::monotonic_us();
+        if rates.excess == Excess::Refuse || !may_put_off {
+            let may_pass = rates.take(bytes, now_us);
+            return (!may_pass).then(|| self.abort(me, TOO_OFTEN));
+        }
+        // Whose peer will send no more has most likely gone. Others do not wait behind it: it takes what they leave.
+        let wait_us = if client.peer_closed {
+            if rates.take(bytes, now_us) {
+                return None;
+            }
+            if now_ms.saturating_sub(waits_since_ms) > WAITS_BEHIND_OTHERS_MS_MAX {
+                return Some(self.abort(me, TOO_OFTEN));
+            }
+            client.waits_since_ms = Some(waits_since_ms);
+            rates.empty_for_us(now_us)
+        } else {
+            match rates.book(bytes, now_us) {
+                Turn::Now => return None,
+                Turn::Never => return Some(self.abort(me, TOO_OFTEN)),
+                Turn::Later(booking, wait_us) => {
+                    client.booking = Some(booking);
+                    wait_us
+                }
+            }
+        };
+        self.hold(me, wait_us.div_ceil(1000).max(1));
+        Some(Flow::Again)
     }
 
     /// Makes a call on the servers of other pools as well, on each pool's once, and not where it is made anyway. What becomes

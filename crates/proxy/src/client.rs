@@ -15,7 +15,7 @@ use crate::cache::Asked;
 use crate::local::Card;
 use crate::private::Session;
 use crate::pubsub::Subscribed;
-use crate::rates::Rates;
+use crate::rates::{Booking, Rates};
 use crate::slab::Ref;
 
 /// A client.
@@ -94,8 +94,10 @@ pub struct Client {
     pub is_watched: bool,
     /// How much its user may ask for.
     pub rates: Option<Arc<Rates>>,
-    /// Its next call has had to wait for its turn, and has been taken from what its user may ask for.
-    pub has_paid: bool,
+    /// Its next call waits for its turn, and has been taken from what its user may ask for.
+    pub booking: Option<Booking>,
+    /// Its next call waits for what others leave, since then: milliseconds.
+    pub waits_since_ms: Option<u64>,
     /// The fault for which its next call has waited.
     pub waited_for: Option<u16>,
     /// Its next call has been let pass before, and had to wait for something else.
@@ -218,7 +220,8 @@ impl Client {
             has_limits: false,
             is_watched: false,
             rates: None,
-            has_paid: false,
+            booking: None,
+            waits_since_ms: None,
             waited_for: None,
             is_admitted: false,
             about: None,

@@ -7,7 +7,7 @@ use crate::worker::Worker;
 /// A client that waits.
 pub struct Held {
     until_ms: u64,
-    client: Ref,
+    pub(crate) client: Ref,
 }
 
 impl Worker {

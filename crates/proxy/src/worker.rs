@@ -537,6 +537,9 @@ impl Worker {
             // Nobody is there any more to wait: what comes for it stays where it is.
             return self.close_client(at);
         }
+        if client.peer_closed && client.booking.take().is_some() {
+            client.waits_since_ms = Some(self.now_ms);
+        }
         if event.readable || event.closed {
             client.readable = true;
             self.first += u32::from(client.heard_at_tick != self.ticks);
@@ -896,6 +899,9 @@ impl Worker {
         self.shared.cards().remove(&client.id);
         log::verbose(|| format!("client {} from {} is gone", client.id, client.card.addr));
         client.stream.close_notify();
+        if client.pause == Pause::Time {
+            self.held.retain(|held| held.client != me);
+        }
         self.abandon(std::mem::replace(&mut client.session, Session::Shared));
     }
 
