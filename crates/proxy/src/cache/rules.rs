@@ -109,30 +109,40 @@ impl Marks {
 }
 
 /// The keys that a client has asked servers for and has no answer of: what it asks behind that must not be answered by less.
-/// It may say yes where the answer is no.
+/// It may say yes where the answer is no; those that were asked for last are apart, so that who always waits for something is
+/// not told so for good.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    bits: [u64; 4],
-    /// The number of the last such request.
+    old: [u64; 4],
+    /// Behind request `last_of_old`.
+    new: [u64; 4],
+    /// The numbers of the last such requests.
+    last_of_old: u32,
     last: u32,
 }
 
 impl Asked {
-    /// Whether a key with this hash is among them, if the requests from `head` to before `next` are not answered.
+    /// Whether a key with this hash is among them, if the requests from `head` to before `next` are not answered. Request
+    /// `next` itself may be one that comes again.
     #[inline]
     pub fn has(&mut self, hash: u64, head: u32, next: u32) -> bool {
-        if self.last.wrapping_sub(head) >= next.wrapping_sub(head) {
-            self.bits = [0; 4];
+        let is_answered = |number: u32| number.wrapping_sub(head) > next.wrapping_sub(head);
+        if is_answered(self.last) {
+            (self.old, self.new) = ([0; 4], [0; 4]);
             return false;
         }
+        if is_answered(self.last_of_old) {
+            (self.old, self.last_of_old) = (self.new, self.last);
+            self.new = [0; 4];
+        }
         let (word, bit) = Asked::place(hash);
-        self.bits[word] & bit != 0
+        (self.old[word] | self.new[word]) & bit != 0
     }
 
     /// Request `number` asks for a key with this hash.
     pub fn add(&mut self, hash: u64, number: u32) {
         let (word, bit) = Asked::place(hash);
-        self.bits[word] |= bit;
+        self.new[word] |= bit;
         self.last = number;
     }
 
