@@ -65,6 +65,9 @@ impl Worker {
                     bytes: read,
                 }) => {
                     upstream.stats.received_bytes.add(read as u64);
+                    if upstream.purpose == Purpose::Tracking {
+                        self.cache.heard(upstream.node);
+                    }
                     match self.take_replies(at, &bytes) {
                         Ok(consumed) if consumed == bytes.len() => bytes.clear(),
                         Ok(consumed) => drop(bytes.drain(..consumed)),
@@ -261,12 +264,9 @@ impl Worker {
             self.published(at, node, reply);
             return Ok(Some(len));
         }
-        if upstream.purpose == Purpose::Tracking {
+        if upstream.purpose == Purpose::Tracking && reply[0] == b'>' {
             let node = upstream.node;
-            self.cache.heard(node);
-            if reply[0] == b'>' {
-                self.invalidated(node, reply);
-            }
+            self.invalidated(node, reply);
         }
         if reply[0] == b'>' {
             return Ok(Some(len));
@@ -345,7 +345,12 @@ impl Worker {
 impl Worker {
     /// What is there of a reply that is not whole: it is passed on if its first part was, and dropped if nobody wants it.
     fn take_unfinished(&mut self, at: u32, bytes: &[u8]) -> Option<usize> {
-        let front = self.upstreams.get(at)?.waiting.front().copied()?;
+        let upstream = self.upstreams.get(at)?;
+        if upstream.purpose == Purpose::Tracking {
+            // News are taken whole, whatever waits behind them: see `let_reader_go` for how long they may be.
+            return None;
+        }
+        let front = upstream.waiting.front().copied()?;
         let is_unwanted = match front.kind {
             Kind::Silent | Kind::Nobody => true,
             Kind::Setup => false,
@@ -378,6 +383,12 @@ impl Worker {
     /// error: it is nobody's, and yet there is no way to drop it.
     fn let_reader_go(&mut self, at: u32) -> Result<(), String> {
         let upstream = self.upstreams.get(at);
+        if upstream
+            .as_ref()
+            .is_some_and(|it| it.purpose == Purpose::Tracking)
+        {
+            return Err("its news are too long".to_owned());
+        }
         let Some(front) = upstream.and_then(|upstream| upstream.waiting.front().copied()) else {
             return Ok(());
         };
