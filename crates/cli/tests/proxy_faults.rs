@@ -442,6 +442,110 @@ fn subscribing_where_the_server_is_lost_is_an_error() {
     assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
 }
 
+/// That a server has subscribed somebody to one name.
+fn subscribed_to(name: &[u8]) -> Vec<u8> {
+    let name = String::from_utf8_lossy(name);
+    format!(
+        "*3\r\n$9\r\nsubscribe\r\n${}\r\n{name}\r\n:1\r\n",
+        name.len()
+    )
+    .into_bytes()
+}
+
+#[test]
+fn what_a_server_refuses_the_proxy_is_no_answer_to_somebody_elses_subscribe() {
+    // Whoever is subscribed is refused all but SUBSCRIBE, and hears of that together with what comes behind it.
+    let held = Arc::new(AtomicUsize::new(0));
+    let subscribers = Mutex::new(Vec::new());
+    let refused = Arc::clone(&held);
+    let address = scripted_over(move |words, stream| {
+        let (me, mut subscribers) = (stream.peer_addr().unwrap(), subscribers.lock().unwrap());
+        let is_subscriber = subscribers.contains(&me);
+        Some(match words[0].as_slice() {
+            b"SUBSCRIBE" => {
+                subscribers.push(me);
+                let mut reply =
+                    b"-BUSY a script runs\r\n".repeat(refused.swap(0, Ordering::SeqCst));
+                reply.extend(subscribed_to(&words[1]));
+                reply
+            }
+            _ if is_subscriber => {
+                refused.fetch_add(1, Ordering::SeqCst);
+                Vec::new()
+            }
+            _ => b"+PONG\r\n".to_vec(),
+        })
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    let [mut one, mut two] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    assert_eq!(
+        words(Some(call(&mut one, "SUBSCRIBE a"))),
+        ["subscribe", "a", "1"]
+    );
+    // The proxy asks for a sign of life, and only then for another name.
+    one.send(b"UNSUBSCRIBE a\r\n").unwrap();
+    until("it is asked", || held.load(Ordering::SeqCst) > 0);
+    assert_eq!(
+        words(Some(call(&mut two, "SUBSCRIBE b"))),
+        ["subscribe", "b", "1"]
+    );
+    assert_eq!(words(one.reply().unwrap()), ["unsubscribe", "a", "0"]);
+    // Nobody here hears that name any more, which the server is told, and refuses.
+    until("it is told", || held.load(Ordering::SeqCst) > 0);
+    assert_eq!(
+        words(Some(call(&mut one, "SUBSCRIBE c"))),
+        ["subscribe", "c", "1"]
+    );
+}
+
+/// A server that ends the connection of who wants to hear `x`, refuses as many who then want to hear `a`, and sends the next
+/// of them a message. The proxy in front of it; who hears `a` there; and somebody else, who has just seen the connection end.
+fn lost_and_refused(refusals: usize) -> (ServerProcess, Client, Client) {
+    let (is_lost, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let address = scripted(move |words| match (words[0].as_slice(), words.get(1)) {
+        (b"SUBSCRIBE", Some(name)) if name == b"a" && is_lost.load(Ordering::SeqCst) => {
+            if refused.fetch_add(1, Ordering::SeqCst) < refusals {
+                return b"-BUSY a script runs\r\n".to_vec();
+            }
+            let mut reply = subscribed_to(name);
+            reply.extend(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nagain\r\n");
+            reply
+        }
+        // No reply at all: the proxy ends the connection.
+        (b"SUBSCRIBE", Some(name)) if name == b"x" => {
+            is_lost.store(true, Ordering::SeqCst);
+            b"?\r\n".to_vec()
+        }
+        (b"SUBSCRIBE", Some(name)) => subscribed_to(name),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    let [mut hears, mut other] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    assert!(!call(&mut hears, "SUBSCRIBE a").is_error());
+    assert_error(&call(&mut other, "SUBSCRIBE x"), "ERR");
+    (proxy, hears, other)
+}
+
+#[test]
+fn who_subscribes_first_after_a_loss_does_not_leave_others_deaf() {
+    let (_proxy, mut hears, mut other) = lost_and_refused(0);
+    // This makes the connection anew, before anything else does.
+    until("it is there again", || {
+        !call(&mut other, "SUBSCRIBE b").is_error()
+    });
+    assert_eq!(words(hears.reply().unwrap()), ["message", "a", "again"]);
+    assert_eq!(
+        words(Some(call(&mut other, "SUBSCRIBE a"))),
+        ["subscribe", "a", "2"]
+    );
+}
+
+#[test]
+fn a_name_that_is_refused_when_it_is_asked_for_again_is_not_forgotten() {
+    let (_proxy, mut hears, _other) = lost_and_refused(2);
+    assert_eq!(words(hears.reply().unwrap()), ["message", "a", "again"]);
+}
+
 #[test]
 fn parts_of_replies_that_never_get_whole_have_a_limit() {
     let pong = |words: &[Vec<u8>]| {

@@ -104,13 +104,26 @@ struct Topic {
     clients: Vec<Ref>,
     /// Calls that wait for it.
     calls: Vec<u64>,
-    /// Who is asked for it, and whether it was confirmed.
-    nodes: Vec<(NodeId, bool)>,
+    /// Who has to be asked for it, and how far that is.
+    nodes: Vec<(NodeId, Step)>,
+}
+
+/// How far a server is with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It is not asked, or has refused, or the connection broke since.
+    Unasked,
+    Asked,
+    Confirmed,
 }
 
 impl Topic {
     fn is_confirmed(&self) -> bool {
-        self.nodes.iter().all(|(_, confirmed)| *confirmed)
+        self.nodes.iter().all(|(_, step)| *step == Step::Confirmed)
+    }
+
+    fn is_unasked(&self, node: NodeId) -> bool {
+        self.nodes.contains(&(node, Step::Unasked))
     }
 }
 
@@ -118,17 +131,28 @@ impl Topic {
 struct Server {
     node: NodeId,
     upstream: Option<Ref>,
-    /// What was asked for and is not confirmed.
-    asked: VecDeque<(Space, Vec<u8>)>,
-    /// Signs of life that it owes, and for whom: the numbers of calls that wait for them.
-    pings: VecDeque<Option<u64>>,
+    /// What it has to answer, in its order: an error does not say what it answers.
+    expected: VecDeque<Expected>,
+    /// It has refused a name that somebody hears, or is to hear, all the same.
+    has_refused: bool,
     /// When it was last heard: milliseconds; and whether it was asked for a sign of life since.
     heard_ms: u64,
     is_asked: bool,
 }
 
+/// What a server has been told and has not answered.
+#[derive(Debug, PartialEq, Eq)]
+enum Expected {
+    Ask(Space, Vec<u8>),
+    Leave(Space, Vec<u8>),
+    /// A sign of life, and for whom: the number of the call that waits for it.
+    Ping(Option<u64>),
+}
+
 /// A server that has said nothing for so long is asked for a sign of life: milliseconds.
 const SILENCE_MS: u64 = 5_000;
+/// Once in so many ticks (of 100 ms) a server is asked again for what it has refused.
+const TICKS_REFUSED: u32 = 10;
 
 struct Call {
     client: Ref,
@@ -194,10 +218,11 @@ impl Worker {
             let topic = topics.entry(name.clone()).or_default();
             topic.calls.push(number);
             if is_new {
-                topic.nodes = nodes.iter().map(|node| (*node, false)).collect();
-                for node in nodes {
-                    self.ask(node, space, &name);
-                }
+                topic.nodes = unasked(&nodes);
+            }
+            // A name that others hear may have been refused when its server was asked again.
+            for (node, _) in topic.nodes.clone() {
+                self.ask(node, space, &name);
             }
         }
         self.answer_call(number);
@@ -292,7 +317,7 @@ impl Worker {
             if nodes[usize::from(server.node)].pool == leaving.space.pool
                 && let Some(place) = server.upstream
             {
-                server.pings.push_back(Some(number));
+                server.expected.push_back(Expected::Ping(Some(number)));
                 places.push(place);
             }
         }
@@ -418,7 +443,7 @@ impl Worker {
             return;
         };
         for (node, _) in topic.nodes {
-            self.say_to_server(node, &format!("{}UNSUBSCRIBE", space.letter()), name);
+            self.ask_no_more(node, space, name);
         }
     }
 
@@ -436,15 +461,15 @@ impl Worker {
         }
     }
 
-    /// The connection for subscriptions to a server, made if there is none.
+    /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
     fn subscription_link(&mut self, node: NodeId) -> Result<Ref, String> {
         let known = self.pubsub.servers.iter().position(|it| it.node == node);
         let at = known.unwrap_or_else(|| {
             self.pubsub.servers.push(Server {
                 node,
                 upstream: None,
-                asked: VecDeque::new(),
-                pings: VecDeque::new(),
+                expected: VecDeque::new(),
+                has_refused: false,
                 heard_ms: 0,
                 is_asked: false,
             });
@@ -457,25 +482,79 @@ impl Worker {
         let server = &mut self.pubsub.servers[at];
         server.upstream = Some(upstream);
         (server.heard_ms, server.is_asked) = (self.now_ms, false);
+        for (space, name) in self.unasked_of(node) {
+            self.ask(node, space, &name);
+        }
         Ok(upstream)
     }
 
-    fn ask(&mut self, node: NodeId, space: Space, name: &[u8]) {
-        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
-            server.asked.push_back((space, name.to_vec()));
+    /// What is wanted of a server that it is not asked for.
+    fn unasked_of(&self, node: NodeId) -> Vec<(Space, Vec<u8>)> {
+        let mut wanted = Vec::new();
+        for (space, topics) in &self.pubsub.topics {
+            let unasked = topics.iter().filter(|(_, topic)| topic.is_unasked(node));
+            wanted.extend(unasked.map(|(name, _)| (*space, name.clone())));
         }
-        self.say_to_server(node, &format!("{}SUBSCRIBE", space.letter()), name);
+        wanted
     }
 
-    fn say_to_server(&mut self, node: NodeId, command: &str, name: &[u8]) {
-        let server = self.pubsub.servers.iter().find(|it| it.node == node);
-        let Some(place) = server.and_then(|server| server.upstream) else {
+    /// Asks a server for a name, if there is a connection and it is not asked already.
+    fn ask(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let topic = self.pubsub.topic(space, name);
+        if !topic.is_some_and(|topic| topic.is_unasked(node)) {
             return;
-        };
-        if let Some(upstream) = self.upstreams.find(place) {
-            encode_request([command.as_bytes(), name], &mut upstream.out);
         }
+        let expected = Expected::Ask(space, name.to_vec());
+        if self.say_to_server(
+            node,
+            &format!("{}SUBSCRIBE", space.letter()),
+            name,
+            expected,
+        ) {
+            self.set_step(node, space, name, Step::Asked);
+        }
+    }
+
+    fn ask_no_more(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let expected = Expected::Leave(space, name.to_vec());
+        self.say_to_server(
+            node,
+            &format!("{}UNSUBSCRIBE", space.letter()),
+            name,
+            expected,
+        );
+    }
+
+    fn set_step(&mut self, node: NodeId, space: Space, name: &[u8], step: Step) {
+        let topic = self.pubsub.topic(space, name);
+        for (of, at) in topic.into_iter().flat_map(|topic| &mut topic.nodes) {
+            if *of == node {
+                *at = step;
+            }
+        }
+    }
+
+    /// Whether there is a connection that takes it.
+    fn say_to_server(
+        &mut self,
+        node: NodeId,
+        command: &str,
+        name: &[u8],
+        expected: Expected,
+    ) -> bool {
+        let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) else {
+            return false;
+        };
+        let Some(place) = server.upstream else {
+            return false;
+        };
+        let Some(upstream) = self.upstreams.find(place) else {
+            return false;
+        };
+        server.expected.push_back(expected);
+        encode_request([command.as_bytes(), name], &mut upstream.out);
         self.mark_upstream(place.at);
+        true
     }
 
     /// Something came on a connection for subscriptions.
@@ -520,16 +599,49 @@ impl Worker {
             b"subscribe" => self.confirmed(node, space(Names::Channels), &name),
             b"psubscribe" => self.confirmed(node, space(Names::Patterns), &name),
             b"ssubscribe" => self.confirmed(node, space(Names::Shards), &name),
-            b"sunsubscribe" => self.moved_away(node, space(Names::Shards), &name),
+            b"unsubscribe" => self.answered_leave(node, space(Names::Channels), name),
+            b"punsubscribe" => self.answered_leave(node, space(Names::Patterns), name),
+            b"sunsubscribe" => self.left_or_moved(node, space(Names::Shards), name),
             b"pong" => self.answered_ping(node),
             _ => {}
         }
     }
 
+    /// The server has answered the first of these that it was told, and what it was told before that.
+    fn answered(&mut self, node: NodeId, is_it: impl Fn(&Expected) -> bool) {
+        let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) else {
+            return;
+        };
+        let Some(at) = server.expected.iter().position(is_it) else {
+            return;
+        };
+        // More than one only if the server leaves something without an answer.
+        let answered: Vec<Expected> = server.expected.drain(..=at).collect();
+        for expected in answered {
+            if let Expected::Ping(ping) = expected {
+                self.alive(ping);
+            }
+        }
+    }
+
     fn answered_ping(&mut self, node: NodeId) {
-        let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
-        if let Some(ping) = server.and_then(|server| server.pings.pop_front()) {
-            self.alive(ping);
+        self.answered(node, |expected| matches!(expected, Expected::Ping(_)));
+    }
+
+    fn answered_leave(&mut self, node: NodeId, space: Space, name: Vec<u8>) {
+        let leave = Expected::Leave(space, name);
+        self.answered(node, |expected| *expected == leave);
+    }
+
+    /// A server says so of a shard's channel when it is told to, and by itself.
+    fn left_or_moved(&mut self, node: NodeId, space: Space, name: Vec<u8>) {
+        let server = self.pubsub.servers.iter().find(|it| it.node == node);
+        let front = server.and_then(|server| server.expected.front());
+        match front {
+            Some(Expected::Leave(of, left)) if *of == space && *left == name => {
+                self.answered_leave(node, space, name);
+            }
+            _ => self.moved_away(node, space, &name),
         }
     }
 
@@ -558,30 +670,22 @@ impl Worker {
     }
 
     fn confirmed(&mut self, node: NodeId, space: Space, name: &[u8]) {
-        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node)
-            && server
-                .asked
-                .front()
-                .is_some_and(|(asked, of)| *asked == space && of == name)
-        {
-            server.asked.pop_front();
-        }
-        let Some(topic) = self.pubsub.topic(space, name) else {
-            return;
-        };
-        for (asked, confirmed) in &mut topic.nodes {
-            *confirmed |= *asked == node;
-        }
-        for number in topic.calls.clone() {
+        let ask = Expected::Ask(space, name.to_vec());
+        self.answered(node, |expected| *expected == ask);
+        self.set_step(node, space, name, Step::Confirmed);
+        let topic = self.pubsub.topic(space, name);
+        for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
             self.answer_call(number);
         }
     }
 
-    /// The server refuses what was asked first: who waits for it is told.
+    /// The server refuses what it was told first: who waits for that is told. An error is a sign of life, too.
     fn refused_by_server(&mut self, node: NodeId, error: &[u8]) {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
-        let Some((space, name)) = server.and_then(|server| server.asked.pop_front()) else {
-            return;
+        let (space, name) = match server.and_then(|server| server.expected.pop_front()) {
+            Some(Expected::Ask(space, name)) => (space, name),
+            Some(Expected::Ping(ping)) => return self.alive(ping),
+            Some(Expected::Leave(..)) | None => return,
         };
         let moved = std::str::from_utf8(error)
             .ok()
@@ -592,11 +696,14 @@ impl Worker {
                 return self.ask_anew(space, &name);
             }
         }
-        let Some(topic) = self.pubsub.topic(space, &name) else {
-            return;
-        };
-        for number in topic.calls.clone() {
+        self.set_step(node, space, &name, Step::Unasked);
+        let topic = self.pubsub.topic(space, &name);
+        for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
             self.fail_call(number, error);
+        }
+        let is_wanted = self.pubsub.topic(space, &name).is_some();
+        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
+            server.has_refused |= is_wanted;
         }
     }
 
@@ -636,7 +743,7 @@ impl Worker {
         if topic.nodes.iter().all(|(asked, _)| *asked != node) {
             return;
         }
-        topic.nodes = to.iter().map(|node| (*node, false)).collect();
+        topic.nodes = unasked(&to);
         for node in to {
             if self.subscription_link(node).is_ok() {
                 self.ask(node, space, name);
@@ -673,7 +780,7 @@ impl Worker {
             .iter()
             .map(|node| {
                 let known = before.iter().find(|(asked, _)| asked == node);
-                (*node, known.is_some_and(|(_, confirmed)| *confirmed))
+                (*node, known.map_or(Step::Unasked, |(_, step)| *step))
             })
             .collect();
         let is_old = |node: &NodeId| before.iter().any(|(asked, _)| asked == node);
@@ -683,17 +790,17 @@ impl Worker {
             }
         }
         for (node, _) in before.iter().filter(|(node, _)| !nodes.contains(node)) {
-            self.say_to_server(*node, &format!("{}UNSUBSCRIBE", space.letter()), name);
+            self.ask_no_more(*node, space, name);
         }
     }
 
     /// A connection for subscriptions broke: everything is asked for again as soon as there is a new one.
     pub(crate) fn lost_subscriptions(&mut self, node: NodeId) {
-        let mut pings = VecDeque::new();
+        let mut expected = VecDeque::new();
         for server in self.pubsub.servers.iter_mut().filter(|it| it.node == node) {
             server.upstream = None;
-            server.asked.clear();
-            pings.append(&mut server.pings);
+            server.has_refused = false;
+            expected.append(&mut server.expected);
         }
         for topic in self
             .pubsub
@@ -701,8 +808,8 @@ impl Worker {
             .values_mut()
             .flat_map(HashMap::values_mut)
         {
-            for (asked, confirmed) in &mut topic.nodes {
-                *confirmed &= *asked != node;
+            for (_, step) in topic.nodes.iter_mut().filter(|(asked, _)| *asked == node) {
+                *step = Step::Unasked;
             }
         }
         // Nobody knows when the server will be back.
@@ -723,8 +830,10 @@ impl Worker {
         for number in calls {
             self.fail_call(number, b"-ERR the connection to the server was lost\r\n");
         }
-        for ping in pings {
-            self.alive(ping);
+        for expected in expected {
+            if let Expected::Ping(ping) = expected {
+                self.alive(ping);
+            }
         }
     }
 
@@ -743,7 +852,7 @@ impl Worker {
             match server.is_asked {
                 true => gone.push(place),
                 false => {
-                    server.pings.push_back(None);
+                    server.expected.push_back(Expected::Ping(None));
                     ask.push(place);
                 }
             }
@@ -759,25 +868,19 @@ impl Worker {
         }
     }
 
-    /// Makes connections anew that broke, if anybody is subscribed.
+    /// Makes connections anew that broke, if anybody is subscribed, and asks again for what was refused.
     pub(crate) fn mend_subscriptions(&mut self) {
-        let broken: Vec<NodeId> = self
-            .pubsub
-            .servers
-            .iter()
-            .filter(|server| server.upstream.is_none())
-            .map(|server| server.node)
-            .collect();
-        for node in broken {
-            let mut wanted = Vec::new();
-            for (space, topics) in &self.pubsub.topics {
-                for (name, topic) in topics {
-                    if topic.nodes.iter().any(|(asked, _)| *asked == node) {
-                        wanted.push((*space, name.clone()));
-                    }
-                }
+        let asks_again = self.ticks.is_multiple_of(TICKS_REFUSED);
+        let mut wanting = Vec::new();
+        for server in &mut self.pubsub.servers {
+            let is_refused = asks_again && std::mem::take(&mut server.has_refused);
+            if server.upstream.is_none() || is_refused {
+                wanting.push(server.node);
             }
-            for (space, name) in wanted {
+        }
+        for node in wanting {
+            let mut stays = Vec::new();
+            for (space, name) in self.unasked_of(node) {
                 let nodes = self.nodes_of(space, &name);
                 if let Some(topic) = self.pubsub.topic(space, &name)
                     && nodes
@@ -785,7 +888,7 @@ impl Worker {
                         .all(|fresh| topic.nodes.iter().all(|(asked, _)| asked != fresh))
                 {
                     // Another server has it now.
-                    topic.nodes = nodes.iter().map(|node| (*node, false)).collect();
+                    topic.nodes = unasked(&nodes);
                     for fresh in nodes.into_iter().filter(|fresh| *fresh != NOBODY) {
                         if self.subscription_link(fresh).is_ok() {
                             self.ask(fresh, space, &name);
@@ -793,6 +896,9 @@ impl Worker {
                     }
                     continue;
                 }
+                stays.push((space, name));
+            }
+            for (space, name) in stays {
                 if self.subscription_link(node).is_err() {
                     break;
                 }
@@ -800,6 +906,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn unasked(nodes: &[NodeId]) -> Vec<(NodeId, Step)> {
+    nodes.iter().map(|node| (*node, Step::Unasked)).collect()
 }
 
 /// The key that a message is about, if a server tells by it of changes: the end of the channel's name

@@ -175,7 +175,8 @@ pub struct Worker {
     pub(crate) pipes: Vec<Pipe>,
     /// Connections to servers whose requests wait for more.
     pub(crate) lingering: Vec<u32>,
-    ticks: u32,
+    /// How often it has looked after what takes time: once in 100 ms.
+    pub(crate) ticks: u32,
     /// Clients of this turn from which nothing had come since the last tick.
     first: u32,
     accept_again: bool,
