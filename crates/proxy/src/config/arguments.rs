@@ -7,6 +7,7 @@ use clap::Parser;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
 
+use super::units::without_credentials;
 use super::*;
 
 /// One address in front of many Redis servers
@@ -315,7 +316,8 @@ fn at_port(host: &str, port: u16) -> Result<Place, String> {
 fn server(text: &str) -> Result<Server, String> {
     if text.starts_with("redis://") || text.starts_with("rediss://") {
         return Err(format!(
-            "--upstream: \"{text}\" is a URI: write it as [[user:]password@]host:port, and --upstream-tls for TLS"
+            "--upstream: \"{}\" is a URI: write it as [[user:]password@]host:port, and --upstream-tls for TLS",
+            without_credentials(text)
         ));
     }
     let (who, address) = match text.rsplit_once('@') {
@@ -373,6 +375,20 @@ mod tests {
         assert_eq!(sentinel.check(), []);
         for text in [one, three, cluster, sentinel] {
             assert_eq!(Config::from_toml(&text.to_toml()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn errors_do_not_show_passwords() {
+        for upstream in [
+            "redis://u:5417@a:1",
+            "rediss://:54@17@a:1",
+            "u:5417@a",
+            "5417@a b:1",
+        ] {
+            let error = server(upstream).unwrap_err();
+            let has_none = !error.contains("54") && !error.contains("17");
+            assert!(has_none && error.contains("a"), "{error}");
         }
     }
 

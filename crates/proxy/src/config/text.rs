@@ -114,6 +114,8 @@ mod tests {
             "[[pool]]\npassword = '1'\npassword = '5417'",
             "[[pool]]\nshard = [{ server = [{ address = 'h:1', password = 5417 }] }]",
             "[[user]]\nname = 'u'\nrules = ['+get', '>5417']",
+            "[[pool]]\nshard = [{ server = [{ address = 'u:5417@h:1' }] }]",
+            "[[listener]]\nbind = 'redis://u:5417@h:1'",
         ] {
             let said = Config::from_toml(text).unwrap_err();
             assert!(!said.contains("5417") && said.contains("line "), "{said}");

@@ -161,7 +161,8 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Place, String> {
         let wrong = || {
             format!(
-                "\"{text}\" is no address: write it as host:port, [ipv6]:port or /path/of/a.socket"
+                "\"{}\" is no address: write it as host:port, [ipv6]:port or /path/of/a.socket",
+                without_credentials(text)
             )
         };
         if text.starts_with('/') {
@@ -179,6 +180,14 @@ impl FromStr for Place {
             return Err(wrong());
         }
         Ok(Place(Address::tcp(host, port)))
+    }
+}
+
+/// An address, or what should be one, as errors may show it: what is in front of its last `@` may be a password.
+pub(super) fn without_credentials(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_, address)) => format!("(not shown)@{address}"),
+        None => text.to_owned(),
     }
 }
 
