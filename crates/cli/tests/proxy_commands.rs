@@ -354,6 +354,22 @@ fn what_a_module_of_the_servers_has_is_learned_and_routed_by_its_keys() {
     for expected in ["before", "doc.get k", "behind"] {
         assert_eq!(text(&client.reply().unwrap().unwrap()), expected);
     }
+    // What has to wait behind WATCH is shown once.
+    let mut watcher = Client::connect(modules.proxy.address()).unwrap();
+    assert_eq!(call(&mut watcher, "MONITOR"), ok());
+    let mut requests = Vec::new();
+    encode(&["WATCH", "k"], &mut requests);
+    for number in 0..8 {
+        encode(&["doc.get", &format!("key{number}")], &mut requests);
+    }
+    encode(&["ECHO", "last"], &mut requests);
+    client.send(&requests).unwrap();
+    (0..10).for_each(|_| assert!(client.reply().unwrap().is_some()));
+    let mut shown = String::new();
+    while !shown.contains("\"last\"") {
+        shown += &text(&watcher.reply().unwrap().expect("a line"));
+    }
+    assert_eq!(shown.matches("\"doc.get\"").count(), 8, "{shown}");
 }
 
 #[test]

@@ -406,12 +406,27 @@ impl Worker {
         if let Some(client) = self.clients.find(me) {
             client.last = None;
         }
-        if self.seeing.looks_at_all {
-            if !self.has_memory() {
-                return self.abort(me, OUT_OF_MEMORY);
-            }
+        let is_shown = self.seeing.looks_at_all;
+        if is_shown && !self.has_memory() {
+            return self.abort(me, OUT_OF_MEMORY);
+        }
+        let flow = self.make_foreign(me, foreign, &name, raw, args);
+        // What has to wait comes again, and is shown then.
+        if is_shown && flow != Flow::Again {
             self.show(me, None, args, None);
         }
+        flow
+    }
+
+    /// A call that nothing speaks against.
+    fn make_foreign(
+        &mut self,
+        me: Ref,
+        foreign: &Foreign,
+        name: &str,
+        raw: &[u8],
+        args: Args<'_>,
+    ) -> Flow {
         let home = self.home_of(me);
         let mut words: Vec<&[u8]> = args.iter().collect();
         let (mut group, mut is_changed) = (None, false);
@@ -433,7 +448,7 @@ impl Worker {
         let reads = foreign.mode == Mode::Read;
         let Some(group) = group else {
             if foreign.has_more_keys && !self.has_one_shard(me) {
-                return self.abort(me, &errors::keys_untold(&name));
+                return self.abort(me, &errors::keys_untold(name));
             }
             if !reads && let Some(client) = self.clients.find(me) {
                 client.wrote = client.next;
