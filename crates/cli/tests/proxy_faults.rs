@@ -37,8 +37,8 @@ use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, PATIENCE, REDLINE, assert_error, bulk, call, key_elsewhere, ok, peak_bytes, proxy_of,
-    proxy_with, scripted, scripted_over, shards, signal, until, words,
+    Behind, PATIENCE, REDLINE, assert_error, bulk, call, failed_calls, key_elsewhere, ok,
+    peak_bytes, proxy_of, proxy_with, scripted, scripted_over, shards, signal, until, words,
 };
 
 #[test]
@@ -208,6 +208,7 @@ fn redirects_are_followed_and_never_seen() {
         assert!(!code.starts_with(b"MOVED"), "{text}");
     }
     assert!(told > 0 && queued > 0, "{told} {queued}");
+    assert_eq!(failed_calls(&mut client, "append"), told);
 }
 
 #[test]

@@ -11,7 +11,9 @@ use std::time::Duration;
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 
-use proxying::{Behind, assert_error, bulk, call, ok, proxy_with, scripted, scripted_over, shards};
+use proxying::{
+    Behind, assert_error, bulk, call, failed_calls, ok, proxy_with, scripted, scripted_over, shards,
+};
 
 /// A server with a few keys that is loading for its first requests, and what it has executed.
 struct Loading {
@@ -60,7 +62,10 @@ impl Loading {
         }
         client.send(&requests).unwrap();
         let replies = lines.iter().map(|_| client.reply().unwrap().unwrap());
-        (replies.collect(), self.executed.lock().unwrap().clone())
+        let replies: Vec<Value> = replies.collect();
+        let failed = replies.iter().filter(|reply| reply.is_error()).count();
+        assert_eq!(failed_calls(&mut client, ""), failed);
+        (replies, self.executed.lock().unwrap().clone())
     }
 }
 

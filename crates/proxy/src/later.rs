@@ -145,6 +145,7 @@ impl Worker {
         }
         for later in late {
             self.taken_back(&later);
+            self.seeing.lost(&later.waiting, later.node, &later.request);
             self.fail(later.waiting, &later.error);
         }
     }
@@ -220,6 +221,7 @@ impl Worker {
             }),
             Err(line) => {
                 self.taken_back(&later);
+                self.seeing.lost(&waiting, later.node, &later.request);
                 self.fail(waiting, &line);
                 None
             }

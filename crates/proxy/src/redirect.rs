@@ -75,6 +75,7 @@ impl Worker {
                 self.moved(node, redirect);
             }
             // It is gone: only the client has it.
+            self.seeing.lost(&one, node, &[]);
             self.fail(
                 one,
                 "TRYAGAIN the server has changed while a large request was on its way",
@@ -116,6 +117,7 @@ impl Worker {
             let is_sent = may_go_on && self.redirect_private(again, target, asking, &request);
             let has_moved = matches!(advice, Advice::Moved(_) | Advice::Ask(_));
             if !is_sent && has_moved {
+                self.seeing.lost(&one, node, &request);
                 self.fail(one, MOVED_ON);
             }
             return is_sent || has_moved;

@@ -146,6 +146,18 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
+/// How many calls the proxy has counted as failed, of the commands whose names begin so.
+pub fn failed_calls(client: &mut Client, start: &str) -> usize {
+    let Value::Bulk(info) = call(client, "INFO commandstats") else {
+        panic!("a text");
+    };
+    let start = format!("cmdstat_{start}");
+    let info = String::from_utf8(info).unwrap();
+    let lines = info.lines().filter(|line| line.starts_with(&start));
+    let failed = lines.map(|line| line.rsplit_once("failed_calls=").unwrap().1);
+    failed.map(|count| count.parse::<usize>().unwrap()).sum()
+}
+
 /// `[[pool.shard]]` for each of these servers.
 pub fn shards(servers: &[SocketAddr]) -> String {
     let shard = |address| format!("[[pool.shard]]\nserver = [{{ address = '{address}' }}]\n");
