@@ -143,6 +143,8 @@ pub fn of_setup(said: &str, password: Option<&str>) -> String {
     const ARGUMENTS: &str = "with args beginning with";
     /// A longer one may be repeated in part.
     const BEGINNING_CHARS: usize = 8;
+    /// A shorter one occurs in texts that do not repeat it.
+    const PASSWORD_CHARS_MIN: usize = 4;
     let said = match said.find(ARGUMENTS) {
         Some(at) => said[..at].trim_end_matches([' ', ',']),
         None => said,
@@ -153,7 +155,8 @@ pub fn of_setup(said: &str, password: Option<&str>) -> String {
         .chars()
         .take(BEGINNING_CHARS)
         .collect();
-    match !beginning.is_empty() && rest.contains(&beginning) {
+    let is_telling = beginning.chars().count() >= PASSWORD_CHARS_MIN;
+    match is_telling && rest.contains(&beginning) {
         true => format!("{code} (it repeats the password)"),
         false => said.to_owned(),
     }
@@ -190,6 +193,11 @@ mod tests {
             (
                 "ERR DB index is out of range",
                 Some(""),
+                "ERR DB index is out of range",
+            ),
+            (
+                "ERR DB index is out of range",
+                Some("out"),
                 "ERR DB index is out of range",
             ),
         ] {

@@ -534,9 +534,6 @@ impl Control {
                 candidates.push(seed);
             }
         }
-        if candidates.is_empty() {
-            return;
-        }
         let patience_ms = self.patience_ms();
         let watching = &mut self.watching[pool];
         watching.refresh_at_ms = now_ms + config.refresh.0.as_millis() as u64;
