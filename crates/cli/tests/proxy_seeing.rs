@@ -2,14 +2,14 @@
 mod proxying;
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proxying::{Behind, REDLINE, assert_error, bulk, call, ok, scripted};
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
-use redline_testkit::process::ServerProcess;
+use redline_testkit::process::{SECOND_PORT, ServerProcess};
 
 fn text(value: &Value) -> String {
     String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
@@ -46,11 +46,6 @@ fn proxy(servers: &[SocketAddr], text: &str) -> (tempfile::TempDir, ServerProces
 
 fn server() -> ServerProcess {
     ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -500,10 +495,14 @@ fn whoever_monitors_sees_the_calls_of_all_workers_but_no_secret() {
 #[test]
 fn prometheus_gets_a_page_whose_series_are_bounded() {
     let server = slow_server();
-    let port = free_port();
     let users = "[[user]]\nname = 'default'\nmode = 'admin'\n";
-    let config = format!("name = 'm'\nthreads = 2\n{users}\n[metrics]\nbind = '127.0.0.1:{port}'");
-    let (_folder, proxy) = proxy(&[server], &config);
+    let config = format!(
+        "name = 'm'\nthreads = 2\n{users}\n[metrics]\nbind = '127.0.0.1:{SECOND_PORT}'\n\
+         [[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\n{}",
+        proxying::shards(&[server])
+    );
+    let proxy = ServerProcess::proxy_of_file(Path::new(REDLINE), &config).expect("it starts");
+    let port = proxy.second_port();
     let mut client = Client::connect(proxy.address()).unwrap();
     for key in 0..50 {
         call(&mut client, &format!("GET key{key}"));
@@ -893,9 +892,8 @@ fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
     for server in [leaves, repeats, quotes] {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let port = free_port();
         let config = format!(
-            "threads = 1\n[metrics]\nbind = '127.0.0.1:{port}'\n[observe]\nslowlog-log-slower-than = '1us'\n\
+            "threads = 1\n[metrics]\nbind = '127.0.0.1:{SECOND_PORT}'\n[observe]\nslowlog-log-slower-than = '1us'\n\
              latency-monitor-threshold = '1ms'\nkey-sample = 1\n[log]\nfile = '{}'\n\
              [log.sample]\nverbose = 1\ndebug = 1\ninfo = 1\n[[listener]]\nbind = '127.0.0.1:1'\n\
              [[pool]]\nuser = 'someone'\npassword = 'topsecret'\nfailure = {{ limit = 1000 }}\n{}",
@@ -903,6 +901,7 @@ fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
             proxying::shards(&[server]),
         );
         let proxy = ServerProcess::proxy_of_file(Path::new(REDLINE), &config).unwrap();
+        let port = proxy.second_port();
         let mut client = Client::connect(proxy.address()).unwrap();
         let mut watcher = Client::connect(proxy.address()).unwrap();
         assert_eq!(call(&mut watcher, "MONITOR"), ok());
