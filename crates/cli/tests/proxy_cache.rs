@@ -375,11 +375,10 @@ fn nothing_is_cached_while_the_server_does_not_tell() {
 
 #[test]
 fn news_that_come_in_pieces_before_a_sign_of_life_are_news() {
-    /// Who is told what changes, how often that was asked for, and signs of life of them.
+    /// Who is told what changes, and how often they have asked for a sign of life.
     #[derive(Default)]
     struct Told {
         peers: HashSet<SocketAddr>,
-        trackings: usize,
         pings: usize,
     }
     let told = Arc::new(Mutex::new(Told::default()));
@@ -391,7 +390,6 @@ fn news_that_come_in_pieces_before_a_sign_of_life_are_news() {
         Some(match words[0].to_ascii_uppercase().as_slice() {
             b"CLIENT" if words[1].eq_ignore_ascii_case(b"TRACKING") => {
                 told.peers.insert(peer);
-                told.trackings += 1;
                 b"+OK\r\n".to_vec()
             }
             b"PING" if told.peers.contains(&peer) && says.load(Ordering::SeqCst) > 0 => {
@@ -411,8 +409,8 @@ fn news_that_come_in_pieces_before_a_sign_of_life_are_news() {
     value.store(1, Ordering::SeqCst);
     until("the new value", || call(&mut client, "GET k") == bulk("1"));
     until("signs of life", || told.lock().unwrap().pings > 1);
-    assert_eq!(told.lock().unwrap().trackings, 1, "{}", proxy.log());
-    assert_eq!(stat(&mut client, "CacheWorkers"), 1);
+    // None of them was one too many.
+    assert!(!proxy.log().contains("nobody waits"), "{}", proxy.log());
 }
 
 #[test]
