@@ -3,6 +3,12 @@
 
 use crate::args::Span;
 
+/// Whether a request that begins with this word is a line of HTTP. A page can have a browser send a form to any port, whose
+/// lines are calls to whoever takes them for requests.
+pub fn is_of_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
+}
+
 /// The line has a quote that is not closed, or that is followed by something other than a space.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnbalancedQuotes;

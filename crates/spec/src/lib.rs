@@ -20,6 +20,7 @@ mod grammar;
 pub mod id;
 mod keys;
 mod lookup;
+mod nearest;
 mod row;
 pub mod table;
 mod unbuilt;
@@ -35,6 +36,7 @@ pub use keys::{
     getkeys, keys, reachable_keys,
 };
 pub use lookup::{NAME_BYTES_MAX, Unresolved, lookup, lookup_subcommand, resolve};
+pub use nearest::nearest;
 pub use row::{
     ChannelSpec, Deprecation, Group, Plane, Propagate, REFERENCE, Routing, Row, Scope,
     is_after_reference,
