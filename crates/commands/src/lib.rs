@@ -18,6 +18,7 @@ mod hash;
 mod hash_expiry;
 mod hyperloglog;
 mod list;
+mod multi_pop;
 mod parse;
 mod scan;
 mod set;

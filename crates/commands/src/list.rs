@@ -15,6 +15,7 @@ use crate::{
     Ctx, Error,
     block::{self, Block},
     element::bulk,
+    multi_pop::MultiPop,
     parse::{integer, is},
 };
 
@@ -137,7 +138,7 @@ fn move_element(
 
 /// LMPOP numkeys key [key …] LEFT | RIGHT [COUNT count]
 pub(crate) fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let many = Many::parse(args, 1)?;
+    let many = MultiPop::parse(args, 1, end)?;
     if !pop_first(ctx, args, &many, reply)? {
         reply.null_array();
     }
@@ -150,7 +151,7 @@ pub(crate) fn blmpop(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let many = Many::parse(args, 2)?;
+    let many = MultiPop::parse(args, 2, end)?;
     let timeout_ms = block::seconds(ctx, &args[1])?;
     if pop_first(ctx, args, &many, reply)? {
         return Ok(());
@@ -159,62 +160,20 @@ pub(crate) fn blmpop(
     Err(Block::on(Kind::List, many.keys, timeout_ms).into())
 }
 
-/// What LMPOP is to pop.
-struct Many {
-    /// Which arguments are the keys.
-    keys: Range<usize>,
-    from: End,
-    count: usize,
-}
-
-impl Many {
-    /// `at`: the position of the number of keys.
-    fn parse(args: Args<'_>, at: usize) -> Result<Many, Error> {
-        const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
-        const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
-        let keys = integer(&args[at])
-            .ok()
-            .filter(|keys| *keys > 0)
-            .ok_or(NO_KEYS)?;
-        let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
-        let end_of_keys = keys
-            .checked_add(at + 1)
-            .filter(|end| *end < args.len())
-            .ok_or(Error::Syntax)?;
-        let from = end(&args[end_of_keys])?;
-        let mut count = None;
-        let mut options = args.from(end_of_keys + 1).iter();
-        while let Some(option) = options.next() {
-            let value = options
-                .next()
-                .filter(|_| count.is_none() && is(option, "COUNT"));
-            let value = integer(value.ok_or(Error::Syntax)?)
-                .ok()
-                .filter(|count| *count > 0);
-            count = Some(value.ok_or(NO_COUNT)?);
-        }
-        Ok(Many {
-            keys: at + 1..end_of_keys,
-            from,
-            count: count.unwrap_or(1) as usize,
-        })
-    }
-}
-
 /// Pops from the first list that there is; says whether there was one.
 fn pop_first(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    many: &Many,
+    many: &MultiPop<End>,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Error> {
-    for key in args.from(many.keys.start).first(many.keys.len()).iter() {
+    for key in many.keys_of(args) {
         if ctx.keys.len_to_write::<List>(key)?.is_some() {
             ctx.claim()?;
             reply.array(2);
             reply.bulk(key);
-            pop_many(ctx, key, many.from, many.count, reply)?;
-            propagate_pop(ctx, key, many.from, many.count);
+            pop_many(ctx, key, many.side, many.count, reply)?;
+            propagate_pop(ctx, key, many.side, many.count);
             return Ok(true);
         }
     }

@@ -899,12 +899,12 @@ impl<'a> View<'a> {
 
     // ---- watching -----------------------------------------------------------------------------
 
-    /// Begins to watch a key (WATCH).
-    pub fn watch(&self, key: &[u8], flag: &Arc<WatchFlag>) {
+    /// Begins to watch a key (WATCH). `false`: this flag's owner watches it already.
+    pub fn watch(&self, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
         // That a key which has expired already will be removed is no change for this watcher.
         let _ = self.find(key);
         let stripe = self.stripe(key);
-        self.space.watch(stripe, self.db, key, flag);
+        self.space.watch(stripe, self.db, key, flag)
     }
 
     /// Ends it.

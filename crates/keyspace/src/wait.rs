@@ -34,7 +34,12 @@ use std::sync::{
     Mutex,
     atomic::{AtomicU32, Ordering},
 };
-use std::{any::Any, collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
+use std::{
+    any::Any,
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    sync::atomic::Ordering::Relaxed,
+};
 
 use redline_types::Kind;
 
@@ -109,7 +114,7 @@ impl Waiter {
             stripes.insert(stripe_of(redline_table::hash(key)));
         }
         let mut keys: Vec<Box<[u8]>> = Vec::with_capacity(wanted.keys.len());
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for key in wanted.keys {
             if seen.insert(key.clone()) {
                 keys.push(key);
@@ -236,14 +241,10 @@ impl Keyspace {
     /// for what is written in serving them. The unit holds `held`; keys outside of it are not looked at, so the
     /// caller locks the wider set and asks again until it grows no more.
     pub fn widen(&self, held: Held<'_>, key: &[u8], set: &mut StripeSet) {
-        let mut todo: Vec<Box<[u8]>> = Vec::new();
-        let mut seen: Vec<Box<[u8]>> = Vec::new();
-        self.widen_one(held, key, set, &mut todo);
+        let (mut todo, mut seen) = (Vec::new(), HashSet::new());
+        self.widen_one(held, key, set, &mut seen, &mut todo);
         while let Some(key) = todo.pop() {
-            if !seen.contains(&key) {
-                self.widen_one(held, &key, set, &mut todo);
-                seen.push(key);
-            }
+            self.widen_one(held, &key, set, &mut seen, &mut todo);
         }
     }
 
@@ -261,6 +262,7 @@ impl Keyspace {
         held: Held<'_>,
         key: &[u8],
         set: &mut StripeSet,
+        seen: &mut HashSet<Box<[u8]>>,
         todo: &mut Vec<Box<[u8]>>,
     ) {
         let stripe = stripe_of(redline_table::hash(key));
@@ -272,7 +274,12 @@ impl Keyspace {
         for queue in state.waiters.get(key).into_iter().flatten() {
             for waiter in queue.waiters.iter().filter(|w| w.ended().is_none()) {
                 set.extend(&waiter.stripes);
-                todo.extend(waiter.targets.iter().cloned());
+                for target in &waiter.targets {
+                    if !seen.contains(target) {
+                        seen.insert(target.clone());
+                        todo.push(target.clone());
+                    }
+                }
             }
         }
     }

@@ -28,16 +28,18 @@ impl WatchFlag {
 }
 
 impl Keyspace {
-    /// Registers a watcher; the caller holds the stripe of the key.
-    pub(crate) fn watch(&self, stripe: u16, db: u32, key: &[u8], flag: &Arc<WatchFlag>) {
+    /// Registers a watcher; the caller holds the stripe of the key. `false`: it watches the key already.
+    pub(crate) fn watch(&self, stripe: u16, db: u32, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
         // SAFETY: the caller holds the stripe; the reference ends with this function.
         let state = unsafe { self.stripe_state(stripe) };
-        state
-            .watchers
-            .entry((db, key.into()))
-            .or_default()
-            .push(flag.clone());
+        let flags = state.watchers.entry((db, key.into())).or_default();
+        // From the end: who watches a key again has mostly come last.
+        if flags.iter().rev().any(|known| Arc::ptr_eq(known, flag)) {
+            return false;
+        }
+        flags.push(flag.clone());
         self.watched.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     /// Takes a watcher off; the caller holds the stripe of the key.
