@@ -18,7 +18,7 @@
 mod batch;
 mod locked;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redline_commands::{Ctx, Error};
 use redline_keyspace::{Held, Hint, View, stripe_of};
@@ -217,6 +217,10 @@ impl Worker {
     fn gate_and_run(&mut self, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
         let id = match self.resolve(args) {
             Ok(id) => id,
+            Err(_) if redline_resp::is_of_http(&args[0]) => {
+                end_http(session);
+                return Ok(());
+            }
             Err(error) => return Err(self.reject(session, args, &error)),
         };
         let gate = spec::gate(id);
@@ -520,6 +524,22 @@ fn payload_bytes(args: Args<'_>) -> u64 {
 #[inline]
 fn note_last(session: &Session, id: CommandId) {
     session.card.command.store(id as u16, Ordering::Relaxed);
+}
+
+/// A browser's form is not taken for calls: nothing more of the connection is.
+fn end_http(session: &mut Session) {
+    /// From one line in the log to the next: whoever attacks may come often.
+    const PAUSE_MS: u64 = 60_000;
+    static NEXT_MS: AtomicU64 = AtomicU64::new(0);
+    session.closing = true;
+    let now_ms = clock::monotonic_ms();
+    if now_ms >= NEXT_MS.load(Ordering::Relaxed) {
+        NEXT_MS.store(now_ms + PAUSE_MS, Ordering::Relaxed);
+        crate::log::warning(&format!(
+            "Possible SECURITY ATTACK: {} sends POST or Host:, as a browser would for somebody else. Connection closed.",
+            session.card.addr
+        ));
+    }
 }
 
 #[inline]

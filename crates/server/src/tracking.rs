@@ -179,6 +179,8 @@ impl Tracking {
                 tokens.retain(|token| alive.contains(token));
                 self.items
                     .fetch_sub(before - tokens.len(), Ordering::Relaxed);
+                // Not again before there are twice as many, or every newcomer would pay for it.
+                tokens.reserve(tokens.len().max(TOKENS_UNPRUNED_MAX));
                 let at = tokens.binary_search(&who).unwrap_or_else(|at| at);
                 tokens.insert(at, who);
             } else {

@@ -133,7 +133,7 @@ pub struct Worker {
     mailbox: Mailbox<Message>,
     messages: Vec<Message>,
     /// Messages that were fetched before their time, see `read_own_mail`.
-    early: Vec<Message>,
+    early: mail::Early,
     listeners: Vec<Arc<Listener>>,
     signals: Option<Signals>,
     places: Vec<Place>,
@@ -239,7 +239,7 @@ impl Worker {
             ticks: 0,
             stop: false,
             messages: Vec::new(),
-            early: Vec::new(),
+            early: mail::Early::default(),
             places: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),

@@ -139,3 +139,23 @@ fn watches_subscriptions_and_prefixes_counted_for_nothing() {
     client.drain();
     assert_eq!(info(&mut admin, "evicted_clients"), 1);
 }
+
+#[test]
+fn a_queued_command_counts_for_more_than_its_name() {
+    const COMMANDS: u64 = 10_000;
+    let server = start(settings(1));
+    let (mut admin, mut client) = (Client::connect(&server), Client::connect(&server));
+    let id = client.call("CLIENT ID").integer();
+    client.call("MULTI").ok();
+    for _ in 0..COMMANDS {
+        client.send("PING");
+    }
+    (0..COMMANDS).for_each(|_| drop(client.read()));
+    until("it is counted", || {
+        field(&mut admin, id, "multi-mem=") > COMMANDS * 64
+    });
+    client.call("DISCARD").ok();
+    until("it is counted no more", || {
+        field(&mut admin, id, "multi-mem=") == 0
+    });
+}

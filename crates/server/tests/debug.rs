@@ -348,3 +348,25 @@ fn scripts_pass_over_attributes() {
         Value::Bulk(b"Some real reply following the attribute".to_vec())
     );
 }
+
+#[test]
+fn who_waits_survives_a_reload() {
+    let server = server();
+    let (mut waiting, mut client) = (Client::connect(&server), Client::connect(&server));
+    client.call("XADD s 1-0 f v");
+    waiting.send("XREAD BLOCK 0 STREAMS s $");
+    until("it waits", || {
+        let Value::Bulk(text) = client.call("INFO clients") else {
+            panic!("INFO is text")
+        };
+        String::from_utf8_lossy(&text).contains("blocked_clients:1\r\n")
+    });
+    // The stream comes anew; who waits for more of it is looked after in the same unit, and not by the next one.
+    client.call("DEBUG RELOAD").ok();
+    assert_eq!(client.call("EXISTS other").integer(), 0);
+    client.call("XADD s 2-0 f w");
+    let Value::Array(streams) = waiting.read() else {
+        panic!("the new entry")
+    };
+    assert_eq!(streams.len(), 1);
+}

@@ -226,3 +226,29 @@ fn who_waits_for_a_key_may_be_silent() {
     admin.call("RPUSH l v");
     assert_eq!(waits.read().array()[1], Value::Bulk(b"v".to_vec()));
 }
+
+/// A client that watches many keys would otherwise stop its worker for a time that grows with their square.
+#[test]
+fn a_watched_key_costs_no_more_for_those_that_are_watched_already() {
+    const KEYS: usize = 3_000;
+    let server = server();
+    let mut client = Client::connect(&server);
+    let mut watch = |part: usize| {
+        let keys: Vec<String> = (0..KEYS).map(|at| format!("k:{part}:{at}")).collect();
+        let words = ["WATCH"].into_iter().chain(keys.iter().map(String::as_str));
+        let call: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        let began = Instant::now();
+        client.call_args(&call).ok();
+        began.elapsed()
+    };
+    let first = watch(0);
+    let last = (1..=12).map(&mut watch).skip(9).min().unwrap();
+    assert!(
+        last < first * 5 + Duration::from_millis(60),
+        "{first:?}, {last:?}"
+    );
+    watch(0);
+    let info = text(&client.call("INFO clients"));
+    let total = format!("total_watched_keys:{}\r\n", 13 * KEYS);
+    assert!(info.contains(&total), "{info}");
+}

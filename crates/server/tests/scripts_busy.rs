@@ -79,6 +79,41 @@ fn an_endless_script_is_answered_and_killed_in_time_with_two_workers() {
     an_endless_script_is_answered_and_killed_in_time(2);
 }
 
+/// A client of another worker is served while the script runs: what it is answered holds at once, not at the threshold.
+#[test]
+fn a_script_ends_when_another_worker_has_answered_its_kill() {
+    let threshold = Duration::from_secs(10);
+    let server = start(Settings {
+        busy_reply_threshold_ms: threshold.as_millis() as u64,
+        ..settings(2)
+    });
+    let mut script = Client::connect(&server);
+    let own = worker_of(&mut script);
+    let mut other = (0..10)
+        .map(|_| Client::connect(&server))
+        .find_map(|mut client| (worker_of(&mut client) != own).then_some(client))
+        .expect("connections are spread over the workers");
+    let began = Instant::now();
+    script.write(&encode(&[b"EVAL", b"while true do end", b"0"]));
+    while other.call("SCRIPT KILL") != Value::Simple("OK".into()) {
+        assert!(began.elapsed() < threshold, "the script never began");
+    }
+    let reply = script.read();
+    assert!(reply.error().contains("killed by user"), "{reply:?}");
+    assert!(began.elapsed() < threshold, "it ran to its threshold");
+}
+
+/// The worker that a client is on.
+fn worker_of(client: &mut Client) -> String {
+    let Value::Bulk(info) = client.call("CLIENT INFO") else {
+        panic!("CLIENT INFO is a bulk string");
+    };
+    let info = String::from_utf8(info).unwrap();
+    let mut fields = info.split_whitespace();
+    let worker = fields.find(|field| field.starts_with("io-thread="));
+    worker.expect("a field of CLIENT INFO").to_owned()
+}
+
 /// The script arrives together with requests of other clients, before and behind it.
 #[test]
 fn clients_whose_requests_came_with_the_script_are_answered() {

@@ -13,6 +13,7 @@
 //! | CVE-2022-0543: a library left in the sandbox; compiled code | `redline-scripting`: `a_script_leaves_nothing_for_the_next`, `compiled_code_is_refused` |
 //! | scripts without end, deep nesting, memory | `redline-scripting`: `endless_scripts_can_be_killed_at_once`, `greedy_scripts_end_in_an_error`, `nested_scripts_leave_the_native_stack_whole` |
 //! | CVE-2025-67733: replies injected by scripts | `redline-scripting`: `cve_2025_67733_replies_cannot_be_injected` |
+//! | CVE-2016-10517: a browser's form taken for calls | `cve_2016_10517_what_a_browser_sends_is_not_taken_for_calls` |
 //! | CVE-2026-27623: empty requests | `cve_2026_27623_empty_requests_are_nothing` |
 //! | CVE-2025-21605: output of who has not authenticated | `bad_input`: `who_is_not_authenticated_and_never_reads_is_closed`; here `a_flood_of_wrong_passwords_is_answered_or_closed` |
 //! | CVE-2021-32675: lengths before authentication | `bad_input`: `protocol_errors_are_worded_as_redis_words_them_and_end_the_connection`, `lying_lengths_cost_no_memory` |
@@ -602,4 +603,25 @@ fn two_servers_have_two_orders() {
         })
         .collect();
     assert_ne!(orders[0], orders[1]);
+}
+
+#[test]
+fn cve_2016_10517_what_a_browser_sends_is_not_taken_for_calls() {
+    let server = start(settings(1));
+    for lines in [
+        "POST / HTTP/1.1\r\nSET k v\r\n",
+        "GET / HTTP/1.1\r\nhost: x\r\nSET k v\r\n",
+        "*1\r\n$4\r\npost\r\nSET k v\r\n",
+        "MULTI\r\nPOST / HTTP/1.1\r\nSET k v\r\nEXEC\r\n",
+    ] {
+        let mut browser = Client::connect(&server);
+        browser.write(lines.as_bytes());
+        let mut last = browser.try_read();
+        while let Ok(Value::Error(_) | Value::Simple(_)) = last {
+            last = browser.try_read();
+        }
+        let error = last.expect_err("the connection has ended");
+        assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "{lines:?}");
+    }
+    assert_eq!(Client::connect(&server).call("EXISTS k").integer(), 0);
 }

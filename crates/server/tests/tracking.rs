@@ -178,6 +178,20 @@ fn prefixes_are_broadcast() {
     });
 }
 
+/// A client that has asked something since the writer was answered may trust what it has kept.
+#[test]
+fn a_reply_does_not_overtake_what_was_broadcast_before_its_request() {
+    let server = start(settings(2));
+    let (mut hears, mut writes) = (resp3(&server), Client::connect(&server));
+    hears.call("CLIENT TRACKING ON BCAST").ok();
+    for round in 0..200 {
+        writes.call("SET k v").ok();
+        hears.send("PING");
+        assert_eq!(hears.read(), invalidates(&["k"]), "{round}");
+        assert_eq!(hears.read(), Value::Simple("PONG".into()));
+    }
+}
+
 #[test]
 fn expired_evicted_and_flushed_keys_are_told() {
     let server = start(Settings {

@@ -12,9 +12,10 @@ use std::{
 };
 
 use redline_observe::quote::quote;
+use redline_spec::nearest;
 use redline_types::glob::{self, Case};
 
-use super::{find, not_built, table, words_of};
+use super::{Parameter, find, not_built, table, words_of};
 use crate::settings::{Settings, UserLine};
 
 /// Includes within includes.
@@ -88,7 +89,7 @@ impl Loader {
                 .find(|(known, _)| is(known));
             return match unbuilt {
                 Some((_, part)) => refused(&not_built(part)),
-                None => refused("Bad directive or wrong number of arguments"),
+                None => refused(&unknown(name)),
             };
         };
         if values.is_empty() && parameter.name == "replicaof" {
@@ -295,6 +296,18 @@ pub fn in_quotes(word: &[u8]) -> Vec<u8> {
     out
 }
 
+/// What a directive is that is none: Redis's words, and what was probably meant.
+fn unknown(name: &[u8]) -> String {
+    let known = table::ROWS.iter().flat_map(Parameter::names);
+    let known = known.chain(["include", "user", "rename-command"]);
+    let meant = nearest(&String::from_utf8_lossy(name), known);
+    let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
+    format!(
+        "Bad directive or wrong number of arguments{}",
+        meant.unwrap_or_default()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,6 +404,10 @@ mod tests {
             (
                 "foo bar",
                 "r.conf:1: foo bar: Bad directive or wrong number of arguments",
+            ),
+            (
+                "max-memory 1gb",
+                "r.conf:1: max-memory 1gb: Bad directive or wrong number of arguments; did you mean \"maxmemory\"?",
             ),
             (
                 "appendonly yes",

@@ -3,7 +3,7 @@
 //! CONFIG SET changes a copy of the settings and publishes it whole, so several parameters change together or not at
 //! all. Must not know: what any parameter means, but for those whose change must do something at once.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{collections::HashSet, io::Write, path::Path, sync::Arc};
 
 use redline_commands::Error;
 use redline_net::{Listener, limits, tls::ServerTls};
@@ -29,8 +29,9 @@ pub(crate) fn config_get(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let mut found: Vec<(Vec<u8>, &Parameter)> = Vec::new();
+    let mut known = HashSet::new();
     let mut add = |name: &[u8], row| {
-        if !found.iter().any(|(known, _)| known == name) {
+        if known.insert(name.to_vec()) {
             found.push((name.to_vec(), row));
         }
     };

@@ -256,6 +256,8 @@ fn with_keys_at<R>(
         publish_events(&shared, &mut worker.local, Some(&session.card));
     }
     if alone {
+        // Keys that somebody waits for may have come.
+        worker.end_effects(Held::All);
         worker.unlock_set(session, &all);
     }
     Ok(result)

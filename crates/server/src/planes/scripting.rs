@@ -408,6 +408,10 @@ impl ScriptEnv for Env<'_> {
         if ran_ms >= NOTICED_MS {
             running.notice(|| self.described());
         }
+        // Who is on another worker may end it before the threshold, too.
+        if running.is_killed() {
+            return Tick::Kill(KILLED.into());
+        }
         if threshold_ms == 0 || ran_ms < threshold_ms {
             return Tick::Continue;
         }

@@ -39,8 +39,9 @@ pub fn runs_at_once(id: CommandId) -> bool {
 /// Queues a command of an open transaction.
 pub fn enqueue(session: &mut Session, id: CommandId, args: Args<'_>) {
     if !session.multi.broken {
-        session.multi.bytes += args.iter().map(<[u8]>::len).sum::<usize>();
-        session.multi.queue.push((id, ArgsBuf::from(args)));
+        let args = ArgsBuf::from(args);
+        session.multi.bytes += size_of::<(CommandId, ArgsBuf)>() + args.heap_bytes();
+        session.multi.queue.push((id, args));
         let queued = session.multi.queue.len() as u32;
         session.card.multi.store(queued + 1, Ordering::Relaxed);
     }
@@ -271,9 +272,7 @@ pub(crate) fn watch(
         worker.now_ms,
     );
     for key in args.iter().skip(1) {
-        let known = |w: &Watched| w.db == session.db && *w.key == *key;
-        if !session.watched.iter().any(known) {
-            view.watch(key, &session.watch_flag);
+        if view.watch(key, &session.watch_flag) {
             let existed = view.contains(key);
             session.watched.push(Watched {
                 db: session.db,

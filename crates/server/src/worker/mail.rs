@@ -13,10 +13,44 @@ use crate::{
     tracking::{self, Invalidation, News},
 };
 
+/// Messages that were fetched before their time.
+#[derive(Default)]
+pub(super) struct Early {
+    messages: Vec<Message>,
+    /// Who has looked last, and at how many of them: in a long pipeline each command looks at what is new only.
+    heard: Option<(Token, usize)>,
+}
+
+impl Early {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Their time has come.
+    fn move_to(&mut self, messages: &mut Vec<Message>) {
+        self.heard = None;
+        messages.append(&mut self.messages);
+    }
+
+    /// Takes out what this session has not looked at yet.
+    fn news_for(&mut self, own: Token) -> Vec<Message> {
+        match self.heard {
+            Some((who, heard)) if who == own => self.messages.split_off(heard),
+            _ => mem::take(&mut self.messages),
+        }
+    }
+
+    /// Puts back what of it is for others as well.
+    fn put_back(&mut self, own: Token, mut news: Vec<Message>) {
+        self.messages.append(&mut news);
+        self.heard = Some((own, self.messages.len()));
+    }
+}
+
 impl Worker {
     pub(super) fn fetch_messages(&mut self) {
         let mut messages = mem::take(&mut self.messages);
-        messages.append(&mut self.early);
+        self.early.move_to(&mut messages);
         self.mailbox.drain(&mut messages);
         for message in messages.drain(..) {
             self.on_message(message);
@@ -175,39 +209,37 @@ impl Worker {
     /// Takes what others, or its own command, have to tell a session that is being served out of the mailbox, and
     /// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
     pub(crate) fn read_own_mail(&mut self, session: &mut Session) {
-        let mut messages = Vec::new();
-        self.mailbox.drain(&mut messages);
-        self.early.extend(messages);
+        self.mailbox.drain(&mut self.early.messages);
         let own = session.card.token;
-        let mut early = mem::take(&mut self.early);
+        let mut news = self.early.news_for(own);
         let mail = &mut self.places[own.index()].mail;
         // What was published comes before what was invalidated, as from Redis.
         for invalidations in [false, true] {
-            for message in mail.iter_mut().chain(early.iter_mut()) {
+            for message in mail.iter_mut().chain(news.iter_mut()) {
                 if matches!(message, Message::Invalidate(_)) == invalidations {
                     hear_early(message, own, session);
                 }
             }
         }
         mail.retain(|message| !is_delivered(message));
-        early.retain(|message| !is_delivered(message));
-        self.early = early;
+        news.retain(|message| !is_delivered(message));
+        self.early.put_back(own, news);
     }
 
     /// A session that did not track keys begins to: what changed before is no news for it.
     pub(crate) fn drop_old_invalidations(&mut self, session: &Session) {
-        let mut messages = Vec::new();
-        self.mailbox.drain(&mut messages);
-        self.early.extend(messages);
+        self.mailbox.drain(&mut self.early.messages);
+        self.early.heard = None;
         let own = session.card.token;
         let mail = &mut self.places[own.index()].mail;
-        for message in mail.iter_mut().chain(self.early.iter_mut()) {
+        let early = &mut self.early.messages;
+        for message in mail.iter_mut().chain(early.iter_mut()) {
             if let Message::Invalidate(invalidation) = message {
                 invalidation.to.retain(|token| *token != own);
             }
         }
         mail.retain(|message| !is_delivered(message));
-        self.early.retain(|message| !is_delivered(message));
+        early.retain(|message| !is_delivered(message));
     }
 }
 

@@ -98,6 +98,8 @@ impl Worker {
         {
             session.out.lend(memory);
         }
+        // What has changed before these requests came is heard of before their replies.
+        tracking::before_write(&mut session);
         let mut member = Member {
             query: mem::take(&mut session.query),
             session,
