@@ -316,6 +316,36 @@ fn what_is_published_reaches_all_subscribers_whatever_the_server() {
     }
 }
 
+/// In one call, over several servers, some of them twice, and some that the client hears already.
+#[test]
+fn many_names_in_one_subscribe_are_confirmed_in_their_order_and_heard_once() {
+    let behind = Behind::new(3, 1);
+    let [mut hears, mut says] = [(); 2].map(|()| behind.client());
+    assert!(!call(&mut hears, "SUBSCRIBE c7").is_error());
+    let names: Vec<String> = (0..600).map(|at| format!("c{}", at % 400)).collect();
+    hears
+        .send(format!("SUBSCRIBE {}\r\n", names.join(" ")).as_bytes())
+        .unwrap();
+    let mut heard = std::collections::BTreeSet::from(["c7"]);
+    for name in &names {
+        heard.insert(name);
+        assert_eq!(
+            words(hears.reply().unwrap()),
+            ["subscribe", name, &heard.len().to_string()]
+        );
+    }
+    for name in &names[..400] {
+        call(&mut says, &format!("PUBLISH {name} x"));
+    }
+    let mut messages = std::collections::BTreeSet::new();
+    for _ in 0..400 {
+        let message = words(hears.reply().unwrap());
+        assert_eq!(message[0], "message");
+        assert!(messages.insert(message[1].clone()), "{message:?} twice");
+    }
+    assert_eq!(words(Some(call(&mut hears, "PING"))), ["pong", ""]);
+}
+
 #[test]
 fn a_subscribed_client_is_answered_as_redis_answers_it() {
     let behind = Behind::new(1, 1);
@@ -550,4 +580,34 @@ fn watching_and_what_does_not_go_with_it() {
     assert_error(&call(&mut client, "HELLO 3"), "ERR between WATCH and EXEC");
     assert_eq!(call(&mut client, "UNWATCH"), ok());
     assert_eq!(call(&mut client, "SELECT 1"), ok());
+}
+
+#[test]
+fn a_channel_of_several_servers_is_named_once() {
+    let behind = Behind::new(3, 1);
+    let mut hears = behind.client();
+    let channel = "__keyevent@0__:set";
+    assert!(!call(&mut hears, &format!("SUBSCRIBE {channel}")).is_error());
+    let mut asks = behind.client();
+    assert_eq!(
+        call(&mut asks, "PUBSUB CHANNELS"),
+        Value::Array(vec![bulk(channel)])
+    );
+}
+
+#[test]
+fn what_a_browser_sends_is_not_taken_for_calls() {
+    let behind = Behind::new(1, 1);
+    for lines in [
+        "POST / HTTP/1.1\r\nSET k v\r\n",
+        "Host: x\r\nSET k v\r\n",
+        "*1\r\n$4\r\npost\r\nSET k v\r\n",
+    ] {
+        let mut browser = behind.client();
+        browser.send(lines.as_bytes()).unwrap();
+        assert_eq!(browser.reply().unwrap(), None, "{lines:?}");
+    }
+    let mut client = behind.client();
+    assert_eq!(call(&mut client, "EXISTS k"), Value::Integer(0));
+    assert_eq!(behind.proxy.log().matches("sends HTTP").count(), 1);
 }

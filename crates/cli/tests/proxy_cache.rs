@@ -14,7 +14,8 @@ use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    REDLINE, assert_error, bulk, call, ok, proxy_with, scripted, scripted_over, shards, until,
+    REDLINE, assert_error, bulk, call, ok, proxy_with, scripted, scripted_over, shards, signal,
+    until,
 };
 
 fn server() -> ServerProcess {
@@ -525,4 +526,30 @@ fn another_server_has_other_values() {
     keep(&mut client, "k", &bulk("two"));
     std::fs::write(&file, text.replace("1h", "1s")).unwrap();
     assert_error(&call(&mut client, "CONFIG RELOAD"), "ERR");
+}
+
+#[test]
+fn what_is_kept_of_a_pool_stays_when_a_server_of_another_one_goes_and_comes() {
+    let servers = [server(), server()];
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\nconnect = '200ms'\n[[route]]\nprefix = 's:'\npool = 'other'\n\
+         {}\n[[pool]]\nname = 'other'\nrefresh = '100ms'\n{}[pool.failure]\nlimit = 1\nretry = '100ms'\n",
+        pool(OLD, &[servers[0].address()]).replace("[[pool]]", "[[pool]]\nname = 'first'"),
+        shards(&[servers[1].address()]),
+    ));
+    let mut client = connect(&proxy);
+    until("it tells", || stat(&mut client, "CacheWorkers") == 1);
+    call(&mut client, "SET k one");
+    // A server that is slow to give a sign of life is not told of for a moment, so once is enough.
+    until("a hit behind each change", || {
+        ["-STOP", "-CONT"].into_iter().all(|what| {
+            keep(&mut client, "k", &bulk("one"));
+            signal(&servers[1], what);
+            let failed = u64::from(what == "-STOP");
+            until(what, || stat(&mut client, "CurrentIsFail") == failed);
+            let hits = stat(&mut client, "cache_hits");
+            assert_eq!(call(&mut client, "GET k"), bulk("one"));
+            stat(&mut client, "cache_hits") == hits + 1
+        })
+    });
 }

@@ -443,14 +443,93 @@ fn subscribing_where_the_server_is_lost_is_an_error() {
     assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
 }
 
+/// What a server says of a name on a connection for subscriptions: that it was asked to, or by itself.
+fn said(word: &str, name: &[u8], count: usize) -> Vec<u8> {
+    let name = String::from_utf8_lossy(name);
+    let (of_word, of_name) = (word.len(), name.len());
+    format!("*3\r\n${of_word}\r\n{word}\r\n${of_name}\r\n{name}\r\n:{count}\r\n").into_bytes()
+}
+
 /// That a server has subscribed somebody to one name.
 fn subscribed_to(name: &[u8]) -> Vec<u8> {
-    let name = String::from_utf8_lossy(name);
-    format!(
-        "*3\r\n$9\r\nsubscribe\r\n${}\r\n{name}\r\n:1\r\n",
-        name.len()
-    )
-    .into_bytes()
+    said("subscribe", name, 1)
+}
+
+/// The slot of `k`.
+const SLOT_OF_K: usize = 7629;
+
+#[test]
+fn a_shards_channel_that_nobody_has_is_asked_for_when_somebody_has_it_again() {
+    let has_hole = Arc::new(AtomicBool::new(false));
+    let port = Arc::new(AtomicUsize::new(0));
+    let (is_hole, own_port, asked) = (
+        Arc::clone(&has_hole),
+        Arc::clone(&port),
+        AtomicUsize::new(0),
+    );
+    let node = scripted(move |words| {
+        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let port = own_port.load(Ordering::SeqCst);
+        let range = |from: usize, to: usize| {
+            let (host, id) = (text("127.0.0.1"), text("id"));
+            format!("*3\r\n:{from}\r\n:{to}\r\n*3\r\n{host}:{port}\r\n{id}")
+        };
+        let upper: Vec<Vec<u8>> = words.iter().map(|it| it.to_ascii_uppercase()).collect();
+        match (&upper[0][..], upper.get(1).map(Vec::as_slice)) {
+            (b"CLUSTER", Some(b"INFO")) => {
+                text("cluster_state:ok\r\ncluster_current_epoch:1\r\n").into_bytes()
+            }
+            (b"CLUSTER", Some(b"SLOTS")) => match is_hole.load(Ordering::SeqCst) {
+                true => format!(
+                    "*2\r\n{}{}",
+                    range(0, SLOT_OF_K - 1),
+                    range(SLOT_OF_K + 1, 16_383)
+                ),
+                false => format!("*1\r\n{}", range(0, 16_383)),
+            }
+            .into_bytes(),
+            (b"CLUSTER", _) => b"*0\r\n".to_vec(),
+            (b"SSUBSCRIBE", _) => {
+                let mut reply = said("ssubscribe", &words[1], 1);
+                if asked.fetch_add(1, Ordering::SeqCst) > 0 {
+                    reply.extend(b"*3\r\n$8\r\nsmessage\r\n$1\r\nk\r\n$5\r\nagain\r\n");
+                }
+                reply
+            }
+            (b"SUBSCRIBE", Some(b"GONE")) => {
+                [said("sunsubscribe", b"k", 0), subscribed_to(b"gone")].concat()
+            }
+            (b"SUBSCRIBE", _) => subscribed_to(&words[1]),
+            (b"UNSUBSCRIBE", _) => said("unsubscribe", &words[1], 0),
+            _ => b"+PONG\r\n".to_vec(),
+        }
+    });
+    port.store(node.port().into(), Ordering::SeqCst);
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{node}' }}]\n"
+    ));
+    let [mut of_shard, mut other, mut asks] =
+        [(); 3].map(|()| Client::connect(proxy.address()).unwrap());
+    until("the map is known", || !call(&mut asks, "GET k").is_error());
+    assert_eq!(
+        words(Some(call(&mut of_shard, "SSUBSCRIBE k"))),
+        ["ssubscribe", "k", "1"]
+    );
+    has_hole.store(true, Ordering::SeqCst);
+    until("nobody has the slot", || {
+        call(&mut asks, "GET k").is_error()
+    });
+    // With this the node says that it has the channel no longer.
+    assert_eq!(
+        words(Some(call(&mut other, "SUBSCRIBE gone"))),
+        ["subscribe", "gone", "1"]
+    );
+    assert_eq!(
+        words(Some(call(&mut other, "UNSUBSCRIBE gone"))),
+        ["unsubscribe", "gone", "0"]
+    );
+    has_hole.store(false, Ordering::SeqCst);
+    assert_eq!(words(of_shard.reply().unwrap()), ["smessage", "k", "again"]);
 }
 
 #[test]

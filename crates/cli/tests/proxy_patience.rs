@@ -296,3 +296,81 @@ fn who_says_that_nothing_more_will_come_and_then_begins_to_wait_does_not_wait_fo
     client.read_to_end(&mut all).expect("an end");
     assert_eq!(all, b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
 }
+
+#[test]
+fn who_waits_for_what_may_never_come_holds_up_no_end() {
+    let server = server();
+    let proxy = proxy_with(&format!(
+        "threads = 2\n[timeouts]\ndrain = 'off'\n{}",
+        pool_of(server.address())
+    ));
+    let mut direct = Client::connect(server.address()).unwrap();
+    let mut waiting: Vec<Client> = (0..4)
+        .map(|_| Client::connect(proxy.address()).unwrap())
+        .collect();
+    for client in &mut waiting {
+        client
+            .send(b"BLPOP q 0\r\n")
+            .expect("the proxy takes requests");
+    }
+    until("all wait", || {
+        let info = call(&mut direct, "INFO clients");
+        let info = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
+        info.contains("blocked_clients:4\r\n")
+    });
+    assert!(proxy.stop().unwrap());
+    for client in &mut waiting {
+        assert_eq!(client.reply().unwrap(), None);
+    }
+}
+
+/// Of `SUBSCRIBE y x` refuses the first, and is slow with the second: confirms it when it is asked for it once more, and has done
+/// what it was told since when it is asked for `w`.
+fn refuses_one_of_two(words: &[Vec<u8>], asked: &AtomicUsize) -> Vec<u8> {
+    let says = |what: &str, name: &str| {
+        let len = what.len();
+        format!("*3\r\n${len}\r\n{what}\r\n$1\r\n{name}\r\n:1\r\n").into_bytes()
+    };
+    let name = words.get(1).map_or(&b""[..], |name| name);
+    match (words[0].as_slice(), name) {
+        (b"SUBSCRIBE", b"y") => b"-NOPERM not this one\r\n".to_vec(),
+        (b"SUBSCRIBE", b"x") => match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Vec::new(),
+            _ => says("subscribe", "x"),
+        },
+        (b"SUBSCRIBE", b"w") => [
+            says("unsubscribe", "x"),
+            says("subscribe", "x"),
+            says("subscribe", "w"),
+        ]
+        .concat(),
+        (b"SUBSCRIBE", _) => says("subscribe", "z"),
+        (b"UNSUBSCRIBE", _) => Vec::new(),
+        _ => b"+PONG\r\n".to_vec(),
+    }
+}
+
+#[test]
+fn a_subscription_is_answered_when_its_own_question_is() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&asked);
+    let address = scripted(move |words| refuses_one_of_two(words, &counts));
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool_of(address)));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_error(&call(&mut client, "SUBSCRIBE y x"), "NOPERM");
+    let mut hears = TcpStream::connect(proxy.address()).unwrap();
+    hears.write_all(b"SUBSCRIBE x\r\n").unwrap();
+    until("the server is asked again", || {
+        thread::yield_now();
+        asked.load(Ordering::SeqCst) == 2
+    });
+    // Over the same connection to the server, so this comes behind its first answer about `x`.
+    assert!(!call(&mut client, "SUBSCRIBE z").is_error());
+    hears.set_nonblocking(true).unwrap();
+    let heard = hears.read(&mut [0; 16]);
+    assert_eq!(heard.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert!(!call(&mut client, "SUBSCRIBE w").is_error());
+    hears.set_nonblocking(false).unwrap();
+    hears.set_read_timeout(Some(PATIENCE)).unwrap();
+    hears.read_exact(&mut [0; 16]).expect("the second answer");
+}

@@ -44,6 +44,8 @@ pub enum Merge {
     First,
     /// One behind the other.
     Concat,
+    /// The same, but what several say is there once.
+    Distinct,
     /// Element by element: 1 where all have 1.
     And,
     /// Any that is no error, else the first error.
@@ -115,7 +117,8 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         }
         // They ask for what was written on the same connection, and would hold it up for everybody.
         Wait | Waitaof => return Class::Refused,
-        PubsubChannels | PubsubShardchannels => return Class::All(Merge::Concat),
+        // Patterns' and notifications' subscribers ask several servers.
+        PubsubChannels | PubsubShardchannels => return Class::All(Merge::Distinct),
         PubsubNumpat => return Class::All(Merge::Sum),
         PubsubNumsub | PubsubShardnumsub => return Class::All(Merge::SumByName),
         Lolwut => return Class::Any,

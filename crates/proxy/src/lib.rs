@@ -3,6 +3,32 @@
 //! [`route`] is what the control side makes and the data path reads: which server has a key. [`worker`] is the loop of the
 //! data path; `serve` takes requests to servers, `replies` takes replies to clients, `link` keeps the connections to servers.
 //!
+//! | | file | holds |
+//! |---|---|---|
+//! | start | `config`, `settings` | what it is told to be; of that, what the data path may do |
+//! | | `start`, `secure` | listeners, workers and signals; the files of TLS |
+//! | the picture | `control` | the side that asks servers who they are; `report`: what workers tell it |
+//! | | [`route`] | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
+//! | connections | [`worker`], `slab` | the loop, and its numbered places |
+//! | | `handshake`, `client` | a client on its way in, and once it is in |
+//! | | `upstream`, `link` | a connection to a server; making, sharing and losing them |
+//! | the way there | `serve` | decodes requests and sends each on its way; `class`: which way a command goes |
+//! | | `access`, `custom` | who may call what; commands that the table does not have, or not by that name |
+//! | | `admit`, `rates` | users' rates, faults on purpose, copies for another pool |
+//! | | `reads` | which server answers a call that only reads |
+//! | | `split`, `merge` | requests that concern several servers, and one reply of several |
+//! | | `private` | connections of a client's own: blocking calls, transactions |
+//! | | `pubsub` | one connection for the subscriptions of all |
+//! | | `large`, `through` | long values in pieces; the longest from socket to socket (splice) |
+//! | | `delay` | clients that wait for a moment |
+//! | the way back | `replies` | whose each reply is; `errors`: those of the proxy itself |
+//! | | `redirect`, `later` | MOVED, ASK and what passes; requests that are sent again |
+//! | | `scripts` | scripts that servers are given when they lack them |
+//! | answered here | `local` | commands about the connection and about the proxy |
+//! | | `face` | the proxies as the nodes of a cluster |
+//! | | `cache` | what GET answers of hot keys |
+//! | | `seeing` | counters, latencies, logs, MONITOR |
+//!
 //! This room must not know keys' values, handlers, the keyspace or the server.
 
 #![forbid(unsafe_code)]

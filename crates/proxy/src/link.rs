@@ -633,7 +633,7 @@ impl Worker {
             }
         }
         self.adopt_subscriptions();
-        self.cache.adopt(&self.routes);
+        self.cache.adopt(Some(&old), &self.routes);
     }
 
     /// A long reply comes: it gets the connection for itself, if that is not one client's alone already. `false`: too many have

@@ -3,6 +3,8 @@
 //! An error of any part is the reply to the whole, the first one in the order of the parts: a key whose server failed must
 //! not look like a key that is not there.
 
+use std::collections::HashSet;
+
 use redline_resp::{Framer, ReplyDecoder, Value};
 
 use crate::class::Merge;
@@ -33,6 +35,7 @@ pub fn merge(gather: &Gather, out: &mut Vec<u8>) {
         Merge::AnyOk => first_without_error(&parts, out),
         Merge::AnyValue => any_value(&parts, out),
         Merge::Concat => concat(&parts, out),
+        Merge::Distinct => distinct(&parts, out),
         Merge::And => and(&parts, out),
         Merge::SumByName => sum_by_name(&parts, out),
         Merge::Scan => scanned(&parts, gather.scanned, out),
@@ -178,6 +181,25 @@ fn concat(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+fn distinct(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
+    for part in parts {
+        let (count, mut rest) = array(part)?;
+        for _ in 0..count {
+            let (name, next) = rest.split_at(Framer::new().next(rest).ok()??);
+            if known.insert(name) {
+                names.push(name);
+            }
+            rest = next;
+        }
+    }
+    header(out, names.len());
+    names
+        .into_iter()
+        .for_each(|name| out.extend_from_slice(name));
+    Some(())
+}
+
 fn sum_by_name(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     let mut sums: Vec<(Vec<u8>, i64)> = Vec::new();
     for part in parts {
@@ -293,6 +315,14 @@ mod tests {
         assert_eq!(
             merged(concat, &parts),
             b"*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"
+        );
+        let parts: [&[u8]; 2] = [
+            b"*2\r\n$1\r\nb\r\n$1\r\na\r\n",
+            b"*2\r\n$1\r\na\r\n$1\r\nc\r\n",
+        ];
+        assert_eq!(
+            merged(distinct, &parts),
+            b"*3\r\n$1\r\nb\r\n$1\r\na\r\n$1\r\nc\r\n"
         );
         let parts: [&[u8]; 2] = [b"*2\r\n$1\r\na\r\n:1\r\n", b"*2\r\n$1\r\na\r\n:4\r\n"];
         assert_eq!(merged(sum_by_name, &parts), b"*2\r\n$1\r\na\r\n:5\r\n");

@@ -9,7 +9,7 @@ use redline_spec as spec;
 use crate::link::forwarded;
 
 /// All prefixes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
     by_prefix: HashMap<Box<[u8]>, Target>,
     /// The lengths that there are, the longest first.
@@ -17,7 +17,7 @@ pub struct Prefixes {
     strips: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Target {
     pool: u16,
     strip: bool,

@@ -59,7 +59,7 @@ pub struct Transaction {
     aborted: Option<&'static str>,
 }
 
-/// A client that will send no more may wait so long for what is there already: milliseconds.
+/// A client that will send no more, or is to go, may wait so long for what is there already: milliseconds.
 const FORSAKEN_MS: u32 = 1_000;
 /// Bytes of calls without keys that wait for the server to be known.
 const QUEUED_BYTES_MAX: usize = 1024 * 1024;
@@ -88,9 +88,10 @@ impl Worker {
         }
     }
 
-    /// Closes clients that wait for what may never come and had closed their side before they began to.
+    /// Closes clients that wait for what may never come: those that had closed their side before they began to, and all of them
+    /// when the end was asked for.
     pub(crate) fn check_forsaken(&mut self) {
-        let now_ms = self.now_ms as u32;
+        let (now_ms, drains) = (self.now_ms as u32, self.drains());
         for at in self.upstreams.taken().collect::<Vec<_>>() {
             let Some(upstream) = self.upstreams.get(at) else {
                 continue;
@@ -99,7 +100,8 @@ impl Worker {
                 continue;
             };
             let waited_ms = now_ms.wrapping_sub(front.since_ms);
-            let waits = |client: &mut Client| client.peer_closed && client.waits_in_vain();
+            let waits =
+                |client: &mut Client| (drains || client.peer_closed) && client.waits_in_vain();
             if (FORSAKEN_MS..u32::MAX / 2).contains(&waited_ms)
                 && self.clients.find(me).is_some_and(waits)
             {

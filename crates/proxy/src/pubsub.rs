@@ -15,6 +15,7 @@ use redline_cluster::Redirect;
 use redline_resp::{Args, Proto, ReplyDecoder, Value, encode_request};
 use redline_spec::CommandId;
 
+use crate::errors;
 use crate::route::{NOBODY, NodeId, Placement};
 use crate::serve::Flow;
 use crate::slab::Ref;
@@ -90,11 +91,42 @@ pub struct PubSub {
     /// Calls of UNSUBSCRIBE that are not answered.
     leaving: HashMap<u64, Leaving>,
     next_call: u64,
+    next_ask: u64,
 }
 
 impl PubSub {
     fn topic(&mut self, space: Space, name: &[u8]) -> Option<&mut Topic> {
         self.topics.get_mut(&space)?.get_mut(name)
+    }
+
+    /// Changes who is asked for a name, or how far that is; and with it how many names the calls that wait for this one still
+    /// wait for, so that nobody walks through all names of a call before its last is confirmed. Returns the calls that wait
+    /// for nothing any more.
+    fn change(&mut self, space: Space, name: &[u8], change: impl FnOnce(&mut Topic)) -> Vec<u64> {
+        let mut ready = Vec::new();
+        let topics = self.topics.get_mut(&space);
+        let Some(topic) = topics.and_then(|topics| topics.get_mut(name)) else {
+            return ready;
+        };
+        let before = topic.is_confirmed();
+        change(topic);
+        let is_confirmed = topic.is_confirmed();
+        if before == is_confirmed {
+            return ready;
+        }
+        for number in &topic.calls {
+            let Some(call) = self.calls.get_mut(number) else {
+                continue;
+            };
+            match is_confirmed {
+                true => call.unconfirmed -= 1,
+                false => call.unconfirmed += 1,
+            }
+            if call.unconfirmed == 0 {
+                ready.push(*number);
+            }
+        }
+        ready
     }
 }
 
@@ -102,7 +134,7 @@ impl PubSub {
 #[derive(Default)]
 struct Topic {
     clients: Vec<Ref>,
-    /// Calls that wait for it.
+    /// Calls that wait for it; one that names it twice is here twice.
     calls: Vec<u64>,
     /// Who has to be asked for it, and how far that is.
     nodes: Vec<(NodeId, Step)>,
@@ -113,7 +145,8 @@ struct Topic {
 enum Step {
     /// It is not asked, or has refused, or the connection broke since.
     Unasked,
-    Asked,
+    /// By the request of this number: what confirms an earlier one that was taken back is no answer to it.
+    Asked(u64),
     Confirmed,
 }
 
@@ -143,7 +176,8 @@ struct Server {
 /// What a server has been told and has not answered.
 #[derive(Debug, PartialEq, Eq)]
 enum Expected {
-    Ask(Space, Vec<u8>),
+    /// The request's number is the last.
+    Ask(Space, Vec<u8>, u64),
     Leave(Space, Vec<u8>),
     /// A sign of life, and for whom: the number of the call that waits for it.
     Ping(Option<u64>),
@@ -159,6 +193,8 @@ struct Call {
     seq: u32,
     space: Space,
     names: Vec<Vec<u8>>,
+    /// How many of them are not confirmed, each as often as it is named.
+    unconfirmed: usize,
 }
 
 /// A client that wants to hear no more of some names, or of all if there are none.
@@ -191,9 +227,6 @@ impl Worker {
             .map(|name| (name.clone(), self.nodes_of(space, name)))
             .collect();
         for node in wanted.iter().flat_map(|(_, nodes)| nodes) {
-            if *node == NOBODY {
-                return self.refuse(me, crate::errors::CLUSTER_DOWN);
-            }
             if let Err(line) = self.subscription_link(*node) {
                 return self.refuse(me, &line);
             }
@@ -209,6 +242,7 @@ impl Worker {
             client: me,
             seq,
             space,
+            unconfirmed: names.len(),
             names,
         };
         self.pubsub.calls.insert(number, call);
@@ -224,26 +258,24 @@ impl Worker {
             for (node, _) in topic.nodes.clone() {
                 self.ask(node, space, &name);
             }
+            let is_confirmed = |topic: &mut Topic| topic.is_confirmed();
+            if self.pubsub.topic(space, &name).is_some_and(is_confirmed)
+                && let Some(call) = self.pubsub.calls.get_mut(&number)
+            {
+                call.unconfirmed -= 1;
+            }
         }
-        self.answer_call(number);
+        let call = self.pubsub.calls.get(&number);
+        if call.is_some_and(|call| call.unconfirmed == 0) {
+            self.answer_call(number);
+        }
         // What comes behind it may be refused to a subscriber, or be what it wants to hear.
         self.must_wait(me);
         Flow::Done
     }
 
-    /// Answers a call if all that it names is confirmed.
+    /// Answers a call of which all that it names is confirmed.
     fn answer_call(&mut self, number: u64) {
-        let Some(call) = self.pubsub.calls.get(&number) else {
-            return;
-        };
-        let topics = self.pubsub.topics.get(&call.space);
-        let is_confirmed = |name: &Vec<u8>| {
-            let topic = topics.and_then(|topics| topics.get(name));
-            topic.is_some_and(Topic::is_confirmed)
-        };
-        if !call.names.iter().all(is_confirmed) {
-            return;
-        }
         let Some(call) = self.pubsub.calls.remove(&number) else {
             return;
         };
@@ -463,6 +495,10 @@ impl Worker {
 
     /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
     fn subscription_link(&mut self, node: NodeId) -> Result<Ref, String> {
+        if node == NOBODY {
+            // Nothing is kept of nobody: whoever has the name later is asked by the picture that says so.
+            return Err(errors::CLUSTER_DOWN.to_owned());
+        }
         let known = self.pubsub.servers.iter().position(|it| it.node == node);
         let at = known.unwrap_or_else(|| {
             self.pubsub.servers.push(Server {
@@ -488,6 +524,12 @@ impl Worker {
         Ok(upstream)
     }
 
+    /// Whether there is anything wanted of a server that it is not asked for.
+    fn lacks_something(&self, node: NodeId) -> bool {
+        let mut topics = self.pubsub.topics.values().flat_map(HashMap::values);
+        topics.any(|topic| topic.is_unasked(node))
+    }
+
     /// What is wanted of a server that it is not asked for.
     fn unasked_of(&self, node: NodeId) -> Vec<(Space, Vec<u8>)> {
         let mut wanted = Vec::new();
@@ -504,14 +546,16 @@ impl Worker {
         if !topic.is_some_and(|topic| topic.is_unasked(node)) {
             return;
         }
-        let expected = Expected::Ask(space, name.to_vec());
+        let number = self.pubsub.next_ask;
+        self.pubsub.next_ask += 1;
+        let expected = Expected::Ask(space, name.to_vec(), number);
         if self.say_to_server(
             node,
             &format!("{}SUBSCRIBE", space.letter()),
             name,
             expected,
         ) {
-            self.set_step(node, space, name, Step::Asked);
+            self.change_steps(space, name, node, |_| Step::Asked(number));
         }
     }
 
@@ -525,12 +569,25 @@ impl Worker {
         );
     }
 
-    fn set_step(&mut self, node: NodeId, space: Space, name: &[u8], step: Step) {
-        let topic = self.pubsub.topic(space, name);
-        for (of, at) in topic.into_iter().flat_map(|topic| &mut topic.nodes) {
-            if *of == node {
-                *at = step;
+    /// How far a server is with a name, from how far it was.
+    fn change_steps(
+        &mut self,
+        space: Space,
+        name: &[u8],
+        node: NodeId,
+        next: impl Fn(Step) -> Step,
+    ) {
+        self.change_topic(space, name, |topic| {
+            for (_, step) in topic.nodes.iter_mut().filter(|(of, _)| *of == node) {
+                *step = next(*step);
             }
+        });
+    }
+
+    /// Answers the calls that waited for this change alone.
+    fn change_topic(&mut self, space: Space, name: &[u8], change: impl FnOnce(&mut Topic)) {
+        for number in self.pubsub.change(space, name, change) {
+            self.answer_call(number);
         }
     }
 
@@ -607,21 +664,18 @@ impl Worker {
         }
     }
 
-    /// The server has answered the first of these that it was told, and what it was told before that.
-    fn answered(&mut self, node: NodeId, is_it: impl Fn(&Expected) -> bool) {
-        let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) else {
-            return;
-        };
-        let Some(at) = server.expected.iter().position(is_it) else {
-            return;
-        };
+    /// The server has answered the first of these that it was told, which is returned, and what it was told before that.
+    fn answered(&mut self, node: NodeId, is_it: impl Fn(&Expected) -> bool) -> Option<Expected> {
+        let server = self.pubsub.servers.iter_mut().find(|it| it.node == node)?;
+        let at = server.expected.iter().position(is_it)?;
         // More than one only if the server leaves something without an answer.
-        let answered: Vec<Expected> = server.expected.drain(..=at).collect();
-        for expected in answered {
+        let mut answered: Vec<Expected> = server.expected.drain(..=at).collect();
+        for expected in &answered {
             if let Expected::Ping(ping) = expected {
-                self.alive(ping);
+                self.alive(*ping);
             }
         }
+        answered.pop()
     }
 
     fn answered_ping(&mut self, node: NodeId) {
@@ -670,20 +724,24 @@ impl Worker {
     }
 
     fn confirmed(&mut self, node: NodeId, space: Space, name: &[u8]) {
-        let ask = Expected::Ask(space, name.to_vec());
-        self.answered(node, |expected| *expected == ask);
-        self.set_step(node, space, name, Step::Confirmed);
-        let topic = self.pubsub.topic(space, name);
-        for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
-            self.answer_call(number);
-        }
+        let is_it = |expected: &Expected| matches!(expected, Expected::Ask(of, asked, _) if *of == space && asked == name);
+        let of = match self.answered(node, is_it) {
+            Some(Expected::Ask(_, _, number)) => Some(number),
+            // It has not kept to the order.
+            _ => None,
+        };
+        // If it was left since, and is asked for again: until the server has done both it may hear nothing.
+        self.change_steps(space, name, node, |step| match step {
+            Step::Asked(latest) if of.is_none_or(|number| number == latest) => Step::Confirmed,
+            other => other,
+        });
     }
 
     /// The server refuses what it was told first: who waits for that is told. An error is a sign of life, too.
     fn refused_by_server(&mut self, node: NodeId, error: &[u8]) {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
-        let (space, name) = match server.and_then(|server| server.expected.pop_front()) {
-            Some(Expected::Ask(space, name)) => (space, name),
+        let (space, name, number) = match server.and_then(|server| server.expected.pop_front()) {
+            Some(Expected::Ask(space, name, number)) => (space, name, number),
             Some(Expected::Ping(ping)) => return self.alive(ping),
             Some(Expected::Leave(..)) | None => return,
         };
@@ -696,7 +754,13 @@ impl Worker {
                 return self.ask_anew(space, &name);
             }
         }
-        self.set_step(node, space, &name, Step::Unasked);
+        let asked = (node, Step::Asked(number));
+        let topic = self.pubsub.topic(space, &name);
+        if topic.is_none_or(|topic| !topic.nodes.contains(&asked)) {
+            // Nobody waits for this one any more.
+            return;
+        }
+        self.change_steps(space, &name, node, |_| Step::Unasked);
         let topic = self.pubsub.topic(space, &name);
         for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
             self.fail_call(number, error);
@@ -743,7 +807,7 @@ impl Worker {
         if topic.nodes.iter().all(|(asked, _)| *asked != node) {
             return;
         }
-        topic.nodes = unasked(&to);
+        self.change_topic(space, name, |topic| topic.nodes = unasked(&to));
         for node in to {
             if self.subscription_link(node).is_ok() {
                 self.ask(node, space, name);
@@ -775,14 +839,13 @@ impl Worker {
         if nodes.contains(&NOBODY) {
             return;
         }
-        let before = std::mem::take(&mut topic.nodes);
-        topic.nodes = nodes
-            .iter()
-            .map(|node| {
-                let known = before.iter().find(|(asked, _)| asked == node);
-                (*node, known.map_or(Step::Unasked, |(_, step)| *step))
-            })
-            .collect();
+        let before = topic.nodes.clone();
+        let step_of = |node: &NodeId| {
+            let known = before.iter().find(|(asked, _)| asked == node);
+            (*node, known.map_or(Step::Unasked, |(_, step)| *step))
+        };
+        let now = nodes.iter().map(step_of).collect();
+        self.change_topic(space, name, |topic| topic.nodes = now);
         let is_old = |node: &NodeId| before.iter().any(|(asked, _)| asked == node);
         for node in nodes.iter().filter(|node| !is_old(node)) {
             if self.subscription_link(*node).is_ok() {
@@ -879,29 +942,17 @@ impl Worker {
             }
         }
         for node in wanting {
-            let mut stays = Vec::new();
-            for (space, name) in self.unasked_of(node) {
-                let nodes = self.nodes_of(space, &name);
-                if let Some(topic) = self.pubsub.topic(space, &name)
-                    && nodes
-                        .iter()
-                        .all(|fresh| topic.nodes.iter().all(|(asked, _)| asked != fresh))
-                {
-                    // Another server has it now.
-                    topic.nodes = unasked(&nodes);
-                    for fresh in nodes.into_iter().filter(|fresh| *fresh != NOBODY) {
-                        if self.subscription_link(fresh).is_ok() {
-                            self.ask(fresh, space, &name);
-                        }
-                    }
-                    continue;
-                }
-                stays.push((space, name));
+            if !self.lacks_something(node) {
+                // Whoever wants something of it makes it known again.
+                let is_over = |it: &Server| it.node == node && it.upstream.is_none();
+                self.pubsub.servers.retain(|it| !is_over(it));
+                continue;
             }
-            for (space, name) in stays {
-                if self.subscription_link(node).is_err() {
-                    break;
-                }
+            // Where there is no way to the server now, nothing is copied for it.
+            if self.subscription_link(node).is_err() {
+                continue;
+            }
+            for (space, name) in self.unasked_of(node) {
                 self.ask(node, space, &name);
             }
         }
@@ -949,3 +1000,6 @@ fn confirm(
     }
     out.extend_from_slice(format!(":{count}\r\n").as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

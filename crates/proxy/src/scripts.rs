@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of all scripts that are remembered.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 const NAME_BYTES: usize = 40;
+/// What each of them takes beside its text: the name, here and at each connection that was given it.
+const SCRIPT_BYTES: usize = 128;
 
 /// The scripts that all workers have seen, by the name that EVALSHA calls them.
 #[derive(Default)]
@@ -36,10 +38,12 @@ impl Scripts {
         if known.bodies.contains_key(&name) {
             return;
         }
-        if known.bytes + body.len() > BYTES_MAX {
+        let bytes = body.len() + SCRIPT_BYTES;
+        if known.bytes + bytes > BYTES_MAX {
+            self.epoch.fetch_add(1, Ordering::Relaxed);
             *known = Known::default();
         }
-        known.bytes += body.len();
+        known.bytes += bytes;
         known.bodies.insert(name, body.into());
     }
 
@@ -78,5 +82,22 @@ mod tests {
         scripts.learn(b"return 1");
         scripts.forget();
         assert_eq!(scripts.find(name), None);
+    }
+
+    #[test]
+    fn whoever_keeps_their_names_hears_that_they_are_forgotten() {
+        let scripts = Scripts::default();
+        let (mut epoch, mut names, mut most) = (scripts.epoch(), 0, 0);
+        // Names take room, however short the scripts are.
+        for number in 0..BYTES_MAX / SCRIPT_BYTES + 1 {
+            scripts.learn(number.to_string().as_bytes());
+            if scripts.epoch() != epoch {
+                (epoch, names) = (scripts.epoch(), 0);
+            }
+            names += 1;
+            most = most.max(names);
+        }
+        assert!(most < BYTES_MAX / SCRIPT_BYTES, "{most}");
+        assert!(names < most, "they are forgotten");
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! Must not know sockets, or what becomes of replies.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use redline_resp::{
     Args, Decoded, Name, Proto, Reply, RequestDecoder, RequestKind, Span, encode_request,
 };
@@ -16,7 +18,7 @@ use crate::custom::{self, Called};
 use crate::errors;
 use crate::private::Session;
 use crate::route::{NOBODY, NodeId, Placement, Pool};
-use crate::seeing::{MIXED, NO_COMMAND, OUT_OF_MEMORY};
+use crate::seeing::{MIXED, NO_COMMAND, OUT_OF_MEMORY, log};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
@@ -441,8 +443,10 @@ impl Worker {
                     Unresolved::Command => self.foreign(me, called, raw, args),
                     Unresolved::Subcommand(_) => None,
                 });
-                return answered
-                    .unwrap_or_else(|| self.abort(me, &errors::unresolved(reason, args)));
+                return answered.unwrap_or_else(|| match redline_resp::is_of_http(&args[0]) {
+                    true => self.leave_to_browser(me),
+                    false => self.abort(me, &errors::unresolved(reason, args)),
+                });
             }
         };
         if command.class == Class::Forbidden {
@@ -483,6 +487,23 @@ impl Worker {
             self.show(me, Some(command.id), args, None);
         }
         flow
+    }
+
+    /// A browser's form is not taken for calls: the connection ends.
+    fn leave_to_browser(&mut self, me: Ref) -> Flow {
+        /// From one line in the log to the next: whoever attacks may come often.
+        const PAUSE_MS: u64 = 60_000;
+        static NEXT_MS: AtomicU64 = AtomicU64::new(0);
+        if self.now_ms >= NEXT_MS.load(Ordering::Relaxed)
+            && let Some(client) = self.clients.find(me)
+        {
+            NEXT_MS.store(self.now_ms + PAUSE_MS, Ordering::Relaxed);
+            log::warning(&format!(
+                "client {} sends HTTP, which may be an attack by way of a browser: closed",
+                client.card.addr
+            ));
+        }
+        Flow::Close
     }
 
     /// A call that nothing speaks against.

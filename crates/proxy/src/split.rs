@@ -1,5 +1,5 @@
 //! Requests that concern several servers: cut by server, sent, and their replies gathered. What becomes of the replies is
-//! the business of [`merge`](crate::merge).
+//! the business of [`merge`].
 //!
 //! A call of many keys becomes one call for each server that has some of them (in a cluster one for each slot, since it
 //! refuses more, but all to one server leave in one write). Keys are copied with the headers that they came with.

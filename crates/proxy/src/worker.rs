@@ -875,6 +875,11 @@ impl Worker {
         }
     }
 
+    /// Whether the end was asked for.
+    pub(crate) fn drains(&self) -> bool {
+        self.drains_until_ms.is_some()
+    }
+
     fn has_drained(&self) -> bool {
         let over = |until_ms| self.now_ms >= until_ms || self.clients.taken().next().is_none();
         self.drains_until_ms.is_some_and(over)

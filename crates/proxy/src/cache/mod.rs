@@ -23,7 +23,7 @@ use redline_spec::CommandId;
 use crate::client::Silence;
 use crate::custom::ForeignByName;
 use crate::private::Session;
-use crate::route::{NOBODY, NodeId, Pool, Routes};
+use crate::route::{NOBODY, NodeId, Pool, Routes, Shard};
 use crate::seeing::log;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Waiting};
@@ -102,12 +102,12 @@ impl Cache {
             shared: Some(Arc::clone(shared)),
             ..Cache::default()
         };
-        cache.adopt(routes);
+        cache.adopt(None, routes);
         cache
     }
 
-    /// There is a new picture: keys may be elsewhere now.
-    pub fn adopt(&mut self, routes: &Routes) {
+    /// There is a new picture in place of this one: keys may be elsewhere now.
+    pub fn adopt(&mut self, old: Option<&Routes>, routes: &Routes) {
         let workers = self.shared.as_ref().map_or(1, |it| it.workers.len()).max(1);
         for (number, pool) in routes.pools.iter().enumerate() {
             if number == self.pools.len() {
@@ -121,8 +121,12 @@ impl Cache {
             self.learned[number] = pool.learned.clone();
         }
         self.is_on = self.pools.iter().any(Option::is_some);
-        for pool in self.pools.iter_mut().flatten() {
-            pool.forget();
+        for (number, pool) in self.pools.iter_mut().enumerate() {
+            if let Some(pool) = pool
+                && old.is_none_or(|old| !has_values_as(number, routes, old))
+            {
+                pool.forget();
+            }
         }
     }
 
@@ -231,6 +235,22 @@ impl Cache {
         }
         sum
     }
+}
+
+/// Whether what was kept of a pool under another picture is so under this one: the same servers have its keys, and clients mean
+/// the same ones by them.
+fn has_values_as(number: usize, routes: &Routes, other: &Routes) -> bool {
+    let (Some(pool), Some(before)) = (routes.pools.get(number), other.pools.get(number)) else {
+        return false;
+    };
+    let is_same = |shard: &Shard| {
+        let at = usize::from(shard.primary);
+        shard.primary == NOBODY || routes.nodes.get(at) == other.nodes.get(at)
+    };
+    pool.has_keys_as(before)
+        && pool.shards.iter().all(is_same)
+        && pool.tls.is_some() == before.tls.is_some()
+        && routes.prefixes == other.prefixes
 }
 
 /// The request that has a server tell what changes: in all databases, whoever changes it.

@@ -86,11 +86,11 @@ pub struct Arguments {
     /// Any certificate will do
     #[arg(long, requires = "upstream_tls")]
     pub upstream_tls_insecure: bool,
-    /// What keys are turned into [murmur]: atol, crc16, crc16-twemproxy, crc32, crc32a, fnv1-64, fnv1a-64, fnv1-32,
+    /// What keys are turned into [murmur unless said]: atol, crc16, crc16-twemproxy, crc32, crc32a, fnv1-64, fnv1a-64, fnv1-32,
     /// fnv1a-32, hsieh, jenkins, md5, murmur, one-at-a-time
     #[arg(long, value_parser = named::<HashKind>, requires = "upstream")]
     pub hash: Option<HashKind>,
-    /// Which server a hash means [ketama]: ketama, modula, rendezvous, random
+    /// Which server a hash means [ketama unless said]: ketama, modula, rendezvous, random
     #[arg(long, value_parser = named::<DistributionKind>, requires = "upstream")]
     pub distribution: Option<DistributionKind>,
     /// Two characters: only what stands between them is hashed [{}]

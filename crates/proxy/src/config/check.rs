@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use redline_net::Address;
-use redline_spec::{lookup, unbuilt};
+use redline_spec::{lookup, nearest, unbuilt};
 
-use super::text::nearest;
 use super::users::{Identities, is_default};
 use super::*;
 use crate::custom::{OF_EVERYTHING, OWN, ids_of};

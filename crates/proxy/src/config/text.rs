@@ -1,5 +1,7 @@
 //! A configuration as TOML: read, with a word on what was probably meant, and printed.
 
+use redline_spec::nearest;
+
 use super::Config;
 
 impl Config {
@@ -47,31 +49,6 @@ fn meant(message: &str) -> Option<&str> {
     let mut names = message.split('`').skip(1).step_by(2);
     let wrong = names.next().filter(|_| unknown)?;
     nearest(wrong, names)
-}
-
-/// Of some names, the one that differs least from `wrong`, if it differs little.
-pub fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let fold = |name: &str| name.to_ascii_lowercase().replace('_', "-");
-    let wrong = fold(wrong);
-    let far = |name: &str| distance(wrong.as_bytes(), fold(name).as_bytes());
-    let nearest = names.min_by_key(|name| far(name))?;
-    (far(nearest) <= 1 + wrong.len() / 3).then_some(nearest)
-}
-
-/// Levenshtein's distance.
-fn distance(one: &[u8], other: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.iter().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.iter().enumerate() {
-            let here = (before + usize::from(a != b))
-                .min(row[j] + 1)
-                .min(row[j + 1] + 1);
-            before = std::mem::replace(&mut row[j + 1], here);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

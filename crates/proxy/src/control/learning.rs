@@ -59,11 +59,50 @@ impl Control {
         let Some(learning) = self.learning.get_mut(pool) else {
             return;
         };
-        match reply {
-            Some(reply) => learning.found = Some(Arc::new(learned(reply))),
+        self.is_changed |= learning.take(reply);
+    }
+}
+
+impl Learning {
+    /// Takes in what a server has; none: it did not say. Whether that is anything new: clients may call nonsense for ever,
+    /// and a new picture makes workers drop what they hold of servers' keys.
+    fn take(&mut self, reply: Option<&Value>) -> bool {
+        let found = match (reply, &self.found) {
+            (Some(reply), _) => learned(reply),
             // Who waits for it is told that there is no such command.
-            None => drop(learning.found.get_or_insert_default()),
+            (None, None) => ForeignByName::new(),
+            (None, Some(_)) => return false,
+        };
+        let is_new = self.found.as_deref() != Some(&found);
+        if is_new {
+            self.found = Some(Arc::new(found));
         }
-        self.is_changed = true;
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_already_is_nothing_new() {
+        let row = |name: &str| {
+            let flags = Value::Array(vec![Value::Simple(b"readonly".to_vec())]);
+            let name = Value::Bulk(name.into());
+            let [arity, first, last, step] = [2, 1, 1, 1].map(Value::Integer);
+            Value::Array(vec![name, arity, flags, first, last, step])
+        };
+        let one = Value::Array(vec![row("doc.get")]);
+        let two = Value::Array(vec![row("doc.get"), row("doc.len")]);
+        let mut learning = Learning::default();
+        // Clients wait for the first word, whatever it is.
+        assert!(learning.take(None) && learning.found.is_some());
+        assert!(!learning.take(None));
+        assert!(!learning.take(Some(&Value::Array(Vec::new()))));
+        assert!(learning.take(Some(&one)));
+        assert!(!learning.take(Some(&one)) && !learning.take(None));
+        assert!(learning.take(Some(&two)));
+        assert_eq!(learning.found.map(|found| found.len()), Some(2));
     }
 }

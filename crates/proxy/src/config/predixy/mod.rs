@@ -9,8 +9,8 @@ use std::path::Path;
 
 use file::Line;
 use redline_acl::PasswordHash;
+use redline_spec::nearest;
 
-use super::text::nearest;
 use super::*;
 
 /// A configuration, and what a person should know who moves in.
@@ -427,7 +427,8 @@ fn servers(line: &Line) -> Result<Vec<Server>, String> {
     let mut servers = Vec::new();
     for line in block(line)? {
         let place = plus(line)?;
-        let (password, address) = match place.split_once('@') {
+        // A password may have an @, an address has none.
+        let (password, address) = match place.rsplit_once('@') {
             Some((password, address)) => (Some(Secret::from(password)), address),
             None => (None, place),
         };

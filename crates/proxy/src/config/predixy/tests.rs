@@ -62,7 +62,7 @@ StandaloneServerPool {
     }
     Group shard002 {
         + 10.2.2.4:7501
-        + other@[::1]:7502
+        + o@th@er@[::1]:7502
     }
 }
 "##;
@@ -193,7 +193,10 @@ fn every_directive_has_its_place() {
     assert_eq!(pool.sentinel_password.as_deref(), Some("sentinelpass"));
     assert_eq!(pool.sentinels[1].password.as_deref(), Some("own"));
     assert_eq!(pool.shards[1].servers[1].address.to_string(), "[::1]:7502");
-    assert_eq!(pool.shards[1].servers[1].password.as_deref(), Some("other"));
+    assert_eq!(
+        pool.shards[1].servers[1].password.as_deref(),
+        Some("o@th@er")
+    );
 
     assert_eq!(config.local_data_center, "bj");
     assert_eq!(config.data_centers[0].address_prefixes, ["10.1", "10.2"]);
