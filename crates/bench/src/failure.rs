@@ -93,6 +93,11 @@ impl Failure {
         Failure::Tls(format!("SSL_connect failed: {}", error_text(error)))
     }
 
+    /// That nobody answered a handshake: who does not speak TLS takes what we say for the beginning of a request, and waits.
+    pub fn unanswered_handshake() -> Failure {
+        Failure::Tls("the server does not answer; does it speak TLS at this port?".into())
+    }
+
     /// An error of the poller or of a thread: nothing that the server did.
     pub fn local(what: &str, error: &io::Error) -> Failure {
         Failure::Local(format!("{what}: {}", error_text(error)))

@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::report::ServerConfig;
 use crate::target;
-use crate::worker::secure;
+use crate::worker::{HANDSHAKE_WITHIN, secure};
 
 /// What the first connection found out.
 pub struct Probed {
@@ -98,7 +98,7 @@ pub fn connect(
     Ok((endpoint, stream))
 }
 
-/// Until the deadline, or for so long: who does not speak TLS takes what we say for the beginning of a request, and waits.
+/// Until the deadline, or for so long.
 fn shake_hands(
     control: &mut Control,
     stream: &mut Stream,
@@ -111,17 +111,13 @@ fn shake_hands(
     while !secure(stream, tls)? {
         match wait(control, usize::MAX, sooner.or(Some(until))) {
             Err(Failure::Local(_)) if sooner.is_none() && Instant::now() >= until => {
-                let text = "the server does not answer; does it speak TLS at this port?";
-                return Err(Failure::Tls(text.into()));
+                return Err(Failure::unanswered_handshake());
             }
             waited => waited?,
         }
     }
     Ok(())
 }
-
-/// How long a handshake may take; servers give clients as long.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Tries each endpoint of the address; the error is that of the last.
 fn connect_any(

@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redline_net::tls::ClientTls;
 use redline_net::{
@@ -368,8 +368,9 @@ impl<'a, L: Load> Worker<'a, L> {
     }
 
     fn open(&mut self, clients: usize) -> Result<(), Failure> {
+        let mut patience = Patience::new(self.shared.tls.as_ref());
         while !self.stopped() && (self.connections.len() < clients || self.opening > 0) {
-            let mut timeout = None;
+            let mut timeout = patience.left();
             while self.connections.len() < clients && self.opening < CONNECTING_MAX {
                 let token = self.connections.len();
                 match self.connect(token)? {
@@ -391,8 +392,10 @@ impl<'a, L: Load> Worker<'a, L> {
                     && self.connected(event.token)?
                 {
                     self.opening -= 1;
+                    patience.renew();
                 }
             }
+            patience.check()?;
         }
         Ok(())
     }
@@ -740,6 +743,40 @@ pub fn secure(stream: &mut Stream, tls: &ClientTls) -> Result<bool, Failure> {
     begun
         .and_then(|()| stream.handshake())
         .map_err(|error| Failure::handshake(&error))
+}
+
+/// How long a handshake may take; servers give clients as long.
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long connections that are opened may all be in their handshakes: that many take long together says nothing of any.
+pub struct Patience(Option<Instant>);
+
+impl Patience {
+    /// Begins now. Without TLS there is no end to it: what is not accepted is given up by the kernel.
+    pub fn new(tls: Option<&ClientTls>) -> Patience {
+        Patience(tls.map(|_| Instant::now() + HANDSHAKE_WITHIN))
+    }
+
+    /// How long it still lasts.
+    pub fn left(&self) -> Option<Duration> {
+        self.0
+            .map(|until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Begins anew: a connection stands.
+    pub fn renew(&mut self) {
+        if let Some(until) = &mut self.0 {
+            *until = Instant::now() + HANDSHAKE_WITHIN;
+        }
+    }
+
+    /// An error once it is over.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.left() {
+            Some(Duration::ZERO) => Err(Failure::unanswered_handshake()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The text of the first error reply of a connection.

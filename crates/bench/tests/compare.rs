@@ -5,6 +5,7 @@ mod invocation;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fake_server::{FakeServer, reply};
@@ -158,6 +159,23 @@ fn saved_results_are_compared_in_their_order() {
         "{}",
         ran.stderr
     );
+}
+
+#[test]
+fn pairs_that_were_measured_before_a_failure_are_reported() {
+    let gets = AtomicU64::new(0);
+    let server = FakeServer::start(move |request| match request[0].as_slice() {
+        b"GET" if gets.fetch_add(1, Ordering::Relaxed) >= 500 => reply("-ERR no more\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let port = server.port();
+    let sides = ["--", "-p", &port, "--", "-p", &port];
+    // Two runs of fifty are a pair.
+    let args = [&["compare"][..], &sides, &BOTH, &["-n", "50"]].concat();
+    let ran = bench(&args);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.ends_with("ERR no more\n"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("; 5 pairs)"), "{}", ran.stdout);
 }
 
 #[test]

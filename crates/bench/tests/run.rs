@@ -76,6 +76,86 @@ fn a_file_that_cannot_be_written_is_found_before_anything_is_measured() {
 }
 
 #[test]
+fn a_place_that_does_not_take_the_result_costs_no_other() {
+    let server = FakeServer::ok();
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("kept");
+    let kept = kept.to_str().expect("it is text");
+    let args = ["--command", "GET a", "-n", "100", "--html", kept];
+    for option in ["--json", "--csv", "--hdr"] {
+        let ran = run(&server, &[&args[..], &[option, "/dev/full"]].concat());
+        assert_eq!(ran.code, 1);
+        assert!(
+            ran.stderr
+                .ends_with(": No space left on device (os error 28)\n")
+                || ran.stderr.ends_with(": No space left on device\n"),
+            "{option}: {}",
+            ran.stderr
+        );
+        assert!(
+            ran.stdout.contains("100 answered"),
+            "{option}: {}",
+            ran.stdout
+        );
+        let page = std::fs::read_to_string(kept).expect("the page was written");
+        assert!(page.contains("</html>"), "{option}");
+        std::fs::remove_file(kept).expect("it is there");
+    }
+    // Who reads the text may have gone.
+    let port = server.port();
+    let words = [&["run", "-p", &port][..], &args].concat();
+    let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let (mut stdin, mut stderr) = (&b""[..], Vec::new());
+    let streams = redline_bench::Streams {
+        stdin: &mut stdin,
+        stdout: &mut Gone,
+        stderr: &mut stderr,
+    };
+    assert_eq!(
+        redline_bench::run("redline bench", &words, streams, None),
+        1
+    );
+    let said = String::from_utf8(stderr).expect("it is text");
+    assert!(said.starts_with("standard output: "), "{said}");
+    assert!(std::fs::metadata(kept).is_ok());
+}
+
+/// A stream that nobody reads.
+struct Gone;
+
+impl std::io::Write for Gone {
+    fn write(&mut self, _bytes: &[u8]) -> std::io::Result<usize> {
+        Err(ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn files_that_a_comparison_would_not_write_are_refused() {
+    for option in ["--json", "--csv", "--hdr", "--html"] {
+        let ran = bench(&[
+            "compare",
+            "--",
+            "--",
+            "--",
+            "--command",
+            "PING",
+            option,
+            "x",
+        ]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+        assert!(
+            ran.stderr.contains("in front of the first --"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
 fn a_node_of_a_cluster_is_recognised() {
     let server = on_get(|| reply("-MOVED 1 127.0.0.1:1\r\n"));
     let ran = run(
@@ -84,6 +164,44 @@ fn a_node_of_a_cluster_is_recognised() {
     );
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("--cluster sends"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_proxy_is_not_taken_for_the_server_that_it_speaks_for() {
+    // A line of `redline proxy`'s INFO and predixy's.
+    let text = "# Server\r\nredis_version:8.2.3\r\nprocess_id:7\r\nRedisMode:proxy\r\n";
+    let server = FakeServer::start(move |request| match request[0].as_slice() {
+        b"INFO" => reply(&format!("${}\r\n{text}\r\n", text.len())),
+        _ => reply("+OK\r\n"),
+    });
+    let args = ["--command", "PING", "-n", "10", "-c", "1"];
+    let found = result(&server, &args);
+    assert_eq!(found["target"]["server"], "a proxy that says redis 8.2.3");
+    let warned = |result: &Value| result["warnings"].to_string().contains("--proxy-pid 7 ");
+    assert!(warned(&found), "{}", found["warnings"]);
+    let pid = std::process::id().to_string();
+    let named = result(&server, &[&args[..], &["--proxy-pid", &pid]].concat());
+    assert!(!warned(&named), "{}", named["warnings"]);
+}
+
+#[test]
+fn a_run_of_a_moment_blames_nobody_and_says_why_it_does_not_know() {
+    let server = FakeServer::ok();
+    let args = ["--command", "PING", "-n", "10", "-c", "1"];
+    // Others may take the CPUs meanwhile.
+    let mut runs = (0..100).map(|_| result(&server, &args));
+    let brief = runs.find(|run| {
+        run["elapsed_s"].as_f64().unwrap() < 0.04 && run["parties"].as_array().unwrap().len() == 1
+    });
+    let brief = brief.expect("ten requests in 40 ms");
+    assert_eq!(brief["verdict"]["bottleneck"], "undecided");
+    let text = brief["verdict"]["text"].as_str().unwrap();
+    assert!(text.contains("too little was measured"), "{text}");
+    let evidence = brief["verdict"]["evidence"].to_string();
+    assert!(
+        evidence.contains("server: nothing known: the run was over before"),
+        "{evidence}"
+    );
 }
 
 #[test]
@@ -103,6 +221,38 @@ fn who_does_not_say_where_the_data_is_is_named_with_the_reason() {
     let ran = bench(&[&["run", "--sentinel", &place][..], &load].concat());
     let said = format!("mymaster): {place} does not know\n");
     assert!(ran.stderr.ends_with(&said), "{}", ran.stderr);
+}
+
+#[test]
+fn a_primary_that_was_replaced_while_it_works_gets_no_more_requests() {
+    let served = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&served);
+    let old = FakeServer::start(move |request| {
+        counted.fetch_add(u64::from(request[0] == b"SET"), Ordering::Relaxed);
+        reply("+OK\r\n")
+    });
+    let new = FakeServer::ok();
+    let ports = [old.port(), new.port()];
+    let sentinel = FakeServer::start(move |_| {
+        let port = &ports[usize::from(served.load(Ordering::Relaxed) >= 20)];
+        reply(&format!(
+            "*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n",
+            port.len()
+        ))
+    });
+    let place = format!("127.0.0.1:{}", sentinel.port());
+    let args = ["--sentinel", &place, "--command", "SET a b", "--rps", "100"];
+    let ran = bench(&[&["run"][..], &args, &["--duration", "2", "--json", "-"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let result: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+    let of = |server: &FakeServer| {
+        let lines = server.lines();
+        lines.iter().filter(|line| *line == "SET a b").count()
+    };
+    assert_eq!(of(&old) + of(&new), 200);
+    // It was asked within a tenth of a second; others may take the CPUs meanwhile.
+    assert!((20..150).contains(&of(&old)), "{}", of(&old));
+    assert_eq!(result["redirects"]["maps"], 1);
 }
 
 /// A server that does this on each GET, and answers everything else with +OK.

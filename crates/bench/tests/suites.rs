@@ -114,6 +114,19 @@ fn the_table_has_published_beside_measured() {
 }
 
 #[test]
+fn targets_that_are_compared_are_not_put_in_one_place() {
+    for words in [["-p", "1"], ["-s", "b"]] {
+        let ran = bench(&[&["run", &suite("predixy.toml")][..], &words].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{words:?}");
+        assert!(
+            ran.stderr.contains("--target NAME=HOST:PORT says where"),
+            "{words:?}: {}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
 fn a_fault_in_any_run_is_told_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("suite.toml");

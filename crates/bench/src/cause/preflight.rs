@@ -32,6 +32,8 @@ pub struct Facts {
     pub threads: usize,
     /// Lines of INFO.
     pub info: BTreeMap<String, String>,
+    /// The proxy in front of the server was named, if there is one.
+    pub names_proxy: bool,
     /// The server's log level, if it says.
     pub log_level: Option<String>,
     /// Clients that receive every command (MONITOR).
@@ -183,6 +185,13 @@ impl Facts {
     fn of_server(&self) -> Vec<String> {
         let is = |name: &str| self.info.get(name).is_some_and(|value| value == "1");
         let mut findings = Vec::new();
+        if is_proxy(&self.info) && !self.names_proxy {
+            let pid = self.info.get("process_id").map_or("PID", String::as_str);
+            findings.push(format!(
+                "a proxy answers here: what is said of the server is the proxy's. --proxy-pid {pid} names it, and \
+                 --server-pid the server behind it."
+            ));
+        }
         for (field, what) in [
             ("loading", "the server is loading its data"),
             ("rdb_bgsave_in_progress", "the server is saving a snapshot"),
@@ -207,6 +216,11 @@ impl Facts {
         }
         findings
     }
+}
+
+/// Whether it was a proxy that answered INFO: `redline proxy`, or predixy.
+pub fn is_proxy(info: &BTreeMap<String, String>) -> bool {
+    info.get("RedisMode").is_some_and(|mode| mode == "proxy")
 }
 
 fn swapped_bytes(meminfo: &str) -> u64 {
@@ -284,6 +298,15 @@ mod tests {
             |facts| info(facts, "aof_rewrite_in_progress"),
             "append-only",
         );
+        let proxy = |facts: &mut Facts| {
+            facts.info.insert("RedisMode".into(), "proxy".into());
+            facts.info.insert("process_id".into(), "7".into());
+        };
+        finds(proxy, "--proxy-pid 7 ");
+        let mut named = quiet();
+        proxy(&mut named);
+        named.names_proxy = true;
+        assert_eq!(named.findings(), Vec::<String>::new());
         finds(|facts| facts.monitors = 1, "1 client runs MONITOR");
         finds(|facts| facts.log_level = Some("debug".into()), "\"debug\"");
         finds(|facts| facts.ping_us = Some(2500), "2.5 ms");

@@ -8,6 +8,7 @@
 //! waits for a CPU; what counts is each party's busiest thread, since a server with one thread is full when that one
 //! is, whatever the machine has left. The rules, in their order:
 //!
+//! 0. So little was measured that shares of it mean nothing: undecided.
 //! 1. A rate was asked for and reached: the rate is the limit, nobody else.
 //! 2. One party is full and the others are not: it is that one. A server's time is then split: with at least half of
 //!    it in the kernel, system calls are the limit, and fewer of them (pipelining, or a proxy that merges the requests
@@ -97,6 +98,8 @@ pub struct Measurements {
     pub client: Load,
     /// The server, or the busiest of several; `None` if nothing is known of it.
     pub server: Option<Load>,
+    /// Why nothing is known of it.
+    pub server_unknown: Option<&'static str>,
     /// The proxy, if one was named.
     pub proxy: Option<Load>,
     /// Bytes a second, the fuller direction.
@@ -105,6 +108,8 @@ pub struct Measurements {
     pub link_bytes_per_second: Option<f64>,
     /// Share of all CPUs' time that the host of a virtual machine took away, 0 to 1.
     pub stolen: f64,
+    /// It was over before anybody's CPU time had been read twice at moments that tell something.
+    pub too_short: bool,
 }
 
 /// A party whose busiest thread is busy for this share is full.
@@ -144,6 +149,9 @@ impl Measurements {
     }
 
     fn judge(&self) -> (Bottleneck, Certainty) {
+        if self.too_short {
+            return (Bottleneck::Undecided, Certainty::Low);
+        }
         if let Some(offered) = self.offered
             && self.achieved >= offered * REACHED
         {
@@ -161,7 +169,8 @@ impl Measurements {
                 _ => (Bottleneck::Undecided, Certainty::Low),
             };
         }
-        let certainty = if self.server.is_none() && who != Bottleneck::Client {
+        // Of whom nothing is known may have been as busy.
+        let certainty = if self.server.is_none() {
             Certainty::Low
         } else if next < FAR_FROM_FULL {
             Certainty::High
@@ -236,6 +245,10 @@ impl Measurements {
                 "The rate that was asked for was the limit: everybody could have done more.",
                 None,
             ),
+            Bottleneck::Undecided if self.too_short => (
+                "Undecided: too little was measured.",
+                Some("More requests (-n), or a time (--duration), would show who is the limit."),
+            ),
             Bottleneck::Undecided if self.is_crowded() => (
                 "Undecided: there are fewer CPUs than busy threads, of these or of other programs.",
                 Some("Run the generator on another machine, or bind both to CPUs of their own."),
@@ -299,7 +312,8 @@ impl Measurements {
             evidence.push(line);
         }
         if self.server.is_none() {
-            evidence.push("server: nothing known".into());
+            let why = self.server_unknown.map(|why| format!(": {why}"));
+            evidence.push(format!("server: nothing known{}", why.unwrap_or_default()));
         }
         if let Some(link) = self.link_bytes_per_second {
             evidence.push(format!(
@@ -497,7 +511,23 @@ mod tests {
         assert_eq!(verdict.bottleneck, Bottleneck::Undecided);
         assert!(verdict.text.contains("nothing is known"));
         measurements.client.busiest = 0.99;
-        assert_eq!(judged(&measurements), (Bottleneck::Client, Certainty::High));
+        assert_eq!(judged(&measurements), (Bottleneck::Client, Certainty::Low));
+    }
+
+    #[test]
+    fn of_a_moment_nothing_is_claimed() {
+        let mut measurements = closed(load(1.0, 0.5, 0.5), load(0.1, 0.0, 0.1));
+        measurements.too_short = true;
+        assert_eq!(
+            judged(&measurements),
+            (Bottleneck::Undecided, Certainty::Low)
+        );
+        measurements.server = None;
+        measurements.server_unknown = Some("it was over");
+        let verdict = measurements.verdict();
+        assert!(verdict.text.contains("too little"), "{}", verdict.text);
+        let unknown = "server: nothing known: it was over".to_owned();
+        assert!(verdict.evidence.contains(&unknown), "{verdict:?}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::load::{self, Engine, Observer, Plan};
 use crate::run::drive::{Drive, Pending};
 use crate::run::result::Redirects;
-use crate::worker::{Ended, Load, PollerAlarm, Progress, Shared, Then, Wait, secure};
+use crate::worker::{Ended, Load, Patience, PollerAlarm, Progress, Shared, Then, Wait, secure};
 
 /// Who says where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +180,8 @@ pub struct Follower<'s, 'a> {
     later_count: u64,
     /// The map is doubted.
     doubts: bool,
+    /// It is not, and is asked for all the same.
+    checks: bool,
     ask_at_ns: u64,
     asked_node: usize,
     look_at_ns: u64,
@@ -304,6 +306,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             later: BTreeMap::new(),
             later_count: 0,
             doubts: false,
+            checks: false,
             ask_at_ns: 0,
             asked_node: 0,
             look_at_ns: 0,
@@ -338,15 +341,23 @@ impl<'s, 'a> Follower<'s, 'a> {
             for &node in &nodes {
                 let now_ns = clock::monotonic_ns();
                 self.link(node, client, now_ns)?;
-                while self.connecting >= CONNECTING_MAX && !self.stopped() {
-                    self.poll(None)?;
-                    self.take_events(true)?;
-                }
+                self.stand(CONNECTING_MAX - 1)?;
             }
         }
-        while self.connecting > 0 && !self.stopped() {
-            self.poll(None)?;
+        self.stand(0)
+    }
+
+    /// Waits until no more than so many links do not stand yet.
+    fn stand(&mut self, connecting_max: usize) -> Result<(), Failure> {
+        let mut patience = Patience::new(self.shared.tls.as_ref());
+        while self.connecting > connecting_max && !self.stopped() {
+            let before = self.connecting;
+            self.poll(patience.left())?;
             self.take_events(true)?;
+            if self.connecting < before {
+                patience.renew();
+            }
+            patience.check()?;
         }
         Ok(())
     }
@@ -824,13 +835,16 @@ impl<'s, 'a> Follower<'s, 'a> {
             let flight = entry.remove();
             self.dispatch(flight, now_ns);
         }
-        if self.doubts && now_ns >= self.ask_at_ns {
+        if (self.doubts || self.checks) && now_ns >= self.ask_at_ns {
             self.ask(now_ns);
         }
         if now_ns < self.look_at_ns {
             return;
         }
         self.look_at_ns = now_ns + LOOK_PAUSE_NS;
+        // A primary that was replaced while it worked serves on until it is told: writes that it takes meanwhile are lost,
+        // and only Sentinels know.
+        self.checks = matches!(self.manner.source, Source::Sentinels { .. });
         for token in 0..self.links.len() {
             let Some(link) = &self.links[token] else {
                 continue;
@@ -864,7 +878,8 @@ impl<'s, 'a> Follower<'s, 'a> {
         if waits {
             return;
         }
-        self.asked_node = self.asked_node.wrapping_add(1);
+        // Who has answered is asked again: one that does not know yet would name the old primary once more.
+        self.asked_node = self.asked_node.wrapping_add(usize::from(self.doubts));
         let node = nodes[self.asked_node % nodes.len()];
         let Ok(token) = self.link(node, ASKER, now_ns) else {
             return;
@@ -878,9 +893,11 @@ impl<'s, 'a> Follower<'s, 'a> {
     }
 
     fn take_map(&mut self, value: &Value, node: usize) {
+        let before = self.map.primaries().to_vec();
         let learned = self.manner.source.take(&mut self.map, value, node);
         if learned {
-            self.counts.redirects.maps += 1;
+            let is_news = self.manner.source == Source::Cluster || self.map.primaries() != before;
+            self.counts.redirects.maps += u64::from(is_news);
             // While requests wait to come again, the last word has not been spoken.
             self.doubts = !self.later.is_empty();
         }

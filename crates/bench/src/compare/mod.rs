@@ -18,7 +18,7 @@ use crate::html::charts::{self, Axes, Line};
 use crate::run::arguments::{Arguments, Command, RunPlan, one_to_stdout};
 use crate::run::execute::Prepared;
 use crate::run::result::RunResult;
-use crate::run::{can_be_written, read_result, write, write_json};
+use crate::run::{Written, can_be_written, read_result, write, write_json};
 use crate::{StartEmbedded, Streams};
 use bootstrap::PAIRS_MIN;
 
@@ -239,7 +239,7 @@ fn check(options: &CompareArguments) -> Result<(), Failure> {
 /// Results in pairs: of A, and of B.
 type Pairs = Vec<(RunResult, RunResult)>;
 
-/// Runs them; with Ctrl-C, those that there are by then, if they are enough.
+/// Runs them; with Ctrl-C or a failure, those that there are by then, if they are enough.
 fn pairs(
     options: &CompareArguments,
     groups: &[&[String]],
@@ -279,9 +279,7 @@ fn pairs(
         let mut results = [None, None];
         for index in order {
             results[index] = match sides[index].run() {
-                Err(Failure::Interrupted) if pairs.len() >= PAIRS_MIN => {
-                    return Ok((pairs, Some(Failure::Interrupted)));
-                }
+                Err(failure) if pairs.len() >= PAIRS_MIN => return Ok((pairs, Some(failure))),
                 result => Some(result?),
             };
         }
@@ -330,6 +328,9 @@ fn plan(words: &[String], both: &[String]) -> Result<RunPlan, Failure> {
         Command::Run(run) if run.output.live => {
             Err(Failure::Local("--live: not in a comparison.".into()))
         }
+        Command::Run(run) if run.output.names_file() => Err(Failure::Local(
+            "A comparison has files of its own: --json and --html stand in front of the first --, --csv and --hdr are of one run.".into(),
+        )),
         Command::Run(run) => run.plan().map_err(Failure::Local),
         _ => Err(Failure::Local("Only runs can be compared.".into())),
     }
@@ -366,17 +367,18 @@ fn report(
 ) -> Result<bool, Failure> {
     let comparison = compare(options, pairs)?;
     let json = options.json.as_deref();
+    let mut written = Written::default();
     let taken = [json, options.html.as_deref()];
     if !taken.contains(&Some(Path::new("-"))) {
-        write(Path::new("-"), &text(&comparison), stdout)?;
+        written.and(write(Path::new("-"), &text(&comparison), stdout));
     }
     if let Some(path) = json {
-        write_json(path, &comparison, stdout)?;
+        written.and(write_json(path, &comparison, stdout));
     }
     if let Some(path) = &options.html {
-        write(path, &page(&comparison)?, stdout)?;
+        written.and(page(&comparison).and_then(|page| write(path, &page, stdout)));
     }
-    Ok(comparison.failed)
+    written.end(None).map(|()| comparison.failed)
 }
 
 fn compare(options: &CompareArguments, pairs: &Pairs) -> Result<Comparison, Failure> {

@@ -32,7 +32,7 @@ use crate::run::arguments::{Arguments, Command, FailoverArguments, Incident, Run
 use crate::run::execute::{Finished, Prepared};
 use crate::run::result::RunResult;
 use crate::run::watch::Happened;
-use crate::run::{can_be_written, write, write_json};
+use crate::run::{Written, can_be_written, write, write_json};
 use crate::workload::template::Protocol;
 
 /// Changes when a field changes its meaning or goes away; new fields may come without.
@@ -122,12 +122,13 @@ pub fn run(
     let map = prepared.known_map();
     let finished = prepared.run(&plan)?;
     let acks = &finished.counts.acks;
+    let mut written = Written::default();
     if let Some(path) = &arguments.acks {
         let mut log = String::new();
         for (number, at) in acks {
             let _ = writeln!(log, "{number} {:.6}", at.as_secs_f64());
         }
-        write(path, &log, stdout)?;
+        written.and(write(path, &log, stdout));
     }
     if !matches!(finished.failure, Some(Failure::Interrupted)) {
         // Progress is for who looks; a closed stream is nobody.
@@ -139,6 +140,7 @@ pub fn run(
         failure,
         counts,
         happened,
+        ..
     } = finished;
     let status = happened
         .as_ref()
@@ -175,18 +177,17 @@ pub fn run(
     };
     let is_taken = |path: &std::path::PathBuf| path.as_os_str() == "-";
     if !files.into_iter().flatten().any(is_taken) {
-        write(Path::new("-"), &text::text(&result), stdout)?;
+        written.and(write(Path::new("-"), &text::text(&result), stdout));
     }
     if let Some(path) = &arguments.json {
-        write_json(path, &result, stdout)?;
+        written.and(write_json(path, &result, stdout));
     }
     if let Some(path) = &arguments.html {
         let named = [(result.command.clone(), result.run.clone())];
-        let page =
-            html::page(&named).map_err(|error| Failure::Local(format!("charts: {error}")))?;
-        write(path, &page, stdout)?;
+        let page = html::page(&named).map_err(|error| Failure::Local(format!("charts: {error}")));
+        written.and(page.and_then(|page| write(path, &page, stdout)));
     }
-    failure.or(read.failure).map_or(Ok(()), Err)
+    written.end(failure.or(read.failure))
 }
 
 /// The run that it is: an open loop of one command, that counts errors and goes on.

@@ -384,6 +384,13 @@ impl OutputArguments {
             .flatten()
             .any(|path| path.as_os_str() == "-")
     }
+
+    /// Whether the result of the run goes to any file.
+    pub fn names_file(&self) -> bool {
+        [&self.json, &self.csv, &self.hdr, &self.html]
+            .into_iter()
+            .any(Option::is_some)
+    }
 }
 
 /// Two outputs in one place could not be told apart.

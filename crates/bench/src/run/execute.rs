@@ -25,7 +25,7 @@ use super::result::{Latency, OwnCost, RunResult};
 use super::series::{self, HdrLog, Series};
 use super::watch::{Happened, Watch};
 use crate::cause::parties::{Process, Used};
-use crate::cause::preflight::Facts;
+use crate::cause::preflight::{self, Facts};
 use crate::cluster::follow::{self, Counts, Source};
 use crate::cluster::map::Map;
 use crate::control::Control;
@@ -394,6 +394,7 @@ impl Prepared {
             .any(|server| Facts::is_local(&server.endpoint));
         facts.threads = plan.manner.threads.min(plan.manner.connections);
         facts.info = self.servers[0].info.clone();
+        facts.names_proxy = self.proxy.is_some();
         let main = self.servers[0].plan.clone();
         let replies = self.ask(
             &main,
@@ -444,10 +445,20 @@ impl Prepared {
             _ => match field("redis_version") {
                 Some(version) => ("redis", version),
                 // What says nothing of itself has the name of its process.
-                None => return self.servers[0].process.as_ref().map(|p| p.name.clone()),
+                None => {
+                    let process = self.servers[0].process.as_ref();
+                    let unnamed = || preflight::is_proxy(info).then(|| "a proxy".to_owned());
+                    return process.map(|process| process.name.clone()).or_else(unnamed);
+                }
             },
         };
-        Some(format!("{name} {version}"))
+        // It gives the version that its clients may rely on, of servers that nobody asked.
+        let by = if preflight::is_proxy(info) {
+            "a proxy that says "
+        } else {
+            ""
+        };
+        Some(format!("{by}{name} {version}"))
     }
 
     fn connection_plan(&self, connections: usize) -> Plan {
@@ -500,12 +511,13 @@ impl Prepared {
         let Some(path) = &plan.output.hdr else {
             return self.measure(plan, &mut random, None);
         };
-        let failed = |error| Failure::local(&path.display().to_string(), &error);
+        let failed = |error: std::io::Error| Failure::local(&path.display().to_string(), &error);
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
         let mut serializer = V2DeflateSerializer::new();
         let log = series::begin_log(&mut out, &mut serializer).map_err(failed)?;
-        let finished = self.measure(plan, &mut random, Some(log))?;
-        out.flush().map_err(failed)?;
+        let mut finished = self.measure(plan, &mut random, Some(log))?;
+        let flushed = out.flush().err();
+        finished.log = finished.log.or(flushed.map(failed));
         Ok(finished)
     }
 
@@ -592,9 +604,7 @@ impl Prepared {
         if let (Some(duration), None, None) = (manner.duration, &outcome.failure, manner.requests) {
             elapsed = elapsed.max(duration);
         }
-        let points = series
-            .finish(elapsed)
-            .map_err(|error| Failure::local("--hdr", &error))?;
+        let (points, unwritten) = series.finish(elapsed);
         let measured = Measured {
             plan,
             drives: outcome.loads,
@@ -615,6 +625,7 @@ impl Prepared {
         }
         Ok(Finished {
             result,
+            log: unwritten.map(|error| Failure::local("--hdr", &error)),
             failure,
             counts,
             happened,
@@ -788,6 +799,8 @@ pub struct Finished {
     pub result: RunResult,
     /// Why it ended before its time, if it did.
     pub failure: Option<Failure>,
+    /// Why the HDR log is not whole, if it is not.
+    pub log: Option<Failure>,
     /// How requests found their node.
     pub counts: Counts,
     /// What was made to fail.

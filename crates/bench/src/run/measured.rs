@@ -258,6 +258,8 @@ impl Measured<'_> {
         let fuller = result.sent_bytes.max(result.received_bytes);
         let link = self.plan.output.link_mbit;
         let measurements = Measurements {
+            server_unknown: busiest.is_none().then(|| self.why_unknown()),
+            too_short: self.is_too_short(),
             offered: result.settings.offered_rps,
             achieved: result.achieved_rps,
             client: generator.load(),
@@ -271,6 +273,25 @@ impl Measured<'_> {
                 .map_or(0.0, |(before, after)| stolen_share(&before, &after)),
         };
         result.verdict = measurements.verdict();
+    }
+
+    /// Whether so little was measured that shares of its time mean nothing.
+    fn is_too_short(&self) -> bool {
+        self.elapsed < MEANINGFUL
+    }
+
+    /// Why nothing is known of what the server used.
+    fn why_unknown(&self) -> &'static str {
+        let mut servers = self.prepared.servers.iter();
+        if self.is_too_short() {
+            "the run was over before it was looked at twice"
+        } else if self.prepared.proxy.is_some() {
+            "its process was not named (--server-pid)"
+        } else if servers.any(|server| server.process.is_some()) {
+            "its process was not there at two looks"
+        } else {
+            "its process was not found on this machine (--server-pid names it), and INFO does not say what it used"
+        }
     }
 
     /// What the server says of itself: all of its threads as one, and its main thread as the busiest.
@@ -297,7 +318,7 @@ impl Measured<'_> {
 
     fn warn(&self, result: &mut RunResult) {
         let mut warnings = self.facts.findings();
-        if self.elapsed < MEANINGFUL && result.requests.sent > 0 {
+        if self.is_too_short() && result.requests.sent > 0 {
             warnings.push(format!(
                 "{:.1} ms were measured: too little to tell whose CPUs were used for what, and what was the limit.",
                 self.elapsed.as_secs_f64() * 1e3

@@ -140,26 +140,47 @@ fn run(
     let Finished {
         mut result,
         failure,
+        log,
         ..
     } = prepared.run(&plan)?;
     if failure.is_none() && !plan.manner.no_calibration {
         result.own_cost = prepared.calibrate(&plan);
     }
-    // First what nobody else has: a file that cannot be written must not cost it.
+    let mut written = Written::default();
     if !output.takes_stdout() {
-        write(Path::new("-"), &text::text(&result), stdout)?;
+        written.and(write(Path::new("-"), &text::text(&result), stdout));
     }
+    written.and(log.map_or(Ok(()), Err));
     if let Some(path) = &output.json {
-        write_json(path, &result, stdout)?;
+        written.and(write_json(path, &result, stdout));
     }
     if let Some(path) = &output.csv {
-        write(path, &csv::series(&result), stdout)?;
+        written.and(write(path, &csv::series(&result), stdout));
     }
     if let Some(path) = &output.html {
         let named = [(result.target.address.clone(), result.clone())];
-        write(path, &page(&named)?, stdout)?;
+        written.and(page(&named).and_then(|page| write(path, &page, stdout)));
     }
-    failure.map_or(Ok(()), Err)
+    written.end(failure)
+}
+
+/// The way of a result to all places that it was asked for. One that does not take it (a closed pipe, a full disk) must not
+/// cost the others: nobody can measure the same again.
+#[derive(Default)]
+pub struct Written(Option<Failure>);
+
+impl Written {
+    /// Keeps the first failure.
+    pub fn and(&mut self, written: Result<(), Failure>) {
+        if let Err(failure) = written {
+            self.0.get_or_insert(failure);
+        }
+    }
+
+    /// What is to be told in the end: a place that did not take the result, or what ended the run.
+    pub fn end(self, failure: Option<Failure>) -> Result<(), Failure> {
+        self.0.or(failure).map_or(Ok(()), Err)
+    }
 }
 
 /// Looks whether what is measured can be kept, before it is measured: who mistypes a path should not find out in the end.
@@ -220,20 +241,22 @@ fn climb_stairs(
         // Progress is for who looks; a closed stream is nobody.
         let _ = writeln!(stderr, "{}", stairs::line(step, objective));
     })?;
+    let mut written = Written::default();
     if !plan.output.takes_stdout() {
-        write(Path::new("-"), &stairs::text(&stairs), stdout)?;
+        written.and(write(Path::new("-"), &stairs::text(&stairs), stdout));
     }
     if let Some(path) = &plan.output.json {
-        write_json(path, &stairs, stdout)?;
+        written.and(write_json(path, &stairs, stdout));
     }
     if let Some(path) = &plan.output.html {
         let named = stairs.steps.iter().map(|step| {
             let rate = step.result.settings.offered_rps.unwrap_or(0.0);
             (format!("{rate:.0} requests/s"), step.result.clone())
         });
-        write(path, &page(&named.collect::<Vec<_>>())?, stdout)?;
+        let page = page(&named.collect::<Vec<_>>());
+        written.and(page.and_then(|page| write(path, &page, stdout)));
     }
-    failure.map_or(Ok(()), Err)
+    written.end(failure)
 }
 
 fn report(arguments: &ReportArguments, stdout: &mut dyn Write) -> Result<(), Failure> {

@@ -121,7 +121,7 @@ pub struct Redirects {
     pub connections_lost: u64,
     /// Attempts to connect that failed.
     pub connects_failed: u64,
-    /// Maps that were learned during the run.
+    /// Maps that were learned during the run; where there is one primary, how often it was another.
     pub maps: u64,
 }
 

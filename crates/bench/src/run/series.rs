@@ -124,15 +124,15 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// All points, with empty ones up to `elapsed`; an error if the log could not be written.
-    pub fn finish(mut self, elapsed: Duration) -> io::Result<Vec<Point>> {
+    /// All points, with empty ones up to `elapsed`, and why the log could not be written, if so.
+    pub fn finish(mut self, elapsed: Duration) -> (Vec<Point>, Option<io::Error>) {
         self.absorb();
         while !self.open.is_empty() {
             self.close_oldest();
         }
         let planned = (elapsed.as_secs_f64() / self.interval.as_secs_f64()).ceil() as u64;
         self.fill_up_to(planned);
-        self.failed.map_or(Ok(self.points), Err)
+        (self.points, self.failed)
     }
 
     fn close_oldest(&mut self) {
@@ -213,7 +213,7 @@ mod tests {
             series.absorb();
             assert!(series.open.len() <= OPEN_MAX);
         }
-        series.finish(Duration::from_secs(elapsed_s)).unwrap()
+        series.finish(Duration::from_secs(elapsed_s)).0
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
             series.absorb();
             assert!(series.open.len() <= OPEN_MAX);
         }
-        let points = series.finish(Duration::from_secs(5_000)).unwrap();
+        let (points, _) = series.finish(Duration::from_secs(5_000));
         assert_eq!(points.len() as u64, POINTS_MAX);
         assert!(points[1_000_000].answered == 1 && points[1_000_001].answered == 0);
     }
@@ -266,7 +266,7 @@ mod tests {
         let mut serializer = V2DeflateSerializer::new();
         let log = begin_log(&mut out, &mut serializer).unwrap();
         let series = Series::new(receiver, Duration::from_millis(500), Some(log));
-        series.finish(Duration::from_secs(1)).unwrap();
+        assert!(series.finish(Duration::from_secs(1)).1.is_none());
         drop(out);
         let text = std::fs::read(file.path()).unwrap();
         let entries = IntervalLogIterator::new(&text).map(Result::unwrap);

@@ -137,6 +137,11 @@ impl Suite {
         Ok(())
     }
 
+    /// Whether its runs are of several targets.
+    pub fn has_several_targets(&self) -> bool {
+        self.targets.len() > 1
+    }
+
     /// All runs in their order.
     pub fn runs(&self, scale: f64) -> Result<Vec<Run>, String> {
         let mut runs = Vec::new();

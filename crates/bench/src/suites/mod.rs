@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Parser;
+use redline_net::Address;
 use serde::{Deserialize, Serialize};
 
 use crate::StartEmbedded;
@@ -19,7 +20,7 @@ use crate::html::charts::{self, Axes, Bar};
 use crate::run::arguments::{Arguments, Command, RunPlan};
 use crate::run::execute::Prepared;
 use crate::run::result::RunResult;
-use crate::run::{write, write_json};
+use crate::run::{Written, write, write_json};
 pub use file::Published;
 use file::{Run, Suite};
 
@@ -98,6 +99,22 @@ pub fn run(
             Ok((run, plan))
         })
         .collect::<Result<_, Failure>>()?;
+    if suite.has_several_targets() {
+        for (run, plan) in &plans {
+            let own = self::plan(run, &[]).map_err(named)?;
+            let places = |plan: &RunPlan| -> Vec<Address> {
+                let servers = plan.target.servers.iter();
+                servers.map(|server| server.address.clone()).collect()
+            };
+            if places(&own) != places(plan) {
+                return Err(named(
+                    "it compares several targets, which cannot all be in one place: --target NAME=HOST:PORT says where each \
+                     is, and nothing else."
+                        .into(),
+                ));
+            }
+        }
+    }
     let mut result = SuiteResult {
         format: FORMAT,
         name: suite.name.clone(),
@@ -109,16 +126,17 @@ pub fn run(
     };
     let failure = measure(plans, &mut result, stderr, start).err();
     result.ended_early = failure.as_ref().map(Failure::to_string);
+    let mut written = Written::default();
     if ![json, page_to].contains(&Some(Path::new("-"))) {
-        write(Path::new("-"), &table(&result), stdout)?;
+        written.and(write(Path::new("-"), &table(&result), stdout));
     }
     if let Some(path) = json {
-        write_json(path, &result, stdout)?;
+        written.and(write_json(path, &result, stdout));
     }
     if let Some(path) = page_to {
-        write(path, &page(&result)?, stdout)?;
+        written.and(page(&result).and_then(|page| write(path, &page, stdout)));
     }
-    failure.map_or(Ok(()), Err)
+    written.end(failure)
 }
 
 fn measure(
