@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use redline_types::{
     DataType, Element, Pack, Stream, pack,
-    stream::{Claim, Group, NodeView, StreamId},
+    stream::{Claim, Contents, Group, NodeView, StreamId},
 };
 
 use crate::{
@@ -262,10 +262,8 @@ fn read_node(stream: &mut Stream, first: StreamId, pack: &Pack) -> Result<(), Co
         };
         ensure(count > 0, WRONG.0)?;
         fields.clear();
-        let mut master_names = names.iter().copied().filter(|_| same);
-        for _ in 0..count {
-            let name = master_names.next().or_else(|| elements.next());
-            fields.push(name.ok_or(WRONG)?.to_vec());
+        // Names that the node holds already are not gone over for each entry: they may be long, and the entries many.
+        for _ in 0..if same { count } else { 2 * count } {
             fields.push(elements.next().ok_or(WRONG)?.to_vec());
         }
         let walk_back = if same { count + 3 } else { 2 * count + 4 };
@@ -276,8 +274,12 @@ fn read_node(stream: &mut Stream, first: StreamId, pack: &Pack) -> Result<(), Co
         } else {
             &mut seen_living
         } += 1;
+        let contents = match same {
+            true => Contents::Values(fields.iter().map(Vec::as_slice)),
+            false => Contents::Fields(fields.iter().map(Vec::as_slice)),
+        };
         stream
-            .append(id, fields.iter().map(Vec::as_slice), is_deleted)
+            .append(id, contents, is_deleted)
             .map_err(|_| Corrupt("the id of an entry"))?;
     }
     ensure(

@@ -14,7 +14,7 @@ mod radix;
 pub use group::{Claim, Claimed, Consumer, ConsumerId, Group, Pending};
 pub use id::{IdBound, InvalidId, NewId, StreamId};
 pub use log::{AddError, Entries, Log, NodeView, Trim, TrimTo};
-pub use node::{Entry, EntryFields, Names};
+pub use node::{Contents, Entry, EntryFields, Names};
 
 use crate::limits::Limits;
 use crate::value::DataType;
@@ -76,10 +76,10 @@ impl Stream {
     pub fn append<'a>(
         &mut self,
         id: StreamId,
-        fields: impl Iterator<Item = &'a [u8]> + Clone,
+        contents: Contents<impl Iterator<Item = &'a [u8]> + Clone>,
         deleted: bool,
     ) -> Result<(), AddError> {
-        self.log.append(id, fields, deleted)
+        self.log.append(id, contents, deleted)
     }
 
     /// The id of the last entry that was ever added.

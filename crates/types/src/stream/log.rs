@@ -4,7 +4,7 @@
 //! under their first ids. Nodes are as large as Redis's, since an approximate trim removes whole
 //! nodes only, and clients see how many entries that is.
 
-use super::node::{self, Entry, Node};
+use super::node::{self, Contents, Entry, Node};
 use super::radix;
 use super::{NewId, StreamId, map_bytes};
 use crate::limits::Limits;
@@ -222,7 +222,7 @@ impl Log {
             let before = node.heap_bytes();
             let has_room = has_room(node, bytes, limits);
             if has_room {
-                node.push(first, id, fields.clone());
+                node.push(first, id, Contents::Fields(fields.clone()));
             } else {
                 node.close();
             }
@@ -232,7 +232,7 @@ impl Log {
             }
         }
         let mut node = Node::new(fields.clone());
-        node.push(id, id, fields);
+        node.push(id, id, Contents::Fields(fields));
         self.node_bytes += node.heap_bytes();
         self.nodes.insert(id, node);
         Ok(self.count_added(id))
@@ -277,7 +277,7 @@ impl Log {
     pub fn append<'a>(
         &mut self,
         id: StreamId,
-        fields: impl Iterator<Item = &'a [u8]> + Clone,
+        contents: Contents<impl Iterator<Item = &'a [u8]> + Clone>,
         deleted: bool,
     ) -> Result<(), AddError> {
         let mut last = self.nodes.last_entry().expect("a node was begun");
@@ -291,9 +291,9 @@ impl Log {
         }
         let before = node.heap_bytes();
         if deleted {
-            node.push_deleted(first, id, fields);
+            node.push_deleted(first, id, contents);
         } else {
-            node.push(first, id, fields);
+            node.push(first, id, contents);
         }
         self.node_bytes = self.node_bytes + node.heap_bytes() - before;
         self.len += u64::from(!deleted);
@@ -759,7 +759,10 @@ mod tests {
         stream.open_node(id(1, 0), [&b"f"[..]].into_iter()).unwrap();
         for seq in 0..ENTRIES {
             let fields = [&b"f"[..], b"v"].into_iter();
-            stream.append(id(1, seq), fields, is_deleted(seq)).unwrap();
+            let contents = Contents::Fields(fields);
+            stream
+                .append(id(1, seq), contents, is_deleted(seq))
+                .unwrap();
         }
         let node = stream.nodes().next().unwrap();
         assert_eq!(stream.node_count(), 1);

@@ -40,6 +40,15 @@ pub(super) trait Fields<'a>: Iterator<Item = &'a [u8]> + Clone {}
 
 impl<'a, T: Iterator<Item = &'a [u8]> + Clone> Fields<'a> for T {}
 
+/// What an entry holds, as whoever adds it knows it.
+#[derive(Clone, Copy, Debug)]
+pub enum Contents<I> {
+    /// Names and values by turns.
+    Fields(I),
+    /// Values only: the names are those that the node began with, one to each.
+    Values(I),
+}
+
 fn packed_int(value: i64) -> usize {
     Element::Int(value).packed_bytes()
 }
@@ -154,8 +163,13 @@ impl Node {
     }
 
     /// Adds an entry behind all others. Its id must be above theirs and not below `first`.
-    pub(super) fn push<'a>(&mut self, first: StreamId, id: StreamId, fields: impl Fields<'a>) {
-        self.write(first, id, fields);
+    pub(super) fn push<'a>(
+        &mut self,
+        first: StreamId,
+        id: StreamId,
+        contents: Contents<impl Fields<'a>>,
+    ) {
+        self.write(first, id, contents);
     }
 
     /// The same for an entry that has been deleted: only its place is kept.
@@ -163,18 +177,28 @@ impl Node {
         &mut self,
         first: StreamId,
         id: StreamId,
-        fields: impl Fields<'a>,
+        contents: Contents<impl Fields<'a>>,
     ) {
-        let flags_at = self.write(first, id, fields);
+        let flags_at = self.write(first, id, contents);
         self.mark(flags_at);
     }
 
     /// Adds an entry that lives, and says where its flags are.
-    fn write<'a>(&mut self, first: StreamId, id: StreamId, fields: impl Fields<'a>) -> usize {
-        let count = fields.clone().count() / 2;
-        let same_names = fields.clone().step_by(2).eq(self.names());
-        let skip = usize::from(same_names);
-        let stored = fields.skip(skip).step_by(1 + skip);
+    fn write<'a>(
+        &mut self,
+        first: StreamId,
+        id: StreamId,
+        contents: Contents<impl Fields<'a>>,
+    ) -> usize {
+        let (count, same_names, values, has_names) = match contents {
+            Contents::Fields(fields) => {
+                let same_names = fields.clone().step_by(2).eq(self.names());
+                (fields.clone().count() / 2, same_names, fields, true)
+            }
+            Contents::Values(values) => (values.clone().count(), true, values, false),
+        };
+        let skip = usize::from(same_names && has_names);
+        let stored = values.skip(skip).step_by(1 + skip);
         let (ms, seq) = relative(first, id);
 
         let mut len = 1 + varint_len(ms) + varint_len(seq);
