@@ -112,7 +112,10 @@ fn replicas_answer_and_one_hangs(setting: &Setting) -> Result<f64, Failure> {
         || counted[1] + counted[2] != READS
         || counted[1].abs_diff(counted[2]) > READS / 10
     {
-        return Err(format!("primary and replicas have answered {counted:?}"));
+        return Err(format!(
+            "primary and replicas have answered {counted:?}; the proxy says:\n{}",
+            proxy.log()
+        ));
     }
     signal(replicas[0].pid(), "STOP")?;
     let worst = (|| {

@@ -717,6 +717,7 @@ impl Worker {
     pub(crate) fn check_upstreams(&mut self) {
         let settings = &self.shared.settings;
         let (connect_ms, request_ms) = (settings.connect_timeout_ms, settings.request_timeout_ms);
+        let now_ms = self.heard_to_ms;
         let mut late = Vec::new();
         for at in self.upstreams.taken().collect::<Vec<_>>() {
             let Some(upstream) = self.upstreams.get(at) else {
@@ -735,14 +736,14 @@ impl Worker {
             };
             let over = match upstream.state {
                 State::Connecting | State::Greeting => {
-                    self.now_ms.saturating_sub(upstream.since_ms) > connect_ms
+                    now_ms.saturating_sub(upstream.since_ms) > connect_ms
                 }
                 State::Open => {
                     request_ms > 0
                         && is_timed
                         && !upstream.rests
                         && upstream.waiting.front().is_some_and(|front| {
-                            let waited = (self.now_ms as u32).wrapping_sub(front.since_ms);
+                            let waited = (now_ms as u32).wrapping_sub(front.since_ms);
                             u64::from(waited) > request_ms && waited < u32::MAX / 2
                         })
                 }

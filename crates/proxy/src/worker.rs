@@ -169,6 +169,9 @@ pub struct Worker {
     pub(crate) handshakes: VecDeque<(Ref, u64)>,
     /// The time of this turn: milliseconds of the monotonic clock.
     pub(crate) now_ms: u64,
+    /// What had arrived by then has been taken. Servers are late by this time only: one whose answer came while this
+    /// process, or its machine, stood still is not.
+    pub(crate) heard_to_ms: u64,
     next_tick_ms: u64,
     gathering: Gathering,
     /// Empty pipes, for the next long bulks.
@@ -274,6 +277,7 @@ impl Worker {
             outs: Vec::new(),
             handshakes: VecDeque::new(),
             now_ms: clock::monotonic_coarse_ms(),
+            heard_to_ms: 0,
             next_tick_ms: 0,
             gathering: Gathering::default(),
             lingering: Vec::new(),
@@ -317,6 +321,7 @@ impl Worker {
             true => LATER_LOOK,
             false => Duration::ZERO,
         };
+        self.heard_to_ms = self.now_ms;
         if let Err(error) = self.poller.poll(Some(timeout)) {
             panic!("the poller failed, nothing can be served any more: {error}");
         }

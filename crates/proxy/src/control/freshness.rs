@@ -3,7 +3,7 @@
 use redline_resp::Value;
 
 use super::replication::Said;
-use super::{Control, Peer, Question, readers, say};
+use super::{Control, Peer, Question, readers};
 use crate::route::NodeId;
 
 /// From one question to the next, unless a lag is bounded: milliseconds.
@@ -106,7 +106,7 @@ impl Control {
                         true => "may answer reads",
                         false => "answers no reads: it is behind its primary, or has lost it",
                     };
-                    say(&format!("{} {now}", known.address));
+                    self.news.push(format!("{} {now}", known.address));
                     self.is_changed = true;
                 }
             }

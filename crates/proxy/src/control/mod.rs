@@ -189,6 +189,11 @@ struct Control {
     prefixes: Arc<Prefixes>,
     routes: Option<Arc<Published>>,
     is_changed: bool,
+    /// Lines about what the next picture shows, said when it is published: who reads one can rely on it.
+    news: Vec<String>,
+    /// What has arrived before has been taken: a deadline of later has not passed, however late it is. So a machine that
+    /// stands still for a while does not make its servers look as if they had failed.
+    heard_to_ms: u64,
     poller: Poller,
     reports: Mailbox<Report>,
     found: Mailbox<Found>,
@@ -212,6 +217,8 @@ impl Control {
             prefixes: Arc::default(),
             routes: None,
             is_changed: false,
+            news: Vec::new(),
+            heard_to_ms: 0,
             reports: Mailbox::new(waker.clone()),
             found: Mailbox::new(waker.clone()),
             configs: Mailbox::new(waker),
@@ -324,7 +331,11 @@ impl Control {
         } else {
             Duration::ZERO
         };
+        let from_ms = clock::monotonic_ms();
         self.poller.poll(Some(wait))?;
+        if self.poller.event_count() < EVENTS_MAX {
+            self.heard_to_ms = from_ms;
+        }
         for at in 0..self.poller.event_count() {
             self.take_event(at);
         }
@@ -338,6 +349,9 @@ impl Control {
         self.mark_used(now_ms);
         if let Some(routes) = &self.routes {
             routes.publish(self.picture());
+        }
+        for line in self.news.drain(..) {
+            say(&line);
         }
     }
 
@@ -447,7 +461,8 @@ impl Control {
 
     fn ejected(&mut self, node: NodeId, why: &str) {
         if let Some(known) = self.nodes.get(node) {
-            say(&format!("{} is left alone: {why}", known.address));
+            let line = format!("{} is left alone: {why}", known.address);
+            self.news.push(line);
         }
         self.is_changed = true;
     }
@@ -488,7 +503,7 @@ impl Control {
             .map_or(1_000, |pool| pool.config.refresh.0.as_millis() as u64);
         let pool = known.pool;
         if known.health.well(now_ms, refresh.max(1_000)) {
-            say(&format!("{} is back", known.address));
+            self.news.push(format!("{} is back", known.address));
             self.is_changed = true;
             self.refresh(pool, now_ms);
         }
@@ -734,7 +749,7 @@ impl Control {
             return;
         };
         if known.switched(&name, &address, &mut self.nodes, now_ms) {
-            say(&format!(
+            self.news.push(format!(
                 "Sentinel says that {address} is the primary of \"{name}\" now"
             ));
             self.is_changed = true;
@@ -925,7 +940,7 @@ impl Control {
             let deadline_ms = self.connections[at]
                 .as_ref()
                 .and_then(|connection| connection.line.deadline_ms());
-            if deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
+            if deadline_ms.is_some_and(|deadline_ms| self.heard_to_ms >= deadline_ms) {
                 self.close(at, "it does not answer in time", Vec::new(), now_ms);
             }
         }
