@@ -22,7 +22,8 @@ use crate::{Address, Endpoint, NetError};
 /// What a read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// `bytes` bytes, at least one.
+    /// `bytes` bytes: at least one, but with TLS there may be none, if what came was not for the reader and more may be
+    /// there.
     Data {
         /// How many.
         bytes: usize,

@@ -15,7 +15,9 @@
 //!
 //! The same as without TLS: the next byte that arrives raises an event. It takes a short read of the socket, no
 //! surplus, and no end of the stream that waits to be told. A read that brought no plain bytes is repeated until the
-//! socket has nothing: the end of the stream may have come with those bytes.
+//! socket has nothing: the end of the stream may have come with those bytes. But a peer may send records without
+//! content, new keys, or tickets faster than they are gone through, before it has said who it is. So after a few such
+//! reads the caller is told that there may be more, and has the chance to look at others first.
 //!
 //! # Why the record layer is not ours
 //!
@@ -123,6 +125,8 @@ const RECORD_OVERHEAD_BYTES_MAX: usize = 64;
 const READ_BYTES_MAX: usize = 64 * 1024;
 /// Records that leave in one call of the kernel.
 const RECORDS_PER_SEND: usize = 4;
+/// Reads of the socket in a row that may bring no plain bytes before the caller hears of it.
+const EMPTY_READS_MAX: usize = 4;
 /// A connection's front of a record moves to an allocation of its size if it wastes more than this.
 const HELD_WASTE_BYTES_MAX: usize = 4 * 1024;
 
@@ -228,7 +232,7 @@ impl Tls {
         if !self.surplus.is_empty() {
             return Ok(self.receive_surplus(room));
         }
-        loop {
+        for _ in 0..EMPTY_READS_MAX {
             if self.progress.ended {
                 return Ok(Read::Eof);
             }
@@ -282,6 +286,10 @@ impl Tls {
             // Messages of the protocol's own, or a part of a record. Only the socket says that nothing is there: the end
             // of the stream may have come with them, and raises no event of its own.
         }
+        Ok(Read::Data {
+            bytes: 0,
+            drained: false,
+        })
     }
 
     /// Hands out plain bytes of before. Whether the socket holds more is not known: so it is not said to be drained.

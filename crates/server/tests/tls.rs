@@ -906,3 +906,65 @@ fn a_killed_client_is_closed_cleanly() {
         .read_to_end(&mut rest)
         .unwrap();
 }
+
+/// Sent by a server here, since rustls sends nothing else of the kind without end; what receives is the same on both sides.
+#[test]
+fn records_without_content_kept_a_thread_in_one_read() {
+    const TICKETS: usize = 4_000;
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new("authority.test");
+    fs::write(folder.path().join("ca.pem"), authority.cert()).unwrap();
+    let Certified { cert, key } = authority.certify("localhost");
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
+        )
+        .unwrap();
+    config.send_tls13_tickets = TICKETS;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = redline_net::Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port: listener.local_addr().unwrap().port(),
+    };
+    let server = thread::spawn(move || {
+        let mut tcp = listener.accept().unwrap().0;
+        let mut tls = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut tcp).unwrap();
+        }
+        tls.writer().write_all(b"content").unwrap();
+        while tls.wants_write() {
+            tls.write_tls(&mut tcp).unwrap();
+        }
+        tcp
+    });
+    let options = redline_net::tls::ClientTlsOptions {
+        common: redline_net::tls::TlsOptions {
+            ca_cert_file: Some(path(&folder, "ca.pem")),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let mut stream = redline_net::connect_blocking(&address, PATIENCE).unwrap();
+    stream
+        .connect_tls(&redline_net::tls::ClientTls::new(&options).unwrap())
+        .unwrap();
+    let (mut content, mut returned) = (Vec::new(), 0);
+    while content.len() < b"content".len() {
+        match stream.read_into(&mut content, 1).unwrap() {
+            redline_net::Read::Data { bytes: 0, drained } => {
+                assert!(!drained);
+                returned += 1;
+            }
+            redline_net::Read::Eof => panic!("the stream has ended"),
+            _ => {}
+        }
+    }
+    assert_eq!(content, b"content");
+    assert!(returned > 0);
+    drop(server.join().unwrap());
+}

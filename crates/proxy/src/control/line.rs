@@ -146,7 +146,9 @@ impl<Q> Line<Q> {
         loop {
             match self.stream.read_into(&mut self.input, READ_BYTES)? {
                 Read::Data { drained, bytes } => {
-                    left = left.checked_sub(bytes).ok_or_else(too_much)?;
+                    // A read without content, which TLS knows, counts as a full one: they are not without end.
+                    let counted = if bytes == 0 { READ_BYTES } else { bytes };
+                    left = left.checked_sub(counted).ok_or_else(too_much)?;
                     self.decode(answers)?;
                     if drained && !event.closed {
                         break;
