@@ -12,6 +12,8 @@ use redline_net::{Interest, Listener, Poller, Read, Shutdown, Stream, Waker, clo
 const EXCHANGES_MAX: usize = 16;
 /// Length of a request's line and headers.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
+/// Who has sent so much behind a request is not listened to until its end.
+const PASSED_OVER_BYTES_MAX: usize = 64 * 1024;
 /// An exchange that takes longer ends: milliseconds.
 const EXCHANGE_MS_MAX: u64 = 5_000;
 /// When accepting fails, most likely for want of a descriptor, it is tried again after so long.
@@ -42,6 +44,8 @@ struct Exchange {
     /// The whole reply, once the request is whole or wrong.
     reply: Vec<u8>,
     sent: usize,
+    /// Bytes that came behind the request.
+    passed_over: usize,
 }
 
 /// Is an exchange over?
@@ -126,6 +130,7 @@ impl Responder {
                 request: Vec::new(),
                 reply: Vec::new(),
                 sent: 0,
+                passed_over: 0,
             });
         }
     }
@@ -172,7 +177,8 @@ impl Exchange {
         Ok(if ended { Step::Ends } else { Step::Goes })
     }
 
-    /// Reads what is there; says whether nothing more will come. Behind a whole request everything is passed over.
+    /// Reads what is there; says whether nothing more will come, or be waited for. Behind a whole request everything is
+    /// passed over, within reason: a thread that only reads answers nobody.
     fn receive(&mut self) -> std::io::Result<bool> {
         let mut passed_over = Vec::new();
         loop {
@@ -186,7 +192,13 @@ impl Exchange {
                 return Ok(false);
             }
             match self.stream.read_into(into, room)? {
-                Read::Data { .. } => passed_over.clear(),
+                Read::Data { .. } => {
+                    self.passed_over += passed_over.len();
+                    passed_over.clear();
+                    if self.passed_over > PASSED_OVER_BYTES_MAX {
+                        return Ok(true);
+                    }
+                }
                 Read::WouldBlock => return Ok(false),
                 Read::Eof => return Ok(true),
             }
@@ -255,6 +267,31 @@ mod tests {
     fn answered(request: &str) -> String {
         let reply = answer(request.as_bytes(), || "page\n".into()).expect("a whole request");
         String::from_utf8(reply).unwrap()
+    }
+
+    #[test]
+    fn who_goes_on_sending_behind_a_request_is_not_listened_to_for_ever() {
+        let (near, mut far) = Stream::pair().unwrap();
+        far.set_send_buffer_bytes(4 * PASSED_OVER_BYTES_MAX)
+            .unwrap();
+        let mut exchange = Exchange {
+            number: 1,
+            stream: near,
+            deadline_ms: u64::MAX,
+            request: Vec::new(),
+            reply: Vec::new(),
+            sent: 0,
+            passed_over: 0,
+        };
+        far.write(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let page = || "page\n".to_owned();
+        assert!(exchange.go_on(page).unwrap() == Step::Goes);
+        assert_eq!(exchange.sent, exchange.reply.len());
+        let flood = vec![b'x'; PASSED_OVER_BYTES_MAX];
+        assert_eq!(far.write(&flood).unwrap(), Some(flood.len()));
+        assert!(exchange.go_on(page).unwrap() == Step::Goes);
+        assert_eq!(far.write(b"x").unwrap(), Some(1));
+        assert!(exchange.go_on(page).unwrap() == Step::Ends);
     }
 
     #[test]
