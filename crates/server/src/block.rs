@@ -48,7 +48,7 @@ use crate::{
     errors,
     exec::{Halt, count_command},
     planes::{self, publish_events},
-    session::{Aside, Card, Session, Token, Unit, flag},
+    session::{Aside, Card, REGISTERED_BYTES, Session, Token, Unit, flag},
     shared::{Message, Shared},
     tracking,
     worker::Worker,
@@ -95,6 +95,34 @@ pub struct Wait {
     /// Milliseconds of the monotonic clock; `None`: it waits for ever.
     deadline_ms: Option<u64>,
     timer: Option<TimerId>,
+    /// Of the call.
+    argument_bytes: usize,
+    heap_bytes: usize,
+}
+
+impl Wait {
+    fn new(waiter: Arc<Waiter>, deadline_ms: Option<u64>, timer: Option<TimerId>) -> Wait {
+        let call = &Call::of(&waiter).args;
+        let keys = waiter.keys.iter();
+        let keys = keys.map(|key| REGISTERED_BYTES + key.len());
+        Wait {
+            argument_bytes: call.as_args().iter().map(<[u8]>::len).sum(),
+            heap_bytes: call.heap_bytes() + keys.sum::<usize>(),
+            waiter,
+            deadline_ms,
+            timer,
+        }
+    }
+
+    /// Bytes of the arguments of the call that waits.
+    pub fn argument_bytes(&self) -> usize {
+        self.argument_bytes
+    }
+
+    /// What it takes, for the accounting of memory per client: the call, and the keys where they are looked up.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
 }
 
 /// A call that has waited and is to be run again, with what is left of its time.
@@ -196,11 +224,7 @@ impl Worker {
             self.waits.insert(at_ms, waiter.clone())
         });
         session.card.wait.enter(&waiter);
-        session.wait = Some(Wait {
-            waiter,
-            deadline_ms,
-            timer,
-        });
+        session.wait = Some(Wait::new(waiter, deadline_ms, timer));
         Halt::Aside(Aside::Keys)
     }
 

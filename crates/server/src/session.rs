@@ -89,7 +89,7 @@ pub struct Card {
     pub output_capacity: AtomicU64,
     /// Pieces that Redis would keep these bytes in, if they do not fit a small buffer.
     pub output_pieces: AtomicU32,
-    /// Bytes of arguments that have arrived of a request that is not whole.
+    /// Bytes of arguments that have arrived of a request that is not whole, or of the call that waits.
     pub argument_bytes: AtomicU64,
     /// Bytes of queued commands.
     pub multi_bytes: AtomicU64,
@@ -298,6 +298,17 @@ pub struct Deferred {
     pub broken: Option<ProtocolError>,
 }
 
+impl Deferred {
+    /// What they take, for the accounting of memory per client.
+    pub fn heap_bytes(&self) -> usize {
+        let blobs = self.blobs.iter().map(|blob| blob.capacity());
+        self.buffer.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.requests.capacity() * size_of::<(usize, std::ops::Range<usize>)>()
+            + blobs.sum::<usize>()
+    }
+}
+
 /// One connection.
 // What every batch uses stands first, in as few cache lines as it takes: the kernel leaves none of them near.
 #[repr(C, align(64))]
@@ -375,7 +386,7 @@ pub struct Session {
 
 /// What a name takes under which a session is registered, beside the name: about a node of the map in which it is looked up,
 /// and its places in lists.
-const REGISTERED_BYTES: usize = 96;
+pub const REGISTERED_BYTES: usize = 96;
 
 /// Bits of [`Session::state`].
 pub mod state {
@@ -415,6 +426,7 @@ impl Session {
             && !self.out.has_memory()
             && self.decoder.is_idle()
             && self.multi.bytes == 0
+            && self.deferred.is_none()
     }
 
     /// Sets or clears bits of `state`.

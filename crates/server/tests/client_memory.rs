@@ -4,7 +4,7 @@ mod client;
 
 use std::io::Write;
 
-use client::{Client, Value, settings, start, until};
+use client::{Client, Value, encode, settings, start, until};
 use redline_server::{Server, Settings};
 
 const MIB: usize = 1024 * 1024;
@@ -158,4 +158,36 @@ fn a_queued_command_counts_for_more_than_its_name() {
     until("it is counted no more", || {
         field(&mut admin, id, "multi-mem=") == 0
     });
+}
+
+#[test]
+fn calls_that_wait_counted_for_nothing() {
+    let server = start(settings(2));
+    let (mut admin, mut client) = (Client::connect(&server), Client::connect(&server));
+    admin.call("CLIENT NO-EVICT on").ok();
+    let id = client.call("CLIENT ID").integer();
+    let before = total(&mut admin, id);
+    client.send("BLPOP a 0");
+    until("it waits", || field(&mut admin, id, "argv-mem=") == 7);
+    admin.call("RPUSH a x");
+    client.read();
+    until("it waits no more", || {
+        field(&mut admin, id, "argv-mem=") == 0 && total(&mut admin, id) == before
+    });
+    let key = vec![b'k'; 2 * MIB];
+    client.write(&encode(&[b"BLPOP", &key, b"0"]));
+    until("it is counted", || {
+        total(&mut admin, id) > before + 2 * MIB as u64
+    });
+    client.send("PING");
+    admin.call("CONFIG SET maxmemory-clients 2mb").ok();
+    assert_eq!(client.drain(), 0, "closed without a word");
+    assert_eq!(info(&mut admin, "evicted_clients"), 1);
+    // Nobody waits any more.
+    admin.call_args(&[b"RPUSH", &key, b"x"]);
+    assert_eq!(
+        admin.call_args(&[b"LLEN", &key]).integer(),
+        1,
+        "nobody has taken it"
+    );
 }

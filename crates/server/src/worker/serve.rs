@@ -362,12 +362,17 @@ impl Worker {
         card.output_capacity.store(capacity, Ordering::Relaxed);
         let arguments = session.decoder.heap_bytes() as u64;
         let whole = arguments.saturating_sub(arrived as u64);
-        card.argument_bytes.store(whole, Ordering::Relaxed);
+        let wait = session.wait.as_ref();
+        let waiting = wait.map_or(0, |wait| wait.argument_bytes()) as u64;
+        card.argument_bytes
+            .store(whole + waiting, Ordering::Relaxed);
         let queued = session.multi.bytes as u64;
         card.multi_bytes.store(queued, Ordering::Relaxed);
         let fixed = mem::size_of::<Session>() + mem::size_of::<Card>();
         let kept = fixed + session.query.capacity() + session.registered_bytes;
-        let bytes = kept as u64 + capacity + arguments + queued;
+        let aside = wait.map_or(0, |wait| wait.heap_bytes())
+            + session.deferred.as_deref().map_or(0, Deferred::heap_bytes);
+        let bytes = kept as u64 + capacity + arguments + queued + aside as u64;
         let before = card.memory_bytes.load(Ordering::Relaxed);
         card.memory_bytes.store(bytes, Ordering::Relaxed);
         self.stats.client_bytes.add(bytes.wrapping_sub(before));
