@@ -37,7 +37,7 @@ const UNAUTHENTICATED_BULK_BYTES_MAX: i64 = 16 * 1024;
 /// What a session may send.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
-    /// Bytes in an inline request, or in the line of a header.
+    /// Bytes in an inline request without its end of line, or in the line of a header.
     pub inline_bytes_max: usize,
     /// Bytes in one argument (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
@@ -625,8 +625,13 @@ fn decode_inline(
     limits: &RequestLimits,
     spans: &mut Vec<Span>,
 ) -> Result<Decoded, ProtocolError> {
-    let Some(end) = find_unless_nul(buf, b'\n', limits.inline_bytes_max) else {
-        return if buf.len() > limits.inline_bytes_max {
+    // The carriage return of the line's end is not part of what is limited.
+    let bytes_max = match buf.get(limits.inline_bytes_max) {
+        Some(b'\r') => limits.inline_bytes_max + 1,
+        _ => limits.inline_bytes_max,
+    };
+    let Some(end) = find_unless_nul(buf, b'\n', bytes_max) else {
+        return if buf.len() > bytes_max {
             Err(ProtocolError::TooBigInline)
         } else {
             Ok(Decoded::Incomplete { need: 1 })
@@ -717,6 +722,30 @@ mod tests {
         );
         assert_eq!(&Args::new(&buf, &spans)[2], b"a b");
         assert_eq!(&buf[16..], b"rest");
+    }
+
+    #[test]
+    fn the_longest_line_may_end_as_every_other() {
+        let limits = RequestLimits::default();
+        let word = vec![b'x'; limits.inline_bytes_max];
+        for end in [&b"\n"[..], b"\r\n"] {
+            let line = [&word[..], end].concat();
+            let request = Decoded::Request {
+                consumed: line.len(),
+                args: 1,
+                kind: RequestKind::Inline,
+            };
+            assert_eq!(decode(&line, &limits), Ok(request));
+            for cut in word.len()..line.len() {
+                let incomplete = Ok(Decoded::Incomplete { need: 1 });
+                assert_eq!(decode(&line[..cut], &limits), incomplete);
+            }
+            let longer = [&b"x"[..], &line].concat();
+            for cut in word.len() + 1..=longer.len() {
+                let error = Err(ProtocolError::TooBigInline);
+                assert_eq!(decode(&longer[..cut], &limits), error);
+            }
+        }
     }
 
     #[test]

@@ -315,10 +315,10 @@ proptest! {
 fn too_long_a_line_is_an_error_from_the_first_byte_too_many_on() {
     let limits = small_limits();
     let line = |len| [vec![b'x'; len], b"\r\n".to_vec()].concat();
-    assert_eq!(whole(&line(39), &limits).error, None);
-    assert_eq!(whole(&line(39), &limits).requests.len(), 1);
+    assert_eq!(whole(&line(40), &limits).error, None);
+    assert_eq!(whole(&line(40), &limits).requests.len(), 1);
     assert_eq!(
-        whole(&line(40), &limits).error,
+        whole(&line(41), &limits).error,
         Some(ProtocolError::TooBigInline)
     );
     assert_eq!(whole(&[b'x'; 40], &limits).error, None);
