@@ -1,0 +1,349 @@
+//! Entries that are pending: XPENDING, XCLAIM, XAUTOCLAIM.
+
+use redline_resp::{Args, Reply};
+use redline_types::{
+    Stream,
+    stream::{Claim, Claimed, Entry, Group, IdBound, Pending, StreamId},
+};
+
+use super::{
+    Moved, edit_group, has_group, no_group, propagate_gone, propagate_last_id, report_consumer,
+};
+use crate::{
+    Ctx, Error,
+    parse::{integer, is},
+    stream::{INVALID_ID, entry_id, write_entry, write_id},
+};
+
+/// What XAUTOCLAIM returns unless it is told otherwise.
+const CLAIM_COUNT_DEFAULT: usize = 100;
+/// Pending entries that XAUTOCLAIM looks at for one that it may return.
+const CLAIM_ATTEMPTS: usize = 10;
+/// Redis bounds the count so that a list of ids of 16 bytes can be allocated.
+const CLAIM_COUNT_MAX: i64 = i64::MAX / 16;
+
+/// XPENDING key group [[IDLE min-idle-time] start end count [consumer]]
+pub(crate) fn xpending(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let filter = PendingFilter::parse(args)?;
+    let stream = ctx.keys.collection::<Stream>(&args[1])?;
+    let group = stream.and_then(|stream| stream.group(&args[2]));
+    let group = group.ok_or_else(|| no_group(&args[1], &args[2]))?;
+    match filter {
+        None => write_summary(reply, group),
+        Some(filter) => filter.write(reply, group, ctx.keys.now_ms()),
+    }
+    Ok(())
+}
+
+fn write_summary(reply: &mut Reply<'_>, group: &Group) {
+    reply.array(4);
+    reply.integer(group.pending_len() as i64);
+    let first = group.pending_from(StreamId::MIN).next();
+    let (Some((first, _)), Some(last)) = (first, group.last_pending()) else {
+        reply.null();
+        reply.null();
+        reply.null_array();
+        return;
+    };
+    write_id(reply, first);
+    write_id(reply, last);
+    let mark = reply.mark();
+    let mut busy = 0;
+    for consumer in group
+        .consumers()
+        .filter(|consumer| consumer.pending_len() > 0)
+    {
+        reply.array(2);
+        reply.bulk(consumer.name());
+        reply.bulk_integer(consumer.pending_len() as i64);
+        busy += 1;
+    }
+    reply.insert_array_header(mark, busy);
+}
+
+/// Which pending entries XPENDING lists.
+struct PendingFilter<'a> {
+    idle_ms_min: i64,
+    start: StreamId,
+    end: StreamId,
+    count: usize,
+    consumer: Option<&'a [u8]>,
+}
+
+impl<'a> PendingFilter<'a> {
+    /// None for the summary.
+    fn parse(args: Args<'a>) -> Result<Option<PendingFilter<'a>>, Error> {
+        if args.len() == 3 {
+            return Ok(None);
+        }
+        if !(6..=9).contains(&args.len()) {
+            return Err(Error::Syntax);
+        }
+        let (mut idle_ms_min, mut at) = (0, 3);
+        if is(&args[3], "IDLE") {
+            idle_ms_min = integer(&args[4])?;
+            if args.len() < 8 {
+                return Err(Error::Syntax);
+            }
+            at = 5;
+        }
+        let count = usize::try_from(integer(&args[at + 2])?).unwrap_or(0);
+        let start = start_of(&args[at])?;
+        let end = IdBound::parse(&args[at + 1], u64::MAX)
+            .map_err(|_| INVALID_ID)?
+            .last()
+            .ok_or(Error::line("ERR invalid end ID for the interval"))?;
+        Ok(Some(PendingFilter {
+            idle_ms_min,
+            start,
+            end,
+            count,
+            consumer: args.get(at + 3),
+        }))
+    }
+
+    fn write(&self, reply: &mut Reply<'_>, group: &Group, now_ms: i64) {
+        let mark = reply.mark();
+        let mut found = 0;
+        let mut write = |(id, pending): (StreamId, &Pending)| {
+            reply.array(4);
+            write_id(reply, id);
+            reply.bulk(group.consumer(pending.consumer).name());
+            reply.integer(pending.idle_ms(now_ms).max(0));
+            reply.integer(pending.deliveries as i64);
+            found += 1;
+        };
+        let wanted = |(id, pending): &(StreamId, &Pending)| {
+            *id <= self.end
+                && (self.idle_ms_min == 0 || pending.idle_ms(now_ms) >= self.idle_ms_min)
+        };
+        match self.consumer.map(|name| group.find_consumer(name)) {
+            // Nobody of this name.
+            Some(None) => {}
+            Some(Some(consumer)) => group
+                .consumer(consumer)
+                .pending_from(self.start)
+                .take_while(|id| *id <= self.end)
+                .filter_map(|id| Some((id, group.pending(id)?)))
+                .filter(wanted)
+                .take(self.count)
+                .for_each(&mut write),
+            None => group
+                .pending_from(self.start)
+                .take_while(|(id, _)| *id <= self.end)
+                .filter(wanted)
+                .take(self.count)
+                .for_each(&mut write),
+        }
+        reply.insert_array_header(mark, found);
+    }
+}
+
+/// XCLAIM key group consumer min-idle-time id [id …] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE]
+/// [JUSTID] [LASTID lastid]
+pub(crate) fn xclaim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (key, name) = (&args[1], &args[2]);
+    if !has_group(ctx, key, name)? {
+        return Err(no_group(key, name));
+    }
+    let now_ms = ctx.keys.now_ms();
+    let idle_ms_min = integer(&args[4])
+        .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XCLAIM"))?;
+    let ids: Vec<StreamId> = args
+        .from(5)
+        .iter()
+        .map_while(|text| StreamId::parse(text, 0).ok())
+        .collect();
+    let options = ClaimOptions::parse(args.from(5 + ids.len()), now_ms)?;
+    let claim = Claim {
+        idle_ms_min: idle_ms_min.max(0),
+        ..options.claim
+    };
+    let mark = reply.mark();
+    let journaled = ctx.keys.is_journaled();
+    let (made, taken, moved, gone, raised) = edit_group(ctx, key, name, |log, group| {
+        let raised = group.raise_last_id(options.last_id);
+        let (consumer, made) = group.meet_consumer(&args[3], now_ms);
+        let (mut taken, mut gone) = (Vec::new(), Vec::new());
+        for id in ids {
+            let entry = log.range(id, id).next();
+            match (group.claim(id, entry.is_some(), consumer, &claim), entry) {
+                (Claimed::Taken, Some(entry)) => {
+                    write_claimed(reply, &entry, options.ids_only);
+                    taken.push(id);
+                }
+                (Claimed::Gone, _) => gone.push(id),
+                _ => {}
+            }
+        }
+        let moved = Moved::of(group, &taken, journaled);
+        (made, taken.len(), moved, gone, raised)
+    })?;
+    reply.insert_array_header(mark, taken);
+    if made {
+        report_consumer(ctx, key, name, &args[3]);
+    }
+    let changes = (taken + gone.len()) as u64;
+    ctx.keys.count_changes(changes.max(raised.into()));
+    propagate_gone(ctx, key, name, &gone);
+    match moved {
+        Some(moved) => moved.propagate(ctx, key, name, &args[3]),
+        None if raised => propagate_last_id(ctx, key, name)?,
+        None => {}
+    }
+    Ok(())
+}
+
+/// The options of XCLAIM.
+struct ClaimOptions {
+    claim: Claim,
+    ids_only: bool,
+    last_id: StreamId,
+}
+
+impl ClaimOptions {
+    fn parse(options: Args<'_>, now_ms: i64) -> Result<ClaimOptions, Error> {
+        let number = |option: &str, text: &[u8]| {
+            integer(text).map_err(|_| {
+                Error::Line(format!("ERR Invalid {option} option argument for XCLAIM").into())
+            })
+        };
+        let (mut delivered_at_ms, mut deliveries) = (now_ms, None);
+        let (mut force, mut ids_only, mut last_id) = (false, false, StreamId::MIN);
+        let mut words = options.iter();
+        while let Some(word) = words.next() {
+            let unknown = || Error::quoting("ERR Unrecognized XCLAIM option '", word, "'");
+            if is(word, "FORCE") {
+                force = true;
+            } else if is(word, "JUSTID") {
+                ids_only = true;
+            } else if is(word, "IDLE") {
+                let idle_ms = number("IDLE", words.next().ok_or_else(unknown)?)?;
+                delivered_at_ms = now_ms.wrapping_sub(idle_ms);
+            } else if is(word, "TIME") {
+                delivered_at_ms = number("TIME", words.next().ok_or_else(unknown)?)?;
+            } else if is(word, "RETRYCOUNT") {
+                let count = number("RETRYCOUNT", words.next().ok_or_else(unknown)?)?;
+                deliveries = u64::try_from(count).ok();
+            } else if is(word, "LASTID") {
+                last_id = entry_id(words.next().ok_or_else(unknown)?)?;
+            } else {
+                return Err(unknown());
+            }
+        }
+        // A client's clock may be ahead of ours: a time that cannot be is taken for the present.
+        if !(0..=now_ms).contains(&delivered_at_ms) {
+            delivered_at_ms = now_ms;
+        }
+        Ok(ClaimOptions {
+            claim: Claim {
+                now_ms,
+                idle_ms_min: 0,
+                delivered_at_ms,
+                deliveries,
+                counts: !ids_only,
+                force,
+            },
+            ids_only,
+            last_id,
+        })
+    }
+}
+
+/// XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]
+pub(crate) fn xautoclaim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let (key, name) = (&args[1], &args[2]);
+    let now_ms = ctx.keys.now_ms();
+    // The key is looked for first, also by a call that is wrong.
+    let has_group = has_group(ctx, key, name);
+    let idle_ms_min = integer(&args[4])
+        .map_err(|_| Error::line("ERR Invalid min-idle-time argument for XAUTOCLAIM"))?;
+    let start = start_of(&args[5])?;
+    let (mut count, mut ids_only) = (CLAIM_COUNT_DEFAULT, false);
+    let mut options = args.from(6).iter();
+    while let Some(option) = options.next() {
+        if is(option, "COUNT") {
+            let value = integer(options.next().ok_or(Error::Syntax)?).ok();
+            let value = value.filter(|value| (1..=CLAIM_COUNT_MAX).contains(value));
+            count = value.ok_or(Error::line("ERR COUNT must be > 0"))? as usize;
+        } else if is(option, "JUSTID") {
+            ids_only = true;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    if !has_group? {
+        return Err(no_group(key, name));
+    }
+    let claim = Claim {
+        now_ms,
+        idle_ms_min: idle_ms_min.max(0),
+        delivered_at_ms: now_ms,
+        deliveries: None,
+        counts: !ids_only,
+        force: false,
+    };
+    let journaled = ctx.keys.is_journaled();
+    let (made, moved, gone) = edit_group(ctx, key, name, |log, group| {
+        let (consumer, made) = group.meet_consumer(&args[3], now_ms);
+        let (mut taken, mut gone) = (Vec::new(), Vec::new());
+        let mut attempts = count.saturating_mul(CLAIM_ATTEMPTS);
+        let next_from = |group: &Group, id| group.pending_from(id).next().map(|(id, _)| id);
+        let mut next = next_from(group, start);
+        while let Some(id) = next.filter(|_| attempts > 0 && taken.len() + gone.len() < count) {
+            attempts -= 1;
+            match group.claim(id, log.contains(id), consumer, &claim) {
+                Claimed::Taken => taken.push(id),
+                Claimed::Gone => gone.push(id),
+                Claimed::No => {}
+            }
+            next = id.next().and_then(|after| next_from(group, after));
+        }
+        reply.array(3);
+        write_id(reply, next.unwrap_or(StreamId::MIN));
+        reply.array(taken.len());
+        let entries = taken.iter().flat_map(|id| log.range(*id, *id));
+        entries.for_each(|entry| write_claimed(reply, &entry, ids_only));
+        reply.array(gone.len());
+        gone.iter().for_each(|id| write_id(reply, *id));
+        (made, Moved::of(group, &taken, journaled), gone)
+    })?;
+    if made {
+        report_consumer(ctx, key, name, &args[3]);
+    }
+    let taken = moved.as_ref().map_or(0, |moved| moved.count);
+    ctx.keys.count_changes((taken + gone.len()) as u64);
+    propagate_gone(ctx, key, name, &gone);
+    if let Some(moved) = moved {
+        moved.propagate(ctx, key, name, &args[3]);
+    }
+    Ok(())
+}
+
+fn write_claimed(reply: &mut Reply<'_>, entry: &Entry<'_>, ids_only: bool) {
+    if ids_only {
+        write_id(reply, entry.id);
+    } else {
+        write_entry(reply, entry);
+    }
+}
+
+/// The lowest id of an interval that starts here.
+fn start_of(text: &[u8]) -> Result<StreamId, Error> {
+    IdBound::parse(text, 0)
+        .map_err(|_| INVALID_ID)?
+        .first()
+        .ok_or(Error::line("ERR invalid start ID for the interval"))
+}
