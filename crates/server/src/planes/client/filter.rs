@@ -30,6 +30,7 @@ struct Condition {
 
 #[derive(Clone, PartialEq, Eq)]
 enum Field {
+    /// In order.
     Ids(Vec<u64>),
     Class(Class),
     User(Vec<u8>),
@@ -143,6 +144,7 @@ impl Filters {
                         ids.push(client_id(more)?);
                         at += 1;
                     }
+                    ids.sort_unstable();
                     Field::Ids(ids)
                 }
                 "user" => {
@@ -210,7 +212,7 @@ impl Field {
     fn is_met(&self, card: &Card, now_s: i64) -> bool {
         let names = || card.names.lock().expect("no panic under the names");
         match self {
-            Field::Ids(ids) => ids.contains(&card.id),
+            Field::Ids(ids) => ids.binary_search(&card.id).is_ok(),
             Field::Class(class) => *class == Class::of(card),
             Field::User(user) => names().user == *user,
             Field::Addr(addr) => card.addr.as_bytes() == addr,
