@@ -5,6 +5,7 @@ mod proxying;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use redline_resp::Value;
@@ -242,7 +243,8 @@ fn pools_may_come_while_it_runs_and_may_not_go() {
     assert_eq!(call(&mut client, "GET f:k"), bulk("fresh"));
 }
 
-/// A node of a cluster that says so of itself and has all slots, and answers GET with this, or with a redirect.
+/// A node of a cluster that says so of itself and has all slots, and answers GET with this, or with a redirect. A script, or
+/// a command of its own, is answered with the error that it names.
 fn node(
     slots_at: Arc<OnceLock<SocketAddr>>,
     answer: impl Fn() -> String + Send + Sync + 'static,
@@ -262,6 +264,13 @@ fn node(
             }
             (b"CLUSTER", _) => "*0\r\n".to_owned(),
             (b"GET", _) => answer(),
+            (b"EVAL" | b"FCALL_RO" | b"OWN.SAY", _) => {
+                format!("-{}\r\n", String::from_utf8_lossy(&words[1]))
+            }
+            (b"COMMAND", _) => format!(
+                "*1\r\n*6\r\n{}:-2\r\n*1\r\n+write\r\n:0\r\n:0\r\n:0\r\n",
+                text("own.say")
+            ),
             _ => "+PONG\r\n".to_owned(),
         };
         reply.into_bytes()
@@ -297,4 +306,37 @@ fn a_redirect_is_about_the_pool_of_who_said_it() {
         assert_eq!(call(&mut client, "GET b"), bulk("one"));
         assert_eq!(call(&mut client, "GET two:b"), bulk("two"));
     }
+}
+
+#[test]
+fn what_a_client_has_a_server_say_leads_nobody_elsewhere() {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    let stranger = scripted(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        b"$8\r\nstranger\r\n".to_vec()
+    });
+    let place: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let own = node(Arc::clone(&place), || "$3\r\nown\r\n".to_owned());
+    place.set(own).unwrap();
+    let text = format!(
+        "threads = 1\n{LISTENER}[[pool]]\nname = 'p'\nkind = 'cluster'\npassword = 'secret'\nseed = [{{ address = '{own}' }}]\n"
+    );
+    let proxy = proxy(&text);
+    let (mut says, mut other) = (client(&proxy), client(&proxy));
+    for word in ["MOVED", "ASK"] {
+        let line = format!("{word} 12539 {stranger}");
+        for request in [
+            &["EVAL", &line, "1", "b"][..],
+            &["EVAL", &line, "0"],
+            &["FCALL_RO", &line, "1", "b"],
+            &["OWN.SAY", &line],
+        ] {
+            let said = says.call(request).unwrap();
+            assert_error(&said, "TRYAGAIN the keys have moved");
+            // It is the slot of this key.
+            assert_eq!(call(&mut other, "GET b"), bulk("own"), "{request:?}");
+        }
+    }
+    assert_eq!(heard.load(Ordering::Relaxed), 0, "somebody went there");
 }

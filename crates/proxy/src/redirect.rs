@@ -5,11 +5,16 @@
 //! one request, which goes behind ASKING. Where the target is not known yet, and for errors that pass by themselves, the
 //! request waits a little and is routed anew; meanwhile nothing more is taken from its client, whose later requests must not
 //! overtake it.
+//!
+//! A script, or a module's command, may answer with any error that its caller likes. Such a redirect changes no picture and
+//! leads to no server that is not known already: else one client could have the keys of all, and the servers' password, sent
+//! wherever it wants. It only has the map asked for.
 
 use std::sync::Arc;
 
 use redline_cluster::Redirect;
 use redline_net::Endpoint;
+use redline_spec::{self as spec, Group};
 
 use crate::later::Why;
 use crate::link::Requests;
@@ -95,12 +100,15 @@ impl Worker {
         if advice == Advice::Script {
             return self.lacks_script(at, one, request, reply);
         }
+        let is_hearsay = may_say_anything(&request);
         let (target, asking) = match &advice {
             Advice::Wait | Advice::Script => (None, false),
+            Advice::Moved(redirect) if is_hearsay => (self.known(node, redirect), false),
+            Advice::Ask(redirect) if is_hearsay => (self.known(node, redirect), true),
             Advice::Moved(redirect) => (self.moved(node, redirect), false),
             Advice::Ask(redirect) => (self.find(node, redirect), true),
         };
-        if matches!(advice, Advice::Wait) {
+        if matches!(advice, Advice::Wait) || is_hearsay {
             self.tell(Report::Lost {
                 pool: self.routes.nodes[usize::from(node)].pool,
             });
@@ -246,15 +254,36 @@ impl Worker {
         Some(target)
     }
 
-    /// The node that a redirect names.
+    /// The node that a redirect names. One that is in no picture is reported.
     fn find(&self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
-        let host = match &redirect.host {
-            Some(host) => host.clone(),
-            None => match &self.routes.nodes[usize::from(from)].endpoint {
-                Endpoint::Tcp(address) => address.ip().to_string(),
-                Endpoint::Unix(_) => return None,
-            },
-        };
+        let found = self.known(from, redirect);
+        if found.is_none()
+            && let Some(host) = self.host_of(from, redirect)
+        {
+            self.tell(Report::Unknown {
+                pool: self.routes.nodes[usize::from(from)].pool,
+                host,
+                port: redirect.port,
+            });
+        }
+        found
+    }
+
+    /// The host that a redirect means; none: it is that of `from`, which has no address.
+    fn host_of(&self, from: NodeId, redirect: &Redirect) -> Option<String> {
+        match (
+            &redirect.host,
+            &self.routes.nodes[usize::from(from)].endpoint,
+        ) {
+            (Some(host), _) => Some(host.clone()),
+            (None, Endpoint::Tcp(address)) => Some(address.ip().to_string()),
+            (None, Endpoint::Unix(_)) => None,
+        }
+    }
+
+    /// The node that a redirect names, if it is in the picture.
+    fn known(&self, from: NodeId, redirect: &Redirect) -> Option<NodeId> {
+        let host = self.host_of(from, redirect)?;
         let is_target = |name: &str| {
             name.rsplit_once(':').is_some_and(|(known, port)| {
                 known.trim_start_matches('[').trim_end_matches(']') == host
@@ -271,26 +300,28 @@ impl Worker {
         let found = self.routes.nodes.iter().position(|node| {
             node.pool == pool && (is_target(&node.name) || at_endpoint(&node.endpoint))
         });
-        if found.is_none() {
-            self.tell(Report::Unknown {
-                pool,
-                host,
-                port: redirect.port,
-            });
-        }
         found.map(|found| found as NodeId)
     }
 }
 
+/// The command's name, as a request that was forwarded has it.
+fn name_of(request: &[u8]) -> &[u8] {
+    let line = request.split(|byte| *byte == b'\n').nth(2);
+    line.unwrap_or_default().trim_ascii_end()
+}
+
 /// Whether a request runs something that may write and say what it likes.
 fn is_script(request: &[u8]) -> bool {
-    let name = request
-        .split(|byte| *byte == b'\n')
-        .nth(2)
-        .unwrap_or_default();
-    [&b"EVAL\r"[..], b"EVALSHA\r", b"FCALL\r"]
+    [&b"EVAL"[..], b"EVALSHA", b"FCALL"]
         .iter()
-        .any(|script| name.eq_ignore_ascii_case(script))
+        .any(|script| name_of(request).eq_ignore_ascii_case(script))
+}
+
+/// Whether the error that answers a request may be of the words of whoever made it: a script's, or those of a command that
+/// the table does not have.
+fn may_say_anything(request: &[u8]) -> bool {
+    let id = spec::lookup(name_of(request));
+    id.is_none_or(|id| spec::row(id).group == Group::Scripting)
 }
 
 #[cfg(test)]

@@ -425,6 +425,10 @@ impl Control {
         let (Some(known), Some(asked)) = (self.pools.get_mut(pool), self.nodes.get(from)) else {
             return;
         };
+        // Others have no slots.
+        if known.config.kind != PoolKind::Cluster {
+            return;
+        }
         let host = match &asked.address {
             Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
             _ => host,
