@@ -3,12 +3,15 @@
 mod proxying;
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{Behind, REDLINE, bulk, call, ok, signal};
+use proxying::{
+    Behind, REDLINE, assert_error, bulk, call, ok, proxy_of, scripted, scripted_over, signal, until,
+};
 
 /// What the proxy, and then a server by itself, answer to the same pipeline.
 fn both(lines: &[&str], proto: u8) -> [Vec<Value>; 2] {
@@ -233,4 +236,99 @@ fn clients_are_listed_and_closed_by_what_they_are() {
         assert!(matches!(reply, Value::Array(_)), "{reply:?}");
     }
     assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
+}
+
+const NO_MULTI: &str = "NOPERM User app has no permissions to run the 'multi' command";
+
+/// A proxy in front of a server that refuses MULTI and whatever has to follow it, and what that server was told to do.
+fn without_multi() -> (ServerProcess, Arc<Mutex<Vec<String>>>) {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&told);
+    let server = scripted(move |words| {
+        let name = String::from_utf8_lossy(&words[0]).to_ascii_uppercase();
+        let reply = match name.as_str() {
+            "MULTI" => format!("-{NO_MULTI}\r\n"),
+            "EXEC" | "DISCARD" => format!("-ERR {name} without MULTI\r\n"),
+            "WATCH" => "+OK\r\n".to_owned(),
+            _ => "+DONE\r\n".to_owned(),
+        };
+        seen.lock().unwrap().push(name);
+        reply.into_bytes()
+    });
+    (proxy_of(&[server]), told)
+}
+
+#[test]
+fn where_multi_is_refused_nothing_that_follows_it_is_made() {
+    let (proxy, told) = without_multi();
+    let refused = |value: &Value| assert_error(value, NO_MULTI);
+    let aborted = |value: &Value| assert_error(value, "EXECABORT");
+    for lines in [
+        &["MULTI", "SET k v", "INCR n", "PING", "EXEC"][..],
+        &["WATCH k", "MULTI", "SET k v", "INCR n", "EXEC"],
+        &["WATCH k", "MULTI", "EXEC"],
+        &["MULTI", "PING", "LOLWUT", "EXEC"],
+        &["MULTI", "SET k v", "DISCARD"],
+        &["WATCH k", "MULTI", "DISCARD"],
+    ] {
+        for is_inline in [false, true] {
+            let mut client = Client::connect(proxy.address()).unwrap();
+            let mut requests = Vec::new();
+            for line in lines.iter().chain(&["GET k"]) {
+                match is_inline {
+                    true => requests.extend_from_slice(format!("{line}\r\n").as_bytes()),
+                    false => encode(&line.split(' ').collect::<Vec<_>>(), &mut requests),
+                }
+            }
+            client.send(&requests).unwrap();
+            for line in lines.iter().copied() {
+                let reply = client.reply().unwrap().unwrap();
+                match line {
+                    "WATCH k" | "MULTI" | "DISCARD" => assert_eq!(reply, ok(), "{lines:?}"),
+                    "PING" | "LOLWUT" => assert_eq!(reply, Value::Simple(b"QUEUED".to_vec())),
+                    "EXEC" => aborted(&reply),
+                    _ => refused(&reply),
+                }
+            }
+            let after = client.reply().unwrap().unwrap();
+            assert_eq!(after, Value::Simple(b"DONE".to_vec()), "{lines:?}");
+        }
+    }
+    let told = told.lock().unwrap();
+    let made = ["SET", "INCR", "LOLWUT"];
+    assert!(
+        !told.iter().any(|name| made.contains(&name.as_str())),
+        "{told:?}"
+    );
+    assert!(told.contains(&"MULTI".to_owned()));
+}
+
+#[test]
+fn a_transaction_that_waits_for_its_server_ends_when_that_is_lost() {
+    let server = scripted_over(|words, stream| match words[0].as_slice() {
+        // One that is asked to begin a transaction goes, and takes nobody else along.
+        b"MULTI" => {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            None
+        }
+        _ => Some(b"+DONE\r\n".to_vec()),
+    });
+    let proxy = proxy_of(&[server]);
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for lines in [
+        &["MULTI", "SET k v", "EXEC"][..],
+        &["WATCH k", "MULTI", "EXEC"],
+        &["MULTI", "PING", "EXEC"],
+    ] {
+        let replies: Vec<Value> = lines.iter().map(|line| call(&mut client, line)).collect();
+        assert_error(&replies[2], "EXECABORT");
+        assert!(
+            replies[1].is_error() == (lines[1] == "SET k v"),
+            "{replies:?}"
+        );
+    }
+    let done = Value::Simple(b"DONE".to_vec());
+    until("the server is asked again", || {
+        call(&mut client, "GET k") == done
+    });
 }

@@ -123,6 +123,8 @@ pub enum Pause {
     Upstream,
     /// What it asked before must be answered first.
     Order,
+    /// A server must say first that it begins the transaction.
+    Multi,
     /// Until a moment: see `delay`.
     Time,
 }

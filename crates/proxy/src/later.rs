@@ -100,7 +100,7 @@ impl Worker {
                 let gather = self.gathers.find(waiting.to)?;
                 Some((gather.client, gather.seq))
             }
-            Kind::Setup | Kind::Nobody => None,
+            Kind::Setup | Kind::Multi | Kind::Nobody => None,
         }
     }
 

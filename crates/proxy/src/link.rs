@@ -538,7 +538,7 @@ impl Worker {
                 if !writes
                     && run.tries + 1 < READ_TRIES_MAX
                     && upstream.purpose == Purpose::Shared
-                    && !matches!(run.kind, Kind::Setup | Kind::Nobody)
+                    && run.kind.is_wanted()
                     && let Some(other) = self.other_reader(request, node, run.tries, (db, proto))
                 {
                     if let Some(other) = self.upstreams.get(other) {
@@ -551,15 +551,13 @@ impl Worker {
                     && run.tries + 1 < TRIES_MAX
                     && (!was_sent || !writes)
                     && upstream.purpose == Purpose::Shared;
-                if !again || matches!(run.kind, Kind::Setup | Kind::Nobody) {
+                if !again || !run.kind.is_wanted() {
                     let line = if was_sent && writes {
                         &unknown
                     } else {
                         &unavailable
                     };
-                    if !matches!(run.kind, Kind::Setup | Kind::Nobody) {
-                        self.seeing.lost(&one, upstream.node, request);
-                    }
+                    self.seeing.lost(&one, upstream.node, request);
                     self.fail(one, line);
                     continue;
                 }
@@ -591,7 +589,7 @@ impl Worker {
             Kind::Client => self.deliver(waiting.to, waiting.seq, 1, reply.as_bytes()),
             Kind::Silent => self.deliver(waiting.to, waiting.seq, 1, b""),
             Kind::Part => self.part_done(waiting.to, waiting.seq, reply.as_bytes()),
-            Kind::Setup | Kind::Nobody => {}
+            Kind::Setup | Kind::Multi | Kind::Nobody => {}
         }
     }
 
@@ -691,7 +689,7 @@ impl Worker {
             let to = match run.kind {
                 Kind::Client | Kind::Silent => Some(run.to),
                 Kind::Part => self.gathers.find(run.to).map(|gather| gather.client),
-                Kind::Setup | Kind::Nobody => None,
+                Kind::Setup | Kind::Multi | Kind::Nobody => None,
             };
             if let Some(client) = to.and_then(|to| self.clients.find(to)) {
                 client.settle();

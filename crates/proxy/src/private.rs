@@ -14,7 +14,7 @@ use crate::large::Passing;
 use crate::route::NodeId;
 use crate::serve::Flow;
 use crate::slab::Ref;
-use crate::upstream::{Kind, Waiting};
+use crate::upstream::{Kind, Upstream, Waiting};
 use crate::worker::Worker;
 
 /// What a client is in the midst of.
@@ -50,13 +50,40 @@ pub struct Transaction {
     multi: bool,
     /// The connection, from the first key on, and the server that it leads to.
     bound: Option<(Lease, NodeId)>,
-    /// The server knows of MULTI.
-    begun: bool,
+    /// Whether the server knows of MULTI.
+    begun: Begun,
+    /// What follows MULTI when the server has answered it; nothing more is taken from the client meanwhile.
+    held: Option<Held>,
+    /// What the server has said against MULTI: then it is told nothing more.
+    refused: Option<String>,
     /// Calls without keys that came before the server was known: as they came, and how many. They were answered QUEUED.
     queued: Vec<u8>,
     queued_count: u16,
     /// EXEC will fail, and why.
     aborted: Option<&'static str>,
+}
+
+/// How far a transaction's server is with MULTI. One that refuses it would make what follows at once, call by call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Begun {
+    /// It was not told.
+    #[default]
+    No,
+    /// It was told, and has not answered.
+    Asked,
+    /// It has begun the transaction, or has never refused that on this connection.
+    Yes,
+}
+
+/// A call, or EXEC, that waits for the answer to MULTI.
+#[derive(Debug)]
+struct Held {
+    /// The client's number for it.
+    seq: u32,
+    kind: Kind,
+    request: Vec<u8>,
+    /// It is EXEC.
+    ends: bool,
 }
 
 /// A client that will send no more, or is to go, may wait so long for what is there already: milliseconds.
@@ -66,9 +93,11 @@ const QUEUED_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a script that goes with each call of it in a transaction; of a longer one the name does.
 const SCRIPT_BYTES_MAX: usize = 64 * 1024;
 const PREVIOUS_ERRORS: &str = "EXECABORT Transaction discarded because of previous errors.";
+const LOST: &str = "ERR the connection to the server was lost";
 const CONNECTION_LOST: &str =
     "EXECABORT Transaction discarded because of: the connection to the server was lost";
 
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
 
@@ -172,15 +201,27 @@ impl Worker {
         count: u16,
         raw: &[u8],
     ) {
-        let stripped = self.stripped(raw);
-        let raw = stripped.as_deref().unwrap_or(raw);
         let seq = match (kind, self.clients.find(me)) {
             (Kind::Client, Some(client)) => client.number(),
             _ => 0,
         };
+        let kind = self.silenced(me, kind);
+        self.send_numbered(me, lease, (seq, kind, count), raw);
+    }
+
+    /// The same for requests that have numbers, from `seq` on, if they are to have any.
+    fn send_numbered(
+        &mut self,
+        me: Ref,
+        lease: &Lease,
+        (seq, kind, count): (u32, Kind, u16),
+        raw: &[u8],
+    ) {
+        let stripped = self.stripped(raw);
+        let raw = stripped.as_deref().unwrap_or(raw);
         let waiting = Waiting {
             count,
-            ..Waiting::one(me, seq, self.silenced(me, kind), raw, self.now_ms)
+            ..Waiting::one(me, seq, kind, raw, self.now_ms)
                 .of(self.command_called(me), self.seeing.now_us)
         };
         match self.upstreams.find(lease.upstream) {
@@ -236,10 +277,11 @@ impl Worker {
         match &mut client.session {
             Session::Transaction(transaction) => {
                 transaction.bound = None;
-                transaction.begun = false;
+                transaction.begun = Begun::No;
                 transaction.queued.clear();
                 transaction.queued_count = 0;
                 transaction.aborted = Some(CONNECTION_LOST);
+                return self.let_held_go(owner, LOST);
             }
             Session::Leaving(_) => client.session = Session::Shared,
             // What is still to come of the request has to be taken from the client.
@@ -344,9 +386,8 @@ impl Worker {
         let lease = match self.transaction_of(me) {
             None => return Err(String::new()),
             Some(transaction) => match &transaction.bound {
-                _ if transaction.aborted == Some(CONNECTION_LOST) => {
-                    return Err("ERR the connection to the server was lost".to_owned());
-                }
+                _ if transaction.aborted == Some(CONNECTION_LOST) => return Err(LOST.to_owned()),
+                _ if let Some(line) = &transaction.refused => return Err(line.clone()),
                 Some((_, bound)) if *bound == node => None,
                 Some(_) => return Err(errors::CROSS_SLOT.to_owned()),
                 None => Some(()),
@@ -379,28 +420,156 @@ impl Worker {
         let Some(transaction) = self.transaction_of(me) else {
             return;
         };
-        if !transaction.multi || transaction.begun || transaction.bound.is_none() {
+        if !transaction.multi || transaction.begun != Begun::No {
             return;
         }
-        transaction.begun = true;
-        let mut bytes = b"*1\r\n$5\r\nMULTI\r\n".to_vec();
-        bytes.append(&mut transaction.queued);
-        let count = 1 + std::mem::take(&mut transaction.queued_count);
-        self.send_bound(me, Kind::Nobody, count, &bytes);
+        let Some((lease, _)) = &transaction.bound else {
+            return;
+        };
+        let place = lease.upstream;
+        let takes_multi = |upstream: &mut Upstream| upstream.takes_multi;
+        let is_certain = self.upstreams.find(place).is_some_and(takes_multi);
+        let Some(transaction) = self.transaction_of(me) else {
+            return;
+        };
+        transaction.begun = match is_certain {
+            true => Begun::Yes,
+            false => Begun::Asked,
+        };
+        self.send_bound(me, Kind::Multi, 1, MULTI);
+        if is_certain {
+            self.send_queued(me);
+        }
     }
 
-    fn send_bound(&mut self, me: Ref, kind: Kind, count: u16, raw: &[u8]) -> Flow {
+    /// Tells the server the calls without keys.
+    fn send_queued(&mut self, me: Ref) {
         let Some(transaction) = self.transaction_of(me) else {
-            return Flow::Done;
+            return;
         };
-        let Some((lease, node)) = transaction.bound.take() else {
-            return Flow::Done;
+        let queued = std::mem::take(&mut transaction.queued);
+        let count = std::mem::take(&mut transaction.queued_count);
+        if count > 0 {
+            self.send_bound(me, Kind::Nobody, count, &queued);
+        }
+    }
+
+    /// The server has answered the MULTI of a client's transaction.
+    pub(crate) fn multi_answered(&mut self, at: u32, me: Ref, reply: &[u8]) {
+        let error = reply.strip_prefix(b"-");
+        match self.upstreams.get(at) {
+            Some(upstream) if error.is_none() => upstream.takes_multi = true,
+            // Nobody can say what state it is in for whoever comes next.
+            _ => self.withdraw(at),
+        }
+        let Some(transaction) = self.transaction_of(me) else {
+            return;
         };
-        self.send_leased(me, &lease, kind, count, raw);
+        let is_its = |(lease, _): &(Lease, NodeId)| lease.upstream.at == at;
+        if !transaction.bound.as_ref().is_some_and(is_its) || transaction.begun == Begun::No {
+            return;
+        }
+        if let Some(error) = error {
+            let line = String::from_utf8_lossy(error).trim_end().to_owned();
+            transaction.begun = Begun::No;
+            transaction.queued.clear();
+            transaction.queued_count = 0;
+            transaction.aborted.get_or_insert(PREVIOUS_ERRORS);
+            transaction.refused = Some(line.clone());
+            if let Some((lease, _)) = transaction.bound.take() {
+                self.give_back(lease.upstream, false);
+            }
+            return self.let_held_go(me, &line);
+        }
+        transaction.begun = Begun::Yes;
+        self.send_queued(me);
+        let Some(transaction) = self.transaction_of(me) else {
+            return;
+        };
+        let held = transaction.held.take();
+        self.resume(me);
+        let Some(Held {
+            seq,
+            kind,
+            request,
+            ends,
+        }) = held
+        else {
+            return;
+        };
+        self.with_lease(me, |worker, lease| {
+            worker.send_numbered(me, lease, (seq, kind, 1), &request);
+        });
+        if ends {
+            self.leave_bound(me);
+        }
+    }
+
+    /// What waits for the answer to MULTI is answered with an error, since it is not to be made any more.
+    fn let_held_go(&mut self, me: Ref, line: &str) {
+        let held = self.transaction_of(me).and_then(|it| it.held.take());
+        self.resume(me);
+        self.mark_client(me.at);
+        let Some(held) = held else { return };
+        let waiting = Waiting::one(me, held.seq, held.kind, b"", self.now_ms);
+        match held.ends {
+            true => {
+                self.drop_transaction(me);
+                self.fail(waiting, &errors::exec_aborted(line));
+            }
+            false => self.fail(waiting, line),
+        }
+    }
+
+    /// The answer to MULTI is here, or never will be: the client goes on.
+    fn resume(&mut self, me: Ref) {
+        if let Some(client) = self.clients.find(me)
+            && client.pause == Pause::Multi
+            && client.go_on()
+        {
+            self.enqueue(me.at);
+        }
+    }
+
+    fn with_lease(&mut self, me: Ref, then: impl FnOnce(&mut Worker, &Lease)) {
+        let transaction = self.transaction_of(me);
+        let Some((lease, node)) = transaction.and_then(|it| it.bound.take()) else {
+            return;
+        };
+        then(self, &lease);
         if let Some(transaction) = self.transaction_of(me) {
             transaction.bound = Some((lease, node));
         }
+    }
+
+    fn send_bound(&mut self, me: Ref, kind: Kind, count: u16, raw: &[u8]) -> Flow {
+        match self.transaction_of(me) {
+            Some(transaction) if kind == Kind::Client && transaction.begun == Begun::Asked => {
+                self.hold_back(me, raw);
+            }
+            _ => self.with_lease(me, |worker, lease| {
+                worker.send_leased(me, lease, kind, count, raw);
+            }),
+        }
         Flow::Done
+    }
+
+    /// Keeps a call until MULTI is answered, and takes nothing more from the client.
+    fn hold_back(&mut self, me: Ref, raw: &[u8]) {
+        let kind = self.silenced(me, Kind::Client);
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        let seq = client.number();
+        client.pause = Pause::Multi;
+        if let Some(transaction) = self.transaction_of(me) {
+            transaction.held = Some(Held {
+                seq,
+                kind,
+                request: raw.to_vec(),
+                ends: false,
+            });
+        }
     }
 
     /// Any other call of a client that is in a transaction: `None` if it is none of the transaction's business.
@@ -526,7 +695,7 @@ impl Worker {
         let Some(transaction) = self.transaction_of(me) else {
             return Flow::Done;
         };
-        if transaction.begun {
+        if transaction.begun != Begun::No {
             return self.send_bound(me, Kind::Client, 1, raw);
         }
         if transaction.queued_count >= 4096
@@ -557,7 +726,10 @@ impl Worker {
         }
         match self.transaction_of(me) {
             Some(transaction) if transaction.bound.is_some() => {
-                let end = if transaction.begun { DISCARD } else { UNWATCH };
+                let end = match transaction.begun {
+                    Begun::No => UNWATCH,
+                    _ => DISCARD,
+                };
                 self.send_bound(me, Kind::Nobody, 1, end);
                 self.leave_bound(me);
             }
@@ -583,12 +755,15 @@ impl Worker {
             self.drop_transaction(me);
             return self.refuse(me, &errors::exec_aborted(&line));
         }
-        let begun = self.transaction_of(me).is_some_and(|it| it.begun);
+        let begun = self.transaction_of(me).map_or(Begun::No, |it| it.begun);
         let unwatches = id == CommandId::Unwatch
             && self.transaction_of(me).is_some_and(|it| it.bound.is_some());
-        if begun || unwatches {
+        if begun != Begun::No || unwatches {
             // Replies may be due from before, so the connection stays until they are here, and the server is told the end.
             let failed = aborted.filter(|_| id == CommandId::Exec);
+            if begun == Begun::Asked && failed.is_none() {
+                return self.end_early(me, id, raw);
+            }
             match failed {
                 None => self.send_bound(me, Kind::Client, 1, raw),
                 Some(_) => self.send_bound(me, Kind::Nobody, 1, DISCARD),
@@ -605,6 +780,20 @@ impl Worker {
             (CommandId::Exec, None) => self.answer(me, |reply| reply.array(0)),
             _ => self.status(me, "OK"),
         }
+    }
+
+    /// EXEC or DISCARD, before MULTI is answered.
+    fn end_early(&mut self, me: Ref, id: CommandId, raw: &[u8]) -> Flow {
+        if id == CommandId::Exec {
+            self.hold_back(me, raw);
+            if let Some(held) = self.transaction_of(me).and_then(|it| it.held.as_mut()) {
+                held.ends = true;
+            }
+            return Flow::Done;
+        }
+        self.send_bound(me, Kind::Nobody, 1, DISCARD);
+        self.leave_bound(me);
+        self.status(me, "OK")
     }
 
     fn leave_bound(&mut self, me: Ref) {

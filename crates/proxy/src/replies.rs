@@ -255,7 +255,7 @@ impl Worker {
                 Kind::Client => self.deliver(front.to, front.seq, 1, reply),
                 Kind::Silent => self.deliver(front.to, front.seq, 1, b""),
                 Kind::Part => self.part_done(front.to, front.seq, b""),
-                Kind::Setup | Kind::Nobody => {}
+                Kind::Setup | Kind::Multi | Kind::Nobody => {}
             }
             return Ok(Some(len));
         }
@@ -282,7 +282,7 @@ impl Worker {
             command: upstream.front_command().unwrap_or(NO_COMMAND),
             ..front
         };
-        let wanted = matches!(front.kind, Kind::Client | Kind::Silent | Kind::Part);
+        let wanted = front.kind.is_wanted();
         if wanted && reply[0] == b'-' && self.redirected(at, one, reply) {
             if let Some(upstream) = self.upstreams.get(at) {
                 upstream.stats.responses.add(1);
@@ -321,6 +321,10 @@ impl Worker {
                 upstream.answered(1);
                 self.part_done(one.to, one.seq, reply);
             }
+            Kind::Multi => {
+                upstream.answered(1);
+                self.multi_answered(at, one.to, reply);
+            }
             Kind::Nobody => upstream.answered(1),
             Kind::Setup if reply[0] == b'-' => {
                 let node = &self.routes.nodes[usize::from(upstream.node)];
@@ -353,7 +357,7 @@ impl Worker {
         let front = upstream.waiting.front().copied()?;
         let is_unwanted = match front.kind {
             Kind::Silent | Kind::Nobody => true,
-            Kind::Setup => false,
+            Kind::Setup | Kind::Multi => false,
             Kind::Client | Kind::Part => self.reader_of(&front).is_none(),
         };
         let upstream = self.upstreams.get(at)?;
@@ -411,7 +415,7 @@ impl Worker {
     pub(crate) fn is_over(&self, pause: Pause, owed: usize, pending: u32) -> bool {
         let settings = &self.shared.settings;
         match pause {
-            Pause::No | Pause::Upstream | Pause::Time => false,
+            Pause::No | Pause::Upstream | Pause::Multi | Pause::Time => false,
             Pause::Order => pending == 0,
             Pause::Output => {
                 owed < settings.client_output_bytes_high && pending < settings.pipeline_max

@@ -27,8 +27,17 @@ pub enum Kind {
     Part,
     /// It answers what the proxy itself asked when the connection was made: an error there ends the connection.
     Setup,
-    /// Nobody wants it (of ASKING, of a MULTI that the client was answered already).
+    /// It answers a MULTI of the client `to`, which was told already that all is well: nothing follows before it is here.
+    Multi,
+    /// Nobody wants it (of ASKING, of calls that the client was answered already).
     Nobody,
+}
+
+impl Kind {
+    /// Whether it answers a client's request, and not what the proxy asks by itself or had answered before.
+    pub fn is_wanted(self) -> bool {
+        matches!(self, Kind::Client | Kind::Silent | Kind::Part)
+    }
 }
 
 /// A run of requests that wait for replies.
@@ -163,6 +172,8 @@ pub struct Upstream {
     pub rests: bool,
     /// Requests that came back from it and will be sent again.
     pub retries: u32,
+    /// The server has begun a transaction on it: it may be told the calls of the next one together with its MULTI.
+    pub takes_multi: bool,
     /// Scripts that were given to it since they were last flushed (see `Scripts::epoch`).
     pub scripts: (u64, HashSet<Vec<u8>>),
     /// Since when that client has taken nothing, in milliseconds, and how much it had to take then.
@@ -227,6 +238,7 @@ impl Upstream {
             passes: false,
             rests: false,
             retries: 0,
+            takes_multi: false,
             scripts: (0, HashSet::new()),
             rested: None,
             pipe: None,

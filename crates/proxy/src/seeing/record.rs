@@ -204,7 +204,7 @@ impl Seeing {
     /// bytes, if they are still here. What the proxy asked by itself is nobody's call, and holds our passwords.
     #[cold]
     pub fn lost(&mut self, waiting: &Waiting, node: NodeId, request: &[u8]) {
-        if matches!(waiting.kind, Kind::Setup | Kind::Nobody) {
+        if !waiting.kind.is_wanted() {
             return;
         }
         let us = (self.now_us as u32).wrapping_sub(waiting.since_us);
