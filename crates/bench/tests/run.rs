@@ -255,6 +255,34 @@ fn a_primary_that_was_replaced_while_it_works_gets_no_more_requests() {
     assert_eq!(result["redirects"]["maps"], 1);
 }
 
+#[test]
+fn who_is_never_answered_is_not_among_the_answered_of_the_series() {
+    let n = AtomicU64::new(0);
+    let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) {
+        0..20 => reply("+OK\r\n"),
+        _ => Answer::Silence,
+    });
+    let args = [
+        "--command",
+        "GET a",
+        "--rps",
+        "200",
+        "--duration",
+        "0.5",
+        "-c",
+        "2",
+    ];
+    let result = result(&server, &[&args[..], &["--interval", "0.1"]].concat());
+    let sum = |name: &str| -> u64 {
+        let points = result["series"].as_array().unwrap().iter();
+        points.map(|point| point[name].as_u64().unwrap()).sum()
+    };
+    let count = |name: &str| result["requests"][name].as_u64().unwrap();
+    assert_eq!(sum("answered"), 20);
+    assert_eq!(sum("unanswered"), count("unsent") + count("unanswered"));
+    assert!(sum("unanswered") > 50);
+}
+
 /// A server that does this on each GET, and answers everything else with +OK.
 fn on_get(answer: impl Fn() -> Answer + Send + Sync + 'static) -> FakeServer {
     FakeServer::start(move |request| match request[0].as_slice() {
@@ -690,14 +718,16 @@ fn series_leave_as_csv_and_as_an_hdr_log_and_a_page_can_be_had_at_once() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(lines.len(), points + 1);
     assert!(
-        lines.iter().all(|line| line.split(',').count() == 10),
+        lines.iter().all(|line| line.split(',').count() == 11),
         "{csv}"
     );
-    let answered = lines[1..]
-        .iter()
-        .map(|line| line.split(',').nth(1).unwrap());
-    let answered: u64 = answered.map(|count| count.parse::<u64>().unwrap()).sum();
-    assert_eq!(answered, result["response_us"]["count"]);
+    let sum = |column: usize| -> u64 {
+        let fields = lines[1..].iter().map(|line| line.split(',').nth(column));
+        fields
+            .map(|field| field.unwrap().parse::<u64>().unwrap())
+            .sum()
+    };
+    assert_eq!(sum(1) + sum(10), result["response_us"]["count"]);
     let hdr = std::fs::read_to_string(hdr).unwrap();
     let intervals = hdr.lines().filter(|line| line.contains("HIST"));
     assert!(intervals.count() >= 4, "{hdr}");

@@ -105,6 +105,9 @@ fn timeline(out: &mut String, result: &FailoverResult) {
                 None => write!(out, "{:>11}", "-"),
             };
         }
+        if point.unanswered > 0 {
+            let _ = write!(out, "  {} never answered", point.unanswered);
+        }
         while let Some(piece) = trouble.next_if(|piece| piece.at_s < point.at_s + interval_s / 2.0)
         {
             for (kind, times) in &piece.kinds {

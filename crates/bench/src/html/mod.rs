@@ -191,12 +191,14 @@ fn drawn(results: &[(String, RunResult)]) -> Result<Vec<String>, DrawError> {
         vec![over_time(name, result, "", &rate)]
     });
     let latencies = each(&|name, result| {
-        // Where nothing was answered there is no latency, and the line jumps over the gap.
-        let answered = |point: &Point, us: u64| (point.answered > 0).then_some(us as f64 / 1000.0);
-        let mut lines = vec![over_time(name, result, "p99", &|p| answered(p, p.p99_us))];
+        // Where nothing was answered, nor given up, there is no latency, and the line jumps over the gap.
+        let known = |point: &Point, us: u64| {
+            (point.answered + point.unanswered > 0).then_some(us as f64 / 1000.0)
+        };
+        let mut lines = vec![over_time(name, result, "p99", &|p| known(p, p.p99_us))];
         if !several {
-            lines.push(over_time(name, result, "p50", &|p| answered(p, p.p50_us)));
-            lines.push(over_time(name, result, "max", &|p| answered(p, p.max_us)));
+            lines.push(over_time(name, result, "p50", &|p| known(p, p.p50_us)));
+            lines.push(over_time(name, result, "max", &|p| known(p, p.max_us)));
         }
         lines
     });

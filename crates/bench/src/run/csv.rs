@@ -9,13 +9,13 @@ use super::result::RunResult;
 /// A header, and a line for each point. What is not known is empty.
 pub fn series(result: &RunResult) -> String {
     let mut out = String::from(
-        "at_s,answered,errors,mean_us,p50_us,p99_us,p99_9_us,max_us,server_cpus,proxy_cpus\n",
+        "at_s,answered,errors,mean_us,p50_us,p99_us,p99_9_us,max_us,server_cpus,proxy_cpus,unanswered\n",
     );
     let known = |cpus: Option<f64>| cpus.map_or(String::new(), |cpus| format!("{cpus:.3}"));
     for point in &result.series {
         let _ = writeln!(
             out,
-            "{},{},{},{:.1},{},{},{},{},{},{}",
+            "{},{},{},{:.1},{},{},{},{},{},{},{}",
             point.at_s,
             point.answered,
             point.errors,
@@ -25,7 +25,8 @@ pub fn series(result: &RunResult) -> String {
             point.p99_9_us,
             point.max_us,
             known(point.server_cpus),
-            known(point.proxy_cpus)
+            known(point.proxy_cpus),
+            point.unanswered
         );
     }
     out

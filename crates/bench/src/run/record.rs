@@ -62,8 +62,10 @@ pub fn add(to: &mut Histogram<u64>, from: &Histogram<u64>) {
 pub struct Slice {
     /// Which piece, from the start of the measured time.
     pub index: u64,
-    /// Response times in microseconds.
+    /// Response times in microseconds, and what those had waited who were given up.
     pub response: Histogram<u64>,
+    /// Of these, those who were given up.
+    pub given_up: u64,
     /// Error replies.
     pub errors: u64,
 }
@@ -74,8 +76,16 @@ impl Slice {
         Slice {
             index,
             response: histogram(DIGITS),
+            given_up: 0,
             errors: 0,
         }
+    }
+
+    /// Adds another's figures.
+    pub fn add(&mut self, other: &Slice) {
+        add(&mut self.response, &other.response);
+        self.given_up += other.given_up;
+        self.errors += other.errors;
     }
 }
 
@@ -207,6 +217,7 @@ impl Recorder {
         if !self.is_measuring(now_ns) {
             return;
         }
+        self.turn_slice(now_ns);
         match why {
             GivenUp::Unsent => self.unsent += count,
             GivenUp::Unanswered => self.unanswered += count,
@@ -216,6 +227,7 @@ impl Recorder {
         let row = &mut self.rows[row as usize];
         row.response.saturating_record_n(us, count);
         self.slice.response.saturating_record_n(us, count);
+        self.slice.given_up += count;
     }
 
     /// Records how late a request was written.
@@ -342,6 +354,7 @@ mod tests {
         recorder.given_up(0, 2, 11_000_000, GivenUp::Unsent, 12_000_000);
         assert_eq!((recorder.unanswered, recorder.unsent), (1, 2));
         assert_eq!(recorder.rows[0].response.len(), 3);
+        assert_eq!(recorder.slice.given_up, 3);
         assert!(recorder.rows[0].response.max() >= 2_000);
     }
 }

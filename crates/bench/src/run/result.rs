@@ -300,6 +300,10 @@ pub struct Point {
     pub at_s: f64,
     /// Answered without an error.
     pub answered: u64,
+    /// Given up: lost with their connections, or not sent or not answered when the run ended. What they had waited until
+    /// then is among the response times.
+    #[serde(default)]
+    pub unanswered: u64,
     /// Answered with an error.
     pub errors: u64,
     /// Response times.

@@ -114,8 +114,7 @@ impl<'a> Series<'a> {
                     place.insert(Slice { index, ..slice });
                 }
                 std::collections::btree_map::Entry::Occupied(mut merged) => {
-                    record::add(&mut merged.get_mut().response, &slice.response);
-                    merged.get_mut().errors += slice.errors;
+                    merged.get_mut().add(&slice);
                 }
             }
             while self.open.len() > OPEN_MAX {
@@ -145,7 +144,8 @@ impl<'a> Series<'a> {
         }
         let response = &slice.response;
         self.points.push(Point {
-            answered: response.len(),
+            answered: response.len() - slice.given_up,
+            unanswered: slice.given_up,
             errors: slice.errors,
             mean_us: response.mean(),
             p50_us: response.value_at_percentile(50.0),
@@ -182,8 +182,9 @@ impl<'a> Series<'a> {
     }
 
     fn empty(&self, index: u64) -> Point {
+        let at_ns = u128::from(index) * self.interval.as_nanos();
         Point {
-            at_s: index as f64 * self.interval.as_secs_f64(),
+            at_s: at_ns as f64 / 1e9,
             ..Point::default()
         }
     }
@@ -214,6 +215,23 @@ mod tests {
             assert!(series.open.len() <= OPEN_MAX);
         }
         series.finish(Duration::from_secs(elapsed_s)).0
+    }
+
+    #[test]
+    fn who_was_given_up_is_not_answered() {
+        let (sender, receiver) = mpsc::channel();
+        let mut given_up = slice(0, 900, 3);
+        given_up.given_up = 2;
+        sender.send(given_up).unwrap();
+        let series = Series::new(receiver, Duration::from_secs(1), None);
+        let (points, _) = series.finish(Duration::from_secs(1));
+        let [point] = points.as_slice() else {
+            panic!("{points:?}")
+        };
+        assert_eq!(
+            (point.answered, point.unanswered, point.p99_us),
+            (1, 2, 900)
+        );
     }
 
     #[test]
