@@ -291,6 +291,41 @@ fn an_interrupted_comparison_reports_the_pairs_that_are_done() {
 }
 
 #[test]
+fn either_side_of_a_comparison_can_be_interrupted() {
+    let server = server();
+    let place = server.path("s");
+    let place = place.to_str().expect("it is text");
+    // A is over at once, and B would last for an hour.
+    let sides = [
+        "--",
+        "-S",
+        place,
+        "-n",
+        "1",
+        "--",
+        "-S",
+        place,
+        "--duration",
+        "3600",
+    ];
+    let mut child = Command::new(REDLINE)
+        .args(["bench", "compare", "--pairs", "3"])
+        .args(sides)
+        .args(["--", "--command", "PING"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    until("B runs", || {
+        (commands_processed(&server) > 1000).then_some(())
+    });
+    signal(&child, "INT");
+    let status = until("it ends", || child.try_wait().expect("it is ours"));
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
 fn an_interrupted_read_back_leaves_the_result() {
     let server = server();
     let kill = format!("kill -KILL {}", server.child.id());

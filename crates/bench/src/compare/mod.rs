@@ -122,8 +122,17 @@ impl Metric {
         (figure > 0.0).then_some(figure)
     }
 
-    fn more_is_better(self) -> bool {
-        self == Metric::Rps
+    /// Whether B is worse by so many percent of A, as the sentence counts them.
+    fn is_worse(self, ratio: f64, percent: f64) -> bool {
+        match self {
+            Metric::Rps => ratio <= 1.0 - percent / 100.0,
+            _ => ratio >= 1.0 + percent / 100.0,
+        }
+    }
+
+    /// Whether it comes out of a histogram.
+    fn is_rounded(self) -> bool {
+        matches!(self, Metric::P50 | Metric::P99 | Metric::P999)
     }
 
     fn words(self) -> (&'static str, &'static str, &'static str) {
@@ -272,12 +281,19 @@ fn pairs(
     }
     let (a, b) = (plan(a, both)?, plan(b, both)?);
     let mut sides = [Side::new(a, start)?, Side::new(b, start)?];
+    // Signals come to one place: that of the side which was made first, and then of the one that runs.
+    let mut listens = 0;
     let mut pairs = Vec::new();
     for pair in 0..options.pairs {
         // A B, B A, A B, ...: what gets better or worse with time is shared evenly.
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         let mut results = [None, None];
         for index in order {
+            if index != listens {
+                let [a, b] = &mut sides;
+                a.prepared.swap_control(&mut b.prepared);
+                listens = index;
+            }
             results[index] = match sides[index].run() {
                 Err(failure) if pairs.len() >= PAIRS_MIN => return Ok((pairs, Some(failure))),
                 result => Some(result?),
@@ -388,7 +404,8 @@ fn compare(options: &CompareArguments, pairs: &Pairs) -> Result<Comparison, Fail
             .map(|(a, b)| metric.of(a).zip(metric.of(b)))
             .collect();
         let figures = figures?;
-        let ratio = bootstrap::ratio(&figures, options.confidence / 100.0, SEED)?;
+        let confidence = options.confidence / 100.0;
+        let ratio = bootstrap::ratio(&figures, metric.is_rounded(), confidence, SEED)?;
         let (a, b) = figures.into_iter().unzip();
         Some((
             Figure {
@@ -411,15 +428,9 @@ fn compare(options: &CompareArguments, pairs: &Pairs) -> Result<Comparison, Fail
     let (decisive, shown) = figure(metric).ok_or_else(|| {
         Failure::Local(format!("{} is not known of every run.", metric.words().0))
     })?;
-    // What is worse is below 1 afterwards, whatever the figure.
-    let goodness = if metric.more_is_better() {
-        decisive.ratio
-    } else {
-        1.0 / decisive.ratio
-    };
     let failed = options
         .fail_if
-        .is_some_and(|percent| shown && goodness <= 1.0 - percent / 100.0);
+        .is_some_and(|percent| shown && metric.is_worse(decisive.ratio, percent));
     Ok(Comparison {
         format: FORMAT,
         metric,
@@ -608,6 +619,13 @@ mod tests {
         ] {
             assert!(slower(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn worse_is_counted_as_the_sentence_counts_it() {
+        assert!(Metric::P99.is_worse(1.05, 5.0) && !Metric::P99.is_worse(1.049, 5.0));
+        assert!(Metric::Rps.is_worse(0.95, 5.0) && !Metric::Rps.is_worse(0.951, 5.0));
+        assert!(!Metric::P99.is_worse(0.5, 5.0) && !Metric::Rps.is_worse(2.0, 5.0));
     }
 
     #[test]

@@ -288,6 +288,11 @@ impl Prepared {
         }
     }
 
+    /// Changes places with another in waiting for Ctrl-C, which only one of both hears of.
+    pub fn swap_control(&mut self, other: &mut Prepared) {
+        std::mem::swap(&mut self.control, &mut other.control);
+    }
+
     /// Where the data was when this was made.
     pub fn known_map(&self) -> Map {
         let known = self.follows.as_ref().map(|(_, map)| map.clone());
