@@ -283,6 +283,48 @@ fn who_is_never_answered_is_not_among_the_answered_of_the_series() {
     assert!(sum("unanswered") > 50);
 }
 
+#[test]
+fn who_listens_for_another_is_not_taken_for_the_server() {
+    // This process listens, and what answers is another by its own account.
+    let text = "# Server\r\nredis_version:8.2.3\r\nprocess_id:4000000000\r\n";
+    let server = FakeServer::start(move |request| match request[0].as_slice() {
+        b"INFO" => reply(&format!("${}\r\n{text}\r\n", text.len())),
+        _ => reply("+OK\r\n"),
+    });
+    let args = ["--command", "PING", "--duration", "0.3", "-c", "1"];
+    let found = result(&server, &args);
+    let parties = found["parties"].as_array().unwrap();
+    assert!(
+        parties.iter().all(|party| party["role"] == "generator"),
+        "{parties:?}"
+    );
+    let pid = std::process::id();
+    let warnings = found["warnings"].to_string();
+    assert!(
+        warnings.contains(&format!("--proxy-pid {pid} names it")),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn reads_whose_replies_do_not_tell_have_no_hit_rate() {
+    let server = FakeServer::start(|request| match request[0].as_slice() {
+        b"MGET" => reply("*2\r\n$-1\r\n$-1\r\n"),
+        b"HGETALL" => reply("*0\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let args = [
+        "--command",
+        "MGET a b",
+        "--command",
+        "HGETALL h",
+        "-n",
+        "20",
+    ];
+    let result = result(&server, &args);
+    assert_eq!(result["hit_rate"], Value::Null);
+}
+
 /// A server that does this on each GET, and answers everything else with +OK.
 fn on_get(answer: impl Fn() -> Answer + Send + Sync + 'static) -> FakeServer {
     FakeServer::start(move |request| match request[0].as_slice() {

@@ -160,11 +160,19 @@ pub fn name_of(pid: u32) -> io::Result<String> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat"))?).map(|stat| stat.name)
 }
 
+/// The number by which the process `pid` knows itself, which is another inside a container.
+pub fn own_number_of(pid: u32) -> io::Result<u32> {
+    parse_own_number(&fs::read_to_string(format!("/proc/{pid}/status"))?)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// How the time of all CPUs together was spent since the machine was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineTime {
     /// With nothing to do, or waiting for a disk.
     pub idle: Duration,
+    /// In interrupts, and in what they leave to be done: most of what a packet costs on the loopback.
+    pub interrupts: Duration,
     /// Taken by the host of a virtual machine for others.
     pub stolen: Duration,
     /// All of it.
@@ -293,6 +301,13 @@ fn parse_sleeps(text: &str) -> Option<u64> {
     count.trim().parse().ok()
 }
 
+/// Reads `/proc/*/status`: the numbers from here inwards.
+fn parse_own_number(text: &str) -> Option<u32> {
+    let mut lines = text.lines();
+    let numbers = lines.find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().last()?.parse().ok()
+}
+
 /// Inodes of the listening sockets with this port in a file like `/proc/net/tcp`.
 fn tcp_listeners(text: &str, port: u16) -> Vec<u64> {
     const LISTENING: &str = "0A";
@@ -341,6 +356,7 @@ fn parse_machine_time(text: &str) -> Option<MachineTime> {
         .collect::<Option<Vec<Duration>>>()?;
     Some(MachineTime {
         idle: *fields.get(3)? + *fields.get(4)?,
+        interrupts: *fields.get(5)? + *fields.get(6)?,
         stolen: *fields.get(7)?,
         total: fields.iter().take(8).sum(),
     })
@@ -409,10 +425,19 @@ mod tests {
     }
 
     #[test]
+    fn a_process_in_a_container_has_a_number_of_its_own() {
+        let me = std::process::id();
+        assert_eq!(own_number_of(me).unwrap(), me);
+        let status = "Name:\tredis\nNSpid:\t4711\t12\t1\nThreads:\t1\n";
+        assert_eq!(parse_own_number(status), Some(1));
+        assert_eq!(parse_own_number("Name:\tredis\n"), None);
+    }
+
+    #[test]
     fn the_machines_time_adds_up() {
         let text = "cpu  100 0 50 300 10 0 5 35 7 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
         let time = parse_machine_time(text).unwrap();
-        assert_eq!(time.idle, ticks(310));
+        assert_eq!((time.idle, time.interrupts), (ticks(310), ticks(5)));
         assert_eq!((time.stolen, time.total), (ticks(35), ticks(500)));
         assert!(parse_machine_time("cpu  1 2\n").is_none());
         assert!(machine_time().unwrap().total > Duration::ZERO);

@@ -328,6 +328,7 @@ mod tests {
     fn stolen_time_is_a_share() {
         let at = |stolen, total| MachineTime {
             idle: Duration::ZERO,
+            interrupts: Duration::ZERO,
             stolen: Duration::from_secs(stolen),
             total: Duration::from_secs(total),
         };

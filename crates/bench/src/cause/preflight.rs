@@ -24,8 +24,8 @@ pub struct Facts {
     pub shares_cores: bool,
     /// CPUs that may be used.
     pub cpus: usize,
-    /// Processes that ran or waited for a CPU in the last minute, on average, before this run.
-    pub load_average: f64,
+    /// CPUs that neither the generator nor the server nor a proxy used while it was measured, if that is known.
+    pub others_cpus: Option<f64>,
     /// The server is on this machine.
     pub is_local: bool,
     /// Threads that will send.
@@ -34,6 +34,8 @@ pub struct Facts {
     pub info: BTreeMap<String, String>,
     /// The proxy in front of the server was named, if there is one.
     pub names_proxy: bool,
+    /// The process that listens for the server and is not it, by name and number.
+    pub forwarder: Option<(String, u32)>,
     /// The server's log level, if it says.
     pub log_level: Option<String>,
     /// Clients that receive every command (MONITOR).
@@ -46,8 +48,11 @@ pub struct Facts {
     pub link_bytes_per_second: Option<f64>,
 }
 
-/// A load average above this is somebody else's work.
-const OTHER_LOAD: f64 = 0.5;
+/// Others that use more of the CPUs than this share, and more than this, take them from those who are measured.
+const OTHERS_SHARE: f64 = 0.05;
+const OTHERS_CPUS: f64 = 0.3;
+/// Less is swapped out of most machines, and never asked for again.
+const SWAPPED_BYTES: u64 = 1 << 20;
 /// Pings that take longer than this make a closed loop without pipelining measure the network.
 const PING_US_LONG: u64 = 1_000;
 
@@ -86,11 +91,6 @@ impl Facts {
                 .iter()
                 .any(|list| list.contains([',', '-'])),
             cpus: redline_net::cpu::usable_count(),
-            load_average: read("/proc/loadavg")
-                .split(' ')
-                .next()
-                .and_then(|number| number.parse().ok())
-                .unwrap_or(0.0),
             ..Facts::default()
         }
     }
@@ -106,7 +106,7 @@ impl Facts {
     /// One sentence for each thing that may spoil the figures.
     pub fn findings(&self) -> Vec<String> {
         let mut findings = self.of_cpus();
-        if self.swapped_bytes > 0 {
+        if self.swapped_bytes >= SWAPPED_BYTES {
             findings.push(format!(
                 "{} MiB of memory are swapped out: a page that has to come back stalls its process.",
                 self.swapped_bytes >> 20
@@ -156,11 +156,10 @@ impl Facts {
                 self.nodes
             ));
         }
-        if self.load_average > OTHER_LOAD {
-            findings.push(format!(
-                "other processes kept {:.1} CPUs busy or waited for them in the last minute.",
-                self.load_average
-            ));
+        if let Some(cpus) = self.others_cpus
+            && cpus > OTHERS_CPUS.max(OTHERS_SHARE * self.cpus as f64)
+        {
+            findings.push(format!("other processes used {cpus:.1} CPUs meanwhile."));
         }
         if self.is_local {
             if self.cpus <= self.threads {
@@ -190,6 +189,12 @@ impl Facts {
             findings.push(format!(
                 "a proxy answers here: what is said of the server is the proxy's. --proxy-pid {pid} names it, and \
                  --server-pid the server behind it."
+            ));
+        }
+        if let Some((name, pid)) = &self.forwarder {
+            findings.push(format!(
+                "{name} ({pid}) listens here, and another process answers: what {name} used is not counted. \
+                 --proxy-pid {pid} names it, and --server-pid the server behind it."
             ));
         }
         for (field, what) in [
@@ -267,7 +272,9 @@ mod tests {
 
     #[test]
     fn a_quiet_machine_and_server_give_no_warning() {
-        assert_eq!(quiet().findings(), Vec::<String>::new());
+        let mut facts = quiet();
+        (facts.swapped_bytes, facts.others_cpus) = (4096, Some(0.1));
+        assert_eq!(facts.findings(), Vec::<String>::new());
     }
 
     #[test]
@@ -282,7 +289,11 @@ mod tests {
         finds(|facts| facts.swapped_bytes = 5 << 20, "5 MiB");
         finds(|facts| facts.is_virtual = true, "virtual machine");
         finds(|facts| facts.nodes = 2, "2 NUMA nodes");
-        finds(|facts| facts.load_average = 3.0, "3.0 CPUs");
+        finds(|facts| facts.others_cpus = Some(3.0), "used 3.0 CPUs");
+        finds(
+            |facts| facts.forwarder = Some(("ssh".into(), 7)),
+            "--proxy-pid 7 ",
+        );
         finds(|facts| facts.is_local = true, "no network");
         finds(
             |facts| (facts.is_local, facts.cpus) = (true, 1),

@@ -138,7 +138,16 @@ impl Measurements {
     pub fn verdict(&self) -> Verdict {
         let evidence = self.evidence();
         let (bottleneck, certainty) = self.judge();
-        let (text, advice) = self.words(bottleneck);
+        let (mut text, advice) = self.words(bottleneck);
+        // It could not do more, and would have with a CPU of its own.
+        let mut parties = self.parties().into_iter();
+        let limit = parties.find(|&(_, who)| who == bottleneck);
+        if let Some((load, _)) = limit.filter(|(load, _)| load.waiting >= CROWDED) {
+            text += &format!(
+                " It waited for a CPU for {:.0} % of the time, though: with more CPUs, or without other programs, it does more.",
+                100.0 * load.waiting
+            );
+        }
         Verdict {
             bottleneck,
             certainty,
@@ -169,8 +178,9 @@ impl Measurements {
                 _ => (Bottleneck::Undecided, Certainty::Low),
             };
         }
-        // Of whom nothing is known may have been as busy.
-        let certainty = if self.server.is_none() {
+        let starved = parties[0].0.waiting >= CROWDED;
+        // Of whom nothing is known may have been as busy, and who waits for a CPU may have little to do.
+        let certainty = if self.server.is_none() || (starved && next < FULL) {
             Certainty::Low
         } else if next < FAR_FROM_FULL {
             Certainty::High
@@ -417,6 +427,23 @@ mod tests {
         let mut proxied = closed(load(0.3, 0.1, 0.2), load(0.5, 0.2, 0.3));
         proxied.proxy = Some(load(0.98, 0.5, 0.48));
         assert_eq!(judged(&proxied), (Proxy, High));
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_is_named_with_that() {
+        let mut starved = load(0.95, 0.1, 0.3);
+        starved.waiting = 0.55;
+        let verdict = closed(load(0.5, 0.3, 0.2), starved.clone()).verdict();
+        assert_eq!(
+            (verdict.bottleneck, verdict.certainty),
+            (Bottleneck::ServerKernel, Certainty::Low)
+        );
+        assert!(verdict.text.contains("CPU for 55 %"), "{}", verdict.text);
+        let verdict = closed(load(0.5, 0.3, 0.2), load(0.95, 0.2, 0.7)).verdict();
+        assert!(!verdict.text.contains("waited"), "{}", verdict.text);
+        // Beside another who is as full, it is not blamed.
+        let both = closed(load(0.93, 0.5, 0.4), starved).verdict();
+        assert_eq!(both.bottleneck, Bottleneck::Undecided);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(super) struct Server {
     pub(super) endpoint: Endpoint,
     /// If it is on this machine.
     pub(super) process: Option<Process>,
+    /// Who listens there and is not the server that answers.
+    forwarder: Option<Process>,
     /// What INFO said at the start.
     info: Info,
 }
@@ -147,6 +149,10 @@ impl Prepared {
         }
         for index in 0..prepared.servers.len() {
             prepared.servers[index].info = prepared.ask_info(index);
+            let is_named = index == 0 && run.output.server_pid.is_some();
+            if !is_named {
+                prepared.servers[index].doubt_process();
+            }
         }
         Ok(prepared)
     }
@@ -161,6 +167,7 @@ impl Prepared {
             plan,
             endpoint,
             process: process.and_then(|pid| Process::new(pid).ok()),
+            forwarder: None,
             info: Info::new(),
         });
     }
@@ -393,10 +400,12 @@ impl Prepared {
     /// What may spoil the figures.
     fn preflight(&mut self, plan: &RunPlan) -> Facts {
         let mut facts = Facts::of_machine();
-        facts.is_local = self
-            .servers
-            .iter()
-            .any(|server| Facts::is_local(&server.endpoint));
+        facts.is_local = self.servers.iter().any(|server| {
+            let is_here = server.process.is_some() || server.forwarder.is_some();
+            is_here || Facts::is_local(&server.endpoint)
+        });
+        let forwarder = self.servers[0].forwarder.as_ref();
+        facts.forwarder = forwarder.map(|process| (process.name.clone(), process.pid));
         facts.threads = plan.manner.threads.min(plan.manner.connections);
         facts.info = self.servers[0].info.clone();
         facts.names_proxy = self.proxy.is_some();
@@ -753,6 +762,22 @@ impl Prepared {
             infos.push(asks.then(|| self.ask_info(index)));
         }
         infos
+    }
+}
+
+impl Server {
+    /// Whoever listens for another (for a container's port, at the end of a tunnel, as a proxy of bytes) is not the server:
+    /// the one that answers knows itself by another number.
+    fn doubt_process(&mut self) {
+        let says = self.info.get("process_id");
+        let says = says.and_then(|number| number.parse::<u32>().ok());
+        let (Some(says), Some(process)) = (says, &self.process) else {
+            return;
+        };
+        let is_other = process::own_number_of(process.pid).is_ok_and(|number| number != says);
+        if is_other && !preflight::is_proxy(&self.info) {
+            self.forwarder = self.process.take();
+        }
     }
 }
 
