@@ -159,3 +159,32 @@ fn a_fault_in_any_run_is_told_before_anything_runs() {
         ran.stderr
     );
 }
+
+#[test]
+fn what_a_run_of_a_suite_would_not_do_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("suite.toml");
+    let head = "name = \"n\"\ntitle = \"t\"\nsource = \"s\"\n";
+    let group = "[[group]]\nname = \"g\"\ncommand = [\"PING\"]\n";
+    let run = |options: &str| {
+        format!("{head}{group}[[group.run]]\nname = \"r\"\noptions = {{ {options} }}\n")
+    };
+    let server = server();
+    for (text, words) in [
+        (format!("{head}group = []\n"), "has no runs"),
+        (format!("{head}{group}run = []\n"), "has no runs"),
+        (
+            run("stairs = \"5\", objective = \"p99=1s\""),
+            "without a suite, --stairs",
+        ),
+        (run("live = true"), "--live"),
+        (run("csv = \"x\""), "has no file of its own"),
+        (run("html = \"x\""), "has no file of its own"),
+    ] {
+        fs::write(&path, &text).unwrap();
+        let ran = bench(&["run", path.to_str().unwrap(), "-p", &server.port()]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{text}");
+        assert!(ran.stderr.contains(words), "{text}: {}", ran.stderr);
+    }
+    assert!(server.requests().is_empty());
+}

@@ -91,6 +91,9 @@ pub fn run(
     }
     // Everything is looked at before anything is run: a fault in the last run would come late.
     let runs = suite.runs(request.scale).map_err(named)?;
+    if runs.is_empty() {
+        return Err(named("it has no runs ([[group.run]]).".into()));
+    }
     let plans: Vec<(Run, RunPlan)> = runs
         .into_iter()
         .map(|run| {
@@ -187,10 +190,19 @@ fn plan(run: &Run, words: &[String]) -> Result<RunPlan, String> {
     let words = run.words.iter().chain(words).map(String::as_str);
     let words = ["redline bench", "run"].into_iter().chain(words);
     let arguments = Arguments::try_parse_from(words).map_err(|error| error.render().to_string())?;
-    match arguments.command {
-        Command::Run(arguments) => arguments.plan(),
-        _ => Err("it is no run".into()),
+    let Command::Run(arguments) = arguments.command else {
+        return Err("it is no run".into());
+    };
+    // What a run in a suite does not do is not passed over without a word.
+    if arguments.suite.is_some() || arguments.manner.stairs.is_some() || arguments.output.live {
+        return Err("a run of a suite is one run: without a suite, --stairs and --live.".into());
     }
+    if arguments.output.names_file() {
+        return Err(
+            "a run of a suite has no file of its own: --json and --html of the suite have all of them.".into(),
+        );
+    }
+    arguments.plan()
 }
 
 /// A column: its heading, how it is measured, how it was published.
