@@ -619,6 +619,9 @@ mod tests {
             (o.user, o.password.as_deref()),
             (None, Some(&b"secret"[..]))
         );
+        let o = options(&["-u", "valkeys://:secret@h"]);
+        assert_eq!((o.user, o.password), (None, Some(b"secret".to_vec())));
+        assert!(o.tls);
         assert_eq!(stopped(&["-u", "http://x"]).stderr, "Invalid URI scheme\n");
         assert_eq!(
             stopped(&["-u", "redis://%4@h"]).stderr,

@@ -38,12 +38,12 @@ pub fn prefix(auth: &[Vec<u8>], tracking: bool, db: i64, resp3: bool) -> Prefix 
     prefix
 }
 
-/// `redis://[user:]password@host:port/db`, every part optional; `rediss` is with TLS.
+/// `redis://[user:]password@host:port/db`, every part optional; `rediss` is with TLS, and Valkey's names mean the same.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Uri {
     /// The scheme is `rediss`.
     pub tls: bool,
-    /// Percent-decoded, as the password.
+    /// Percent-decoded, as the password; `None` if it is empty, as in `redis://:password@host`.
     pub user: Option<Vec<u8>>,
     /// `None` without an `@`.
     pub password: Option<Vec<u8>>,
@@ -64,8 +64,8 @@ impl Uri {
             return Err("Invalid URI scheme".into());
         };
         let tls = match scheme.to_ascii_lowercase().as_str() {
-            "redis" => false,
-            "rediss" => true,
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
             _ => return Err("Invalid URI scheme".into()),
         };
         let mut parsed = Uri {
@@ -76,7 +76,7 @@ impl Uri {
             Some((credentials, rest)) => {
                 let password = match credentials.split_once(':') {
                     Some((user, password)) => {
-                        parsed.user = Some(percent_decode(user)?);
+                        parsed.user = Some(percent_decode(user)?).filter(|user| !user.is_empty());
                         password
                     }
                     None => credentials,

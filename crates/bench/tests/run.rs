@@ -256,6 +256,48 @@ fn a_primary_that_was_replaced_while_it_works_gets_no_more_requests() {
 }
 
 #[test]
+fn a_sentinel_is_told_its_own_password_and_the_servers_theirs() {
+    let data = FakeServer::ok();
+    let port = data.port();
+    let sentinel = FakeServer::start(move |request| match request[0].as_slice() {
+        b"AUTH" => reply("+OK\r\n"),
+        _ => reply(&format!(
+            "*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n",
+            port.len()
+        )),
+    });
+    let place = format!("redis://:theirs@127.0.0.1:{}", sentinel.port());
+    let args = ["--sentinel", &place, "-a", "ours", "--command", "SET a b"];
+    let ran = bench(&[&["run"][..], &args, &["--rps", "100", "-n", "30"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    let auths = |server: &FakeServer| -> HashSet<String> {
+        let lines = server.lines().into_iter();
+        lines.filter(|line| line.starts_with("AUTH")).collect()
+    };
+    assert_eq!(auths(&sentinel), HashSet::from(["AUTH theirs".to_owned()]));
+    assert_eq!(auths(&data), HashSet::from(["AUTH ours".to_owned()]));
+    // Asked at the start, and again while it runs, each time after the password.
+    let asked = sentinel.lines();
+    for (at, _) in asked
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| line.starts_with("AUTH"))
+    {
+        assert!(asked[at + 1].starts_with("SENTINEL "), "{asked:?}");
+    }
+    assert!(
+        asked.iter().filter(|line| line.starts_with("AUTH")).count() >= 2,
+        "{asked:?}"
+    );
+    let ran = bench(&["run", "--sentinel", "redis://h:1/3", "--command", "PING"]);
+    assert!(
+        ran.stderr.contains("a Sentinel has no databases"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn who_is_never_answered_is_not_among_the_answered_of_the_series() {
     let n = AtomicU64::new(0);
     let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) {

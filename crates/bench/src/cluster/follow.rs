@@ -43,6 +43,8 @@ pub enum Source {
         name: String,
         /// Where they are.
         at: Vec<Address>,
+        /// The arguments of AUTH of each, or none: their users are not those of the data.
+        auth: Vec<Vec<Vec<u8>>>,
     },
     /// The servers themselves: whichever says that it is a primary.
     Roles {
@@ -58,6 +60,15 @@ impl Source {
             Source::Cluster => &[],
             Source::Sentinels { at, .. } | Source::Roles { at } => at,
         }
+    }
+
+    /// What is said to a Sentinel before the question: the arguments of AUTH, or none. `None` if it is no Sentinel.
+    pub fn sentinel_auth(&self, address: &Address) -> Option<&[Vec<u8>]> {
+        let Source::Sentinels { at, auth, .. } = self else {
+            return None;
+        };
+        let place = at.iter().position(|sentinel| sentinel == address)?;
+        auth.get(place).map(Vec::as_slice)
     }
 
     /// The question.
@@ -319,9 +330,9 @@ impl<'s, 'a> Follower<'s, 'a> {
         })
     }
 
-    /// Sentinels have no data, and not the users of the data. TLS they have if the servers have it.
     fn is_sentinel(&self, node: usize) -> bool {
-        matches!(self.manner.source, Source::Sentinels { .. }) && self.askable.contains(&node)
+        let address = self.map.address(node);
+        self.manner.source.sentinel_auth(address).is_some()
     }
 
     fn stopped(&self) -> bool {
@@ -534,7 +545,13 @@ impl<'s, 'a> Follower<'s, 'a> {
             out: Vec::new(),
             awaited: VecDeque::new(),
         };
-        if !self.is_sentinel(node) {
+        // A Sentinel has no data, and not the users of the data. TLS it has if the servers have it.
+        if let Some(auth) = self.manner.source.sentinel_auth(address) {
+            if !auth.is_empty() {
+                encode_request(auth, &mut link.out);
+                link.awaited.push_back((Awaited::Prefix, now_ns));
+            }
+        } else {
             link.out.extend_from_slice(&prefix.bytes);
             let mut replies = prefix.replies;
             if self.manner.reads != Reads::Primaries && client != ASKER {
@@ -679,6 +696,8 @@ impl<'s, 'a> Follower<'s, 'a> {
     ) -> Result<(), Failure> {
         match awaited {
             Awaited::Asking => Ok(()),
+            // A Sentinel that does not let us in is not the only one.
+            Awaited::Prefix if value.is_error() && self.is_sentinel(node) => Err(Failure::Closed),
             Awaited::Prefix if value.is_error() => Err(Failure::Reply(text_of(value))),
             Awaited::Prefix => Ok(()),
             Awaited::Map => {

@@ -183,8 +183,9 @@ pub struct TargetArguments {
     /// The servers are nodes of one Redis Cluster: requests go to the node that owns their key, wherever that moves
     #[arg(long, conflicts_with_all = ["unix_socket", "embedded"])]
     pub cluster: bool,
-    /// A Sentinel, which says where the primary is, also when that changes; with --tls it has TLS too; may be given several times
-    #[arg(long, value_name = "HOST:PORT",
+    /// A Sentinel, which says where the primary is, also when that changes: HOST:PORT, or redis://user:password@host:port if
+    /// it wants a password of its own; with --tls it has TLS too; may be given several times
+    #[arg(long, value_name = "PLACE",
           conflicts_with_all = ["server", "port", "unix_socket", "uri", "endpoint", "cluster", "embedded"])]
     pub sentinel: Vec<String>,
     /// With --sentinel: the name under which it watches the primary
@@ -632,8 +633,21 @@ impl TargetArguments {
     pub(crate) fn plan(self) -> Result<TargetPlan, String> {
         let mut tls = self.tls;
         let mut servers = Vec::new();
+        let mut sentinel_auth = Vec::new();
         for place in self.endpoint.iter().chain(&self.sentinel) {
-            let (server, with_tls) = self.place(place)?;
+            let (mut server, with_tls) = self.place(place)?;
+            if !self.sentinel.is_empty() {
+                // What stands in its URI is the Sentinel's own.
+                let data = self.server_at(server.address.clone());
+                let is_of_uri = place.contains("://") && place.contains('@');
+                sentinel_auth.push(if is_of_uri { server.auth } else { Vec::new() });
+                if server.db != data.db {
+                    return Err(format!(
+                        "--sentinel \"{place}\": a Sentinel has no databases; --db is the servers'."
+                    ));
+                }
+                server = data;
+            }
             if !servers.is_empty() && with_tls != tls {
                 return Err("--endpoint: all of them with TLS, or none.".into());
             }
@@ -676,6 +690,7 @@ impl TargetArguments {
             Some(Source::Sentinels {
                 name: self.primary_name.clone(),
                 at: places,
+                auth: sentinel_auth,
             })
         };
         let reads = self.reads;
@@ -743,9 +758,7 @@ impl TargetArguments {
         let host = uri.host.unwrap_or_else(|| "127.0.0.1".into());
         let mut server = self.server_at(Address::tcp(host, port));
         if uri.password.is_some() {
-            // `redis://:password@host` names no user.
-            let user = uri.user.filter(|user| !user.is_empty());
-            let user = user.or(self.user.clone().map(String::into_bytes));
+            let user = uri.user.or(self.user.clone().map(String::into_bytes));
             server.auth = target::auth(user.as_deref(), uri.password.as_deref());
         }
         server.db = uri.db.unwrap_or(server.db);

@@ -332,11 +332,11 @@ impl Prepared {
         self.exchange(&mut connection.0, requests)
     }
 
-    /// Asks a server where the data is. To a Sentinel nothing is said before: users and databases are those of the data.
+    /// Asks a server where the data is. A Sentinel has users of its own, and no databases.
     fn ask_where(&mut self, source: &Source, server: &ServerPlan) -> Result<Value, Failure> {
         let mut server = server.clone();
-        if matches!(source, Source::Sentinels { .. }) {
-            server.auth.clear();
+        if let Some(auth) = source.sentinel_auth(&server.address) {
+            server.auth = auth.to_vec();
             server.db = 0;
         }
         let mut replies = self.try_ask(&server, &[&source.question()])?;
