@@ -52,6 +52,8 @@ pub enum Failure {
     Local(String),
     /// A request was not answered in the time that the user gives it.
     TimedOut,
+    /// A question about the server itself was not answered in time.
+    Silent,
     /// Ctrl-C.
     Interrupted,
 }
@@ -72,6 +74,14 @@ impl Failure {
     /// The same, of an attempt that named the endpoint.
     pub fn connect_endpoint(address: &Address, error: &NetError) -> Failure {
         Failure::connect(address, &error.error)
+    }
+
+    /// That whoever listens there accepts connections, and that is all.
+    pub fn only_accepts(address: &Address) -> Failure {
+        Failure::Connect {
+            address: address.to_string(),
+            reason: "it accepts the connection and does not answer".into(),
+        }
     }
 
     /// That TLS cannot be used as it was asked for.
@@ -155,6 +165,7 @@ impl fmt::Display for Failure {
             Failure::Protocol(error) => write!(f, "Error: Protocol error, {error}"),
             Failure::Local(text) => f.write_str(text),
             Failure::TimedOut => f.write_str("Error: A request was not answered in time"),
+            Failure::Silent => f.write_str("The server does not answer."),
             Failure::Interrupted => f.write_str("Interrupted."),
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use redline_net::tls::ClientTls;
-use redline_net::{Waker, clock};
+use redline_net::{Waker, clock, limits};
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -56,6 +56,30 @@ pub fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, digits)
         .expect("bounds and digits are within what the histogram takes")
 }
+
+/// Has the system allow so many connections of so many threads, or says that it does not: to find out by opening them
+/// takes long, since free ports become rare as well.
+pub fn allow_connections(connections: u64, threads: usize) -> Result<(), Failure> {
+    let own = OWN_FILES + FILES_OF_THREAD * threads as u64;
+    let wanted = connections.saturating_add(own + OTHER_FILES);
+    let Ok(raised) = limits::raise_open_files(wanted) else {
+        // Whoever cannot be asked may allow it.
+        return Ok(());
+    };
+    if connections.saturating_add(own) <= raised.granted {
+        return Ok(());
+    }
+    Err(Failure::Local(format!(
+        "{connections} connections need as many open files and some more, and {} are allowed (ulimit -n).",
+        raised.granted
+    )))
+}
+
+/// Descriptors beside those of connections: for whatever else there may be, and those without which nothing runs.
+const OTHER_FILES: u64 = 1100;
+const OWN_FILES: u64 = 16;
+/// A poller, what wakes it, its alarm.
+const FILES_OF_THREAD: u64 = 3;
 
 /// Looks on while a test runs.
 pub trait Observer {

@@ -2,6 +2,7 @@
 //!
 //! Must not know what is measured later.
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use redline_net::tls::ClientTls;
@@ -33,14 +34,26 @@ pub fn probe(
     auth: &[Vec<u8>],
     db: i64,
 ) -> Result<Probed, Failure> {
+    probe_within(ANSWER_WITHIN, control, address, tls, auth, db)
+}
+
+fn probe_within(
+    patience: Duration,
+    control: &mut Control,
+    address: &Address,
+    tls: Option<&ClientTls>,
+    auth: &[Vec<u8>],
+    db: i64,
+) -> Result<Probed, Failure> {
     let (endpoint, mut stream) = connect(control, address, tls, None)?;
-    match ask(control, &mut stream, auth, db) {
+    match ask(control, &mut stream, auth, db, Instant::now() + patience) {
         Ok(config) => Ok(Probed { endpoint, config }),
         Err(Failure::Reply(text)) => Err(Failure::Refused {
             address: address.to_string(),
             text,
         }),
         Err(Failure::Interrupted) => Err(Failure::Interrupted),
+        Err(Failure::Silent) => Err(Failure::only_accepts(address)),
         // A proxy may close the connection on CONFIG: then there is just nothing to print about it.
         Err(_) => Ok(Probed {
             endpoint,
@@ -63,7 +76,12 @@ pub fn masters(
     }
     encode_request(&["CLUSTER", "NODES"], &mut request);
     let count = 1 + usize::from(!auth.is_empty());
-    let mut replies = exchange(control, &mut stream, &request, count, None)?.into_iter();
+    let deadline = Instant::now() + ANSWER_WITHIN;
+    let replies = exchange(control, &mut stream, &request, count, deadline);
+    let mut replies = match replies {
+        Err(Failure::Silent) => return Err(Failure::only_accepts(address)),
+        replies => replies?.into_iter(),
+    };
     if !auth.is_empty()
         && let Err(Failure::Reply(text)) = fail_on_error(replies.next())
     {
@@ -84,7 +102,7 @@ pub fn masters(
 }
 
 /// Connects to the first endpoint of the address that accepts, and carries TLS so far that requests can be sent, until
-/// the deadline if there is one.
+/// the deadline; without one, each endpoint gets [`ANSWER_WITHIN`], and the handshake [`HANDSHAKE_WITHIN`].
 pub fn connect(
     control: &mut Control,
     address: &Address,
@@ -109,8 +127,8 @@ fn shake_hands(
     let until = Instant::now() + patience;
     let sooner = deadline.filter(|deadline| *deadline <= until);
     while !secure(stream, tls)? {
-        match wait(control, usize::MAX, sooner.or(Some(until))) {
-            Err(Failure::Local(_)) if sooner.is_none() && Instant::now() >= until => {
+        match wait(control, usize::MAX, sooner.unwrap_or(until)) {
+            Err(Failure::Silent) if sooner.is_none() => {
                 return Err(Failure::unanswered_handshake());
             }
             waited => waited?,
@@ -151,7 +169,14 @@ fn connect_one(
     control
         .watch(&stream, token, Interest::ReadWrite)
         .map_err(|error| Failure::local("epoll", &error))?;
-    wait(control, token, deadline)?;
+    let until = deadline.unwrap_or_else(|| Instant::now() + ANSWER_WITHIN);
+    match wait(control, token, until) {
+        // The next endpoint may answer.
+        Err(Failure::Silent) if deadline.is_none() => {
+            return Ok(Err(NetError::new(endpoint, ErrorKind::TimedOut.into())));
+        }
+        waited => waited?,
+    }
     match stream.take_error() {
         Ok(None) => Ok(Ok(stream)),
         Ok(Some(error)) | Err(error) => Ok(Err(NetError::new(endpoint, error))),
@@ -164,13 +189,15 @@ fn ask(
     stream: &mut Stream,
     auth: &[Vec<u8>],
     db: i64,
+    deadline: Instant,
 ) -> Result<Option<ServerConfig>, Failure> {
     let prefix = target::prefix(auth, false, db, false);
     let mut request = prefix.bytes;
     encode_request(&["CONFIG", "GET", "save"], &mut request);
     encode_request(&["CONFIG", "GET", "appendonly"], &mut request);
     let count = 2 + prefix.replies as usize;
-    let mut replies = exchange(control, stream, &request, count, None)?.into_iter();
+    let replies = exchange(control, stream, &request, count, deadline)?;
+    let mut replies = replies.into_iter();
     for _ in 0..prefix.replies {
         fail_on_error(replies.next())?;
     }
@@ -180,13 +207,13 @@ fn ask(
         .map(|(save, appendonly)| ServerConfig { save, appendonly }))
 }
 
-/// Sends everything in one write and waits for so many replies, until the deadline if there is one.
+/// Sends everything in one write and waits for so many replies, until the deadline.
 pub fn exchange(
     control: &mut Control,
     stream: &mut Stream,
     request: &[u8],
     count: usize,
-    deadline: Option<Instant>,
+    deadline: Instant,
 ) -> Result<Vec<Value>, Failure> {
     // A socket that waits for nothing takes a few hundred bytes at once, or it is none to measure.
     if stream.write(request).map_err(Failure::Io)? != Some(request.len()) {
@@ -199,7 +226,7 @@ fn replies(
     control: &mut Control,
     stream: &mut Stream,
     count: usize,
-    deadline: Option<Instant>,
+    deadline: Instant,
 ) -> Result<Vec<Value>, Failure> {
     let mut decoder = ReplyDecoder::new();
     let (mut buffer, mut values) = (Vec::new(), Vec::new());
@@ -225,14 +252,14 @@ fn replies(
 }
 
 /// Waits until something happens to the watched socket, or to any if `token` names none.
-fn wait(control: &mut Control, token: usize, deadline: Option<Instant>) -> Result<(), Failure> {
+fn wait(control: &mut Control, token: usize, deadline: Instant) -> Result<(), Failure> {
     loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(Failure::Local("The server does not answer.".into()));
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Failure::Silent);
         }
         let happened = control
-            .wait(Some(left.map_or(PATIENCE, |left| left.min(PATIENCE))))
+            .wait(Some(left))
             .map_err(|error| Failure::local("epoll", &error))?;
         if control.interrupted() {
             return Err(Failure::Interrupted);
@@ -243,8 +270,9 @@ fn wait(control: &mut Control, token: usize, deadline: Option<Instant>) -> Resul
     }
 }
 
-/// How long one wait lasts; then it is begun again.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a server may take to accept a connection, and to answer the first questions: one that is busy with a slow
+/// command takes long, and one that is no server of Redis's protocol says nothing at all.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The second element of `CONFIG GET`'s reply. An error is no reason to stop, unless it asks for a password.
 fn directive(reply: Option<Value>) -> Result<Option<String>, Failure> {
@@ -294,7 +322,7 @@ mod tests {
         let begin = Instant::now();
         let deadline = Some(begin + Duration::from_millis(50));
         let connected = connect(&mut control, &address, Some(&tls), deadline);
-        assert!(matches!(connected, Err(Failure::Local(_))));
+        assert!(matches!(connected, Err(Failure::Silent)));
         assert!(begin.elapsed() >= Duration::from_millis(50));
 
         // Without a deadline of the caller's it does not last for ever either, and the error says what may be wrong.
@@ -302,5 +330,21 @@ mod tests {
         let patience = Duration::from_millis(50);
         let ended = shake_hands(&mut control, &mut stream, &tls, None, patience);
         assert!(ended.unwrap_err().to_string().contains("does it speak TLS"));
+    }
+
+    #[test]
+    fn a_server_that_accepts_and_says_nothing_is_not_waited_for_without_end() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = silent.local_addr().expect("it is bound").port();
+        let address = Address::tcp("127.0.0.1", port);
+        let mut control = Control::new().expect("epoll");
+        let patience = Duration::from_millis(50);
+        let Err(failure) = probe_within(patience, &mut control, &address, None, &[], 0) else {
+            panic!("nobody has answered");
+        };
+        let said = format!(
+            "Could not connect to Redis at 127.0.0.1:{port}: it accepts the connection and does not answer"
+        );
+        assert_eq!(failure.to_string(), said);
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use redline_net::tls::ClientTls;
-use redline_net::{Address, Endpoint, limits};
+use redline_net::{Address, Endpoint};
 use redline_resp::encode_request;
 
 use crate::batch::{Batch, TooLarge};
@@ -77,8 +77,6 @@ struct Session<'a> {
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 const FIRST_SAMPLE: Duration = Duration::from_millis(1);
 const UNTIL_STARTED: Duration = Duration::from_millis(10);
-/// Descriptors beside those of connections.
-const OTHER_FILES: u64 = 1100;
 
 impl<'a> Session<'a> {
     fn prepare(
@@ -100,8 +98,10 @@ impl<'a> Session<'a> {
         if let Some(server) = &server {
             options.server = server.address.clone();
         }
-        // As many as allowed; if they are too few, the connection that fails says so.
-        let _ = limits::raise_open_files(options.clients as u64 + OTHER_FILES);
+        // The server inside has the other ends of the connections.
+        let ends = if options.embedded { 2 } else { 1 };
+        let clients = options.clients as u64;
+        load::allow_connections(clients.saturating_mul(ends), options.threads.max(1))?;
         let mut control = Control::new().map_err(|error| Failure::local("epoll", &error))?;
         // The server inside is reached without TLS.
         let tls = (options.tls && !options.embedded).then(|| ClientTls::new(&options.tls_options));

@@ -13,7 +13,7 @@
 //! leaves. Figures are kept in plain memory of the thread; once a turn they are published for the live line.
 //! The worker is compiled once for each kind of load: nothing is looked up at run time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -63,6 +63,11 @@ pub trait Load {
     /// Until when there is nothing to do, unless something arrives.
     fn wait(&mut self) -> Wait {
         Wait::ForEvents
+    }
+
+    /// How long a connection that replaces another may take until it stands.
+    fn connects_within(&self) -> Duration {
+        HANDSHAKE_WITHIN
     }
 
     /// A connection that replaces another stands; whether it is to send at once.
@@ -284,6 +289,8 @@ pub struct Worker<'a, L: Load> {
     opening: usize,
     /// Connections that are lost, and when to try again.
     retries: BTreeSet<(u64, usize)>,
+    /// Connections that were begun since the test began and may not stand yet, and when each was; all of them get as long.
+    attempts: VecDeque<(u64, usize)>,
     started_ns: u64,
     last_reply_ns: u64,
 }
@@ -292,6 +299,8 @@ struct Connection<P> {
     stream: Stream,
     skipper: Skipper,
     connecting: bool,
+    /// When it was begun.
+    begun_ns: u64,
     /// Closed, and to be replaced: what its socket still says is of no interest.
     lost: bool,
     pending: P,
@@ -331,6 +340,7 @@ impl<'a, L: Load> Worker<'a, L> {
             receive: vec![0; RECEIVE_BYTES],
             opening: 0,
             retries: BTreeSet::new(),
+            attempts: VecDeque::new(),
             started_ns: 0,
             last_reply_ns: 0,
         })
@@ -422,6 +432,7 @@ impl<'a, L: Load> Worker<'a, L> {
             stream,
             skipper: Skipper::new(),
             connecting: true,
+            begun_ns: clock::monotonic_ns(),
             lost: false,
             pending: self.load.pending(),
             prefix_awaited: place.prefix.replies,
@@ -486,6 +497,7 @@ impl<'a, L: Load> Worker<'a, L> {
             if L::PACED {
                 self.send_due()?;
             }
+            self.give_up_attempts()?;
             self.load.turned();
             let (finished, latency_us) = self.load.progress();
             self.progress.finished.store(finished, Ordering::Relaxed);
@@ -522,13 +534,57 @@ impl<'a, L: Load> Worker<'a, L> {
             }
             self.retries.pop_first();
             match self.connect(token) {
-                Ok(Some(connection)) => self.connections[token] = connection,
+                Ok(Some(connection)) => self.replace(token, connection),
                 Ok(None) => {
                     let pause = BACKLOG_PAUSE.as_nanos() as u64;
                     self.retries.insert((now_ns + pause, token));
                 }
                 Err(failure) => self.survive(token, Err(failure))?,
             }
+        }
+        Ok(())
+    }
+
+    /// Puts a connection that does not stand yet into the place of one that is gone.
+    fn replace(&mut self, token: usize, connection: Connection<L::Pending>) {
+        // The kernel gives up what is not accepted, and who waits for that may do so: but not for a handshake, which has no
+        // end of its own, nor where another attempt would follow.
+        if L::PACED || self.shared.tls.is_some() {
+            let begun_ns = connection.begun_ns;
+            self.attempts.push_back((begun_ns, token));
+        }
+        self.connections[token] = connection;
+    }
+
+    /// When the oldest attempt to connect is to be given up.
+    fn attempt_ends_ns(&mut self) -> Option<u64> {
+        while let Some(&(begun_ns, token)) = self.attempts.front() {
+            let connection = &self.connections[token];
+            if connection.connecting && !connection.lost && connection.begun_ns == begun_ns {
+                let patience_ns = self.load.connects_within().as_nanos() as u64;
+                return Some(begun_ns.saturating_add(patience_ns));
+            }
+            self.attempts.pop_front();
+        }
+        None
+    }
+
+    /// Gives up attempts to connect that take too long.
+    fn give_up_attempts(&mut self) -> Result<(), Failure> {
+        while let Some(until_ns) = self.attempt_ends_ns() {
+            if clock::monotonic_ns() < until_ns {
+                break;
+            }
+            let Some((_, token)) = self.attempts.pop_front() else {
+                break;
+            };
+            let failure = if self.shared.tls.is_some() {
+                Failure::unanswered_handshake()
+            } else {
+                let error = std::io::ErrorKind::TimedOut.into();
+                Failure::connect(&self.place(token).address, &error)
+            };
+            self.survive(token, Err(failure))?;
         }
         Ok(())
     }
@@ -567,10 +623,12 @@ impl<'a, L: Load> Worker<'a, L> {
     /// Waits for events, or until the load has something to do.
     fn sleep(&mut self) -> Result<(), Failure> {
         let retry = self.retries.first().map(|&(at_ns, _)| at_ns);
-        let at_ns = match (self.load.wait(), retry) {
+        let attempt = self.attempt_ends_ns();
+        let soonest = retry.into_iter().chain(attempt).min();
+        let at_ns = match (self.load.wait(), soonest) {
             (Wait::ForEvents, None) => return self.poll(None),
             (Wait::ForEvents, Some(at_ns)) | (Wait::Until(at_ns), None) => at_ns,
-            (Wait::Until(at_ns), Some(retry_ns)) => at_ns.min(retry_ns),
+            (Wait::Until(at_ns), Some(soonest_ns)) => at_ns.min(soonest_ns),
         };
         if at_ns <= clock::monotonic_ns() {
             return self.poll(Some(Duration::ZERO));
@@ -718,7 +776,7 @@ impl<'a, L: Load> Worker<'a, L> {
     fn reconnect(&mut self, token: usize) -> Result<(), Failure> {
         while !self.stopped() {
             if let Some(connection) = self.connect(token)? {
-                self.connections[token] = connection;
+                self.replace(token, connection);
                 return Ok(());
             }
             if L::PACED {

@@ -326,6 +326,37 @@ fn who_is_never_answered_is_not_among_the_answered_of_the_series() {
 }
 
 #[test]
+fn a_run_without_a_single_answer_has_failed() {
+    let server = on_get(|| Answer::Silence);
+    let ran = run(&server, &["--command", "GET a", "--duration", "0.1"]);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (1, "No request was answered.\n")
+    );
+    // Nothing was asked for, and nothing is missing.
+    assert_eq!(run(&server, &["--command", "GET a", "-n", "0"]).code, 0);
+}
+
+#[test]
+fn a_fill_that_is_not_answered_in_time_ends_the_run() {
+    let server = FakeServer::start(|request| match request[0].as_slice() {
+        b"SET" if request[1] == b"k:7" => Answer::Silence,
+        _ => reply("+OK\r\n"),
+    });
+    let args = ["--load", "SET k:{seq:10} {value}", "--command", "GET a"];
+    let ran = run(
+        &server,
+        &[&args[..], &["-n", "1", "--timeout", "0.2"]].concat(),
+    );
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.contains("not answered in time"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn who_listens_for_another_is_not_taken_for_the_server() {
     // This process listens, and what answers is another by its own account.
     let text = "# Server\r\nredis_version:8.2.3\r\nprocess_id:4000000000\r\n";

@@ -148,3 +148,28 @@ fn unknown_parts_are_named() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).starts_with("redline: there is no part \"sever\".\n"));
 }
+
+#[test]
+fn more_connections_than_files_are_refused_at_once() {
+    let server = FakeServer::ok();
+    // More than any process may have open, whoever runs it.
+    let output = Command::new(REDLINE)
+        .args([
+            "bench",
+            "-p",
+            &server.port(),
+            "-c",
+            "4294967295",
+            "-t",
+            "get",
+        ])
+        .output()
+        .expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("4294967295 connections need as many open files and some more, and "),
+        "{said}"
+    );
+    assert!(server.requests().is_empty());
+}

@@ -141,7 +141,8 @@ fn a_server_that_never_reads_on_does_not_keep_a_run_from_ending() {
             &[&LARGE[..], &["--duration", "1"], more].concat(),
         ));
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{more:?}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {said}");
+        assert!(said.ends_with("No request was answered.\n"), "{said}");
         let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
         let requests = &result["requests"];
         assert_eq!(requests["values"], 0, "{more:?}: {requests}");
@@ -168,6 +169,47 @@ fn a_handshake_that_is_not_answered_ends_the_run() {
         let port = server(answer, move || pinged.load(Ordering::Relaxed));
         let load = ["--command", "GET a", "--duration", "1"];
         start(port, &[&load[..], more].concat())
+    });
+    for run in runs {
+        let output = ended(run);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("does it speak TLS"), "{said}");
+    }
+}
+
+#[test]
+fn a_handshake_of_a_later_connection_is_not_waited_for_without_end() {
+    // Each batch has a connection of its own, and of the tenth on none is spoken to.
+    let lines = [
+        &["-q", "-k", "0", "-t", "get", "-n", "50"][..],
+        &[
+            "run",
+            "--reconnect-after",
+            "1",
+            "--command",
+            "GET a",
+            "-n",
+            "50",
+        ],
+    ];
+    let runs = lines.map(|line| {
+        let gets = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&gets);
+        let answer = move |request: &Request| {
+            seen.fetch_add(u64::from(request[0] == b"GET"), Ordering::Relaxed);
+            reply("+OK\r\n")
+        };
+        let port = server(answer, move || gets.load(Ordering::Relaxed) >= 10);
+        Command::new(REDLINE)
+            .arg("bench")
+            .args(line)
+            .args(["-c", "1", "--tls", "--insecure", "-p", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts")
     });
     for run in runs {
         let output = ended(run);

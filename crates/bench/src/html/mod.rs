@@ -7,6 +7,7 @@ pub mod charts;
 use std::fmt::Write;
 
 use crate::run::result::{Latency, Point, RunResult};
+use crate::run::text::rate;
 use charts::{Axes, Bar, DrawError, Line};
 
 /// A page of text as a terminal shows it, with charts under it.
@@ -68,13 +69,13 @@ fn summary(out: &mut String, name: &str, result: &RunResult, named: bool) {
     let server = result.target.server.as_deref().unwrap_or("unknown server");
     let _ = write!(
         out,
-        "<p>{} ({}); {:.0} requests/s",
+        "<p>{} ({}); {} requests/s",
         escaped(&result.target.address),
         escaped(server),
-        result.achieved_rps
+        rate(result.achieved_rps)
     );
     if let Some(offered) = result.settings.offered_rps {
-        let _ = write!(out, " of {offered:.0} offered");
+        let _ = write!(out, " of {} offered", rate(offered));
     }
     let _ = write!(out, " over {:.1} s", result.elapsed_s);
     if let Some(reason) = &result.ended_early {
@@ -110,9 +111,7 @@ fn table(out: &mut String, results: &[(String, RunResult)]) {
         }
         out.push_str("</tr>\n");
     };
-    row("requests/s", &|result| {
-        Some(format!("{:.0}", result.achieved_rps))
-    });
+    row("requests/s", &|result| Some(rate(result.achieved_rps)));
     row("hit rate", &|result| {
         result.hit_rate.map(|rate| format!("{:.1} %", 100.0 * rate))
     });

@@ -473,7 +473,8 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 1_000_000;
 const PIPELINE_MAX: usize = 1_000_000;
 const THREADS_MAX: usize = 500;
-const RATE_MAX: f64 = 1e9;
+/// The highest rate that can be asked for, in requests a second.
+pub const RATE_MAX: f64 = 1e9;
 /// A fill has at most so many numbers.
 const LOAD_MAX: u64 = 100_000_000_000;
 
@@ -611,7 +612,9 @@ impl MannerArguments {
             .rps
             .is_some_and(|rate| !(rate > 0.0 && rate <= RATE_MAX))
         {
-            return Err("--rps is more than 0 requests a second, and at most 1000000000.".into());
+            return Err(format!(
+                "--rps is more than 0 requests a second, and at most {RATE_MAX}."
+            ));
         }
         if self.duration.is_some_and(|duration| duration.is_zero()) {
             return Err("--duration is more than 0 seconds.".into());

@@ -30,7 +30,7 @@ use redline_resp::{Outcome, Skipped};
 use super::record::{Answered, GivenUp, Recorder};
 use crate::failure::Failure;
 use crate::memcached::TextSkipper;
-use crate::worker::{Arrived, Load, Taken, Then, Wait, first_error};
+use crate::worker::{Arrived, HANDSHAKE_WITHIN, Load, Taken, Then, Wait, first_error};
 use crate::workload::template::{Protocol, Renderer};
 
 /// How one thread of a run sends.
@@ -146,8 +146,8 @@ pub struct Pending {
     under_way: VecDeque<Request>,
     /// Whether it is in the list of free ones.
     queued: bool,
-    /// Whether it is among the suspects.
-    suspected: bool,
+    /// Since it is among the suspects: when it is to be looked at.
+    suspected_ns: Option<u64>,
     /// Requests sent on it.
     sent: u64,
     /// What counts replies that are not RESP.
@@ -294,7 +294,7 @@ impl<'a> Drive<'a> {
             if !self.may_send() {
                 return Then::Wait;
             }
-            self.suspects.retain(|&(_, suspect)| suspect != token);
+            self.clear(token, pending);
             return Then::Reconnect;
         }
         if self.manner.rate.is_some() {
@@ -394,11 +394,18 @@ impl<'a> Drive<'a> {
     /// Has a connection that waits looked at when its oldest request has waited for too long.
     fn watch(&mut self, token: usize, pending: &mut Pending) {
         if let (Some(timeout), Some(oldest)) = (self.manner.timeout, pending.under_way.front())
-            && !pending.suspected
+            && pending.suspected_ns.is_none()
         {
             let at_ns = oldest.sent_ns.saturating_add(timeout.as_nanos() as u64);
             self.suspects.insert((at_ns, token));
-            pending.suspected = true;
+            pending.suspected_ns = Some(at_ns);
+        }
+    }
+
+    /// Has a connection looked at no more.
+    fn clear(&mut self, token: usize, pending: &mut Pending) {
+        if let Some(at_ns) = pending.suspected_ns.take() {
+            self.suspects.remove(&(at_ns, token));
         }
     }
 
@@ -422,7 +429,7 @@ impl Load for Drive<'_> {
             under_way: VecDeque::new(),
             // In the open loop every connection begins as a free one.
             queued: self.manner.rate.is_some() && self.started_ns == 0,
-            suspected: false,
+            suspected_ns: None,
             sent: 0,
             text: (self.manner.protocol == Protocol::MemcacheText).then(Box::default),
         }
@@ -554,6 +561,10 @@ impl Load for Drive<'_> {
         self.free.pop_front()
     }
 
+    fn connects_within(&self) -> Duration {
+        self.manner.timeout.unwrap_or(HANDSHAKE_WITHIN)
+    }
+
     fn reconnected(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> bool {
         if self.manner.rate.is_some() {
             self.free(token, pending, now_ns);
@@ -582,9 +593,8 @@ impl Load for Drive<'_> {
             self.free.retain(|&free| free != token);
             pending.queued = false;
         }
-        self.suspects.retain(|&(_, suspect)| suspect != token);
-        pending.suspected = false;
-        if matches!(failure, Failure::Connect { .. }) {
+        self.clear(token, pending);
+        if matches!(failure, Failure::Connect { .. } | Failure::Tls(_)) {
             self.recorder.reconnects_failed += 1;
         } else {
             self.recorder.connections_lost += 1;
@@ -606,7 +616,7 @@ impl Load for Drive<'_> {
     }
 
     fn is_overdue(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> bool {
-        pending.suspected = false;
+        pending.suspected_ns = None;
         let timeout_ns = self
             .manner
             .timeout

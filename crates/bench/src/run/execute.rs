@@ -14,7 +14,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use redline_net::process;
 use redline_net::tls::ClientTls;
-use redline_net::{Address, Endpoint, Stream, clock, limits};
+use redline_net::{Address, Endpoint, Stream, clock};
 use redline_resp::{Value, encode_request};
 
 use super::arguments::{OnError, RunPlan, ServerPlan, TargetPlan};
@@ -67,8 +67,6 @@ pub struct NodeConnection(Stream);
 /// The lines of INFO, by name.
 pub(super) type Info = BTreeMap<String, String>;
 
-/// Descriptors beside those of connections.
-const OTHER_FILES: u64 = 1100;
 /// How long a question to the server may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// When servers that could not answer are asked again.
@@ -359,8 +357,8 @@ impl Prepared {
     /// A connection that speaks RESP2, whatever the run speaks, as the plan's user and in its database.
     fn connect(&mut self, plan: &ServerPlan) -> Result<Stream, Failure> {
         let (control, tls) = (&mut self.control, self.tls.as_ref());
-        let deadline = Some(Instant::now() + ANSWER_WITHIN);
-        let (_, mut stream) = probe::connect(control, &plan.address, tls, deadline)?;
+        let deadline = Instant::now() + ANSWER_WITHIN;
+        let (_, mut stream) = probe::connect(control, &plan.address, tls, Some(deadline))?;
         let prefix = target::prefix(&plan.auth, false, plan.db, false);
         if prefix.replies > 0 {
             let (bytes, count) = (&prefix.bytes, prefix.replies as usize);
@@ -381,7 +379,7 @@ impl Prepared {
         for request in requests {
             encode_request(*request, &mut bytes);
         }
-        let deadline = Some(Instant::now() + ANSWER_WITHIN);
+        let deadline = Instant::now() + ANSWER_WITHIN;
         let control = &mut self.control;
         probe::exchange(control, stream, &bytes, requests.len(), deadline)
     }
@@ -514,8 +512,14 @@ impl Prepared {
 
     /// Does what `plan` says; Ctrl-C and failures leave a result of what was measured until then, if anything was.
     pub fn run(&mut self, plan: &RunPlan) -> Result<Finished, Failure> {
-        // As many as allowed; if they are too few, the connection that fails says so.
-        let _ = limits::raise_open_files(plan.manner.connections as u64 + OTHER_FILES);
+        // Who follows the data has a connection to each node; the server inside has the other ends.
+        let nodes = match &self.follows {
+            Some((_, map)) => map.primaries().len().max(1) as u64,
+            None if self.plan.embedded => 2,
+            None => 1,
+        };
+        let connections = (plan.manner.connections as u64).saturating_mul(nodes);
+        load::allow_connections(connections, plan.manner.threads)?;
         let mut random = plan
             .seed
             .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
@@ -545,6 +549,7 @@ impl Prepared {
         let sequence = load.sequence().map_or(0, |sequence| sequence.count);
         let connections = plan.manner.connections;
         let protocol = self.plan.protocol;
+        let follows = self.follows.is_some();
         let threads = plan.manner.threads.min(connections);
         // Each thread takes every so-maniest number.
         let quotas: Vec<AtomicU64> = (0..threads as u64)
@@ -564,7 +569,8 @@ impl Prepared {
                 protocol,
                 count_errors: false,
                 reconnect: false,
-                timeout: None,
+                // Who follows the data gives silent nodes up itself.
+                timeout: plan.manner.timeout.filter(|_| !follows),
                 reconnect_after: None,
             };
             let mut random = random.fork();
@@ -630,9 +636,14 @@ impl Prepared {
             facts,
             prepared: self,
         };
-        let failure = outcome.failure;
+        let mut failure = outcome.failure;
         let mut result = measured.result(threads, started_unix_ms);
         result.ended_early = failure.as_ref().map(Failure::to_string);
+        let requests = &result.requests;
+        if requests.sent > 0 && requests.values + requests.nulls + requests.errors == 0 {
+            // Whatever was measured, it was not the server.
+            failure.get_or_insert_with(|| Failure::Local("No request was answered.".into()));
+        }
         if matches!(&failure, Some(Failure::Reply(text)) if text.starts_with("MOVED ")) {
             let text = "the server is a node of a Redis Cluster: --cluster sends each request to the node that has its key.";
             result.warnings.push(text.to_owned());

@@ -26,7 +26,7 @@ mod record;
 pub mod result;
 mod series;
 mod stairs;
-mod text;
+pub mod text;
 pub mod watch;
 
 use clap::Parser;

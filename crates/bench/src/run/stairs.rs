@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::RunPlan;
+use super::arguments::{RATE_MAX, RunPlan};
 use super::execute::{Finished, Prepared};
 use super::result::{Latency, RunResult};
 use crate::failure::Failure;
@@ -105,12 +105,15 @@ pub struct Climb {
 impl Climb {
     /// Reads `RATE` or `RATE:FACTOR`.
     pub fn parse(text: &str) -> Result<Climb, String> {
-        let wrong =
-            || "it is RATE or RATE:FACTOR, as in 1000:1.5, with a factor above 1".to_owned();
+        let wrong = || {
+            format!(
+                "it is RATE or RATE:FACTOR, as in 1000:1.5, with a rate of at most {RATE_MAX} and a factor above 1"
+            )
+        };
         let (rate, factor) = text.split_once(':').unwrap_or((text, "1.5"));
         let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite());
         let (from_rps, factor) = number(rate).zip(number(factor)).ok_or_else(wrong)?;
-        if from_rps > 0.0 && factor >= FACTOR_MIN {
+        if from_rps > 0.0 && from_rps <= RATE_MAX && factor >= FACTOR_MIN {
             Ok(Climb { from_rps, factor })
         } else {
             Err(wrong())
@@ -230,7 +233,7 @@ impl Search {
         }
         match (self.good, self.bad) {
             (None, None) => Some(self.climb.from_rps),
-            (Some(good), None) => Some(good * self.climb.factor),
+            (Some(good), None) if good < RATE_MAX => Some((good * self.climb.factor).min(RATE_MAX)),
             (Some(good), Some(bad)) if self.refined < REFINEMENTS => Some((good * bad).sqrt()),
             _ => None,
         }
@@ -328,7 +331,10 @@ mod tests {
             assert!(steps < 15);
         }
         assert_eq!(found(99.0), (None, 1));
-        assert_eq!(found(f64::INFINITY).1, STEPS_MAX);
+        // A rate that cannot be asked for ends the climb, however it is reached.
+        let (knee, steps) = found(f64::INFINITY);
+        assert_eq!(knee, Some(RATE_MAX));
+        assert!(steps < STEPS_MAX);
     }
 
     #[test]
@@ -345,7 +351,7 @@ mod tests {
         }
         assert_eq!(Climb::parse("1000").unwrap().factor, 1.5);
         assert_eq!(Climb::parse("1000:2").unwrap().factor, 2.0);
-        for wrong in ["", "0", "-1", "5:1", "5:0.5", "nan", "5:inf"] {
+        for wrong in ["", "0", "-1", "1e300", "5:1", "5:0.5", "nan", "5:inf"] {
             assert!(Climb::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -91,9 +91,9 @@ fn head(out: &mut String, result: &RunResult) {
 
 fn figures(out: &mut String, result: &RunResult) {
     let requests = &result.requests;
-    let _ = write!(out, "\n{:.0} requests/s", result.achieved_rps);
+    let _ = write!(out, "\n{} requests/s", rate(result.achieved_rps));
     if let Some(offered) = result.settings.offered_rps {
-        let _ = write!(out, " of {offered:.0} offered");
+        let _ = write!(out, " of {} offered", rate(offered));
     }
     let _ = write!(
         out,
@@ -217,6 +217,12 @@ fn latency_row(out: &mut String, name: &str, latency: &Latency) {
         ms(latency.p99_99),
         ms(latency.max)
     );
+}
+
+/// Requests a second; of few also their fractions.
+pub fn rate(rps: f64) -> String {
+    let digits = if rps < 10.0 { 2 } else { 0 };
+    format!("{rps:.digits$}")
 }
 
 fn megabits(bytes: u64, seconds: f64) -> f64 {
