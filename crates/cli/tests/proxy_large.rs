@@ -16,7 +16,9 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, bulk, call, key_elsewhere, ok, peak_bytes, proxy_with, shards, until};
+use proxying::{
+    REDLINE, bulk, call, key_elsewhere, ok, peak_bytes, proxy_with, scripted, shards, until,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const VALUE_BYTES: usize = 8 << 20;
@@ -280,4 +282,42 @@ fn a_large_request_that_stands_still_does_not_keep_the_proxy_beyond_its_limit() 
     drop(stream);
     let mut direct = Client::connect(server.address()).unwrap();
     assert_eq!(call(&mut direct, "EXISTS large"), Value::Integer(0));
+}
+
+#[test]
+fn a_transaction_waits_for_a_server_that_takes_nothing_more() {
+    const CALL_BYTES: usize = 30_000;
+    const SENT_BYTES_MAX: usize = 160_000_000;
+    const MEMORY_MAX: usize = 48_000_000;
+    let server = scripted(|words| match words[0].as_slice() {
+        b"MULTI" => b"+OK\r\n".to_vec(),
+        b"INCR" => loop {
+            thread::park();
+        },
+        _ => b"+QUEUED\r\n".to_vec(),
+    });
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool(server)));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    let queued = Value::Simple(b"QUEUED".to_vec());
+    assert_eq!(call(&mut client, "SET k v"), queued);
+    let before = peak_bytes(&proxy);
+    let mut stream = TcpStream::connect(proxy.address()).unwrap();
+    // Whoever is no longer read from has been stopped.
+    stream
+        .set_write_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    let mut requests = Vec::new();
+    encode(&["MULTI"], &mut requests);
+    encode(&["SET", "k", "v"], &mut requests);
+    encode(&["INCR", "k"], &mut requests);
+    let mut sent = 0;
+    let value = "v".repeat(CALL_BYTES);
+    while sent < SENT_BYTES_MAX && stream.write_all(&requests).is_ok() {
+        sent += requests.len();
+        requests.clear();
+        encode(&["SET", "k", &value], &mut requests);
+    }
+    let held = peak_bytes(&proxy) - before;
+    assert!(held < MEMORY_MAX, "{held} bytes of {sent}");
 }

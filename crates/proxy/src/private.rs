@@ -229,7 +229,13 @@ impl Worker {
                 upstream.push(waiting, raw, &mut self.cache);
                 self.mark_upstream(lease.upstream.at);
             }
-            None => self.fail(waiting, CONNECTION_LOST),
+            None => return self.fail(waiting, CONNECTION_LOST),
+        }
+        if self.is_full(lease.upstream.at, me)
+            && let Some(client) = self.clients.find(me)
+            && client.pause == Pause::No
+        {
+            client.pause = Pause::Upstream;
         }
     }
 
