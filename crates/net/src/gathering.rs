@@ -1,11 +1,12 @@
 //! When a loop lets requests gather ([`Poller::set_gathering`](crate::Poller::set_gathering)), decided at every tick from what
 //! the last one saw.
 //!
-//! It pays where many clients keep a worker busy: each wake-up serves more of them then. It must not keep clients waiting
+//! It pays where many clients send many requests: each wake-up serves more of them then. It must not keep clients waiting
 //! that have nothing else to do, so there have to be many: those that were answered before the worker rests keep each
-//! other, and their own program, busy meanwhile. If looks after rests find most of the clients, all were waiting, and there
-//! is no more resting till the next tick. And a worker that is idle half of the time has no reason to be thrifty: a lone
-//! request would only wait for others that do not come.
+//! other, and their own program, busy meanwhile. If looks after rests find nearly all of the clients, all were waiting, and
+//! there is no more resting till the next tick. Where requests come seldom, because each is much work or because nobody asks
+//! for more, a rest costs more than the wake-ups that it saves. And a worker that is idle most of the time has no reason to
+//! be thrifty.
 //!
 //! Must not know: sockets, requests.
 
@@ -14,9 +15,16 @@ use std::time::Duration;
 /// A worker with fewer clients that have asked lately never rests.
 const ACTIVE_MIN: u32 = 16;
 /// Nor does one that uses less than this of a CPU: percent. Rests are to save some of it, hence the distance.
-const BUSY_TO_BEGIN: u64 = 50;
+const BUSY_TO_BEGIN: u64 = 30;
 /// The same, for one that rests already.
-const BUSY_TO_GO_ON: u64 = 35;
+const BUSY_TO_GO_ON: u64 = 20;
+/// Nor one that hears less often from clients: times in a millisecond. Hardly anything would gather.
+const HEARD_TO_BEGIN: u64 = 40;
+/// The same, for one that rests already.
+const HEARD_TO_GO_ON: u64 = 30;
+/// When so many of the clients have come to wait, in percent, the rest was too long. Not half: a program that has taken
+/// many replies at once sends many requests at once.
+const TOO_LONG: usize = 90;
 /// So many rests between two ticks may have been too long. One may always be: a machine has other things to do, too.
 const TOO_LONG_MAX: u32 = 8;
 
@@ -27,7 +35,9 @@ pub struct Gathering {
     active: u32,
     /// The same, between the two ticks before.
     active_before: u32,
-    /// Rests in which most clients came to wait.
+    /// How often something came from clients since the last tick.
+    heard: u32,
+    /// Rests in which nearly all clients came to wait.
     too_long: u32,
     /// When the last tick was, and what CPU time its thread had used by then.
     ticked_us: u64,
@@ -36,34 +46,36 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// Something came from so many clients that had been silent since the last tick.
-    pub fn note(&mut self, clients: u32) {
-        self.active += clients;
+    /// Something came from so many clients, of which so many had been silent since the last tick.
+    pub fn note(&mut self, clients: u32, were_silent: u32) {
+        self.heard = self.heard.saturating_add(clients);
+        self.active += were_silent;
     }
 
     /// How long to rest, until the next tick: `span` or not at all. The time, and the CPU time of the worker's thread.
     pub fn tick(&mut self, now_us: u64, used_us: u64, span: Duration) -> Duration {
         let elapsed_us = now_us.saturating_sub(self.ticked_us).max(1);
         let busy = used_us.saturating_sub(self.used_us) * 100 / elapsed_us;
-        let enough = if self.rests {
-            BUSY_TO_GO_ON
-        } else {
-            BUSY_TO_BEGIN
+        let heard = u64::from(self.heard) * 1000 / elapsed_us;
+        let (busy_min, heard_min) = match self.rests {
+            true => (BUSY_TO_GO_ON, HEARD_TO_GO_ON),
+            false => (BUSY_TO_BEGIN, HEARD_TO_BEGIN),
         };
         *self = Gathering {
             active: 0,
             active_before: self.active,
+            heard: 0,
             too_long: 0,
             ticked_us: now_us,
             used_us,
-            rests: self.active >= ACTIVE_MIN && busy >= enough,
+            rests: self.active >= ACTIVE_MIN && busy >= busy_min && heard >= heard_min,
         };
         if self.rests { span } else { Duration::ZERO }
     }
 
     /// A look after a rest has found so many events. Says whether to rest again.
     pub fn go_on(&mut self, events: usize) -> bool {
-        self.too_long += u32::from(events * 2 > self.active_before as usize);
+        self.too_long += u32::from(events * 100 > self.active_before as usize * TOO_LONG);
         self.too_long <= TOO_LONG_MAX
     }
 }
@@ -75,13 +87,13 @@ mod tests {
     const SPAN: Duration = Duration::from_micros(50);
     const TICK_US: u64 = 100_000;
 
-    /// Whether a worker rests after each of some ticks, before which it had so many clients and was busy for so many
-    /// percent of the time.
-    fn rests<const N: usize>(ticks: [(u32, u64); N]) -> [bool; N] {
+    /// Whether a worker rests after each of some ticks, before which it had so many clients, was busy for so many percent of
+    /// the time, and heard from clients so often in a millisecond.
+    fn rests<const N: usize>(ticks: [(u32, u64, u32); N]) -> [bool; N] {
         let mut gathering = Gathering::default();
         let (mut now_us, mut used_us) = (0, 0);
-        ticks.map(|(clients, busy)| {
-            gathering.note(clients);
+        ticks.map(|(clients, busy, a_ms)| {
+            gathering.note(a_ms * 100, clients);
             now_us += TICK_US;
             used_us += TICK_US * busy / 100;
             gathering.tick(now_us, used_us, SPAN) == SPAN
@@ -89,16 +101,21 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_many_clients_and_much_work() {
-        assert_eq!(rests([(50, 50)]), [true]);
-        assert_eq!(rests([(15, 100)]), [false]);
-        assert_eq!(rests([(50, 49)]), [false]);
+    fn it_takes_many_clients_much_work_and_many_requests() {
+        assert_eq!(rests([(16, 30, 40)]), [true]);
+        assert_eq!(rests([(15, 100, 100)]), [false]);
+        assert_eq!(rests([(50, 29, 100)]), [false]);
+        assert_eq!(rests([(50, 100, 39)]), [false]);
     }
 
     #[test]
     fn what_it_saves_does_not_end_it() {
         assert_eq!(
-            rests([(50, 60), (50, 40), (50, 30), (50, 40)]),
+            rests([(50, 30, 50), (50, 20, 50), (50, 19, 50), (50, 20, 50)]),
+            [true, true, false, false]
+        );
+        assert_eq!(
+            rests([(50, 50, 40), (50, 50, 30), (50, 50, 29), (50, 50, 30)]),
             [true, true, false, false]
         );
     }
@@ -106,10 +123,10 @@ mod tests {
     #[test]
     fn clients_that_all_come_at_once_again_and_again_have_waited() {
         let mut gathering = Gathering::default();
-        gathering.note(20);
+        gathering.note(10_000, 20);
         gathering.tick(TICK_US, TICK_US, SPAN);
-        assert!((0..100).all(|_| gathering.go_on(10)));
-        assert!((0..TOO_LONG_MAX).all(|_| gathering.go_on(11)));
-        assert!(!gathering.go_on(11));
+        assert!((0..100).all(|_| gathering.go_on(18)));
+        assert!((0..TOO_LONG_MAX).all(|_| gathering.go_on(19)));
+        assert!(!gathering.go_on(19));
     }
 }

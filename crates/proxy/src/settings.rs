@@ -34,9 +34,9 @@ pub struct Settings {
     pub connect_timeout_ms: u64,
     /// How long a server may keep the oldest request of a shared connection waiting: milliseconds; 0: for ever.
     pub request_timeout_ms: u64,
-    /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`). Twice as
-    /// long as the server's: what gathers here spares the server behind us, too. With redis-benchmark's 50 connections, of
-    /// 50, 75, 100 and 150 us the third cost both of them least.
+    /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`). Longer than
+    /// the server does: what gathers here spares the server behind us, too. With redis-benchmark's 50 connections, of 50, 100
+    /// and 150 us the third cost the two of them least.
     pub event_coalescing_us: u64,
     /// How long a client may take nothing of a long reply for which a server's connection rests: milliseconds; 0: for ever.
     pub reader_timeout_ms: u64,
@@ -92,7 +92,7 @@ impl Default for Settings {
             private_idle_max: 16,
             connect_timeout_ms: 1_000,
             request_timeout_ms: 10_000,
-            event_coalescing_us: 100,
+            event_coalescing_us: 150,
             reader_timeout_ms: 60_000,
             drain_timeout_ms: 10_000,
         }

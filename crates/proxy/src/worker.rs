@@ -180,8 +180,8 @@ pub struct Worker {
     pub(crate) lingering: Vec<u32>,
     /// How often it has looked after what takes time: once in 100 ms.
     pub(crate) ticks: u32,
-    /// Clients of this turn from which nothing had come since the last tick.
-    first: u32,
+    /// Clients from which something came in this turn, and how many of them had been silent since the last tick.
+    heard: (u32, u32),
     accept_again: bool,
     pub(crate) counters: Counters,
     pub(crate) seeing: Seeing,
@@ -283,7 +283,7 @@ impl Worker {
             lingering: Vec::new(),
             pipes: Vec::new(),
             ticks: 1,
-            first: 0,
+            heard: (0, 0),
             accept_again: false,
             counters: Counters::default(),
             seeing: Seeing::new(&shared.seen, number),
@@ -349,7 +349,8 @@ impl Worker {
                 }
             }
         }
-        self.gathering.note(std::mem::take(&mut self.first));
+        let (clients, were_silent) = std::mem::take(&mut self.heard);
+        self.gathering.note(clients, were_silent);
         if self.poller.has_gathered() && !self.gathering.go_on(self.poller.event_count()) {
             self.poller.set_gathering(Duration::ZERO);
         }
@@ -548,7 +549,8 @@ impl Worker {
         }
         if event.readable || event.closed {
             client.readable = true;
-            self.first += u32::from(client.heard_at_tick != self.ticks);
+            self.heard.0 += 1;
+            self.heard.1 += u32::from(client.heard_at_tick != self.ticks);
             client.heard_at_tick = self.ticks;
             self.enqueue(at);
         }

@@ -297,17 +297,20 @@ impl Worker {
         // What is read and decoded goes by limits, too.
         self.refresh_if_changed();
         let events = self.poller.event_count();
-        let mut first = 0;
+        let (mut clients, mut were_silent) = (0, 0);
         for index in 0..events {
             let event = self.poller.event(index);
             match event.token {
                 WAKER => {}
                 SIGNALS => self.on_signal(),
                 token if token < FIRST_SESSION => self.accept(token - FIRST_LISTENER),
-                token => first += u32::from(self.on_event(token - FIRST_SESSION, &event)),
+                token => {
+                    clients += 1;
+                    were_silent += u32::from(self.on_event(token - FIRST_SESSION, &event));
+                }
             }
         }
-        self.gathering.note(first);
+        self.gathering.note(clients, were_silent);
         if self.poller.has_gathered() {
             self.stats.gathered.add(1);
             if !self.gathering.go_on(events) {
