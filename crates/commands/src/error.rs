@@ -34,6 +34,8 @@ pub enum Error {
     Damaged(&'static str),
     /// Any other: the whole line, its code included.
     Line(Cow<'static, str>),
+    /// The same, with bytes that the caller has sent: they are given back as they came, whether they are text or not.
+    Quoting(Box<[u8]>),
     /// Not an error of the caller's: a stripe is in use, run the command again when it is free.
     Busy(Busy),
     /// Nor this: the unit lacks stripes of keys that it knows only now; run the command again with them.
@@ -52,11 +54,22 @@ impl Error {
     }
 
     /// An error that repeats an argument: up to its first zero byte, with spaces for what would end the line.
-    pub fn quoting(before: &str, argument: &[u8], after: &str) -> Error {
+    pub fn quoting(
+        before: &(impl AsRef<[u8]> + ?Sized),
+        argument: &[u8],
+        after: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Error {
         let shown = argument.split(|byte| *byte == 0).next().unwrap_or_default();
-        let line = format!("{before}{}{after}", String::from_utf8_lossy(shown));
-        let line = line.trim_end_matches(['\r', '\n']);
-        Error::Line(line.replace(['\r', '\n'], " ").into())
+        let mut line = [before.as_ref(), shown, after.as_ref()].concat();
+        while let Some(b'\r' | b'\n') = line.last() {
+            line.pop();
+        }
+        for byte in &mut line {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        Error::Quoting(line.into())
     }
 
     /// Too few arguments, or too many: where only the handler can tell.
@@ -74,8 +87,8 @@ impl Error {
     }
 
     /// The line of the reply, without the leading `-`.
-    pub fn text(&self) -> Cow<'_, str> {
-        Cow::Borrowed(match self {
+    pub fn text(&self) -> Cow<'_, [u8]> {
+        let text = match self {
             Error::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Error::Syntax => "ERR syntax error",
             Error::NotInteger => "ERR value is not an integer or out of range",
@@ -86,10 +99,12 @@ impl Error {
             Error::Overflow => "ERR increment or decrement would overflow",
             Error::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Error::InvalidExpire(command) => {
-                return Cow::Owned(format!("ERR invalid expire time in '{command}' command"));
+                let text = format!("ERR invalid expire time in '{command}' command");
+                return Cow::Owned(text.into_bytes());
             }
             Error::Damaged(_) => "ERR Bad data format",
             Error::Line(line) => line,
+            Error::Quoting(line) => return Cow::Borrowed(line),
             Error::Busy(_) | Error::Missing(_) => {
                 unreachable!("the executor runs the command again")
             }
@@ -97,7 +112,8 @@ impl Error {
                 unreachable!("the executor lets the client wait, or the reply stand")
             }
             Error::Gone => unreachable!("nobody is left to be told"),
-        })
+        };
+        Cow::Borrowed(text.as_bytes())
     }
 }
 

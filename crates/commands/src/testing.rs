@@ -92,7 +92,7 @@ impl TestDb {
             Ok(()) | Err(Error::Block(_)) => {}
             Err(error) => {
                 reply.truncate(mark);
-                reply.error(&error.text());
+                reply.error_bytes(&error.text());
             }
         }
         ctx.keys.finish();

@@ -331,7 +331,7 @@ impl Worker {
                 self.stats.commands[call.id as usize].rejected.add(1);
                 let text = error.text();
                 self.stats.note_error(&text);
-                Reply::new(&mut out, call.proto).error(&text);
+                Reply::new(&mut out, call.proto).error_bytes(&text);
                 if waiter.end(End::Served) {
                     let reply = out;
                     served.push((waiter.clone(), Outcome { reply, took_ns: 0 }));
@@ -365,7 +365,7 @@ impl Worker {
                 self.stats.note_error(&text);
                 self.stats.commands[call.id as usize].failed.add(1);
                 out.clear();
-                Reply::new(&mut out, call.proto).error(&text);
+                Reply::new(&mut out, call.proto).error_bytes(&text);
             }
         }
         if call.tracked {
@@ -445,7 +445,7 @@ impl Worker {
                 _ => session.reply().null_array(),
             },
             Some(End::Unblocked) => {
-                self.stats.note_error(UNBLOCKED);
+                self.stats.note_error(UNBLOCKED.as_bytes());
                 self.stats.commands[Call::of(waiter).id as usize]
                     .failed
                     .add(1);

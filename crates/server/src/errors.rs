@@ -26,38 +26,36 @@ const PREVIEW_BYTES_MAX: usize = 128;
 
 /// There is no such command.
 pub fn unknown_command(args: Args<'_>) -> Error {
-    let name = preview(&args[0]);
-    let mut rest = String::new();
+    let mut rest = b"', with args beginning with: ".to_vec();
+    let before = rest.len();
     for arg in args.iter().skip(1) {
-        if rest.len() >= PREVIEW_BYTES_MAX {
+        let left = PREVIEW_BYTES_MAX.saturating_sub(rest.len() - before);
+        if left == 0 {
             break;
         }
-        let shown: String = preview(arg)
-            .chars()
-            .take(PREVIEW_BYTES_MAX - rest.len())
-            .collect();
-        rest.push_str(&format!("'{shown}' "));
+        let shown = preview(arg);
+        rest.push(b'\'');
+        rest.extend_from_slice(&shown[..shown.len().min(left)]);
+        rest.extend_from_slice(b"' ");
     }
-    Error::Line(format!("ERR unknown command '{name}', with args beginning with: {rest}").into())
+    Error::quoting("ERR unknown command '", preview(&args[0]), &rest)
 }
 
 /// The container has no such subcommand.
 pub fn unknown_subcommand(container: CommandId, args: Args<'_>) -> Error {
     let name = spec::row(container).name.to_ascii_uppercase();
     let sub = preview(args.get(1).unwrap_or_default());
-    Error::Line(format!("ERR unknown subcommand '{sub}'. Try {name} HELP.").into())
+    Error::quoting(
+        "ERR unknown subcommand '",
+        sub,
+        &format!("'. Try {name} HELP."),
+    )
 }
 
 /// The same where only the subcommand's handler can tell.
 pub fn wrong_subcommand_arity(container: CommandId, args: Args<'_>) -> Error {
     let name = spec::row(container).name.to_ascii_uppercase();
-    let sub = preview(args.get(1).unwrap_or_default());
-    Error::Line(
-        format!(
-            "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {name} HELP."
-        )
-        .into(),
-    )
+    Error::wrong_subcommand_arity(&name, preview(args.get(1).unwrap_or_default()))
 }
 
 /// Too few arguments, or too many.
@@ -83,13 +81,12 @@ pub fn subscribed(id: CommandId) -> Error {
 }
 
 /// EXEC gives the transaction up, for this reason.
-pub fn exec_aborted(reason: &str) -> Error {
-    Error::Line(format!("EXECABORT Transaction discarded because of: {reason}").into())
+pub fn exec_aborted(reason: &[u8]) -> Error {
+    Error::quoting("EXECABORT Transaction discarded because of: ", reason, "")
 }
 
-/// An argument as part of an error: cut (at a zero byte, too), and without what would break the reply's line.
-fn preview(arg: &[u8]) -> String {
+/// An argument as part of an error: cut, at a zero byte, too.
+fn preview(arg: &[u8]) -> &[u8] {
     let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
-    let shown = &text[..text.len().min(PREVIEW_BYTES_MAX)];
-    String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
+    &text[..text.len().min(PREVIEW_BYTES_MAX)]
 }

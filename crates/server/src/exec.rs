@@ -169,7 +169,7 @@ impl Worker {
             let text = error.text();
             self.stats.note_error(&text);
             session.out.truncate(mark);
-            session.reply().error(&text);
+            session.reply().error_bytes(&text);
         }
         true
     }
@@ -188,7 +188,7 @@ impl Worker {
                 let text = error.text();
                 self.stats.note_error(&text);
                 session.out.truncate(mark);
-                session.reply().error(&text);
+                session.reply().error_bytes(&text);
             }
             Err(Halt::Aside(reason)) => {
                 session.out.truncate(mark);
@@ -266,13 +266,13 @@ impl Worker {
             return Halt::Error(error.clone());
         }
         let text = error.text();
-        let reason = text.strip_prefix("ERR ").unwrap_or(&text).to_string();
+        let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
         planes::transaction::abandon(self, session);
         if self.monitored {
             // Of all calls that are refused, monitors are shown this one.
             self.show(session, CommandId::Exec, args, false);
         }
-        Halt::Error(errors::exec_aborted(&reason))
+        Halt::Error(errors::exec_aborted(reason))
     }
 
     /// Runs a command that may run: times it, counts it.

@@ -159,9 +159,11 @@ const ERROR_CODE_BYTES_MAX: usize = 30;
 
 impl WorkerStats {
     /// Counts an error reply.
-    pub fn note_error(&self, line: &str) {
+    pub fn note_error(&self, line: &[u8]) {
         self.errors.add(1);
-        let code = line.split_once(' ').map_or("ERR", |(code, _)| code);
+        let code = line.iter().position(|byte| *byte == b' ');
+        let code = code.and_then(|end| str::from_utf8(&line[..end]).ok());
+        let code = code.unwrap_or("ERR");
         let code = match code.len() {
             0..=ERROR_CODE_BYTES_MAX => code,
             _ => "ERR",

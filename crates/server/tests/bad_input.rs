@@ -375,3 +375,43 @@ fn ten_thousand_connections_cost_little_and_all_are_served() {
         other => panic!("{other:?}"),
     });
 }
+
+#[test]
+fn errors_replaced_bytes_that_are_no_text() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    let errors: Vec<(Vec<&[u8]>, &[u8])> =
+        vec![
+        (
+            vec![b"a\xff\nb\0c", b"\xfe\xff\r", b"b"],
+            b"-ERR unknown command 'a\xff b', with args beginning with: '\xfe\xff ' 'b' ",
+        ),
+        (vec![b"OBJECT", b"\xff"], b"-ERR unknown subcommand '\xff'. Try OBJECT HELP."),
+        (
+            vec![b"CONFIG", b"SET", b"\xff\x01", b"x"],
+            b"-ERR Unknown option or number of arguments for CONFIG SET - '\xff\x01'",
+        ),
+        (
+            vec![b"ACL", b"SETUSER", b"u", b"+\xfe"],
+            b"-ERR Error in ACL SETUSER modifier '+\xfe': Unknown command or category name in ACL",
+        ),
+        (vec![b"HELLO", b"3", b"\xff"], b"-ERR Syntax error in HELLO option '\xff'"),
+        (
+            vec![b"XREADGROUP", b"GROUP", b"\xff", b"c", b"STREAMS", b"\xfe", b">"],
+            b"-NOGROUP No such key '\xfe' or consumer group '\xff' in XREADGROUP with GROUP option",
+        ),
+    ];
+    for (call, expected) in errors {
+        client.write(&encode(&call));
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            client.stream.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        assert_eq!(
+            line.escape_ascii().to_string(),
+            [expected, b"\r\n"].concat().escape_ascii().to_string()
+        );
+    }
+}

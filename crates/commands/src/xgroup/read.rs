@@ -134,8 +134,10 @@ impl<'a> ReadGroup<'a> {
             let stream = ctx.keys.collection::<Stream>(key)?;
             if stream.and_then(|stream| stream.group(self.group)).is_none() {
                 let what = no_group(key, self.group);
-                return Err(Error::Line(
-                    format!("{} in XREADGROUP with GROUP option", what.text()).into(),
+                return Err(Error::quoting(
+                    &what.text(),
+                    b"",
+                    " in XREADGROUP with GROUP option",
                 ));
             }
             match id {

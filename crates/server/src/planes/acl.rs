@@ -41,8 +41,9 @@ pub(crate) fn acl_setuser(
         SetUserError::Unmatched(at) => {
             Error::quoting(&format!("ERR {error} starting at '"), rules[at.0], "'.")
         }
-        SetUserError::Rule(..) => {
-            Error::Line(format!("ERR {}", one_line(&error.to_string())).into())
+        SetUserError::Rule(rule, why) => {
+            let before = "ERR Error in ACL SETUSER modifier '";
+            Error::quoting(before, &rule, &format!("': {why}"))
         }
     })?;
     worker.refresh_if_changed();

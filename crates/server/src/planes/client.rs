@@ -81,9 +81,8 @@ pub(crate) fn client_setinfo(
         return Err(quoted("ERR Unrecognized option", option).into());
     }
     if !is_printable(value) {
-        let name = String::from_utf8_lossy(option);
-        let text = format!("ERR {name} cannot contain spaces, newlines or special characters.");
-        return Err(Error::Line(text.into()).into());
+        let why = " cannot contain spaces, newlines or special characters.";
+        return Err(Error::quoting("ERR ", option, why).into());
     }
     let mut names = session.card.names.lock().expect("no panic under the names");
     let place = if library {

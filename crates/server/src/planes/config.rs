@@ -171,10 +171,11 @@ fn parse_names<'a>(
             pairs.get(at + 1).unwrap_or_default(),
         );
         let Some(row) = config::find(name) else {
-            let name = String::from_utf8_lossy(name);
-            let text =
-                format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
-            return Err(Error::Line(text.into()));
+            return Err(Error::quoting(
+                "ERR Unknown option or number of arguments for CONFIG SET - '",
+                name,
+                "'",
+            ));
         };
         if row.is_immutable() {
             return Err(failed(name, "can't set immutable config"));
@@ -194,9 +195,10 @@ fn parse_names<'a>(
 }
 
 fn failed(name: &[u8], why: &str) -> Error {
-    let name = String::from_utf8_lossy(name);
-    Error::Line(
-        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}").into(),
+    Error::quoting(
+        "ERR CONFIG SET failed (possibly related to argument '",
+        name,
+        &format!("') - {why}"),
     )
 }
 

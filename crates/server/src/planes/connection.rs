@@ -80,10 +80,7 @@ pub(crate) fn hello(
             name = Some(&args[at + 1]);
             at += 2;
         } else {
-            let option = String::from_utf8_lossy(option).replace(['\r', '\n'], " ");
-            return Err(
-                Error::Line(format!("ERR Syntax error in HELLO option '{option}'").into()).into(),
-            );
+            return Err(Error::quoting("ERR Syntax error in HELLO option '", option, "'").into());
         }
     }
     if let Some((user, password)) = credentials {

@@ -203,11 +203,7 @@ pub(crate) fn debug(
             session.reply().ok();
         }
         _ => {
-            let sub = String::from_utf8_lossy(&args[1]);
-            let text = format!(
-                "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try DEBUG HELP."
-            );
-            return Err(Error::Line(text.into()).into());
+            return Err(Error::wrong_subcommand_arity("DEBUG", &args[1]).into());
         }
     }
     Ok(())

@@ -64,11 +64,8 @@ pub(crate) fn latency_graph(
     args: Args<'_>,
 ) -> Result<(), Halt> {
     let Some((name, series)) = worker.shared.latency_events.find(&args[2]) else {
-        // Up to a zero byte, as the reference prints it.
-        let event = args[2].split(|byte| *byte == 0).next().unwrap_or_default();
-        let event = String::from_utf8_lossy(event);
-        let text = format!("ERR No samples available for event '{event}'");
-        return Err(Error::Line(text.into()).into());
+        let before = "ERR No samples available for event '";
+        return Err(Error::quoting(before, &args[2], "'").into());
     };
     let text = graph(name, &series, worker.now_ms / 1000);
     session.reply().verbatim("txt", text.as_bytes());

@@ -246,7 +246,7 @@ fn run(
             functions::give_host_back(env.worker, host);
         }
         (Program::Function(_), Ok(None)) => unreachable!("a function has an interpreter"),
-        (Program::Function(_), Err(error)) => reply.error(&error.text()),
+        (Program::Function(_), Err(error)) => reply.error_bytes(&error.text()),
     }
     let counted = env.counted.take();
     if let Some((b'-', line)) = out.bytes_since(mark).split_first() {
@@ -279,11 +279,10 @@ fn run(
 
 /// Counts a run that has ended with an error. If that is one of a command that the script has called, to which its place
 /// has been added, it is counted already.
-fn note_failure(worker: &Worker, name: &[u8], line: &[u8], counted: Option<&str>) {
+fn note_failure(worker: &Worker, name: &[u8], line: &[u8], counted: Option<&[u8]>) {
     let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
     if !counted.is_some_and(|counted| line.starts_with(counted)) {
-        worker.stats.note_error(&line);
+        worker.stats.note_error(line);
     }
     if let Ok(id) = worker.shared.names.resolve(name, None) {
         worker.stats.commands[id as usize].failed.add(1);
@@ -302,7 +301,7 @@ struct Env<'a> {
     /// The caller's database: SELECT inside a script ends with it.
     db: u32,
     /// The error that a call of it was answered last, which has been counted.
-    counted: Option<String>,
+    counted: Option<Vec<u8>>,
     /// What it declares.
     flags: ScriptFlags,
     /// The call that runs it, and the function that this calls.
@@ -385,7 +384,7 @@ impl ScriptEnv for Env<'_> {
         if let Err(Halt::Error(error)) = outcome {
             let text = error.text();
             self.session.out.clear();
-            self.session.reply().error(&text);
+            self.session.reply().error_bytes(&text);
             self.worker.stats.note_error(&text);
             self.counted = Some(text.into_owned());
         }

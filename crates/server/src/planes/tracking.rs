@@ -133,11 +133,10 @@ fn check_overlaps(session: &Session, named: &[Arc<[u8]>]) -> Result<(), Error> {
         .map_or(&none, |mode| &mode.prefixes);
     let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
     let refuse = |new: &[u8], what: &str, other: &[u8]| {
-        let (new, other) = (String::from_utf8_lossy(new), String::from_utf8_lossy(other));
-        let line = format!(
-            "ERR Prefix '{new}' overlaps with {what} prefix '{other}'. Prefixes for a single client must not overlap."
-        );
-        Err(Error::Line(line.replace(['\r', '\n'], " ").into()))
+        let overlaps = format!("' overlaps with {what} prefix '");
+        let start = Error::quoting("ERR Prefix '", new, &overlaps);
+        let why = "'. Prefixes for a single client must not overlap.";
+        Err(Error::quoting(&start.text(), other, why))
     };
     for (at, prefix) in named.iter().enumerate() {
         if let Some(other) = existing.iter().find(|other| overlap(prefix, other)) {

@@ -220,7 +220,7 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
                 let text = error.text();
                 worker.stats.note_error(&text);
                 session.out.truncate(mark);
-                session.reply().error(&text);
+                session.reply().error_bytes(&text);
             }
             Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
         }

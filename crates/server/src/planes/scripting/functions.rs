@@ -160,8 +160,7 @@ pub(crate) fn function_load(
     let mut replaces = false;
     for option in options {
         if !args[option].eq_ignore_ascii_case(b"replace") {
-            let option = String::from_utf8_lossy(&args[option]).into_owned();
-            return Err(Error::Line(format!("ERR Unknown option given: {option}").into()).into());
+            return Err(Error::quoting("ERR Unknown option given: ", &args[option], "").into());
         }
         replaces = true;
     }
@@ -229,8 +228,7 @@ pub(crate) fn function_list(
             );
             i += 1;
         } else {
-            let option = String::from_utf8_lossy(option).into_owned();
-            return Err(Error::Line(format!("ERR Unknown argument {option}").into()).into());
+            return Err(Error::quoting("ERR Unknown argument ", option, "").into());
         }
     }
     let mut libraries = worker.shared.libraries.all();
