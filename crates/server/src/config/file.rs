@@ -345,6 +345,16 @@ mod tests {
     }
 
     #[test]
+    fn databases_beyond_all_memory_were_taken() {
+        assert_eq!(load("databases 1048576").unwrap().databases, 1 << 20);
+        for number in ["1048577", "2147483647", "0"] {
+            let error = load(&format!("databases {number}")).unwrap_err();
+            let bounds = "argument must be between 1 and 1048576 inclusive";
+            assert!(error.contains(bounds), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_quoted_is_read_back() {
         for word in [
             &b""[..],

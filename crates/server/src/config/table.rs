@@ -180,6 +180,8 @@ const SWITCH: Syntax = Syntax::Switch;
 const TEXT: Syntax = Syntax::Text;
 const WHO: Syntax = Syntax::Choice(&["no", "yes", "local"]);
 const INT_MAX: i64 = i32::MAX as i64;
+/// Each database has a place, used or not, and some work goes over all places.
+const DATABASES_MAX: i64 = 1 << 20;
 const PORT: Syntax = int(0, 65535);
 const SECONDS: Syntax = int(0, INT_MAX);
 const ENDING: Syntax = Syntax::Bits(&["default", "save", "nosave", "now", "force"]);
@@ -309,7 +311,7 @@ pub static ROWS: &[Parameter] = &[
         ),
     row("dynamic-hz", Inert, SWITCH, "yes", "Raise hz with the number of clients: here background work does not depend on it."),
     // ---- general ----
-    number!(row("databases", Start, int(1, INT_MAX), "16", "Number of databases."), databases),
+    number!(row("databases", Start, int(1, DATABASES_MAX), "16", "Number of databases."), databases),
     switch!(row("daemonize", Start, SWITCH, "no", "Run in the background, unless somebody supervises."), service.daemonize),
     row("supervised", Start, Syntax::Choice(&["upstart", "systemd", "auto", "no"]), "no", "Tell a supervisor when the server is ready; auto: whom the environment speaks of.").kept_in(
         |s| Value::Integer(s.service.supervised as i64),
