@@ -17,8 +17,9 @@ const WRONG_FOOTER: Error = Error::line("ERR DUMP payload version or checksum ar
 
 /// DUMP key
 pub(crate) fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let compresses = ctx.keys.limits().payload_compressed;
     match ctx.keys.value(&args[1]) {
-        Some(value) => reply.bulk(&redline_rdb::dump(object_of(value))),
+        Some(value) => reply.bulk(&redline_rdb::dump(object_of(value), compresses)),
         None => reply.null(),
     }
     Ok(())

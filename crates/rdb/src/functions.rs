@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::{VERSION, crc64, primitive::Reader, primitive::write_string};
+use crate::{
+    VERSION, crc64,
+    primitive::{Reader, Writer, write_string},
+};
 
 /// What stands before a library, in a payload and in a file.
 pub const OPCODE: u8 = 245;
@@ -18,9 +21,9 @@ pub enum Refused {
     Damaged,
 }
 
-/// The payload of libraries.
-pub fn dump<'a>(codes: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut out = Vec::new();
+/// The payload of libraries. `compresses`: see [`Writer::new`].
+pub fn dump<'a>(codes: impl IntoIterator<Item = &'a [u8]>, compresses: bool) -> Vec<u8> {
+    let mut out = Writer::new(compresses);
     for code in codes {
         out.push(OPCODE);
         write_string(&mut out, code);
@@ -28,7 +31,7 @@ pub fn dump<'a>(codes: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     out.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = crc64::update(0, &out);
     out.extend_from_slice(&checksum.to_le_bytes());
-    out
+    out.into_bytes()
 }
 
 /// The libraries of a payload.
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn payloads_come_back() {
         for codes in [&[][..], &[ONE], &[ONE, b"#!lua name=y\n", ONE]] {
-            let payload = dump(codes.iter().copied());
+            let payload = dump(codes.iter().copied(), true);
             assert_eq!(restore(&payload).expect("ours"), codes);
             for i in 0..payload.len() {
                 let mut damaged = payload.clone();
@@ -78,7 +81,7 @@ mod tests {
     /// As Redis 8.2.3 answers FUNCTION DUMP without libraries.
     #[test]
     fn the_empty_payload_is_that_of_redis() {
-        assert_eq!(dump([]), b"\x0c\x00\x96\xedh\x80\xf5U<\x93");
+        assert_eq!(dump([], true), b"\x0c\x00\x96\xedh\x80\xf5U<\x93");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure, packed,
-    primitive::{Reader, write_len, write_string},
+    primitive::{Reader, Writer, write_len, write_string},
     stream, vector_set,
 };
 
@@ -98,7 +98,7 @@ pub fn type_of(object: ObjectRef<'_>) -> u8 {
 }
 
 /// Appends a value, in the form that [`type_of`] names.
-pub fn write(out: &mut Vec<u8>, object: ObjectRef<'_>) {
+pub fn write(out: &mut Writer, object: ObjectRef<'_>) {
     let value = match object {
         ObjectRef::String(text) => return write_string(out, text),
         ObjectRef::Value(value) => value,
@@ -113,7 +113,7 @@ pub fn write(out: &mut Vec<u8>, object: ObjectRef<'_>) {
     }
 }
 
-fn write_list(out: &mut Vec<u8>, list: &List) {
+fn write_list(out: &mut Writer, list: &List) {
     write_len(out, list.nodes().count() as u64);
     for node in list.nodes() {
         match node {
@@ -129,7 +129,7 @@ fn write_list(out: &mut Vec<u8>, list: &List) {
     }
 }
 
-fn write_set(out: &mut Vec<u8>, set: &Set) {
+fn write_set(out: &mut Writer, set: &Set) {
     match set.encoding() {
         "intset" => {
             let integers: Vec<i64> = set.iter().filter_map(Element::to_i64).collect();
@@ -145,7 +145,7 @@ fn write_set(out: &mut Vec<u8>, set: &Set) {
     }
 }
 
-fn write_hash(out: &mut Vec<u8>, hash: &Hash) {
+fn write_hash(out: &mut Writer, hash: &Hash) {
     let elements = hash.iter().flat_map(|(field, value)| [field, value]);
     match (hash.encoding(), soonest(hash)) {
         ("listpack", _) => write_elements_packed(out, elements),
@@ -180,7 +180,7 @@ fn soonest(hash: &Hash) -> Option<i64> {
     hash.iter_timed().filter_map(|(_, _, at)| at).min()
 }
 
-fn write_zset(out: &mut Vec<u8>, zset: &Zset) {
+fn write_zset(out: &mut Writer, zset: &Zset) {
     if let Some(pack) = zset.pack() {
         return write_pack(out, pack);
     }
@@ -192,17 +192,17 @@ fn write_zset(out: &mut Vec<u8>, zset: &Zset) {
     }
 }
 
-fn write_element(out: &mut Vec<u8>, element: Element<'_>) {
+fn write_element(out: &mut Writer, element: Element<'_>) {
     write_string(out, element.bytes(&mut IntBuf::new()));
 }
 
-fn write_pack(out: &mut Vec<u8>, pack: &Pack) {
+fn write_pack(out: &mut Writer, pack: &Pack) {
     let mut blob = Vec::with_capacity(pack.listpack_bytes());
     pack.write_listpack(&mut blob);
     write_string(out, &blob);
 }
 
-fn write_elements_packed<'a>(out: &mut Vec<u8>, elements: impl Iterator<Item = Element<'a>>) {
+fn write_elements_packed<'a>(out: &mut Writer, elements: impl Iterator<Item = Element<'a>>) {
     write_pack(out, &pack_of(elements));
 }
 

@@ -5,7 +5,7 @@ use redline_types::Limits;
 use crate::{
     Corrupt, Object, ObjectRef, VERSION, crc64,
     object::{read, type_of, write},
-    primitive::Reader,
+    primitive::{Reader, Writer},
 };
 
 /// Why a payload is refused.
@@ -23,14 +23,15 @@ impl From<Corrupt> for RestoreError {
     }
 }
 
-/// The payload of an object.
-pub fn dump(object: ObjectRef<'_>) -> Vec<u8> {
-    let mut out = vec![type_of(object)];
+/// The payload of an object. `compresses`: see [`Writer::new`].
+pub fn dump(object: ObjectRef<'_>, compresses: bool) -> Vec<u8> {
+    let mut out = Writer::new(compresses);
+    out.push(type_of(object));
     write(&mut out, object);
     out.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = crc64::update(0, &out);
     out.extend_from_slice(&checksum.to_le_bytes());
-    out
+    out.into_bytes()
 }
 
 /// The object of a payload, in the encoding that the limits ask for.

@@ -3,7 +3,10 @@
 //! A length is one to nine bytes; the upper two bits of the first say how many. If both are set, a string follows that is
 //! an integer or compressed.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    ops::{Deref, DerefMut},
+};
 
 use redline_types::{IntBuf, number};
 
@@ -20,6 +23,42 @@ const INT8: u8 = 0;
 const INT16: u8 = 1;
 const INT32: u8 = 2;
 const COMPRESSED: u8 = 3;
+
+/// Where a value is written to: bytes, and how strings are to get there.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    compresses: bool,
+}
+
+impl Writer {
+    /// An empty one. `compresses`: long strings are made shorter, where that helps (`rdbcompression`).
+    pub fn new(compresses: bool) -> Writer {
+        Writer {
+            bytes: Vec::new(),
+            compresses,
+        }
+    }
+
+    /// What was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl Deref for Writer {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Writer {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
 
 /// Appends a length.
 pub fn write_len(out: &mut Vec<u8>, len: u64) {
@@ -38,14 +77,15 @@ pub fn write_len(out: &mut Vec<u8>, len: u64) {
 }
 
 /// Appends a string in its shortest form.
-pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+pub fn write_string(out: &mut Writer, text: &[u8]) {
     if text.len() <= INTEGER_TEXT_MAX
         && let Some(value) = number::parse_i64(text)
         && write_integer(out, value)
     {
         return;
     }
-    if text.len() > COMPRESSION_BYTES_MIN
+    if out.compresses
+        && text.len() > COMPRESSION_BYTES_MIN
         && let Some(small) = lzf::compress(text, text.len() - COMPRESSION_GAIN_MIN)
     {
         out.push(ENCODED | COMPRESSED);
@@ -211,12 +251,15 @@ mod tests {
             (b"007", 4),
             (long, 10),
         ] {
-            let mut out = Vec::new();
-            write_string(&mut out, text);
-            assert_eq!(out.len(), bytes, "{text:?}");
-            let mut reader = Reader::new(&out);
-            assert_eq!(reader.string().as_deref(), Ok(text));
-            assert!(reader.is_empty());
+            let plain_bytes = if text == long { long.len() + 1 } else { bytes };
+            for (compresses, bytes) in [(true, bytes), (false, plain_bytes)] {
+                let mut out = Writer::new(compresses);
+                write_string(&mut out, text);
+                assert_eq!(out.len(), bytes, "{text:?}");
+                let mut reader = Reader::new(&out);
+                assert_eq!(reader.string().as_deref(), Ok(text));
+                assert!(reader.is_empty());
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
-    primitive::{Reader, write_len, write_string},
+    primitive::{Reader, Writer, write_len, write_string},
 };
 
 const WRONG: Corrupt = Corrupt("a node of a stream");
@@ -37,7 +37,7 @@ pub(crate) enum Form {
 }
 
 /// Appends a stream in the third form.
-pub(crate) fn write(out: &mut Vec<u8>, stream: &Stream) {
+pub(crate) fn write(out: &mut Writer, stream: &Stream) {
     write_len(out, stream.log().node_count() as u64);
     for node in stream.log().nodes() {
         let (first, pack) = (node.first, node_pack(&node));
@@ -59,7 +59,7 @@ pub(crate) fn write(out: &mut Vec<u8>, stream: &Stream) {
     }
 }
 
-fn write_group(out: &mut Vec<u8>, group: &Group) {
+fn write_group(out: &mut Writer, group: &Group) {
     write_id(out, group.last_id());
     write_len(out, group.entries_read().unwrap_or(UNKNOWN));
     write_len(out, group.pending_len() as u64);

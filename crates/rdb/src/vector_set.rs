@@ -15,7 +15,7 @@ use redline_types::{
 
 use crate::{
     Corrupt, ensure,
-    primitive::{Reader, write_len, write_string},
+    primitive::{Reader, Writer, write_len, write_string},
 };
 
 /// `vectorset` in 6 bits a letter, and version 0 in 10 bits.
@@ -39,7 +39,7 @@ const FORM_SHIFT: u32 = 24;
 const WRONG_ELEMENT: Corrupt = Corrupt("an element of a vector set");
 
 /// Appends a set.
-pub(crate) fn write(out: &mut Vec<u8>, set: &VectorSet) {
+pub(crate) fn write(out: &mut Writer, set: &VectorSet) {
     let shape = set.shape();
     let quantization = QUANTIZATIONS.iter().position(|q| *q == shape.quantization);
     let quantization = quantization.expect("every quantization has a number") as u64;
@@ -105,7 +105,7 @@ fn number(out: &mut Vec<u8>, number: u64) {
     write_len(out, number);
 }
 
-fn string(out: &mut Vec<u8>, text: &[u8]) {
+fn string(out: &mut Writer, text: &[u8]) {
     write_len(out, part::STRING);
     write_string(out, text);
 }

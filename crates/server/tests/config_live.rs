@@ -557,3 +557,31 @@ fn stream_nodes_have_their_sizes() {
     let by_bytes = sized("0", "200");
     assert!((55..100).contains(&by_bytes), "{by_bytes}");
 }
+
+#[test]
+fn rdbcompression_no_left_payloads_compressed() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let code = format!(
+        "#!lua name=l\nredis.register_function('f', function() end) --{}",
+        "x".repeat(200)
+    );
+    client.call_args(&[b"FUNCTION", b"LOAD", code.as_bytes()]);
+    client.call(&format!("SET k {}", "a".repeat(200))).ok();
+    client.call(&format!("RPUSH l {}", "a".repeat(200)));
+    for (value, is_plain) in [("yes", false), ("no", true)] {
+        set(&mut client, "rdbcompression", value);
+        for call in ["DUMP k", "DUMP l", "FUNCTION DUMP"] {
+            let Value::Bulk(payload) = client.call(call) else {
+                panic!("a payload is bytes")
+            };
+            assert_eq!(payload.len() > 200, is_plain, "{call} with {value}");
+        }
+        let Value::Bulk(payload) = client.call("DUMP k") else {
+            panic!("a payload is bytes")
+        };
+        let call: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &payload, b"REPLACE"];
+        client.call_args(&call).ok();
+    }
+    assert_eq!(client.call("STRLEN k").integer(), 200);
+}

@@ -12,6 +12,8 @@ pub struct Limits {
     /// A payload is taken whatever its checksum; what is inside is checked all the same. No parameter: DEBUG
     /// SET-SKIP-CHECKSUM-VALIDATION.
     pub payload_checksum_skipped: bool,
+    /// Long strings in payloads that are written are compressed (`rdbcompression`).
+    pub payload_compressed: bool,
     /// Nodes at each end of a list that stay uncompressed. Accepted; nodes are never compressed.
     pub list_compress_depth: u32,
     /// Field-value pairs up to which a hash stays packed.
@@ -42,6 +44,7 @@ impl Default for Limits {
             list_max_listpack_size: -2,
             list_plain_node_bytes: None,
             payload_checksum_skipped: false,
+            payload_compressed: true,
             list_compress_depth: 0,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value: 64,

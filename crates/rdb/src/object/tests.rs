@@ -1,12 +1,22 @@
 //! Values written and read back, the forms of older releases, and payloads that lie.
 
 use super::*;
-use crate::{RestoreError, crc64, dump, restore};
+use crate::{RestoreError, crc64, restore};
 use redline_types::{
     VectorSet,
     stream::{Claim, NewId, References, StreamId},
     vector::{Shape, project::Projection, quantize::Quantization},
 };
+
+fn dump(object: ObjectRef<'_>) -> Vec<u8> {
+    crate::dump(object, true)
+}
+
+fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    let mut written = Writer::new(true);
+    crate::primitive::write_string(&mut written, text);
+    out.append(&mut written);
+}
 
 fn limits() -> Limits {
     Limits::default()

@@ -509,7 +509,7 @@ pub static ROWS: &[Parameter] = &[
     // ---- snapshots ----
     row("save", Inert, Syntax::Words(save_points), "", "When to save: seconds and changes, in pairs; empty: never.").adds_up().unbuilt("snapshots", empty),
     row("dbfilename", Inert, TEXT, "dump.rdb", "Name of the snapshot.").protected(),
-    row("rdbcompression", Inert, SWITCH, "yes", "Compress strings in the snapshot."),
+    switch!(row("rdbcompression", Live, SWITCH, "yes", "Compress long strings in payloads of DUMP."), limits.payload_compressed),
     row("rdbchecksum", InertFixed, SWITCH, "yes", "Write a checksum at the end of the snapshot."),
     row("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas."),
     row("rdb-save-incremental-fsync", Inert, SWITCH, "yes", "Flush the snapshot in steps."),

@@ -9,7 +9,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use redline_commands::{Error, object_of};
 use redline_keyspace::{Expiry, Held, Owned, ValueRef, View, lock::StripeSet};
-use redline_rdb::{Object, ObjectRef, object, payload};
+use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{Value, list::NodeRef, number};
 
@@ -286,9 +286,9 @@ fn reload_overwrites(args: Args<'_>) -> Result<bool, Error> {
 fn reload(view: &mut View<'_>, overwrites: bool) -> Result<(), Error> {
     for db in 0..view.databases() {
         view.in_db(db, |view| {
-            let mut payloads = Vec::new();
+            let (mut payloads, compresses) = (Vec::new(), view.limits().payload_compressed);
             view.for_each(|key, value| {
-                let payload = value.with(|value| payload::dump(object_of(value)));
+                let payload = value.with(|value| payload::dump(object_of(value), compresses));
                 payloads.push((key.to_vec(), payload));
             });
             if !overwrites && !payloads.is_empty() {
@@ -325,7 +325,7 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
         ObjectRef::String(bytes) => bytes.as_ptr() as usize,
         ObjectRef::Value(value) => std::ptr::from_ref(value) as usize,
     };
-    let mut serialized = Vec::new();
+    let mut serialized = Writer::new(view.limits().payload_compressed);
     object::write(&mut serialized, object);
     let mut text = format!(
         "Value at:{address:#x} refcount:1 encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{}",

@@ -332,7 +332,8 @@ pub(crate) fn function_dump(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let libraries = worker.shared.libraries.all();
-    let payload = payload::dump(libraries.iter().map(|library| &*library.code));
+    let codes = libraries.iter().map(|library| &*library.code);
+    let payload = payload::dump(codes, worker.settings.limits.payload_compressed);
     session.reply().bulk(&payload);
     Ok(())
 }
