@@ -59,8 +59,11 @@ pub fn histogram(digits: u8) -> Histogram<u64> {
 
 /// Has the system allow so many connections of so many threads, or says that it does not: to find out by opening them
 /// takes long, since free ports become rare as well.
-pub fn allow_connections(connections: u64, threads: usize) -> Result<(), Failure> {
+///
+/// `ends` is how many ends of each connection are in this process, or how many connections each client has.
+pub fn allow_connections(clients: usize, ends: usize, threads: usize) -> Result<(), Failure> {
     let own = OWN_FILES + FILES_OF_THREAD * threads as u64;
+    let connections = (clients as u64).saturating_mul(ends as u64);
     let wanted = connections.saturating_add(own + OTHER_FILES);
     let Ok(raised) = limits::raise_open_files(wanted) else {
         // Whoever cannot be asked may allow it.
@@ -70,7 +73,8 @@ pub fn allow_connections(connections: u64, threads: usize) -> Result<(), Failure
         return Ok(());
     }
     Err(Failure::Local(format!(
-        "{connections} connections need as many open files and some more, and {} are allowed (ulimit -n).",
+        "{clients} clients need {} open files, and {} are allowed (ulimit -n).",
+        connections.saturating_add(own),
         raised.granted
     )))
 }

@@ -100,8 +100,7 @@ impl<'a> Session<'a> {
         }
         // The server inside has the other ends of the connections.
         let ends = if options.embedded { 2 } else { 1 };
-        let clients = options.clients as u64;
-        load::allow_connections(clients.saturating_mul(ends), options.threads.max(1))?;
+        load::allow_connections(options.clients, ends, options.threads.max(1))?;
         let mut control = Control::new().map_err(|error| Failure::local("epoll", &error))?;
         // The server inside is reached without TLS.
         let tls = (options.tls && !options.embedded).then(|| ClientTls::new(&options.tls_options));

@@ -380,6 +380,37 @@ fn who_listens_for_another_is_not_taken_for_the_server() {
 }
 
 #[test]
+fn the_servers_own_counters_are_part_of_the_result() {
+    let asked = AtomicU64::new(0);
+    let server = FakeServer::start(move |request| match request[0].as_slice() {
+        b"INFO" => {
+            // Asked when it is found, before the run, and after it.
+            let n = asked.fetch_add(1, Ordering::Relaxed);
+            let text = format!(
+                "# Stats\r\nkeyspace_hits:{}\r\nkeyspace_misses:5\r\nevicted_keys:{}\r\n",
+                n * 100,
+                n * 3
+            );
+            reply(&format!("${}\r\n{text}\r\n", text.len()))
+        }
+        _ => reply("+OK\r\n"),
+    });
+    let args = ["--command", "PING", "-n", "10", "-c", "1"];
+    let found = result(&server, &args);
+    let counters = &found["target"]["nodes"][0]["counters"];
+    assert_eq!(counters["keyspace_hits"], 100);
+    assert_eq!(counters["keyspace_misses"], 0);
+    assert_eq!(counters.as_object().unwrap().len(), 3, "{counters}");
+    let warnings = found["warnings"].to_string();
+    assert!(warnings.contains("evicted 3 keys"), "{warnings}");
+    let text = run(&server, &args).stdout;
+    assert!(
+        text.contains(": evicted_keys 3, keyspace_hits 100\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn reads_whose_replies_do_not_tell_have_no_hit_rate() {
     let server = FakeServer::start(|request| match request[0].as_slice() {
         b"MGET" => reply("*2\r\n$-1\r\n$-1\r\n"),

@@ -168,7 +168,7 @@ fn more_connections_than_files_are_refused_at_once() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(
-        said.starts_with("4294967295 connections need as many open files and some more, and "),
+        said.starts_with("4294967295 clients need 4294967314 open files, and "),
         "{said}"
     );
     assert!(server.requests().is_empty());

@@ -514,12 +514,11 @@ impl Prepared {
     pub fn run(&mut self, plan: &RunPlan) -> Result<Finished, Failure> {
         // Who follows the data has a connection to each node; the server inside has the other ends.
         let nodes = match &self.follows {
-            Some((_, map)) => map.primaries().len().max(1) as u64,
+            Some((_, map)) => map.primaries().len().max(1),
             None if self.plan.embedded => 2,
             None => 1,
         };
-        let connections = (plan.manner.connections as u64).saturating_mul(nodes);
-        load::allow_connections(connections, plan.manner.threads)?;
+        load::allow_connections(plan.manner.connections, nodes, plan.manner.threads)?;
         let mut random = plan
             .seed
             .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
@@ -611,7 +610,7 @@ impl Prepared {
         drop(sender);
         let facts = self.preflight(plan);
         let started_unix_ms = clock::wall_ms();
-        let info_before = self.infos();
+        let info_before = self.infos(plan);
         let series = Series::new(slices, plan.output.interval, log);
         let mut watch = Watch::new(self, plan, series)?;
         let following = Following::of(plan);
@@ -619,7 +618,7 @@ impl Prepared {
         watch.finish();
         let (watched, series) = (watch.watched, watch.series);
         let happened = watch.incident.map(|incident| incident.happened);
-        let info: Vec<_> = info_before.into_iter().zip(self.infos()).collect();
+        let info: Vec<_> = info_before.into_iter().zip(self.infos(plan)).collect();
         let mut elapsed = outcome.elapsed.saturating_sub(manner.warmup);
         if let (Some(duration), None, None) = (manner.duration, &outcome.failure, manner.requests) {
             elapsed = elapsed.max(duration);
@@ -762,14 +761,15 @@ impl Prepared {
         })
     }
 
-    /// What servers say whose use of the CPU has to be asked for, in their order.
-    fn infos(&mut self) -> Vec<Option<Info>> {
+    /// What servers say of themselves, in their order. One that is about to fail is asked only if nothing else tells what
+    /// it uses.
+    fn infos(&mut self, plan: &RunPlan) -> Vec<Option<Info>> {
         let mut infos = Vec::new();
         for index in 0..self.servers.len() {
             let server = &self.servers[index];
-            let asks = server.process.is_none()
-                && self.proxy.is_none()
-                && server.info.contains_key("used_cpu_user");
+            let asks = self.proxy.is_none()
+                && !server.info.is_empty()
+                && (plan.incident.is_none() || server.process.is_none());
             infos.push(asks.then(|| self.ask_info(index)));
         }
         infos

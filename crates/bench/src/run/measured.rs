@@ -2,6 +2,7 @@
 //!
 //! Asks nobody anything: the run is over.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redline_net::process::{self, MachineTime};
@@ -26,6 +27,20 @@ const MEANINGFUL: Duration = Duration::from_millis(50);
 
 /// The machine's time comes in ticks of 10 ms: over a shorter time they do not tell who used how much.
 const ATTRIBUTABLE: Duration = Duration::from_millis(500);
+
+/// Counters of INFO that say what a load did to the server.
+const COUNTERS: [&str; 10] = [
+    "total_commands_processed",
+    "total_net_input_bytes",
+    "total_net_output_bytes",
+    "keyspace_hits",
+    "keyspace_misses",
+    "expired_keys",
+    "evicted_keys",
+    "total_error_replies",
+    "total_connections_received",
+    "rejected_connections",
+];
 
 /// Everything that a result is made of.
 pub struct Measured<'a> {
@@ -125,16 +140,33 @@ impl Measured<'_> {
         let node = |address: String| Node {
             replies: self.counts.by_node.get(&address).copied(),
             address,
+            counters: BTreeMap::new(),
         };
-        let servers = self.prepared.servers.iter();
+        let servers = self.prepared.servers.iter().enumerate();
         let mut nodes: Vec<Node> = servers
-            .map(|server| node(server.plan.address.to_string()))
+            .map(|(index, server)| Node {
+                counters: self.counters(index),
+                ..node(server.plan.address.to_string())
+            })
             .collect();
         // Some were met on the way.
         let met = self.counts.by_node.keys().cloned();
         let known: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
         nodes.extend(met.filter(|address| !known.contains(address)).map(node));
         nodes
+    }
+
+    /// By how much a server's own counters have grown, warm-up included; none if it does not say, or was started again.
+    fn counters(&self, server: usize) -> BTreeMap<String, u64> {
+        let Some((Some(before), Some(after))) = self.info.get(server) else {
+            return BTreeMap::new();
+        };
+        let grown = |name: &&str| {
+            let number = |info: &Info| info.get(*name)?.parse::<u64>().ok();
+            let grown = number(after)?.checked_sub(number(before)?)?;
+            Some(((*name).to_owned(), grown))
+        };
+        COUNTERS.iter().filter_map(grown).collect()
     }
 
     /// All commands and threads together.
@@ -299,6 +331,9 @@ impl Measured<'_> {
 
     /// What the server says of itself: all of its threads as one, and its main thread as the busiest.
     fn used_by_info(&self, server: usize) -> Option<Used> {
+        if self.prepared.servers[server].process.is_some() {
+            return None;
+        }
         let (before, after) = self.info.get(server)?;
         let (before, after) = (before.as_ref()?, after.as_ref()?);
         let span = |name: &str| {
@@ -370,6 +405,24 @@ impl Measured<'_> {
                  had waited until then; {} attempts to connect again failed.",
                 requests.connections_lost, requests.lost, requests.reconnects_failed
             ));
+        }
+        for node in &result.target.nodes {
+            let grown = |name: &str| node.counters.get(name).copied().unwrap_or(0);
+            let evicted = grown("evicted_keys");
+            if evicted > 0 {
+                warnings.push(format!(
+                    "{} evicted {evicted} keys: what is written does not fit into its maxmemory, and evicting is part of \
+                     the figures.",
+                    node.address
+                ));
+            }
+            let rejected = grown("rejected_connections");
+            if rejected > 0 {
+                warnings.push(format!(
+                    "{} rejected {rejected} connections: it had as many as its maxclients.",
+                    node.address
+                ));
+            }
         }
         if self.counts.redirects.resent > 0 {
             warnings.push(format!(

@@ -3,6 +3,8 @@
 //! Knows how nothing is measured. `docs/bench.md` describes the fields; what changes there changes here, and the other
 //! way round. Times are in the unit that their name ends with.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +104,10 @@ pub struct Node {
     pub address: String,
     /// Replies that settled a request; in a cluster only.
     pub replies: Option<u64>,
+    /// By how much its own counters (those of INFO, by their names) have grown, warm-up and questions about it included;
+    /// none of one that was not asked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// How requests found their node, warm-up included.

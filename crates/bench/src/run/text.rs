@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::result::{CommandResult, Latency, Party, RunResult};
+use super::result::{CommandResult, Latency, Node, Party, RunResult};
 use crate::cause::parties::Memory;
 
 /// Everything a person wants to see at the end.
@@ -16,6 +16,7 @@ pub fn text(result: &RunResult) -> String {
         commands(&mut out, &result.commands);
     }
     parties(&mut out, &result.parties);
+    counters(&mut out, &result.target.nodes);
     if let Some(own) = &result.own_cost {
         let _ = writeln!(
             out,
@@ -191,6 +192,19 @@ fn parties(out: &mut String, parties: &[Party]) {
                 _ => party.measured_by.clone(),
             }
         );
+    }
+}
+
+/// What each server counted itself, but for what it did not count at all.
+fn counters(out: &mut String, nodes: &[Node]) {
+    for node in nodes {
+        let counted = node.counters.iter().filter(|&(_, &grown)| grown > 0);
+        let counted: Vec<String> = counted
+            .map(|(name, grown)| format!("{name} {grown}"))
+            .collect();
+        if !counted.is_empty() {
+            let _ = writeln!(out, "counted by {}: {}", node.address, counted.join(", "));
+        }
     }
 }
 
