@@ -13,104 +13,26 @@
 //!
 //! Replies of different nodes overtake each other. Each is recorded when it arrives.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod links;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redline_cluster::{Redirect, slot_of};
-use redline_net::{
-    Address, Interest, Poller, Read, Shutdown, Stream, Waker, clock, connect_endpoint,
-};
-use redline_resp::{Outcome, ReplyDecoder, Value, encode_request};
-use redline_spec::{Flags, reachable_keys, resolve, row};
+use redline_cluster::Redirect;
+use redline_net::{Poller, Waker, clock};
+use redline_resp::{Outcome, Value, encode_request};
 
 use super::map::Map;
+use super::requests::{number_of, requests_of};
+use super::source::{Reads, Source};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::load::{self, Engine, Observer, Plan};
 use crate::run::drive::{Drive, Pending};
 use crate::run::result::Redirects;
-use crate::worker::{Ended, Load, Patience, PollerAlarm, Progress, Shared, Then, Wait, secure};
-
-/// Who says where the data is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The nodes of a Redis Cluster.
-    Cluster,
-    /// Sentinels, of the primary that they watch under a name.
-    Sentinels {
-        /// The name.
-        name: String,
-        /// Where they are.
-        at: Vec<Address>,
-        /// The arguments of AUTH of each, or none: their users are not those of the data.
-        auth: Vec<Vec<Vec<u8>>>,
-    },
-    /// The servers themselves: whichever says that it is a primary.
-    Roles {
-        /// Where they are.
-        at: Vec<Address>,
-    },
-}
-
-impl Source {
-    /// The nodes that are asked; none if it is whichever is known.
-    fn asked(&self) -> &[Address] {
-        match self {
-            Source::Cluster => &[],
-            Source::Sentinels { at, .. } | Source::Roles { at } => at,
-        }
-    }
-
-    /// What is said to a Sentinel before the question: the arguments of AUTH, or none. `None` if it is no Sentinel.
-    pub fn sentinel_auth(&self, address: &Address) -> Option<&[Vec<u8>]> {
-        let Source::Sentinels { at, auth, .. } = self else {
-            return None;
-        };
-        let place = at.iter().position(|sentinel| sentinel == address)?;
-        auth.get(place).map(Vec::as_slice)
-    }
-
-    /// The question.
-    pub fn question(&self) -> Vec<&str> {
-        match self {
-            Source::Cluster => vec!["CLUSTER", "SLOTS"],
-            Source::Sentinels { name, .. } => vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name],
-            Source::Roles { .. } => vec!["ROLE"],
-        }
-    }
-
-    /// Takes what `from` has answered into the map. False if that says nothing.
-    pub fn take(&self, map: &mut Map, reply: &Value, from: usize) -> bool {
-        let primary = match self {
-            Source::Cluster => return map.take(reply, from),
-            Source::Sentinels { .. } => primary_of(reply).and_then(|address| map.node(address)),
-            Source::Roles { .. } => match reply {
-                Value::Array(parts) => {
-                    let role = parts.first().and_then(Value::as_bytes);
-                    (role == Some(b"master")).then_some(from)
-                }
-                _ => None,
-            },
-        };
-        if let Some(primary) = primary {
-            map.all_to(primary);
-        }
-        primary.is_some()
-    }
-}
-
-/// Where reads go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Reads {
-    /// To the primaries
-    #[default]
-    Primaries,
-    /// To replicas, where there are any
-    Replicas,
-    /// To both
-    All,
-}
+use crate::worker::{Ended, Load, Patience, PollerAlarm, Progress, Shared, Then, Wait};
+use links::{Awaited, Link};
 
 /// How a thread follows.
 #[derive(Clone, Debug)]
@@ -205,30 +127,6 @@ pub struct Follower<'s, 'a> {
     random: fastrand::Rng,
 }
 
-/// A connection.
-struct Link {
-    node: usize,
-    client: usize,
-    stream: Stream,
-    connecting: bool,
-    since_ns: u64,
-    decoder: ReplyDecoder,
-    input: Vec<u8>,
-    out: Vec<u8>,
-    awaited: VecDeque<(Awaited, u64)>,
-}
-
-/// What the next reply of a connection answers.
-enum Awaited {
-    /// What prepares the connection.
-    Prefix,
-    /// ASKING.
-    Asking,
-    /// The question for the map.
-    Map,
-    Request(Flight),
-}
-
 /// A request until it is settled.
 struct Flight {
     client: usize,
@@ -246,8 +144,6 @@ const EVENTS_MAX: usize = 1024;
 /// Connections that one thread opens at a time.
 const CONNECTING_MAX: usize = 64;
 const WAKE_TOKEN: usize = usize::MAX;
-/// Bytes of one read.
-const READ_BYTES: usize = 64 * 1024;
 /// From one question for the map to the next.
 const ASK_PAUSE_NS: u64 = 100_000_000;
 /// A question that is not answered in so long is put to the next node.
@@ -328,11 +224,6 @@ impl<'s, 'a> Follower<'s, 'a> {
             replies: Vec::new(),
             random: fastrand::Rng::new(),
         })
-    }
-
-    fn is_sentinel(&self, node: usize) -> bool {
-        let address = self.map.address(node);
-        self.manner.source.sentinel_auth(address).is_some()
     }
 
     fn stopped(&self) -> bool {
@@ -510,183 +401,6 @@ impl<'s, 'a> Follower<'s, 'a> {
             .insert((now_ns + pause_ns, self.later_count), flight);
     }
 
-    /// The link of a client to a node, which may not stand yet.
-    fn link(&mut self, node: usize, client: usize, now_ns: u64) -> Result<usize, Failure> {
-        if let Some(&token) = self.found.get(&(node, client)) {
-            return Ok(token);
-        }
-        let address = self.map.address(node);
-        let failed = |error| Failure::connect(address, &error);
-        let endpoints = address
-            .resolve()
-            .map_err(|error| Failure::connect_endpoint(address, &error))?;
-        // Where and as who it was reached before; one that was only heard of is reached as the first.
-        let mut places = self.shared.places.iter();
-        let place = places.find(|place| endpoints.contains(&place.endpoint));
-        let prefix = &place.unwrap_or(&self.shared.places[0]).prefix;
-        let endpoint = place.map(|place| &place.endpoint).or(endpoints.first());
-        let endpoint =
-            endpoint.ok_or_else(|| Failure::Local(format!("{address} has no endpoint")))?;
-        let stream = connect_endpoint(endpoint)
-            .map_err(|error| Failure::connect_endpoint(address, &error))?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let token = self.free.last().copied().unwrap_or(self.links.len());
-        self.poller
-            .register(&stream, token, Interest::ReadWrite)
-            .map_err(failed)?;
-        let mut link = Link {
-            node,
-            client,
-            stream,
-            connecting: true,
-            since_ns: now_ns,
-            decoder: ReplyDecoder::new(),
-            input: Vec::new(),
-            out: Vec::new(),
-            awaited: VecDeque::new(),
-        };
-        // A Sentinel has no data, and not the users of the data. TLS it has if the servers have it.
-        if let Some(auth) = self.manner.source.sentinel_auth(address) {
-            if !auth.is_empty() {
-                encode_request(auth, &mut link.out);
-                link.awaited.push_back((Awaited::Prefix, now_ns));
-            }
-        } else {
-            link.out.extend_from_slice(&prefix.bytes);
-            let mut replies = prefix.replies;
-            if self.manner.reads != Reads::Primaries && client != ASKER {
-                encode_request(&["READONLY"], &mut link.out);
-                replies += 1;
-            }
-            let awaited = (0..replies).map(|_| (Awaited::Prefix, now_ns));
-            link.awaited.extend(awaited);
-        }
-        if self.free.pop().is_none() {
-            self.links.push(None);
-        }
-        self.links[token] = Some(link);
-        self.found.insert((node, client), token);
-        self.connecting += 1;
-        Ok(token)
-    }
-
-    /// Takes in what has happened. While connections are opened for the first time, one that fails ends the test.
-    fn take_events(&mut self, opening: bool) -> Result<(), Failure> {
-        for index in 0..self.poller.event_count() {
-            let event = self.poller.event(index);
-            let Some(Some(link)) = self.links.get_mut(event.token) else {
-                continue; // the waker, the alarm, or a link that has just gone
-            };
-            let now_ns = clock::monotonic_ns();
-            let result = if link.connecting {
-                self.connected(event.token)
-            } else {
-                if event.writable && (!link.out.is_empty() || link.stream.has_unsent()) {
-                    self.dirty.push(event.token);
-                }
-                if event.readable || event.closed || event.error {
-                    self.receive(event.token)
-                } else {
-                    Ok(())
-                }
-            };
-            match result {
-                Err(failure) if opening || !failure.is_of_connection() => return Err(failure),
-                Err(failure) => self.lose(event.token, &failure, now_ns),
-                Ok(()) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks whether a link stands, its TLS included.
-    fn connected(&mut self, token: usize) -> Result<(), Failure> {
-        let Some(link) = &mut self.links[token] else {
-            return Ok(());
-        };
-        let address = self.map.address(link.node);
-        let failed = |error| Failure::connect(address, &error);
-        if let Some(error) = link.stream.take_error().map_err(failed)? {
-            return Err(failed(error));
-        }
-        if let Some(tls) = &self.shared.tls
-            && !secure(&mut link.stream, tls)?
-        {
-            return Ok(());
-        }
-        link.connecting = false;
-        self.connecting -= 1;
-        self.poller
-            .reregister(&link.stream, token, Interest::Read)
-            .map_err(failed)?;
-        self.dirty.push(token);
-        Ok(())
-    }
-
-    /// Sends what waits on the links that have something.
-    fn flush(&mut self, now_ns: u64) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for token in dirty.drain(..) {
-            let Some(link) = &mut self.links[token] else {
-                continue;
-            };
-            if link.connecting || link.out.is_empty() && !link.stream.has_unsent() {
-                continue;
-            }
-            match link.stream.write(&link.out) {
-                Ok(written) => {
-                    link.out.drain(..written.unwrap_or(0));
-                    if !link.out.is_empty() || link.stream.has_unsent() {
-                        let interest = Interest::ReadWrite;
-                        // A socket that cannot be watched is silent, and is given up as such.
-                        let _ = self.poller.reregister(&link.stream, token, interest);
-                    }
-                }
-                Err(error) => self.lose(token, &Failure::Io(error), now_ns),
-            }
-        }
-        // What was lost meanwhile is to be sent elsewhere in the next turn.
-        dirty.append(&mut self.dirty);
-        self.dirty = dirty;
-    }
-
-    fn receive(&mut self, token: usize) -> Result<(), Failure> {
-        loop {
-            let Some(link) = &mut self.links[token] else {
-                return Ok(());
-            };
-            let drained = match link.stream.read_into(&mut link.input, READ_BYTES) {
-                Ok(Read::Data { drained, .. }) => drained,
-                Ok(Read::WouldBlock) => return Ok(()),
-                Ok(Read::Eof) => return Err(Failure::Closed),
-                Err(error) => return Err(Failure::Io(error)),
-            };
-            let now_ns = clock::monotonic_ns();
-            let (node, mut at) = (link.node, 0);
-            let input = std::mem::take(&mut link.input);
-            loop {
-                let Some(link) = &mut self.links[token] else {
-                    return Ok(());
-                };
-                let decoded = link.decoder.decode(&input[at..])?;
-                at += decoded.consumed;
-                let Some(value) = decoded.value else { break };
-                if !matches!(value, Value::Push(_))
-                    && let Some((awaited, _)) = link.awaited.pop_front()
-                {
-                    self.take_reply(awaited, &value, node, now_ns)?;
-                }
-            }
-            if let Some(link) = &mut self.links[token] {
-                link.input = input;
-                link.input.drain(..at);
-            }
-            if drained {
-                return Ok(());
-            }
-        }
-    }
-
     fn take_reply(
         &mut self,
         awaited: Awaited,
@@ -792,48 +506,6 @@ impl<'s, 'a> Follower<'s, 'a> {
             .settle(flight.client, pending, flight.number, outcome, now_ns);
         if then == Then::Send {
             self.pump(flight.client, now_ns);
-        }
-    }
-
-    /// Gives a link up. What waited on it comes again.
-    fn lose(&mut self, token: usize, failure: &Failure, now_ns: u64) {
-        let Some(link) = self.links[token].take() else {
-            return;
-        };
-        self.free.push(token);
-        self.found.remove(&(link.node, link.client));
-        // A socket that has failed may have left the poller, and may be shut already.
-        let _ = self.poller.deregister(&link.stream);
-        let _ = link.stream.shutdown(Shutdown::Both);
-        if link.connecting {
-            self.connecting -= 1;
-        }
-        self.doubts = true;
-        // Who only asks, asks another.
-        if link.client == ASKER {
-            return;
-        }
-        let kind = match failure {
-            Failure::Connect { .. } => {
-                self.counts.redirects.connects_failed += 1;
-                "connect"
-            }
-            Failure::TimedOut => {
-                self.counts.redirects.connections_lost += 1;
-                "timeout"
-            }
-            _ => {
-                self.counts.redirects.connections_lost += 1;
-                "lost"
-            }
-        };
-        self.note(kind, now_ns);
-        for (awaited, _) in link.awaited {
-            if let Awaited::Request(flight) = awaited {
-                // What was never sent cannot have been executed.
-                self.counts.redirects.resent += u64::from(!link.connecting);
-                self.again_later(flight, now_ns);
-            }
         }
     }
 
@@ -960,96 +632,6 @@ impl<'a> Engine for Follower<'_, 'a> {
     }
 }
 
-/// The primary that a Sentinel names.
-pub fn primary_of(value: &Value) -> Option<Address> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
-    let [host, port] = parts.as_slice() else {
-        return None;
-    };
-    let text = |value: &Value| String::from_utf8(value.as_bytes()?.to_vec()).ok();
-    Some(Address::tcp(text(host)?, text(port)?.parse().ok()?))
-}
-
 fn text_of(value: &Value) -> String {
     String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
-}
-
-/// A request's bytes, the slot of its first key, and whether it only reads.
-type Parted = (Vec<u8>, Option<u16>, bool);
-
-/// Takes rendered requests apart. They are ours, so they are whole.
-fn requests_of(bytes: &[u8]) -> Vec<Parted> {
-    let (mut requests, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let start = at;
-        let count = number_at(bytes, &mut at);
-        let mut words = Vec::with_capacity(count);
-        for _ in 0..count {
-            let length = number_at(bytes, &mut at);
-            words.push(&bytes[at..at + length]);
-            at += length + 2;
-        }
-        let id = resolve(words[0], words.get(1).copied()).ok();
-        let key = id.and_then(|id| reachable_keys(id, words.len(), |at| words[at]).next());
-        let slot = key.map(|key| slot_of(words[key.position]));
-        let reads = id.is_some_and(|id| row(id).flags.has(Flags::READONLY));
-        requests.push((bytes[start..at].to_vec(), slot, reads));
-    }
-    requests
-}
-
-/// The number of a header, whose line ends at `at` afterwards.
-fn number_at(bytes: &[u8], at: &mut usize) -> usize {
-    let mut number = 0;
-    *at += 1;
-    while bytes[*at].is_ascii_digit() {
-        number = number * 10 + usize::from(bytes[*at] - b'0');
-        *at += 1;
-    }
-    *at += 2;
-    number
-}
-
-/// The number that is a request's last word.
-fn number_of(request: &[u8]) -> Option<u64> {
-    let line = request.strip_suffix(b"\r\n")?;
-    let start = line.iter().rposition(|&byte| byte == b'\n')? + 1;
-    std::str::from_utf8(&line[start..]).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rendered_requests_are_taken_apart() {
-        let mut bytes = Vec::new();
-        encode_request(&["SET", "foo", "a\r\n*1"], &mut bytes);
-        encode_request(&["GET", "{foo}x"], &mut bytes);
-        encode_request(&["PING"], &mut bytes);
-        encode_request(&["SET", "k", "17"], &mut bytes);
-        let requests = requests_of(&bytes);
-        let facts: Vec<_> = requests
-            .iter()
-            .map(|(_, slot, reads)| (*slot, *reads))
-            .collect();
-        assert_eq!(facts[..2], [(Some(12182), false), (Some(12182), true)]);
-        assert_eq!(facts[2].0, None);
-        assert_eq!(number_of(&requests[3].0), Some(17));
-        assert_eq!(number_of(&requests[1].0), None);
-        let all: Vec<u8> = requests.into_iter().flat_map(|(bytes, ..)| bytes).collect();
-        assert_eq!(all, bytes);
-    }
-
-    #[test]
-    fn a_sentinels_answer_is_an_address() {
-        let answer = Value::Array(vec![
-            Value::Bulk(b"10.0.0.1".to_vec()),
-            Value::Bulk(b"6380".to_vec()),
-        ]);
-        assert_eq!(primary_of(&answer), Some(Address::tcp("10.0.0.1", 6380)));
-        assert_eq!(primary_of(&Value::NullArray), None);
-    }
 }

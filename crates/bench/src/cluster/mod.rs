@@ -5,10 +5,14 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `source` | who says where the data is |
 //! | `map` | who owns which slot: Redis Cluster's map, or the one primary that Sentinel names |
 //! | `masters` | what redis-benchmark's `--cluster` sends to which master |
-//! | `follow` | one thread: its clients, their connections to every node, redirects, and requests that come again |
+//! | `requests` | where a rendered request belongs |
+//! | `follow` | one thread: its clients, redirects, and requests that come again; `follow/links` its connections to every node |
 
 pub mod follow;
 pub mod map;
 pub mod masters;
+mod requests;
+pub mod source;

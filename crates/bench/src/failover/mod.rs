@@ -24,8 +24,9 @@ use redline_net::{Address, clock};
 use redline_resp::Value;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::follow::{Counts, Source};
+use crate::cluster::follow::Counts;
 use crate::cluster::map::Map;
+use crate::cluster::source::Source;
 use crate::failure::Failure;
 use crate::html;
 use crate::run::arguments::{Arguments, Command, FailoverArguments, Incident, RunPlan};

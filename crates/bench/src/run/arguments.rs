@@ -10,7 +10,7 @@ use redline_net::Address;
 use redline_net::tls::{ClientTlsOptions, Peer, TlsOptions};
 
 use super::stairs::{Climb, Objective};
-use crate::cluster::follow::{Reads, Source};
+use crate::cluster::source::{Reads, Source};
 use crate::target::{self, Uri};
 use crate::workload::keys::Shape;
 use crate::workload::template::{Protocol, Template};
