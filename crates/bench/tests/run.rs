@@ -380,6 +380,34 @@ fn who_listens_for_another_is_not_taken_for_the_server() {
 }
 
 #[test]
+fn two_primaries_after_a_failover_are_named() {
+    let server = |role: &'static str| {
+        FakeServer::start(move |request| match request[0].as_slice() {
+            b"ROLE" => reply(&format!("*1\r\n${}\r\n{role}\r\n", role.len())),
+            b"GET" => {
+                let key = String::from_utf8_lossy(&request[1]).into_owned();
+                let number = key.rsplit(':').next().unwrap_or_default();
+                reply(&format!("${}\r\n{number}\r\n", number.len()))
+            }
+            _ => reply("+OK\r\n"),
+        })
+    };
+    for (second, warned) in [("master", true), ("slave", false)] {
+        let servers = [server("master"), server(second)];
+        let [one, two] = [0, 1].map(|at| format!("127.0.0.1:{}", servers[at].port()));
+        let ends = ["failover", "--endpoint", &one, "--endpoint", &two];
+        let more = ["--rps", "100", "--duration", "0.3", "--at", "0.1"];
+        let ran = bench(&[&ends[..], &more, &["--run", "true", "--json", "-"]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let result: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+        assert_eq!(result["found"], result["acknowledged"]);
+        let warnings = result["run"]["warnings"].to_string();
+        let said = format!("{one}, {two} all say that they are the primary");
+        assert_eq!(warnings.contains(&said), warned, "{warnings}");
+    }
+}
+
+#[test]
 fn the_servers_own_counters_are_part_of_the_result() {
     let asked = AtomicU64::new(0);
     let server = FakeServer::start(move |request| match request[0].as_slice() {

@@ -151,6 +151,16 @@ pub fn run(
             "the command of --run failed ({status}): perhaps nothing was made to fail."
         ));
     }
+    let primaries = prepared.who_is_primary();
+    if primaries.len() > 1 {
+        let names: Vec<String> = primaries.iter().map(Address::to_string).collect();
+        result.warnings.push(format!(
+            "{} all say that they are the primary: each may have acknowledged writes that the others never saw, and what \
+             is read back is what {} has.",
+            names.join(", "),
+            names[0]
+        ));
+    }
     let (of_cluster, duration_s) = (prepared.is_cluster(), result.elapsed_s);
     let outages = outages(
         &counts,

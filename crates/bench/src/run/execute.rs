@@ -299,6 +299,23 @@ impl Prepared {
         std::mem::swap(&mut self.control, &mut other.control);
     }
 
+    /// Who says that it is the primary, where servers are asked for their role.
+    pub fn who_is_primary(&mut self) -> Vec<Address> {
+        if !matches!(self.follows, Some((Source::Roles { .. }, _))) {
+            return Vec::new();
+        }
+        let mut primaries = Vec::new();
+        for server in self.plan.servers.clone() {
+            let role = self.ask(&server, &[&["ROLE"]]);
+            if let Some(Value::Array(parts)) = role.first()
+                && text_of(parts.first()) == "master"
+            {
+                primaries.push(server.address);
+            }
+        }
+        primaries
+    }
+
     /// Where the data was when this was made.
     pub fn known_map(&self) -> Map {
         let known = self.follows.as_ref().map(|(_, map)| map.clone());
