@@ -11,15 +11,20 @@ use redline_resp::{Args, Decoded, Proto, RequestDecoder, encode_request};
 use redline_spec::{self as spec, CommandId};
 
 use crate::errors;
-use crate::link::{Requests, forwarded};
+use crate::link::forwarded;
 use crate::redirect::TRIES_MAX;
 use crate::route::{NOBODY, NodeId};
 use crate::slab::Ref;
-use crate::upstream::{Kind, Waiting};
+use crate::upstream::{Kind, Waiting, request_len};
 use crate::worker::Worker;
 
 /// How long a request waits before the first time it is sent again; twice as long each time: milliseconds.
 const PAUSE_MS: u64 = 8;
+/// How often requests that wait are looked at where nothing else happens: milliseconds.
+pub(crate) const LOOK_MS: u64 = 4;
+/// Where more of them than this wait, they are not looked at in every turn, but after that pause, which is a millisecond longer
+/// for each thousand: others have something to do meanwhile.
+const FEW: usize = 64;
 
 /// A request that will be sent again.
 pub struct Later {
@@ -111,15 +116,23 @@ impl Worker {
         else {
             return;
         };
+        if self.clients.find(me).is_none_or(|it| it.put_off == 0) {
+            return;
+        }
         let Some(upstream) = self.upstreams.get(at) else {
             return;
         };
-        let run = &upstream.out[upstream.acked..upstream.acked + front.bytes as usize];
-        let answered: Vec<HashSet<Vec<u8>>> = Requests::of(run)
-            .skip(front.answered.into())
-            .take(count.into())
-            .map(|(range, _)| keys_of(&run[range]))
-            .collect();
+        let mut rest = upstream.front_unanswered().unwrap_or_default();
+        let mut answered: Vec<HashSet<Vec<u8>>> = Vec::new();
+        for _ in 0..count {
+            let Some((request, behind)) =
+                request_len(rest).and_then(|len| rest.split_at_checked(len))
+            else {
+                break;
+            };
+            answered.push(keys_of(request));
+            rest = behind;
+        }
         let last = seq.wrapping_add(u32::from(count) - 1);
         let mut late = Vec::new();
         for later in std::mem::take(&mut self.later) {
@@ -152,6 +165,10 @@ impl Worker {
 
     /// Sends what has waited long enough, each client's in its order, once nothing else of that client is under way.
     pub(crate) fn send_later(&mut self) {
+        if self.later.len() > FEW && self.now_ms < self.later_look_ms {
+            return;
+        }
+        self.later_look_ms = self.now_ms + LOOK_MS + self.later.len() as u64 / 1_000;
         let mut put_off: HashMap<Ref, HashSet<u32>> = HashMap::new();
         let all = std::mem::take(&mut self.later);
         for later in &all {

@@ -17,11 +17,10 @@ use redline_net::Endpoint;
 use redline_spec::{self as spec, Group};
 
 use crate::later::Why;
-use crate::link::Requests;
 use crate::private::Session;
 use crate::report::Report;
 use crate::route::{NodeId, Placement, Shard};
-use crate::upstream::{Kind, Purpose, Waiting};
+use crate::upstream::{Kind, Purpose, Waiting, request_len};
 use crate::worker::Worker;
 
 /// How often one request is sent on, or again.
@@ -87,12 +86,11 @@ impl Worker {
             );
             return true;
         }
-        let run = &upstream.out[upstream.acked..upstream.acked + one.bytes as usize];
-        let mut requests = Requests::of(run);
-        let Some((range, _)) = requests.nth(one.answered.into()) else {
+        let rest = upstream.front_unanswered();
+        let request = rest.and_then(|rest| rest.get(..request_len(rest)?));
+        let Some(request) = request.map(<[u8]>::to_vec) else {
             return false;
         };
-        let request = run[range].to_vec();
         if advice == Advice::Wait && is_script(&request) {
             // It may be the script's own word, and the script may have written.
             return false;

@@ -164,6 +164,8 @@ pub struct Upstream {
     pub held_back: Vec<Ref>,
     /// Bytes of what introduces us.
     pub greeting: usize,
+    /// How many requests of the front run are known to take how many bytes.
+    walked: (u16, usize),
     /// Nothing new is sent: it is closed when everything is answered.
     pub retired: bool,
     /// A large request goes through: what was sent is not kept.
@@ -234,6 +236,7 @@ impl Upstream {
             wants_room: false,
             held_back: Vec::new(),
             greeting: 0,
+            walked: (0, 0),
             retired: false,
             passes: false,
             rests: false,
@@ -281,6 +284,20 @@ impl Upstream {
     /// Whether nobody but the client whose reply is next waits for anything here, now or later.
     pub fn is_for_one_alone(&self) -> bool {
         self.owner.is_some() || self.retired && self.waiting.len() == 1
+    }
+
+    /// What is not answered of the front run. However often it is asked for, no request is walked over twice.
+    pub fn front_unanswered(&mut self) -> Option<&[u8]> {
+        let front = self.waiting.front()?;
+        let run = self
+            .out
+            .get(self.acked..self.acked + front.bytes as usize)?;
+        let (count, bytes) = &mut self.walked;
+        while *count < front.answered {
+            *bytes += request_len(run.get(*bytes..)?)?;
+            *count += 1;
+        }
+        run.get(*bytes..)
     }
 
     /// The command of the front call.
@@ -368,6 +385,7 @@ impl Upstream {
             return;
         }
         self.acked += front.bytes as usize;
+        self.walked = (0, 0);
         self.waiting.pop_front();
         if self.waiting.is_empty() && self.acked == self.out.len() {
             (self.acked, self.sent) = (0, 0);
@@ -381,6 +399,24 @@ impl Upstream {
             self.acked = 0;
         }
     }
+}
+
+/// The length of the request at the front of a run. It was decoded once, so its form is right.
+pub fn request_len(run: &[u8]) -> Option<usize> {
+    let (arguments, mut at) = header(run)?;
+    for _ in 0..arguments {
+        let (bytes, end) = header(run.get(at..)?)?;
+        at = at.checked_add(end)?.checked_add(bytes)?.checked_add(2)?;
+    }
+    (at <= run.len()).then_some(at)
+}
+
+/// The number in the line at the front, behind its sign, and where the next line begins.
+fn header(bytes: &[u8]) -> Option<(usize, usize)> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let digits = bytes[..end].get(1..)?.strip_suffix(b"\r")?;
+    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((number, end + 1))
 }
 
 /// So many calls of the front run are answered.
@@ -470,6 +506,31 @@ mod tests {
         upstream.sent = 3;
         upstream.answered(1);
         assert!(upstream.out.is_empty() && upstream.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_answered_of_a_run_is_found_from_where_it_was_left() {
+        let (stream, _) = Stream::pair().unwrap();
+        let purpose = Purpose::Shared;
+        let stats = Arc::default();
+        let mut upstream = Upstream::new(stream, 0, 0, Proto::Resp2, purpose, 0, stats);
+        let calls = [
+            &b"*1\r\n$1\r\na\r\n"[..],
+            b"*2\r\n$2\r\n\r\n\r\n$0\r\n\r\n",
+            b"*1\r\n$1\r\nc\r\n",
+        ];
+        for _ in 0..2 {
+            let bytes = calls.concat();
+            upstream.push_own(run(3, bytes.len()), &bytes);
+        }
+        for _ in 0..2 {
+            assert_eq!(upstream.front_unanswered(), Some(&calls.concat()[..]));
+            upstream.answered(2);
+            assert_eq!(upstream.front_unanswered(), Some(calls[2]));
+            assert_eq!(request_len(calls[2]), Some(calls[2].len()));
+            upstream.answered(1);
+        }
+        assert_eq!(upstream.front_unanswered(), None);
     }
 
     #[test]

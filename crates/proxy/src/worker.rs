@@ -29,7 +29,7 @@ use crate::custom::Names;
 use crate::delay::Held;
 use crate::errors;
 use crate::face::Face;
-use crate::later::Later;
+use crate::later::{LOOK_MS, Later};
 use crate::link::Links;
 use crate::local::Card;
 use crate::private::Session;
@@ -48,8 +48,6 @@ use crate::upstream::{State, Upstream};
 const EVENTS_MAX: usize = 1024;
 /// How often time-outs are looked at: milliseconds.
 const TICK_MS: u64 = 100;
-/// How often requests that will be sent again are looked at.
-const LATER_LOOK: Duration = Duration::from_millis(4);
 /// What one read of a client takes at most.
 const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
 /// What one read of a server takes at most.
@@ -136,6 +134,8 @@ pub struct Worker {
     pub(crate) links: Links,
     /// Requests that will be sent again.
     pub(crate) later: Vec<Later>,
+    /// When they are looked at next, if they are many: milliseconds.
+    pub(crate) later_look_ms: u64,
     /// Clients that wait for a moment.
     pub(crate) held: Vec<Held>,
     /// The request that is looked at may be looked at again: an inline one may not.
@@ -254,6 +254,7 @@ impl Worker {
             spare_gathers: Vec::new(),
             links: Links::default(),
             later: Vec::new(),
+            later_look_ms: 0,
             held: Vec::new(),
             may_put_off: true,
             pubsub: PubSub::default(),
@@ -318,7 +319,7 @@ impl Worker {
             true if !self.is_owed_a_look() => {
                 Duration::from_millis(self.next_tick_ms.saturating_sub(self.now_ms).max(1))
             }
-            true => LATER_LOOK,
+            true => Duration::from_millis(LOOK_MS),
             false => Duration::ZERO,
         };
         self.heard_to_ms = self.now_ms;

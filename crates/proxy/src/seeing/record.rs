@@ -20,7 +20,7 @@ use super::{Counters, Seen};
 use crate::link::forwarded;
 use crate::route::{Node, NodeId};
 use crate::slab::Ref;
-use crate::upstream::{Kind, Purpose, Upstream, Waiting};
+use crate::upstream::{Kind, Purpose, Upstream, Waiting, request_len};
 
 /// The command of a run of several commands: [`Upstream::mix`] has them.
 pub const MIXED: u16 = u16::MAX;
@@ -498,10 +498,10 @@ impl Request {
     fn of(run: &[u8], skip: u16) -> Option<Request> {
         let mut start = 0;
         for _ in 0..skip {
-            start += length(&run[start..])?;
+            start += request_len(&run[start..])?;
         }
         let rest = &run[start..];
-        let mut bytes = rest[..length(rest)?].to_vec();
+        let mut bytes = rest[..request_len(rest)?].to_vec();
         let mut spans = Vec::new();
         let decoded = RequestDecoder::new().decode(&mut bytes, &forwarded(), &mut spans);
         if !matches!(decoded, Ok(Decoded::Request { .. })) {
@@ -551,24 +551,6 @@ impl Request {
             _ => args.get(at).unwrap_or_default(),
         })
     }
-}
-
-/// The length of the request at the front of a run. It was decoded once, so its form is right.
-fn length(run: &[u8]) -> Option<usize> {
-    let (arguments, mut at) = header(run)?;
-    for _ in 0..arguments {
-        let (bytes, end) = header(run.get(at..)?)?;
-        at = at.checked_add(end)?.checked_add(bytes)?.checked_add(2)?;
-    }
-    (at <= run.len()).then_some(at)
-}
-
-/// The number in the line at the front, behind its sign, and where the next line begins.
-fn header(bytes: &[u8]) -> Option<(usize, usize)> {
-    let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    let digits = bytes[..end].get(1..)?.strip_suffix(b"\r")?;
-    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some((number, end + 1))
 }
 
 #[cfg(test)]
