@@ -11,6 +11,7 @@ use crate::class::{Class, Command};
 use crate::client::{Client, Pause};
 use crate::errors;
 use crate::large::Passing;
+use crate::redirect::{MOVED_ON, is_redirect};
 use crate::route::NodeId;
 use crate::serve::Flow;
 use crate::slab::Ref;
@@ -282,12 +283,12 @@ impl Worker {
         };
         match &mut client.session {
             Session::Transaction(transaction) => {
-                transaction.bound = None;
+                let node = transaction.bound.take().map(|(_, node)| node);
                 transaction.begun = Begun::No;
                 transaction.queued.clear();
                 transaction.queued_count = 0;
                 transaction.aborted = Some(CONNECTION_LOST);
-                return self.let_held_go(owner, LOST);
+                return self.let_held_go(owner, node, LOST);
             }
             Session::Leaving(_) => client.session = Session::Shared,
             // What is still to come of the request has to be taken from the client.
@@ -476,16 +477,21 @@ impl Worker {
             return;
         }
         if let Some(error) = error {
-            let line = String::from_utf8_lossy(error).trim_end().to_owned();
+            let line = match is_redirect(reply) {
+                true => MOVED_ON.to_owned(),
+                false => String::from_utf8_lossy(error).trim_end().to_owned(),
+            };
             transaction.begun = Begun::No;
             transaction.queued.clear();
             transaction.queued_count = 0;
             transaction.aborted.get_or_insert(PREVIOUS_ERRORS);
             transaction.refused = Some(line.clone());
-            if let Some((lease, _)) = transaction.bound.take() {
+            let bound = transaction.bound.take();
+            let node = bound.as_ref().map(|(_, node)| *node);
+            if let Some((lease, _)) = bound {
                 self.give_back(lease.upstream, false);
             }
-            return self.let_held_go(me, &line);
+            return self.let_held_go(me, node, &line);
         }
         transaction.begun = Begun::Yes;
         self.send_queued(me);
@@ -512,12 +518,16 @@ impl Worker {
     }
 
     /// What waits for the answer to MULTI is answered with an error, since it is not to be made any more.
-    fn let_held_go(&mut self, me: Ref, line: &str) {
+    fn let_held_go(&mut self, me: Ref, node: Option<NodeId>, line: &str) {
         let held = self.transaction_of(me).and_then(|it| it.held.take());
         self.resume(me);
         self.mark_client(me.at);
         let Some(held) = held else { return };
-        let waiting = Waiting::one(me, held.seq, held.kind, b"", self.now_ms);
+        let waiting = Waiting::one(me, held.seq, held.kind, b"", self.now_ms)
+            .of(self.command_called(me), self.seeing.now_us);
+        if let Some(node) = node {
+            self.seeing.lost(&waiting, node, &held.request);
+        }
         match held.ends {
             true => {
                 self.drop_transaction(me);

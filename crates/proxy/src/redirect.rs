@@ -27,7 +27,7 @@ use crate::worker::Worker;
 pub(crate) const TRIES_MAX: u8 = 8;
 
 /// Where the keys are now is nobody's business but ours: a client that speaks to clusters would go there.
-const MOVED_ON: &str = "TRYAGAIN the keys have moved to another server; ask again";
+pub(crate) const MOVED_ON: &str = "TRYAGAIN the keys have moved to another server; ask again";
 
 /// What an error asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,6 +60,11 @@ fn advice(reply: &[u8]) -> Option<Advice> {
         "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN" => Some(Advice::Wait),
         _ => None,
     }
+}
+
+/// Whether an error says that another server has the keys.
+pub(crate) fn is_redirect(reply: &[u8]) -> bool {
+    matches!(advice(reply), Some(Advice::Moved(_) | Advice::Ask(_)))
 }
 
 impl Worker {
