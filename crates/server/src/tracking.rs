@@ -32,6 +32,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     mem,
+    ops::Bound::{Included, Unbounded},
     sync::{
         Arc, Mutex, MutexGuard, RwLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -203,16 +204,19 @@ impl Tracking {
         }
         let prefixes = self.prefixes.read().expect("no panic under the prefixes");
         let mut shared_key: Option<Arc<[u8]>> = None;
-        for (prefix, tokens) in prefixes.iter() {
-            if key.starts_with(prefix) {
-                let key = shared_key.get_or_insert_with(|| key.into()).clone();
-                tell(
-                    workers,
-                    tokens,
-                    silent,
-                    &News::Prefixed(prefix.clone(), key),
-                );
-            }
+        let up_to = |bound: &[u8]| {
+            prefixes
+                .range::<[u8], _>((Unbounded, Included(bound)))
+                .next_back()
+        };
+        for (prefix, tokens) in beginnings(key, up_to) {
+            let key = shared_key.get_or_insert_with(|| key.into()).clone();
+            tell(
+                workers,
+                tokens,
+                silent,
+                &News::Prefixed(prefix.clone(), key),
+            );
         }
     }
 
@@ -501,6 +505,30 @@ pub fn write(session: &mut Session, news: &[News], redirected: bool) {
     }
 }
 
+/// What `key` begins with, the longest first, of prefixes in order: `up_to` finds the last of them that is not above a
+/// bound. That costs a search for each byte of the key at most, however many prefixes there are.
+///
+/// If the last one up to the bound is no beginning of the key, it leaves the key at some byte, and so does everything
+/// between the key's bytes before that and the bound: the search goes on with these.
+pub fn beginnings<'a, V>(
+    key: &[u8],
+    up_to: impl Fn(&[u8]) -> Option<(&'a Arc<[u8]>, V)>,
+) -> impl Iterator<Item = (&'a Arc<[u8]>, V)> {
+    let mut bound = Some(key);
+    std::iter::from_fn(move || {
+        loop {
+            let (prefix, value) = up_to(bound?)?;
+            let common = prefix.iter().zip(key).take_while(|(a, b)| a == b).count();
+            if common < prefix.len() {
+                bound = Some(&key[..common]);
+                continue;
+            }
+            bound = common.checked_sub(1).map(|last| &key[..last]);
+            return Some((prefix, value));
+        }
+    })
+}
+
 /// Puts what has changed under prefixes behind everything else, each key once: one message for each prefix.
 fn gather(news: Vec<News>) -> Vec<News> {
     let is_single = |news: &News| !matches!(news, News::Prefixed(..));
@@ -541,6 +569,24 @@ fn tell(workers: &[WorkerHandle], tokens: &[Token], silent: Option<Token>, news:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_beginnings_of_a_key_are_found_among_any() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        for _ in 0..2_000 {
+            let mut word = || -> Vec<u8> { (0..rng.usize(..6)).map(|_| rng.u8(..3)).collect() };
+            let words: BTreeMap<Arc<[u8]>, ()> = (0..20).map(|_| (word().into(), ())).collect();
+            let key = word();
+            let up_to = |bound: &[u8]| {
+                words
+                    .range::<[u8], _>((Unbounded, Included(bound)))
+                    .next_back()
+            };
+            let found: Vec<_> = beginnings(&key, up_to).map(|(found, ())| found).collect();
+            let all = words.keys().rev().filter(|word| key.starts_with(word));
+            assert_eq!(found, all.collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn keys_of_a_prefix_come_once_and_behind_the_rest() {

@@ -2,7 +2,12 @@
 //!
 //! Must not know: how the changes are found.
 
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    mem,
+    ops::Bound::{Included, Unbounded},
+    sync::Arc,
+};
 
 use redline_commands::Error;
 use redline_resp::Args;
@@ -131,22 +136,65 @@ fn check_overlaps(session: &Session, named: &[Arc<[u8]>]) -> Result<(), Error> {
         .tracking
         .as_ref()
         .map_or(&none, |mode| &mode.prefixes);
-    let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
+    // What begins with a prefix comes right behind it, and what it begins with is found among those before it.
+    let met = |prefix: &[u8]| {
+        let up_to = |bound: &[u8]| {
+            Some((
+                existing
+                    .range::<[u8], _>((Unbounded, Included(bound)))
+                    .next_back()?,
+                (),
+            ))
+        };
+        let begins = tracking::beginnings(prefix, up_to).next();
+        let behind = existing
+            .range::<[u8], _>((Included(prefix), Unbounded))
+            .next();
+        let behind = behind.filter(|other| other.starts_with(prefix));
+        begins.map(|(other, ())| other).or(behind)
+    };
     let refuse = |new: &[u8], what: &str, other: &[u8]| {
         let overlaps = format!("' overlaps with {what} prefix '");
         let start = Error::quoting("ERR Prefix '", new, &overlaps);
         let why = "'. Prefixes for a single client must not overlap.";
         Err(Error::quoting(&start.text(), other, why))
     };
+    let first = first_overlap(named);
     for (at, prefix) in named.iter().enumerate() {
-        if let Some(other) = existing.iter().find(|other| overlap(prefix, other)) {
+        if let Some(other) = met(prefix) {
             return refuse(prefix, "an existing", other);
         }
-        if let Some(other) = named[at + 1..].iter().find(|other| overlap(prefix, other)) {
-            return refuse(prefix, "another provided", other);
+        if first == Some(at) {
+            let overlap =
+                |other: &&Arc<[u8]>| other.starts_with(prefix) || prefix.starts_with(other);
+            let other = named[at + 1..].iter().find(overlap);
+            return refuse(prefix, "another provided", other.expect("two overlap"));
         }
     }
     Ok(())
+}
+
+/// The place of the first that overlaps with a later one.
+fn first_overlap(named: &[Arc<[u8]>]) -> Option<usize> {
+    let mut sorted: Vec<(&[u8], usize)> = (0..named.len()).map(|at| (&*named[at], at)).collect();
+    sorted.sort_unstable();
+    // Each of these begins with the one before it.
+    let mut nested: Vec<(&[u8], usize)> = Vec::new();
+    let mut first = None;
+    for (prefix, at) in sorted {
+        while nested
+            .last()
+            .is_some_and(|(outer, _)| !prefix.starts_with(outer))
+        {
+            nested.pop();
+        }
+        if let Some((_, outer_at)) = nested.last() {
+            let earlier = at.min(*outer_at);
+            first = Some(first.map_or(earlier, |first: usize| first.min(earlier)));
+        }
+        nested.push((prefix, at));
+    }
+    first
 }
 
 pub(crate) fn client_caching(
@@ -234,4 +282,23 @@ pub(crate) fn client_trackinginfo(
 fn redirect_of(session: &Session) -> i64 {
     let mode = session.tracking.as_ref();
     mode.map_or(-1, |mode| mode.redirect.map_or(0, |id| id as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_overlap_is_found_among_any() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        for _ in 0..5_000 {
+            let mut word = || -> Arc<[u8]> { (0..rng.usize(1..5)).map(|_| rng.u8(..4)).collect() };
+            let named: Vec<Arc<[u8]>> = (0..5).map(|_| word()).collect();
+            let overlaps = |at: &usize| {
+                let (prefix, mut later) = (&named[*at], named[at + 1..].iter());
+                later.any(|other| other.starts_with(prefix) || prefix.starts_with(other))
+            };
+            assert_eq!(first_overlap(&named), (0..5).find(overlaps));
+        }
+    }
 }
