@@ -46,13 +46,12 @@ fn probe_within(
     db: i64,
 ) -> Result<Probed, Failure> {
     let (endpoint, mut stream) = connect(control, address, tls, None)?;
-    match ask(control, &mut stream, auth, db, Instant::now() + patience) {
+    let deadline = Instant::now() + patience;
+    match ask(control, &mut stream, address, auth, db, deadline) {
         Ok(config) => Ok(Probed { endpoint, config }),
-        Err(Failure::Reply(text)) => Err(Failure::Refused {
-            address: address.to_string(),
-            text,
-        }),
-        Err(Failure::Interrupted) => Err(Failure::Interrupted),
+        Err(failure @ (Failure::Refused { .. } | Failure::Reply(_) | Failure::Interrupted)) => {
+            Err(failure)
+        }
         Err(Failure::Silent) => Err(Failure::only_accepts(address)),
         // A proxy may close the connection on CONFIG: then there is just nothing to print about it.
         Err(_) => Ok(Probed {
@@ -187,6 +186,7 @@ fn connect_one(
 fn ask(
     control: &mut Control,
     stream: &mut Stream,
+    address: &Address,
     auth: &[Vec<u8>],
     db: i64,
     deadline: Instant,
@@ -198,10 +198,25 @@ fn ask(
     let count = 2 + prefix.replies as usize;
     let replies = exchange(control, stream, &request, count, deadline)?;
     let mut replies = replies.into_iter();
-    for _ in 0..prefix.replies {
-        fail_on_error(replies.next())?;
+    // In redis-benchmark's words, which asks about the configuration first, and selects when the load begins.
+    let refused = |failure| match failure {
+        Failure::Reply(text) => Failure::Refused {
+            address: address.to_string(),
+            text,
+        },
+        other => other,
+    };
+    if !auth.is_empty() {
+        fail_on_error(replies.next()).map_err(refused)?;
     }
-    let (save, appendonly) = (directive(replies.next())?, directive(replies.next())?);
+    let selected = if db == 0 {
+        Ok(())
+    } else {
+        fail_on_error(replies.next())
+    };
+    let mut told = || directive(replies.next()).map_err(refused);
+    let (save, appendonly) = (told()?, told()?);
+    selected?;
     Ok(save
         .zip(appendonly)
         .map(|(save, appendonly)| ServerConfig { save, appendonly }))

@@ -83,7 +83,10 @@ fn a_database_that_is_not_there_is_heard_of_before_anything_is_sent() {
         let (sub_command, options) = args.split_at(usize::from(args[0] == "run"));
         let ran = bench(&[sub_command, &["-p", &port], options].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{args:?}");
-        assert!(ran.stderr.ends_with("\nERR DB index is out of range\n"));
+        assert_eq!(
+            ran.stderr,
+            "Error from server: ERR DB index is out of range\n"
+        );
     }
     let lines = server.lines();
     assert!(
