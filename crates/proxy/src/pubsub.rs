@@ -16,7 +16,7 @@ use redline_resp::{Args, Proto, ReplyDecoder, Value, encode_request};
 use redline_spec::CommandId;
 
 use crate::errors;
-use crate::route::{NOBODY, NodeId, Placement};
+use crate::route::{NOBODY, NodeId, Placement, Pool};
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
@@ -153,6 +153,12 @@ enum Step {
 impl Topic {
     fn is_confirmed(&self) -> bool {
         self.nodes.iter().all(|(_, step)| *step == Step::Confirmed)
+    }
+
+    /// Whether the servers that have its name in this pool are the ones that are asked.
+    fn is_asked_of(&self, names: Names, name: &[u8], pool: &Pool) -> bool {
+        let asked = self.nodes.iter().map(|(node, _)| *node);
+        asked.eq(servers_of(names, name, pool))
     }
 
     fn is_unasked(&self, node: NodeId) -> bool {
@@ -481,16 +487,7 @@ impl Worker {
 
     fn nodes_of(&self, space: Space, name: &[u8]) -> Vec<NodeId> {
         let pool = &self.routes.pools[usize::from(space.pool)];
-        let everywhere = match (space.names, &pool.placement) {
-            (_, Placement::One) | (Names::Shards, _) => false,
-            (Names::Patterns, Placement::Hashed(_)) => true,
-            _ => name.starts_with(b"__key"),
-        };
-        match (everywhere, space.names) {
-            (true, _) => pool.shards.iter().map(|shard| shard.primary).collect(),
-            (false, Names::Patterns) => vec![pool.shards[0].primary],
-            (false, _) => vec![pool.node_of(name)],
-        }
+        servers_of(space.names, name, pool).collect()
     }
 
     /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
@@ -815,17 +812,20 @@ impl Worker {
         }
     }
 
-    /// Names may be elsewhere now, since there is a new picture.
+    /// Names may be elsewhere now, since there is a new picture. While slots move there are many pictures, each with one of
+    /// them elsewhere, so a name that is where it was is looked at and no more.
     pub(crate) fn adopt_subscriptions(&mut self) {
-        let of_space = |(space, topics): (&Space, &HashMap<Vec<u8>, Topic>)| {
-            let space = *space;
-            topics
-                .keys()
-                .map(move |name| (space, name.clone()))
-                .collect::<Vec<_>>()
-        };
-        let names: Vec<(Space, Vec<u8>)> = self.pubsub.topics.iter().flat_map(of_space).collect();
-        for (space, name) in names {
+        let mut moved: Vec<(Space, Vec<u8>)> = Vec::new();
+        for (space, topics) in &self.pubsub.topics {
+            let Some(pool) = self.routes.pools.get(usize::from(space.pool)) else {
+                continue;
+            };
+            let topics = topics.iter();
+            let elsewhere =
+                topics.filter(|(name, topic)| !topic.is_asked_of(space.names, name, pool));
+            moved.extend(elsewhere.map(|(name, _)| (*space, name.clone())));
+        }
+        for (space, name) in moved {
             self.ask_anew(space, &name);
         }
     }
@@ -957,6 +957,22 @@ impl Worker {
             }
         }
     }
+}
+
+/// Who has to be asked for a name in this pool.
+fn servers_of(names: Names, name: &[u8], pool: &Pool) -> impl Iterator<Item = NodeId> {
+    let is_everywhere = match (names, &pool.placement) {
+        (_, Placement::One) | (Names::Shards, _) => false,
+        (Names::Patterns, Placement::Hashed(_)) => true,
+        _ => name.starts_with(b"__key"),
+    };
+    let one = match (is_everywhere, names) {
+        (true, _) => None,
+        (false, Names::Patterns) => Some(pool.shards[0].primary),
+        (false, _) => Some(pool.node_of(name)),
+    };
+    let shards = pool.shards.iter().filter(move |_| is_everywhere);
+    one.into_iter().chain(shards.map(|shard| shard.primary))
 }
 
 fn unasked(nodes: &[NodeId]) -> Vec<(NodeId, Step)> {
