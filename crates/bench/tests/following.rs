@@ -175,6 +175,12 @@ fn each_of_several_servers_is_told_its_own_credentials() {
         ];
         let ran = bench(&[&ends[..], cluster, &load].concat());
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        let result: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+        let received = result["received_bytes"].as_u64().unwrap();
+        assert!(
+            received >= 500 * b"+OK\r\n".len() as u64,
+            "{cluster:?}: {received}"
+        );
         for (server, auth) in servers.iter().zip(["AUTH first", "AUTH bob second"]) {
             let lines = server.lines();
             let auths: HashSet<&str> = lines

@@ -217,6 +217,9 @@ impl Follower<'_, '_> {
                     self.take_reply(awaited, &value, node, now_ns)?;
                 }
             }
+            if self.drive.recorder.is_measuring(now_ns) {
+                self.drive.recorder.received_bytes += at as u64;
+            }
             if let Some(link) = &mut self.links[token] {
                 link.input = input;
                 link.input.drain(..at);
