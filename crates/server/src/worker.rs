@@ -467,7 +467,9 @@ impl Worker {
 
     /// Decides at every tick whether requests may gather until the next.
     pub fn set_gathering(&mut self) {
-        let allowed = Duration::from_micros(self.settings.event_coalescing_us);
+        // Each of several hears of its part of the requests only: it rests longer, for as many to gather.
+        let several = 1 + u64::from(self.shared.workers().len() > 1);
+        let allowed = Duration::from_micros(self.settings.event_coalescing_us * several);
         let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
         let span = self.gathering.tick(now_us, used_us, allowed);
         self.poller.set_gathering(span);
