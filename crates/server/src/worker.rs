@@ -153,6 +153,9 @@ pub struct Worker {
     handshakes: VecDeque<(Token, u64)>,
 }
 
+/// Connections that one listener's turn takes; what is left waits for the next.
+const ACCEPTED_PER_TURN_MAX: usize = 100;
+
 /// How accepting stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accept {
@@ -162,6 +165,8 @@ enum Accept {
     AtTick,
     /// The same, and something was closed since: tried again in this turn.
     AtOnce,
+    /// A listener had more connections than one turn takes.
+    NextTurn,
 }
 
 /// A place in the slab.
@@ -283,7 +288,8 @@ impl Worker {
         let sleep = self.mailbox.prepare_to_sleep()
             && wait
             && self.ready.is_empty()
-            && self.early.is_empty();
+            && self.early.is_empty()
+            && self.accept != Accept::NextTurn;
         let timeout = if sleep {
             self.time_to_sleep()
         } else {
@@ -296,6 +302,9 @@ impl Worker {
         let began_ms = clock::monotonic_coarse_ms();
         // What is read and decoded goes by limits, too.
         self.refresh_if_changed();
+        if self.accept == Accept::NextTurn {
+            self.accept = Accept::AtOnce;
+        }
         let events = self.poller.event_count();
         let (mut clients, mut were_silent) = (0, 0);
         for index in 0..events {
@@ -608,9 +617,10 @@ impl Worker {
 
     // ---- listeners and signals ----------------------------------------------------------------
 
+    /// Takes in who has connected, within the measure of a turn: who connects without end keeps no client waiting.
     fn accept(&mut self, index: usize) {
         self.refresh_if_changed();
-        loop {
+        for _ in 0..ACCEPTED_PER_TURN_MAX {
             // The listeners may have been replaced since the event.
             let Some(listener) = self.listeners.get(index) else {
                 return;
@@ -630,21 +640,22 @@ impl Worker {
                 }
             }
         }
+        self.accept = Accept::NextTurn;
     }
 
     /// Accepts what could not be accepted before.
     fn accept_again(&mut self) {
-        let mut failed = false;
+        let mut after = Accept::OnEvents;
         for index in 0..self.listeners.len() {
             self.accept = Accept::AtOnce; // a further failure is no news for the log
             self.accept(index);
-            failed |= self.accept == Accept::AtTick;
+            after = match (after, self.accept) {
+                (Accept::AtTick, _) | (_, Accept::AtTick) => Accept::AtTick,
+                (Accept::NextTurn, _) | (_, Accept::NextTurn) => Accept::NextTurn,
+                _ => Accept::OnEvents,
+            };
         }
-        self.accept = if failed {
-            Accept::AtTick
-        } else {
-            Accept::OnEvents
-        };
+        self.accept = after;
     }
 
     /// Lets a connection in, to the worker with the fewest, or turns it away with a reason.

@@ -288,7 +288,7 @@ pub static ROWS: &[Parameter] = &[
     row("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "For a class of clients: bytes of unread replies at which one is closed at once, bytes at which it is closed after a time, and that time in seconds; 0: no limit.")
         .kept_in(read_output_limits, write_output_limits),
     number!(row("maxmemory-clients", Live, Syntax::Integer { min: 0, max: i64::MAX, unit: Unit::MemoryOrPercent, unsigned: true }, "0", "Memory of all clients together, above which those with most are closed; in percent: of maxmemory; 0: any."), client_memory_max),
-    row("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, all that wait."),
+    row("max-new-connections-per-cycle", Inert, unsigned(1, 1000), "10", "Connections accepted in one turn: here, 100 of each listener."),
     row("max-new-tls-connections-per-cycle", Inert, unsigned(1, 1000), "1", "The same for TLS."),
     row("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary."),
     row("socket-mark-id", InertFixed, unsigned(0, u32::MAX as i64), "0", "Mark of listening sockets, for packet filters.")
