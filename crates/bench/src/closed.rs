@@ -234,7 +234,7 @@ impl<B: Batches> Load for Closed<'_, B> {
         })
     }
 
-    fn is_waiting(&self, under_way: &UnderWay) -> bool {
+    fn needs(&self, under_way: &UnderWay) -> bool {
         under_way.awaited > 0
     }
 

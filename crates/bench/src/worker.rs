@@ -97,8 +97,8 @@ pub trait Load {
         false
     }
 
-    /// Whether a connection waits for replies; one that does not may be closed by the server.
-    fn is_waiting(&self, pending: &Self::Pending) -> bool;
+    /// Whether a connection waits for replies, or will be used; one that does neither may be closed by the server.
+    fn needs(&self, pending: &Self::Pending) -> bool;
 
     /// Whether anything is under way or still to be sent.
     fn is_active(&self) -> bool;
@@ -740,8 +740,7 @@ impl<'a, L: Load> Worker<'a, L> {
                     connection.held.extend_from_slice(&self.receive[..held]);
                     return Ok(());
                 }
-                // A connection that waits for nothing may go.
-                Ok(Read::Eof) if !self.load.is_waiting(&connection.pending) => return Ok(()),
+                Ok(Read::Eof) if !self.load.needs(&connection.pending) => return Ok(()),
                 Ok(Read::Eof) => return Err(Failure::Closed),
                 Err(error) => return Err(Failure::Io(error)),
             };

@@ -933,6 +933,29 @@ fn a_lost_connection_is_opened_again_and_what_was_under_way_is_counted() {
 }
 
 #[test]
+fn a_connection_that_is_closed_while_it_is_idle_costs_no_request() {
+    let n = AtomicU64::new(0);
+    let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) % 10 {
+        7 => Answer::Close(b"+OK\r\n".to_vec()),
+        _ => reply("+OK\r\n"),
+    });
+    // Each connection is free for a fifth of a second before it is used again: the end has come by then.
+    let args = ["--command", "GET a", "--reconnect", "-c", "5"];
+    let more = ["--rps", "25", "--duration", "1"];
+    let result = result(&server, &[&args[..], &more].concat());
+    let requests = &result["requests"];
+    assert_eq!(
+        (
+            &requests["values"],
+            &requests["lost"],
+            &requests["connections_lost"]
+        ),
+        (&25.into(), &0.into(), &2.into()),
+        "{requests}"
+    );
+}
+
+#[test]
 fn a_request_that_is_never_answered_is_given_up_in_time() {
     let n = AtomicU64::new(0);
     let server = on_get(move || match n.fetch_add(1, Ordering::Relaxed) {

@@ -645,8 +645,10 @@ impl Load for Drive<'_> {
         }
     }
 
-    fn is_waiting(&self, pending: &Pending) -> bool {
-        !pending.under_way.is_empty()
+    fn needs(&self, pending: &Pending) -> bool {
+        // What would be sent to whom has gone already would be lost, and by our fault.
+        let replaced = self.manner.reconnect && self.may_send();
+        replaced || !pending.under_way.is_empty()
     }
 
     fn is_active(&self) -> bool {
