@@ -230,6 +230,79 @@ fn a_forbidden_command_is_none_and_a_renamed_one_has_its_new_name_only() {
     assert_eq!(call(&mut direct, "GET k"), bulk("v"));
 }
 
+#[test]
+fn command_shows_what_clients_may_call_and_how() {
+    let (server, pool) = server();
+    let proxy = proxy_with(&format!(
+        "[commands]
+        forbidden = ['debug', 'config|set', 'append']
+        [commands.renamed]
+        get = 'fetch'
+        client = 'Kunde'
+        {pool}"
+    ));
+    let mut direct = Client::connect(server.address()).unwrap();
+    for proto in ["2", "3"] {
+        let mut client = client(&proxy);
+        client.call(&["HELLO", proto]).unwrap();
+        let mut list = |line: &str| match call(&mut client, line) {
+            Value::Array(values) => values,
+            Value::Map(pairs) => pairs.into_iter().flat_map(<[Value; 2]>::from).collect(),
+            other => panic!("{line}: {other:?}"),
+        };
+        let names_of = |rows: &[Value]| -> Vec<String> {
+            let name = |row: &Value| match row {
+                Value::Array(parts) => text(&parts[0]),
+                _ => "-".to_owned(),
+            };
+            rows.iter().map(name).collect()
+        };
+        let asked =
+            list("COMMAND INFO get FETCH append debug config kunde kunde|id client config|set");
+        let shown = [
+            "-", "fetch", "-", "-", "config", "kunde", "kunde|id", "-", "-",
+        ];
+        assert_eq!(names_of(&asked), shown);
+        for (row, has, has_not) in [
+            (4, "config|get", "config|set"),
+            (5, "kunde|list", "client|list"),
+        ] {
+            let Value::Array(parts) = &asked[row] else {
+                panic!("{row}");
+            };
+            let (Value::Array(parts) | Value::Set(parts)) = &parts[9] else {
+                panic!("{row}");
+            };
+            let parts = names_of(parts);
+            let is_there = |name: &str| parts.iter().any(|it| it == name);
+            assert!(is_there(has) && !is_there(has_not), "{parts:?}");
+        }
+        let rows = names_of(&list("COMMAND"));
+        let listed: Vec<String> = list("COMMAND LIST").iter().map(text).collect();
+        for all in [rows, listed, names_of(&list("COMMAND INFO"))] {
+            let is_there = |name: &str| all.iter().any(|it| it == name);
+            assert!(is_there("fetch") && is_there("kunde") && is_there("config"));
+            assert!(!is_there("get") && !is_there("append") && !is_there("debug"));
+        }
+        let docs = list("COMMAND DOCS get fetch append config");
+        let docs: Vec<String> = docs.chunks(2).map(|pair| text(&pair[0])).collect();
+        assert_eq!(docs.len(), 2);
+        assert!(docs.contains(&"fetch".to_owned()) && docs.contains(&"config".to_owned()));
+        let said = format!("{:?}", list("COMMAND DOCS config"));
+        let has = |name: &str| said.contains(&format!("{:?}", name.as_bytes()));
+        assert!(has("config|get") && !has("config|set"));
+        assert_eq!(list("COMMAND GETKEYS fetch k"), [bulk("k")]);
+        for hidden in ["get k", "append k v"] {
+            let said = call(&mut client, &format!("COMMAND GETKEYS {hidden}"));
+            assert_error(&said, "ERR Invalid command specified");
+        }
+        let Value::Integer(all) = call(&mut direct, "COMMAND COUNT") else {
+            panic!("a number");
+        };
+        assert_eq!(call(&mut client, "COMMAND COUNT"), Value::Integer(all - 2));
+    }
+}
+
 /// Servers with a module of their own, whose calls they answer with their words; what each has seen.
 struct Modules {
     seen: [Arc<Mutex<Vec<String>>>; 2],

@@ -2,6 +2,8 @@
 
 use redline_spec::{self as spec, CommandId, Flags, Gate, Group, KeyShape, Plane, Routing};
 
+use crate::shown::Listing;
+
 /// The way that a call goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -58,6 +60,8 @@ pub enum Merge {
     Scan,
     /// Names and numbers: the numbers of each name are added.
     SumByName,
+    /// Of one server, as clients may see it.
+    Commands(Listing),
 }
 
 /// What the request path wants to know of a command.

@@ -233,6 +233,41 @@ impl Names {
         command
     }
 
+    /// Whether clients may see fewer commands than servers have, or have to call some of them by another name.
+    pub fn hide_something(&self) -> bool {
+        !self.renamed.is_empty() || !self.forbidden.is_empty() || !self.forbidden_others.is_empty()
+    }
+
+    /// How clients have to call what servers know by this name, a part of a container with `|`; none: they may not.
+    pub fn new_name(&self, own: &[u8]) -> Option<Vec<u8>> {
+        let own = own.to_ascii_lowercase();
+        let container = own.split(|byte| *byte == b'|').next().unwrap_or_default();
+        let id = std::str::from_utf8(&own).map(ids_of).unwrap_or_default();
+        let is_forbidden = id.first().is_some_and(|id| self.forbidden.contains(id))
+            || self.forbidden_others.contains(&own)
+            || self.forbidden_others.contains(container);
+        if is_forbidden {
+            return None;
+        }
+        let mut renamed = self.renamed.iter();
+        let new = renamed.find(|(_, name)| name.as_bytes().eq_ignore_ascii_case(container));
+        Some(match new {
+            Some((new, _)) => [new, &own[container.len()..]].concat(),
+            None => own,
+        })
+    }
+
+    /// The name by which servers know what clients call so; none: there is no such command for them.
+    pub fn own_name(&self, new: &[u8]) -> Option<Vec<u8>> {
+        let new = new.to_ascii_lowercase();
+        let container = new.split(|byte| *byte == b'|').next().unwrap_or_default();
+        let own = match self.renamed.get(container) {
+            Some(own) => [own.as_bytes(), &new[container.len()..]].concat(),
+            None => new.clone(),
+        };
+        (self.new_name(&own)? == new).then_some(own)
+    }
+
     /// Which command of the table has been given this name.
     pub fn id_behind(&self, args: Args<'_>) -> Option<CommandId> {
         if self.renamed.is_empty() {

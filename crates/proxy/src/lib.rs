@@ -26,6 +26,7 @@
 //! | | `scripts` | scripts that servers are given when they lack them |
 //! | answered here | `local` | commands about the connection and about the proxy |
 //! | | `face` | the proxies as the nodes of a cluster |
+//! | | `shown` | which commands there are |
 //! | | `cache` | what GET answers of hot keys |
 //! | | `seeing` | counters, latencies, logs, MONITOR |
 //!
@@ -65,6 +66,7 @@ pub mod secure;
 mod seeing;
 mod serve;
 pub mod settings;
+mod shown;
 mod slab;
 mod split;
 pub mod start;

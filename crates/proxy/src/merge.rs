@@ -12,7 +12,7 @@ use crate::split::Gather;
 
 /// Room for numbers of shards in cursors, at least. Redis's own cursors are so short that the product fits into 63 bits.
 const SCAN_STEP_MIN: u32 = 64;
-const MALFORMED: &[u8] = b"-ERR a server's reply does not fit the command\r\n";
+pub const MALFORMED: &[u8] = b"-ERR a server's reply does not fit the command\r\n";
 
 /// Appends the reply.
 pub fn merge(gather: &Gather, out: &mut Vec<u8>) {
@@ -31,7 +31,7 @@ pub fn merge(gather: &Gather, out: &mut Vec<u8>) {
         Merge::Elements => elements(&parts, &gather.order, out),
         Merge::Sum => numbers(&parts, out, sum),
         Merge::Min => minimum(&parts, out),
-        Merge::AllOk | Merge::First => first(&parts, out),
+        Merge::AllOk | Merge::First | Merge::Commands(_) => first(&parts, out),
         Merge::AnyOk => first_without_error(&parts, out),
         Merge::AnyValue => any_value(&parts, out),
         Merge::Concat => concat(&parts, out),

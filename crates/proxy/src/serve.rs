@@ -546,6 +546,9 @@ impl Worker {
             }
             Class::Transaction => self.transaction(me, command.id, raw, args),
             Class::Subscribe => self.subscription(me, command.id, args),
+            Class::Any if is_about_commands(command.id) => {
+                self.command_table(me, command.id, raw, args)
+            }
             Class::Any => match self.any_node(me) {
                 Some(node) => self.forward(me, node, raw),
                 None => self.refuse(me, errors::CLUSTER_DOWN),
@@ -802,4 +805,8 @@ fn may_block(id: CommandId, args: Args<'_>) -> bool {
             .any(|word| word.eq_ignore_ascii_case(b"BLOCK")),
         _ => true,
     }
+}
+
+fn is_about_commands(id: CommandId) -> bool {
+    id == CommandId::Command || spec::row(id).container == Some(CommandId::Command)
 }

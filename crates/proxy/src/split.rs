@@ -14,6 +14,7 @@ use crate::merge;
 use crate::route::{NOBODY, NodeId};
 use crate::seeing::NO_COMMAND;
 use crate::serve::Flow;
+use crate::shown;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
@@ -220,6 +221,15 @@ impl Worker {
         Flow::Done
     }
 
+    /// A call to one server, whose reply is not passed on as it comes.
+    pub(crate) fn ask_one(&mut self, me: Ref, merge: Merge, node: NodeId, request: &[u8]) -> Flow {
+        if let Some(gather) = self.gather(me, merge) {
+            self.send_part(me, gather, 0, node, request);
+            self.all_sent(gather);
+        }
+        Flow::Done
+    }
+
     /// Begins to gather the replies for the client's next request.
     fn gather(&mut self, me: Ref, merge: Merge) -> Option<Ref> {
         let client = self.clients.find(me)?;
@@ -323,6 +333,13 @@ impl Worker {
             client.gathered -= gather.bytes.len();
             if gather.silence == Silence::On {
                 merge::merge(&gather, &mut merged);
+            }
+            if let Merge::Commands(listing) = gather.merge
+                && !matches!(merged.first(), None | Some(b'-' | b'!'))
+            {
+                let names = &self.shared.names;
+                let shown = shown::rewritten(names, listing, gather.proto, &merged);
+                merged = shown.unwrap_or_else(|| merge::MALFORMED.to_vec());
             }
         }
         if merged.first() == Some(&b'-') {
