@@ -96,7 +96,7 @@ impl Runner {
             Ok(()) | Err(Error::Block(_)) => {}
             Err(error) => {
                 self.out.clear();
-                Reply::new(&mut self.out, proto).error(&error.text());
+                Reply::new(&mut self.out, proto).error_bytes(&error.text());
             }
         }
         let reply: Vec<u8> = self.out.chunks().flatten().copied().collect();
