@@ -188,3 +188,33 @@ fn what_a_run_of_a_suite_would_not_do_is_refused() {
     }
     assert!(server.requests().is_empty());
 }
+
+#[test]
+fn the_table_has_the_cpu_of_a_proxy_if_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("suite.toml");
+    let (server, alone) = (server(), "target = \"direct\"");
+    let text = |targets: [&str; 2]| {
+        let runs = targets.map(|target| format!("[[group.run]]\nname = \"r\"\n{target}\n"));
+        format!(
+            "name = \"n\"\ntitle = \"t\"\nsource = \"s\"\n[options]\nduration = 0.3\nconnections = 1\n\
+             [targets]\ndirect = {{ server = \"127.0.0.1\", port = {port} }}\n\
+             proxy = {{ server = \"127.0.0.1\", port = {port}, behind = \"direct\" }}\n\
+             [[group]]\nname = \"g\"\ncommand = [\"PING\"]\n{}",
+            runs.concat(),
+            port = server.port()
+        )
+    };
+    for (targets, shown) in [([alone; 2], false), ([alone, "target = \"proxy\""], true)] {
+        fs::write(&path, text(targets)).unwrap();
+        let ran = bench(&["run", path.to_str().unwrap()]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let heading = ran.stdout.lines().find(|line| line.contains("requests/s"));
+        let heading = heading.unwrap_or_else(|| panic!("{}", ran.stdout));
+        assert_eq!(
+            heading.contains("proxy user  proxy kernel"),
+            shown,
+            "{heading}"
+        );
+    }
+}

@@ -19,7 +19,7 @@ use crate::html;
 use crate::html::charts::{self, Axes, Bar};
 use crate::run::arguments::{Arguments, Command, RunPlan};
 use crate::run::execute::Prepared;
-use crate::run::result::RunResult;
+use crate::run::result::{Party, RunResult};
 use crate::run::{Written, write, write_json};
 pub use file::Published;
 use file::{Run, Suite};
@@ -213,7 +213,7 @@ type Column = (
     usize,
 );
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 7] = [
     ("requests/s", |r| Some(r.achieved_rps), |p| p.rps, 0),
     (
         "mean, ms",
@@ -229,21 +229,34 @@ const COLUMNS: [Column; 5] = [
     ),
     (
         "server user",
-        |r| cpus(r, |party| party.user_s),
+        |r| cpus(r, "server", |party| party.user_s),
         |p| p.server_user,
         3,
     ),
     (
         "server kernel",
-        |r| cpus(r, |party| party.system_s),
+        |r| cpus(r, "server", |party| party.system_s),
         |p| p.server_kernel,
+        3,
+    ),
+    (
+        "proxy user",
+        |r| cpus(r, "proxy", |party| party.user_s),
+        |_| None,
+        3,
+    ),
+    (
+        "proxy kernel",
+        |r| cpus(r, "proxy", |party| party.system_s),
+        |_| None,
         3,
     ),
 ];
 
-fn cpus(result: &RunResult, seconds: fn(&crate::run::result::Party) -> f64) -> Option<f64> {
+/// CPUs that the parties of a role used.
+fn cpus(result: &RunResult, role: &str, seconds: fn(&Party) -> f64) -> Option<f64> {
     let parties = result.parties.iter();
-    let servers = parties.filter(|party| party.role == "server" && party.wall_s > 0.0);
+    let servers = parties.filter(|party| party.role == role && party.wall_s > 0.0);
     // Of several servers, what all of them used.
     servers
         .map(|one| seconds(one) / one.wall_s)
@@ -282,15 +295,24 @@ pub fn page(result: &SuiteResult) -> Result<String, Failure> {
 fn table(result: &SuiteResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\nPublished: {}", result.title, result.source);
-    let _ = writeln!(out, "Scale: {}; server's CPU in CPUs used\n", result.scale);
+    let _ = writeln!(out, "Scale: {}; CPU in CPUs used\n", result.scale);
     let has_published = |published: fn(&Published) -> Option<f64>| {
         result
             .runs
             .iter()
             .any(|run| published(&run.published).is_some())
     };
+    // Most suites have no proxy.
+    let columns = COLUMNS.into_iter().filter(|(heading, measured, ..)| {
+        !heading.starts_with("proxy")
+            || result
+                .runs
+                .iter()
+                .any(|run| measured(&run.result).is_some())
+    });
+    let columns: Vec<Column> = columns.collect();
     let _ = write!(out, "{:<22}{:<14}", "", "");
-    for (heading, _, published, _) in COLUMNS {
+    for &(heading, _, published, _) in &columns {
         let _ = write!(out, "{heading:>14}");
         if has_published(published) {
             let _ = write!(out, "{:>12}", "published");
@@ -299,7 +321,7 @@ fn table(result: &SuiteResult) -> String {
     let _ = writeln!(out, "   limit");
     for run in &result.runs {
         let _ = write!(out, "{:<22}{:<14}", run.group, run.name);
-        for (_, measured, published, digits) in COLUMNS {
+        for &(_, measured, published, digits) in &columns {
             let cell = |figure: Option<f64>| {
                 figure.map_or(String::from("-"), |figure| format!("{figure:.digits$}"))
             };
