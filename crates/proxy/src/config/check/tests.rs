@@ -1,0 +1,338 @@
+//! Configurations with something wrong, and what is said of it.
+
+use super::super::tests::WHOLE;
+use super::*;
+
+fn config(text: &str) -> Config {
+    Config::from_toml(text).unwrap()
+}
+
+#[test]
+fn there_are_not_more_workers_than_descriptors_for_them() {
+    let problems = config(&format!("threads = 257\n{WHOLE}")).check();
+    assert!(problems[0].is_fatal && problems[0].text.starts_with("at most 256"));
+    assert_eq!(config(&format!("threads = 256\n{WHOLE}")).check(), []);
+}
+
+#[test]
+fn what_is_whole_has_no_fault() {
+    assert_eq!(config(WHOLE).check(), []);
+}
+
+#[test]
+fn the_sample_says_the_defaults() {
+    let sample = config(include_str!("../../../../../docs/proxy.sample.toml"));
+    assert_eq!(sample.check(), Vec::new());
+    let default = Config {
+        listeners: sample.listeners.clone(),
+        pools: vec![Pool {
+            shards: sample.pools[0].shards.clone(),
+            ..Pool::default()
+        }],
+        ..Config::default()
+    };
+    assert_eq!(sample, default);
+}
+
+#[test]
+fn the_sample_names_every_option() {
+    let sample = include_str!("../../../../../docs/proxy.sample.toml");
+    let words: BTreeSet<&str> = sample
+        .split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '-')
+        .collect();
+    for table in [
+        "",
+        "[limits]",
+        "[timeouts]",
+        "[commands]",
+        "[[commands.custom]]",
+        "[log]",
+        "[log.sample]",
+        "[metrics]",
+        "[cluster-face]",
+        "[observe]",
+        "[[listener]]",
+        "[listener.tls]",
+        "[[pool]]",
+        "[pool.tls]",
+        "[pool.failure]",
+        "[pool.reads]",
+        "[[pool.shard]]",
+        "[[pool.seed]]",
+        "[[pool.sentinel]]",
+        "[[pool.shard.server]]",
+        "[[route]]",
+        "[[user]]",
+        "[[data-center]]",
+        "[[data-center.read]]",
+        "[[fault]]",
+        "[[mirror]]",
+        "[[latency-monitor]]",
+    ] {
+        // Who asks for what is not there is told what is.
+        let parents = match table {
+            "[listener.tls]" => "[[listener]]\nbind = 'h:1'\n",
+            "[[pool.shard.server]]" => "[[pool]]\n[[pool.shard]]\n",
+            _ if table.contains("pool.") => "[[pool]]\n",
+            _ if table.contains("center.") => "[[data-center]]\n",
+            _ => "",
+        };
+        let error = Config::from_toml(&format!("{parents}{table}\nnonsense = 1")).unwrap_err();
+        let known = error.split("expected").nth(1).expect(&error);
+        for name in known.split('`').skip(1).step_by(2) {
+            assert!(words.contains(name), "{table} {name}");
+        }
+    }
+}
+
+#[test]
+fn every_fault_is_found_before_anything_starts() {
+    for (more, place, text) in [
+        (
+            "[[listener]]\nbind = '127.0.0.1:7617'",
+            "listener 127.0.0.1:7617",
+            "two listeners",
+        ),
+        (
+            "[[listener]]\nbind = 'h:1'\npool = 'defalt'",
+            "listener h:1",
+            "did you mean \"default\"",
+        ),
+        (
+            "[[listener]]\nbind = 'h:1'\ntls = {}",
+            "listener h:1",
+            "`certificate` and `key`",
+        ),
+        ("[[pool]]", "pool \"default\"", "the name is taken"),
+        (
+            "[[pool]]\nname = 'b'\nshard = [{ server = [{ address = 'h:0' }] }]",
+            "pool \"b\"",
+            "h:0: a server has a port",
+        ),
+        (
+            "[pool.cache]\nprefixes = ['a:', 'a:b', 'c']",
+            "pool \"default\"",
+            "\"a:b\" begins with \"a:\"",
+        ),
+        (
+            "[pool.cache]\nprefixes = ['a', 'a']",
+            "pool \"default\"",
+            "leave it out",
+        ),
+        (
+            "[pool.cache]\nprefixes = ['']\nmemory = 'off'",
+            "pool \"default\"",
+            "`cache.memory`",
+        ),
+        (
+            "[pool.cache]\nprefixes = ['']\nmax-age = 'off'",
+            "pool \"default\"",
+            "`cache.max-age`",
+        ),
+        (
+            "[pool.cache]\nprefixes = ['']\n[pool.reads]\nstatic-replica-priority = 1",
+            "pool \"default\"",
+            "reads from replicas",
+        ),
+        ("[[pool]]\nname = 'b'", "pool \"b\"", "no [[pool.shard]]"),
+        (
+            "[[pool]]\nname = 'b'\nkind = 'cluster'",
+            "pool \"b\"",
+            "no [[pool.seed]]",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nkind = 'sentinel'",
+            "pool \"b\"",
+            "no [[pool.sentinel]]",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nseed = [{ address = 'h:1' }]",
+            "pool \"b\"",
+            "`kind = \"cluster\"`",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nhash-tag = '{'",
+            "pool \"b\"",
+            "`hash-tag`",
+        ),
+        (
+            "[[pool]]\nname = 'b'\ndatabases = 0",
+            "pool \"b\"",
+            "`databases`",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nreads = { primary-priority = 101 }",
+            "pool \"b\"",
+            "0 to 100",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nreads = { primary-priority = 0 }",
+            "pool \"b\"",
+            "nobody would answer",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nfailure = { limit = 0 }",
+            "pool \"b\"",
+            "at least 1",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nkind = 'cluster'\nseed = [{ address = 'h:1' }]\nhash = 'md5'",
+            "pool \"b\"",
+            "its own slots",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nshard = [{ name = 's', weight = 0, server = [{ address = 'h:1' }] }]",
+            "pool \"b\", shard \"s\"",
+            "1 to 1000",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nshard = [{ server = [{ address = 'h:1', user = 'u' }] }]",
+            "pool \"b\"",
+            "needs a password",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nsentinel-password = 'p'",
+            "pool \"b\"",
+            "belong to",
+        ),
+        (
+            "[[route]]\nprefix = ''\npool = 'default'",
+            "route \"\"",
+            "how keys begin",
+        ),
+        (
+            "[[listener]]\nbind = 'h:1'\ntls = { certificate = 'c', key = 'k', client-certificates = 'required' }",
+            "listener h:1",
+            "needs `authorities`",
+        ),
+        (
+            "[[pool]]\nname = 'b'\ntls = { certificate = 'c' }",
+            "pool \"b\"",
+            "go together",
+        ),
+        (
+            "[[route]]\nprefix = 'a:'\npool = 'nowhere'",
+            "route \"a:\"",
+            "no pool \"nowhere\"",
+        ),
+        (
+            "[[user]]\nname = 'u'\nrules = '+nonsense'",
+            "users",
+            "+nonsense",
+        ),
+        (
+            "[[user]]\nname = 'u'\nrules = '+get'\nmode = 'read'",
+            "user \"u\"",
+            "either `rules`",
+        ),
+        (
+            "[commands]\nforbidden = ['gte']",
+            "commands.forbidden",
+            "no command \"gte\"",
+        ),
+        (
+            "[commands.renamed]\nget = 'set'",
+            "commands.renamed",
+            "\"set\" is a command",
+        ),
+        (
+            "[commands.renamed]\nget = 'GET'",
+            "commands.renamed",
+            "has that name already",
+        ),
+        (
+            "[commands.renamed]\nget = 'set'\nset = 'get'",
+            "commands.renamed",
+            "is renamed itself",
+        ),
+        (
+            "[commands.renamed]\n'doc.get' = 'Doc.Put'\n'doc.put' = 'doc.get'",
+            "commands.renamed",
+            "is renamed itself",
+        ),
+        (
+            "[commands.renamed]\nget = 'proxy'",
+            "commands.renamed",
+            "\"proxy\" is a command",
+        ),
+        (
+            "[commands.renamed]\nget = 'x'\nset = 'X'",
+            "commands.renamed \"x\"",
+            "taken",
+        ),
+        (
+            "[[commands.custom]]\nname = 'get'\nmode = 'read'\nmin-args = 2\nmax-args = 2\nkey = 1",
+            "commands.custom \"get\"",
+            "known already",
+        ),
+        (
+            "[[commands.custom]]\nname = 'x.y'\nmode = 'read'\nmin-args = 2\nmax-args = 1\nkey = 2",
+            "commands.custom \"x.y\"",
+            "not less",
+        ),
+        (
+            "[[data-center]]\nname = 'here'",
+            "local-data-center",
+            "one of the",
+        ),
+        (
+            "[[latency-monitor]]\nname = 'm'\ncommands = ['all']\nbounds-us = [2, 1]",
+            "latency-monitor \"m\"",
+            "rising",
+        ),
+        (
+            "[[latency-monitor]]\nname = 'm'\ncommands = ['-gte']\nbounds-us = [2]",
+            "latency-monitor \"m\"",
+            "\"gte\"",
+        ),
+        ("[timeouts]\nconnect = 'off'", "timeouts", "`connect`"),
+        (
+            "[cluster-face]\nenabled = true\npeers = ['h:1']",
+            "cluster-face",
+            "`announce`",
+        ),
+        (
+            "[cluster-face]\nenabled = true\nannounce = '/a.socket'",
+            "cluster-face",
+            "no unix sockets",
+        ),
+    ] {
+        let problems = config(&format!("{WHOLE}\n{more}")).check();
+        let found = problems
+            .iter()
+            .any(|p| p.is_fatal && p.place == place && p.text.contains(text));
+        assert!(found, "{more}: {problems:?}");
+    }
+    let nothing = Config::default().check();
+    assert_eq!(
+        nothing.iter().filter(|problem| problem.is_fatal).count(),
+        2,
+        "{nothing:?}"
+    );
+}
+
+#[test]
+fn foot_guns_are_warned_of_and_start_all_the_same() {
+    let two = "
+        [[pool]]
+        name = 'b'
+        shard = [{ name = 'x', server = [{ address = 'h:1' }] }, { name = 'y', server = [{ address = 'h:2' }] }]
+    ";
+    for (more, text) in [
+        ("distribution = 'random'", "by chance"),
+        (
+            "distribution = 'modula'\nhash = 'atol'",
+            "do not begin with a number",
+        ),
+        ("hash = 'crc16'", "hash of 16 bits"),
+    ] {
+        let problems = config(&format!("{WHOLE}\n{two}\n{more}")).check();
+        let found = problems
+            .iter()
+            .any(|p| !p.is_fatal && p.text.contains(text));
+        assert!(
+            found && problems.iter().all(|p| !p.is_fatal),
+            "{more}: {problems:?}"
+        );
+    }
+}
