@@ -2,12 +2,15 @@
 //!
 //! A message goes to the mailbox of each worker that has a subscriber, while the channel's lock is held: so
 //! all subscribers of a channel see its messages in one order. Must not know: sockets, keys.
+//!
+//! A worker may be busy for seconds while others publish to its clients. What is on its way is counted, and who publishes
+//! waits when there is too much of it ([`Transit`]); units do not wait, but they end.
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, RwLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -20,6 +23,72 @@ use crate::{
 
 /// Channels are spread over so many locks.
 const SHARDS: usize = 64;
+
+/// Bytes on their way to a worker's clients above which who publishes waits. Below the limit for the output of a
+/// subscriber, which has done nothing wrong.
+const TRANSIT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What was published to a worker's clients and has not been handed to them, and who waits for it to become less.
+#[derive(Default)]
+pub struct Transit {
+    bytes: AtomicUsize,
+    waiting: Mutex<Vec<Token>>,
+    /// Somebody may be waiting.
+    awaited: AtomicBool,
+}
+
+impl Transit {
+    /// Is there so much that this session has to wait before it publishes? Then it will be among those of
+    /// [`Transit::released`].
+    pub fn keeps_waiting(&self, who: Token) -> bool {
+        let is_full = || self.bytes.load(Ordering::SeqCst) > TRANSIT_BYTES_MAX;
+        if !is_full() {
+            return false;
+        }
+        let mut waiting = self.waiting.lock().expect("no panic under those who wait");
+        self.awaited.store(true, Ordering::SeqCst);
+        // From here on the worker looks at the list when it has handed something out.
+        let waits = is_full();
+        if waits {
+            waiting.push(who);
+        }
+        waits
+    }
+
+    /// Who waits no longer. The worker asks in each turn.
+    pub fn released(&self) -> Vec<Token> {
+        if !self.awaited.load(Ordering::SeqCst)
+            || self.bytes.load(Ordering::SeqCst) > TRANSIT_BYTES_MAX
+        {
+            return Vec::new();
+        }
+        let mut waiting = self.waiting.lock().expect("no panic under those who wait");
+        self.awaited.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *waiting)
+    }
+}
+
+/// The bytes of a message on its way, until the last copy of it is dropped.
+struct Carried {
+    transit: Arc<Transit>,
+    bytes: usize,
+}
+
+impl Carried {
+    fn new(transit: &Arc<Transit>, bytes: usize) -> Carried {
+        transit.bytes.fetch_add(bytes, Ordering::SeqCst);
+        Carried {
+            transit: transit.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.transit.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
 
 type Subscribers = HashMap<Arc<[u8]>, Vec<Token>>;
 
@@ -69,6 +138,8 @@ pub struct Delivery {
     pub channel: Arc<[u8]>,
     /// The message.
     pub payload: Arc<[u8]>,
+    /// Counts it while it is on its way; none before.
+    _carried: Option<Arc<Carried>>,
 }
 
 impl PubSub {
@@ -194,6 +265,14 @@ impl Channels {
 }
 
 impl Delivery {
+    /// The same to one of them.
+    pub fn to_one(&self, token: Token) -> Delivery {
+        Delivery {
+            to: vec![token],
+            ..self.clone()
+        }
+    }
+
     fn of(kind: Kind, channel: &[u8], payload: &[u8]) -> Delivery {
         let channel: Arc<[u8]> = channel.into();
         Delivery {
@@ -202,6 +281,7 @@ impl Delivery {
             name: channel.clone(),
             channel,
             payload: payload.into(),
+            _carried: None,
         }
     }
 }
@@ -224,8 +304,13 @@ fn deliver(workers: &[WorkerHandle], tokens: &[Token], delivery: &Delivery) -> u
             .filter(|token| token.worker() == number)
             .collect();
         if !to.is_empty() {
+            let bytes = size_of::<Delivery>()
+                + size_of_val(&*to)
+                + delivery.channel.len()
+                + delivery.payload.len();
             worker.mailbox.send(Message::Deliver(Delivery {
                 to,
+                _carried: Some(Arc::new(Carried::new(&worker.transit, bytes))),
                 ..delivery.clone()
             }));
         }

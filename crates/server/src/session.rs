@@ -196,6 +196,8 @@ pub enum Aside {
     Ticket,
     /// A script is running.
     Script,
+    /// Too much is on its way to subscribers.
+    Transit,
     /// A blocking command waits for its keys.
     Keys,
     /// CLIENT PAUSE holds its command back.

@@ -25,7 +25,7 @@ use crate::{
     errors, log,
     monitor::{Line, Monitors},
     names::Names,
-    pubsub::{Delivery, PubSub},
+    pubsub::{Delivery, PubSub, Transit},
     session::{Card, Token, flag},
     settings::Published,
     start::Origin,
@@ -89,6 +89,8 @@ pub struct WorkerHandle {
     pub stats: Arc<WorkerStats>,
     /// How many connections it has, those on their way included.
     pub connections: AtomicUsize,
+    /// What is published to its clients.
+    pub transit: Arc<Transit>,
 }
 
 /// The script that holds the script mutex and runs, seen from outside.

@@ -176,6 +176,7 @@ impl Server {
                 mailbox: mailbox.sender(),
                 stats: Arc::default(),
                 connections: 0.into(),
+                transit: Arc::default(),
             });
             starts.push(Start {
                 number,

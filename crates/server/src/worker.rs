@@ -330,6 +330,10 @@ impl Worker {
         self.expire_waits();
         self.end_pause();
         self.serve_ready();
+        for token in self.shared.workers()[self.number].transit.released() {
+            let publisher = &self.shared.workers()[token.worker()];
+            publisher.mailbox.send(Message::Wake(token));
+        }
         if !self.leaving.is_empty() {
             self.leave_queues();
         }

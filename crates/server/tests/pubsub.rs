@@ -1,8 +1,15 @@
-//! Publish and subscribe: what a client hears of itself, and shard channels. Must not know the server's insides.
+//! Publish and subscribe: what a client hears of itself, shard channels, and more messages than can be handed out. Must not know the server's insides.
 
 mod client;
 
-use client::{Client, Value, request, settings, start};
+use std::{
+    io::Write,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use client::{Client, Value, encode, request, settings, start};
+use redline_server::{OutputLimit, Permission};
 
 fn bulk(text: &str) -> Value {
     Value::Bulk(text.into())
@@ -135,4 +142,89 @@ fn shard_channels_are_apart_from_the_others() {
     other.call("SSUBSCRIBE a");
     let refused = other.call("EXEC");
     assert!(refused.array()[0].error().contains("DENY BLOCKING"));
+}
+
+/// The number of a client's worker.
+fn worker_of(client: &mut Client) -> u32 {
+    let Value::Bulk(text) = client.call("CLIENT INFO") else {
+        panic!("CLIENT INFO is text")
+    };
+    let text = String::from_utf8(text).unwrap();
+    let field = text
+        .split(' ')
+        .find_map(|word| word.strip_prefix("io-thread="));
+    field.unwrap().parse().unwrap()
+}
+
+#[test]
+fn messages_piled_up_without_bound_while_their_worker_was_busy() {
+    const MESSAGES: usize = 128;
+    const MIB: usize = 1024 * 1024;
+    let mut settings = settings(2);
+    settings.enable_debug_command = Permission::Yes;
+    // It may read more slowly than it is published to.
+    settings.output_limits[2] = OutputLimit {
+        hard_bytes: 0,
+        soft_bytes: 0,
+        soft_seconds: 0,
+    };
+    let server = start(settings);
+    // A connection goes to the worker with the fewest.
+    let mut clients: Vec<(u32, Client)> = (0..4)
+        .map(|_| Client::connect(&server))
+        .map(|mut client| (worker_of(&mut client), client))
+        .collect();
+    clients.sort_by_key(|(worker, _)| *worker);
+    let [
+        (here, mut publisher),
+        _,
+        (there, mut subscriber),
+        (beside, mut busy),
+    ] = clients.try_into().ok().expect("four");
+    assert!(here != there && there == beside);
+    subscriber.call("SUBSCRIBE c");
+    busy.send("DEBUG SLEEP 2");
+    let published = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let mut writer = publisher.stream.try_clone().unwrap();
+        scope.spawn(move || {
+            for number in 0..MESSAGES {
+                let message = vec![number as u8; MIB];
+                writer
+                    .write_all(&encode(&[b"PUBLISH", b"c", &message]))
+                    .unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..MESSAGES {
+                assert_eq!(publisher.read().integer(), 1);
+                published.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        busy.read().ok();
+        let before = published.load(Ordering::Relaxed);
+        assert!(before < MESSAGES, "all were published");
+        // Nothing is lost, and all comes in order.
+        for number in 0..MESSAGES {
+            let message = Value::Bulk(vec![number as u8; MIB]);
+            assert!(subscriber.read().array()[2] == message, "{number}");
+        }
+    });
+}
+
+#[test]
+fn a_script_that_publishes_more_than_a_client_may_have_waiting_ends_the_client() {
+    let server = start(settings(1));
+    let (mut admin, mut subscriber) = (Client::connect(&server), Client::connect(&server));
+    let limit: [&[u8]; 4] = [
+        b"CONFIG",
+        b"SET",
+        b"client-output-buffer-limit",
+        b"pubsub 1mb 0 0",
+    ];
+    admin.call_args(&limit).ok();
+    subscriber.call("SUBSCRIBE c");
+    let script = b"for i = 1, 8 do redis.call('publish', 'c', string.rep('x', 262144)) end";
+    admin.call_args(&[b"EVAL", script, b"0"]);
+    assert_eq!(subscriber.drain(), 0, "closed without a word");
 }

@@ -5,7 +5,14 @@ use redline_keyspace::{Held, View};
 use redline_resp::Args;
 use redline_spec::CommandId;
 
-use crate::{errors, exec::Halt, pubsub::Kind, session::Session, subscribe, worker::Worker};
+use crate::{
+    errors,
+    exec::Halt,
+    pubsub::Kind,
+    session::{Aside, Session},
+    subscribe,
+    worker::Worker,
+};
 
 pub(crate) fn subscribe(w: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
     for channel in args.iter().skip(1) {
@@ -71,6 +78,7 @@ pub(crate) fn spublish(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    wait_for_room(worker, session)?;
     let (pubsub, workers) = (&worker.shared.pubsub, worker.shared.workers());
     let receivers = pubsub.publish_to_shard(workers, &args[1], &args[2]);
     record(worker, session, args);
@@ -83,11 +91,22 @@ pub(crate) fn publish(
     session: &mut Session,
     args: Args<'_>,
 ) -> Result<(), Halt> {
+    wait_for_room(worker, session)?;
     let shared = &worker.shared;
     let receivers = shared.pubsub.publish(shared.workers(), &args[1], &args[2]);
     record(worker, session, args);
     session.reply().integer(receivers as i64);
     Ok(())
+}
+
+/// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait.
+fn wait_for_room(worker: &Worker, session: &Session) -> Result<(), Halt> {
+    let who = session.card.token;
+    let mut workers = worker.shared.workers().iter();
+    match session.unit.is_none() && workers.any(|worker| worker.transit.keeps_waiting(who)) {
+        true => Err(Halt::Aside(Aside::Transit)),
+        false => Ok(()),
+    }
 }
 
 pub(crate) fn pubsub_channels(

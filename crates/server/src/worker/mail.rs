@@ -174,16 +174,15 @@ impl Worker {
 
     fn deliver(&mut self, delivery: &Delivery) {
         for token in &delivery.to {
-            let one = || {
-                Message::Deliver(Delivery {
-                    to: vec![*token],
-                    ..delivery.clone()
-                })
-            };
+            let one = || Message::Deliver(delivery.to_one(*token));
             self.with_session(*token, one, |worker, session| {
                 // Published before the session unsubscribed, and overtaken by that: it would be taken for a reply.
                 if !session.closing && crate::subscribe::is_subscribed(session, delivery) {
                     crate::subscribe::write_message(session, delivery);
+                    // One unit may publish more than a client may have waiting.
+                    if session.out.len_bytes() > worker.output_watched_bytes {
+                        worker.enforce_output_limit(session);
+                    }
                     worker.enqueue(token.index());
                 }
             });
