@@ -241,9 +241,12 @@ impl Names {
     /// How clients have to call what servers know by this name, a part of a container with `|`; none: they may not.
     pub fn new_name(&self, own: &[u8]) -> Option<Vec<u8>> {
         let own = own.to_ascii_lowercase();
-        let container = own.split(|byte| *byte == b'|').next().unwrap_or_default();
-        let id = std::str::from_utf8(&own).map(ids_of).unwrap_or_default();
-        let is_forbidden = id.first().is_some_and(|id| self.forbidden.contains(id))
+        let mut parts = own.splitn(2, |byte| *byte == b'|');
+        let (container, sub) = (parts.next().unwrap_or_default(), parts.next());
+        let id = spec::lookup(container);
+        let part = id.and_then(|id| spec::lookup_subcommand(id, sub?));
+        let mut ids = id.into_iter().chain(part);
+        let is_forbidden = ids.any(|id| self.forbidden.contains(&id))
             || self.forbidden_others.contains(&own)
             || self.forbidden_others.contains(container);
         if is_forbidden {
