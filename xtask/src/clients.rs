@@ -1,6 +1,7 @@
-//! Client libraries in three languages: each runs the calls of `crates/testkit/clients/calls.txt`, and what its library
+//! Client libraries in four languages: each runs the calls of `crates/testkit/clients/calls.txt`, and what its library
 //! offers beyond single calls, against us and against a real Redis. A library must not be able to tell them apart.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +24,7 @@ struct Client {
     name: &'static str,
     program: PathBuf,
     /// The words before the port.
-    script: Option<PathBuf>,
+    before: Vec<OsString>,
     folder: Option<PathBuf>,
     protocol: Option<&'static str>,
 }
@@ -114,7 +115,7 @@ impl Client {
     fn say(&self, port: u16, calls: &Path, monitored: bool) -> Result<String, Failure> {
         let mut command = Command::new(&self.program);
         command
-            .args(&self.script)
+            .args(&self.before)
             .arg(port.to_string())
             .args(self.protocol)
             .arg(calls);
@@ -133,30 +134,38 @@ fn clients(sources: &std::path::Path) -> Result<Vec<Client>, Failure> {
     let python = install::redis_py()?;
     let js = install::node_clients()?;
     let go = install::go_program(&sources.join("go"), "go-client")?;
+    let java = install::java_programs(&sources.join("java"))?;
+    let java_words = |class: &str| {
+        // They run for a few seconds only: the second compiler would not pay.
+        ["-XX:TieredStopAtLevel=1", "-cp", &java, class].map(OsString::from)
+    };
     let mut clients = vec![Client {
         name: "ioredis",
         program: "node".into(),
-        script: Some(sources.join("js/ioredis.js")),
+        before: vec![sources.join("js/ioredis.js").into()],
         folder: Some(js.clone()),
         protocol: None,
     }];
     for protocol in ["2", "3"] {
-        let make =
-            |name, program: &PathBuf, script: Option<&str>, folder: Option<&PathBuf>| Client {
-                name,
-                program: program.clone(),
-                script: script.map(|script| sources.join(script)),
-                folder: folder.cloned(),
-                protocol: Some(protocol),
-            };
-        clients.push(make("redis-py", &python, Some("py/client.py"), None));
-        clients.push(make("go-redis", &go, None, None));
+        let make = |name, program: &Path, before: &[OsString], folder: Option<&PathBuf>| Client {
+            name,
+            program: program.to_owned(),
+            before: before.to_vec(),
+            folder: folder.cloned(),
+            protocol: Some(protocol),
+        };
+        let script = |name: &str| [OsString::from(sources.join(name))];
+        clients.push(make("redis-py", &python, &script("py/client.py"), None));
+        clients.push(make("go-redis", &go, &[], None));
         clients.push(make(
             "node-redis",
-            &"node".into(),
-            Some("js/node-redis.js"),
+            Path::new("node"),
+            &script("js/node-redis.js"),
             Some(&js),
         ));
+        for (name, class) in [("Jedis", "JedisClient"), ("Lettuce", "LettuceClient")] {
+            clients.push(make(name, Path::new("java"), &java_words(class), None));
+        }
     }
     Ok(clients)
 }

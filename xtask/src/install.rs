@@ -1,5 +1,6 @@
 //! Gets the real programs that we are compared with. What cannot be had ends the run with the reason.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -342,6 +343,58 @@ pub fn go_program(source: &Path, name: &str) -> Result<PathBuf, Failure> {
         .current_dir(source);
     watched(go)?;
     Ok(binary)
+}
+
+/// The class path of our programs in Java, compiled, with the jars that their pom.xml names.
+pub fn java_programs(source: &Path) -> Result<String, Failure> {
+    packages(
+        &["java", "javac", "mvn"],
+        &["default-jdk-headless", "maven"],
+    )?;
+    let home = folder().join("java");
+    let (jars, classes) = (home.join("jars"), home.join("classes"));
+    let (wanted, fetched) = (source.join("pom.xml"), home.join("pom.xml"));
+    let text = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    if text(&fetched).ok() != Some(text(&wanted)?) {
+        println!("fetching Jedis and Lettuce");
+        renew(&jars)?;
+        let mut maven = Command::new("mvn");
+        maven
+            .args(["-q", "-B", "dependency:copy-dependencies", "-f"])
+            .arg(&wanted)
+            .arg(option("-Dmaven.repo.local=", &home.join("repository")))
+            .arg(option("-DoutputDirectory=", &jars));
+        captured(maven, b"", INSTALL_TIMEOUT)?;
+        // Only now: an interrupted run fetches again.
+        fs::copy(&wanted, &fetched).map_err(|error| format!("{}: {error}", fetched.display()))?;
+    }
+    renew(&classes)?;
+    let jars = jars.join("*").display().to_string();
+    let mut compile = Command::new("javac");
+    compile.args(["-nowarn", "-Xlint:none", "-cp", &jars, "-d"]);
+    compile.arg(&classes);
+    let programs =
+        fs::read_dir(source).map_err(|error| format!("{}: {error}", source.display()))?;
+    compile.args(programs.flatten().map(|entry| entry.path()).filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "java")
+    }));
+    captured(compile, b"", INSTALL_TIMEOUT)?;
+    Ok(format!("{}:{jars}", classes.display()))
+}
+
+fn option(name: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(name);
+    word.push(path);
+    word
+}
+
+/// An empty folder in place of what was there.
+fn renew(folder: &Path) -> Result<(), Failure> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    make(folder)
 }
 
 fn venv() -> Result<PathBuf, Failure> {

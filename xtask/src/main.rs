@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary REDLINE] [--units UNIT,...]
-    Our server and our bench against a real Redis, its tools, and clients in three languages.
+    Our server and our bench against a real Redis, its tools, and clients in four languages.
     Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover
     memcached proxy proxy-reads proxy-cache proxy-face proxy-tls through tls.
     Installs what it needs (apt, pip, npm, go).

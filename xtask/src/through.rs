@@ -44,7 +44,7 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     failures.extend(lines.as_ref().err().cloned());
     match failures.is_empty() {
         true => Ok(format!(
-            "{calls} calls, {} lines of clients in three languages",
+            "{calls} calls, {} lines of clients in four languages",
             lines.unwrap_or_default()
         )),
         false => Err(failures.join("\n")),
