@@ -442,7 +442,7 @@ public final class JedisClient {
                 server.configSet("slowlog-log-slower-than", "0");
                 server.slowlogReset();
                 server.get("slow");
-                server.configSet("slowlog-log-slower-than", "10000");
+                server.configSet("slowlog-log-slower-than", "-1");
                 return server.slowlogGet().stream().map(entry -> entry.getArgs() + entry.getClientName()).toList();
             });
             Said.of("memoryStats", () -> server.memoryStats().size() > 20);
