@@ -321,3 +321,69 @@ fn a_transaction_waits_for_a_server_that_takes_nothing_more() {
     let held = peak_bytes(&proxy) - before;
     assert!(held < MEMORY_MAX, "{held} bytes of {sent}");
 }
+
+#[test]
+fn long_replies_one_after_the_other_need_no_connection_each() {
+    let server = server();
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool(server.address())));
+    let mut direct = Client::connect(server.address()).unwrap();
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let long = "x".repeat(1 << 20);
+    assert_eq!(direct.call(&["SET", "long", &long]).unwrap(), ok());
+    let mut came = || {
+        let stats = call(&mut direct, "INFO stats");
+        let text = String::from_utf8_lossy(stats.as_bytes().unwrap()).into_owned();
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix("total_connections_received:"));
+        count.unwrap().trim().parse::<usize>().unwrap()
+    };
+    let before = came();
+    for _ in 0..20 {
+        assert_eq!(call(&mut client, "GET long"), bulk(&long));
+        // It goes over another connection than the one that is for the long reply alone.
+        assert_eq!(call(&mut client, "STRLEN long"), Value::Integer(1 << 20));
+    }
+    let more = came() - before;
+    assert!(more < 6, "{more} connections");
+}
+
+#[test]
+fn what_has_come_of_a_long_bulk_goes_on_though_the_rest_is_late() {
+    const FIRST: usize = 80_000;
+    const SECOND: usize = 1_000;
+    let (go, goes) = std::sync::mpsc::channel::<()>();
+    let goes = std::sync::Mutex::new(goes);
+    // It says a little more of a long value, and the rest only once that has arrived.
+    let late = until_set(move |mut stream| {
+        let value = vec![b'v'; VALUE_BYTES];
+        write!(stream, "${VALUE_BYTES}\r\n").unwrap();
+        stream.write_all(&value[..FIRST]).unwrap();
+        for until in [FIRST + SECOND, VALUE_BYTES] {
+            goes.lock().unwrap().recv().unwrap();
+            let from = if until == VALUE_BYTES {
+                FIRST + SECOND
+            } else {
+                FIRST
+            };
+            stream.write_all(&value[from..until]).unwrap();
+        }
+        stream.write_all(b"\r\n").unwrap();
+        thread::sleep(PATIENCE);
+    });
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool(late)));
+    let mut client = TcpStream::connect(proxy.address()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GETSET k SET\r\n").unwrap();
+    assert_eq!(line(&mut client), format!("${VALUE_BYTES}"));
+    let mut piece = vec![0; VALUE_BYTES];
+    client.read_exact(&mut piece[..FIRST]).unwrap();
+    go.send(()).unwrap();
+    client.read_exact(&mut piece[..SECOND]).unwrap();
+    go.send(()).unwrap();
+    client
+        .read_exact(&mut piece[..VALUE_BYTES - FIRST - SECOND])
+        .unwrap();
+    client.read_exact(&mut piece[..2]).unwrap();
+    assert_eq!(&piece[..2], b"\r\n");
+}

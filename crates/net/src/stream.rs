@@ -63,6 +63,7 @@ pub struct Stream {
     socket: Socket,
     family: Family,
     tls: Option<Box<Tls>>,
+    low_water_bytes: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,7 @@ impl Stream {
             socket,
             family: Family::Tcp,
             tls: None,
+            low_water_bytes: 1,
         }
     }
 
@@ -85,6 +87,7 @@ impl Stream {
             socket,
             family: Family::Unix,
             tls: None,
+            low_water_bytes: 1,
         }
     }
 
@@ -246,6 +249,31 @@ impl Stream {
     /// The size that the kernel's receive buffer should have.
     pub fn set_receive_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
         self.socket.set_recv_buffer_size(bytes)
+    }
+
+    /// Raises an event of data only once so many bytes are there, or the peer has ended (SO_RCVLOWAT); 1, as at first: with
+    /// the first one. For whoever knows how much is to come, since less than that raises none. Reads take what is there all the
+    /// same. Where bytes enough are there already, setting it raises the event; to set what is set already costs nothing.
+    pub fn set_receive_low_water_bytes(&mut self, bytes: u32) -> io::Result<()> {
+        if bytes == self.low_water_bytes {
+            return Ok(());
+        }
+        self.low_water_bytes = bytes;
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the descriptor is open as long as `self`, and the kernel reads one `c_int` from the address of one.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw const bytes).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        match result {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Ends one or both directions of the connection, for every holder of the socket.

@@ -38,9 +38,16 @@ pub struct Passing {
     /// Bytes of the argument to come, its line end included.
     pub(crate) bulk: u64,
     /// Arguments to come behind it.
-    arguments: u64,
+    pub(crate) arguments: u64,
     /// What it goes through, once that pays.
     pub(crate) pipe: Option<Pipe>,
+}
+
+impl Passing {
+    /// Whether some of the request is to come.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.bulk > 0 || self.arguments > 0
+    }
 }
 
 /// The beginning of a request.
@@ -166,7 +173,7 @@ impl Worker {
                 }
             }
         }
-        let is_whole = passing.bulk == 0 && passing.arguments == 0;
+        let is_whole = !passing.is_unfinished();
         self.pass_bytes(me, &passing.lease, &bytes[..done]);
         if is_whole {
             let (place, now_ms) = (passing.lease.place(), self.now_ms);

@@ -44,9 +44,9 @@ pub struct Links {
 struct NodeLinks {
     /// The shared connections: two for each database, one for each protocol.
     shared: Vec<u32>,
-    /// Private connections that nobody uses.
+    /// Connections that nobody uses: what comes next takes one, be it a client alone or the requests of all.
     idle: Vec<Ref>,
-    /// Private connections, used or not.
+    /// Private connections, and those that nobody uses.
     private: usize,
     /// Connections that get nothing new and are not closed yet.
     detached: usize,
@@ -91,7 +91,16 @@ impl Worker {
         if let Some(at) = self.links.shared(node, db, proto) {
             return Ok(at);
         }
-        let place = self.connect(node, db, proto, Purpose::Shared)?;
+        let place = match self.idle_link(node, db, proto) {
+            None => self.connect(node, db, proto, Purpose::Shared)?,
+            Some(place) => {
+                self.links.of(node).private -= 1;
+                if let Some(upstream) = self.upstreams.find(place) {
+                    upstream.purpose = Purpose::Shared;
+                }
+                place
+            }
+        };
         let shared = &mut self.links.of(node).shared;
         let lane = lane(db, proto);
         if lane >= shared.len() {
@@ -112,15 +121,7 @@ impl Worker {
         if node == NOBODY {
             return Err(errors::CLUSTER_DOWN.to_owned());
         }
-        let mut idle = std::mem::take(&mut self.links.of(node).idle);
-        let found = idle.iter().position(|place| {
-            self.upstreams.find(*place).is_some_and(|upstream| {
-                upstream.db == db && upstream.proto == proto && !upstream.closed
-            })
-        });
-        let place = found.map(|found| idle.swap_remove(found));
-        self.links.of(node).idle = idle;
-        let place = match place {
+        let place = match self.idle_link(node, db, proto) {
             Some(place) => place,
             None => {
                 if self.links.of(node).private >= self.shared.settings.private_max {
@@ -136,6 +137,23 @@ impl Worker {
             upstream.owner = Some(owner);
         }
         Ok(place)
+    }
+
+    /// A connection that nobody uses, if there is one; nobody else gets it.
+    fn idle_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Option<Ref> {
+        let links = self.links.nodes.get_mut(usize::from(node))?;
+        if links.idle.is_empty() {
+            return None;
+        }
+        let mut idle = std::mem::take(&mut links.idle);
+        let found = idle.iter().position(|place| {
+            self.upstreams.find(*place).is_some_and(|upstream| {
+                upstream.db == db && upstream.proto == proto && !upstream.closed
+            })
+        });
+        let place = found.map(|found| idle.swap_remove(found));
+        self.links.of(node).idle = idle;
+        place
     }
 
     /// A private connection is no longer used. One on which something is still due is closed, and so is one too many.
@@ -646,11 +664,46 @@ impl Worker {
         if self.links.of(upstream.node).detached >= DETACHED_MAX {
             return false;
         }
+        upstream.may_return = upstream.purpose == Purpose::Shared;
         self.withdraw(at);
         true
     }
 
-    /// New requests go over another connection; this one is closed once it has answered. Who waits for a reply on a shared one
+    /// What becomes of a retired connection: if nobody waits for anything there, it is put by for whoever needs one next, or closed.
+    /// Whether that was so.
+    pub(crate) fn end_retired(&mut self, at: u32) -> bool {
+        let settings = &self.shared.settings;
+        let (idle_max, private_max) = (settings.private_idle_max, settings.private_max);
+        let Some(upstream) = self.upstreams.get(at) else {
+            return true;
+        };
+        if !upstream.retired || upstream.owner.is_some() || !upstream.waiting.is_empty() {
+            return false;
+        }
+        let is_as_new = upstream.may_return
+            && upstream.out.is_empty()
+            && upstream.held.is_empty()
+            && upstream.state == State::Open
+            && !upstream.closed;
+        let node = upstream.node;
+        let links = self.links.of(node);
+        if !is_as_new || links.idle.len() >= idle_max || links.private >= private_max {
+            self.drop_upstream(at);
+            return true;
+        }
+        (upstream.retired, upstream.may_return) = (false, false);
+        upstream.purpose = Purpose::Private;
+        let held_back = std::mem::take(&mut upstream.held_back);
+        links.detached -= 1;
+        links.private += 1;
+        if let Some(place) = self.upstreams.place(at) {
+            self.links.of(node).idle.push(place);
+        }
+        self.let_go(held_back);
+        true
+    }
+
+    /// New requests go over another connection; this one has an end once it has answered. Who waits for a reply on a shared one
     /// sends nothing more until that has come, so that nobody's requests overtake each other. Who has a private one keeps it
     /// until what it does there has ended.
     pub(crate) fn withdraw(&mut self, at: u32) {
@@ -699,6 +752,9 @@ impl Worker {
 
     fn retire(&mut self, at: u32, node: NodeId) {
         self.withdraw(at);
+        if let Some(upstream) = self.upstreams.get(at) {
+            upstream.may_return = false;
+        }
         let links = self.links.of(node);
         let is_idle = links.idle.iter().any(|place| place.at == at);
         let Some(upstream) = self.upstreams.get(at) else {

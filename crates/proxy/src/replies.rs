@@ -126,9 +126,7 @@ impl Worker {
                     upstream.held = Vec::new();
                 }
             }
-            if upstream.retired && upstream.owner.is_none() && upstream.waiting.is_empty() {
-                self.drop_upstream(at);
-            } else if more {
+            if !self.end_retired(at) && more {
                 self.enqueue_upstream(at);
             }
         }
@@ -238,25 +236,8 @@ impl Worker {
             Err(error) => return Err(error.to_string()),
         };
         let reply = &bytes[..len];
-        if std::mem::take(&mut upstream.streaming) {
-            let Some(front) = upstream.waiting.front().copied() else {
-                return Err("it sent a reply that nobody waits for".to_owned());
-            };
-            let passed = std::mem::take(&mut upstream.passed);
-            self.seeing.took(upstream, 1, passed + len);
-            if upstream.retries > 0 {
-                self.overtaken(at, front, 1);
-            }
-            let Some(upstream) = self.upstreams.get(at) else {
-                return Ok(Some(len));
-            };
-            upstream.answered(1);
-            match front.kind {
-                Kind::Client => self.deliver(front.to, front.seq, 1, reply),
-                Kind::Silent => self.deliver(front.to, front.seq, 1, b""),
-                Kind::Part => self.part_done(front.to, front.seq, b""),
-                Kind::Setup | Kind::Multi | Kind::Nobody => {}
-            }
+        if upstream.streaming {
+            self.end_stream(at, reply)?;
             return Ok(Some(len));
         }
         if upstream.purpose == Purpose::Subscriptions && upstream.waiting.is_empty() {
@@ -347,6 +328,33 @@ impl Worker {
 }
 
 impl Worker {
+    /// A reply whose first part is gone ends with this. An error says why the connection is of no more use.
+    pub(crate) fn end_stream(&mut self, at: u32, rest: &[u8]) -> Result<(), String> {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return Ok(());
+        };
+        upstream.streaming = false;
+        let Some(front) = upstream.waiting.front().copied() else {
+            return Err("it sent a reply that nobody waits for".to_owned());
+        };
+        let passed = std::mem::take(&mut upstream.passed);
+        self.seeing.took(upstream, 1, passed + rest.len());
+        if upstream.retries > 0 {
+            self.overtaken(at, front, 1);
+        }
+        let Some(upstream) = self.upstreams.get(at) else {
+            return Ok(());
+        };
+        upstream.answered(1);
+        match front.kind {
+            Kind::Client => self.deliver(front.to, front.seq, 1, rest),
+            Kind::Silent => self.deliver(front.to, front.seq, 1, b""),
+            Kind::Part => self.part_done(front.to, front.seq, b""),
+            Kind::Setup | Kind::Multi | Kind::Nobody => {}
+        }
+        Ok(())
+    }
+
     /// What is there of a reply that is not whole: it is passed on if its first part was, and dropped if nobody wants it.
     fn take_unfinished(&mut self, at: u32, bytes: &[u8]) -> Option<usize> {
         let upstream = self.upstreams.get(at)?;

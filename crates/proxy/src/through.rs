@@ -1,10 +1,14 @@
 //! Very long bulks, from socket to socket through a [`Pipe`]: their bytes are never in this process. A request's goes from its
-//! client to the private connection that it has taken, a reply's to the client whose turn it is. What is before the bulk,
-//! and the line end behind it, take the usual way (see [`large`](crate::large)); so does everything where one side speaks TLS.
+//! client to the private connection that it has taken, a reply's to the client whose turn it is. What is before the bulk takes
+//! the usual way (see [`large`](crate::large)), and what is behind its line end; so does everything where one side speaks TLS.
+//!
+//! What such a bulk costs is mostly segments, and waking whoever reads them. So the sockets are told to wake us for no less
+//! than [`PIECE_BYTES`] of it, or what is left: more goes on at once, and the reader stays awake for it. Who sends
+//! slowly need not wait for that: ten times a second what is there goes on ([`Worker::look_into_pipes`]).
 //!
 //! Must not know what the bytes mean.
 
-use redline_net::{Interest, Pipe, Read, clock, error_text};
+use redline_net::{Interest, Pipe, Read, Stream, clock, error_text};
 
 use crate::client::Pause;
 use crate::private::Session;
@@ -14,10 +18,10 @@ use crate::worker::{FIRST_CONNECTION, Worker};
 
 /// A bulk of which so much is to come goes through a pipe.
 const BULK_BYTES_MIN: u64 = 128 * 1024;
-/// Its line end does not, so there is always more to come behind what goes through.
-const LINE_END: u64 = 2;
 /// Room in a pipe.
 const PIPE_BYTES: usize = 512 * 1024;
+/// So much has to have come for us to be woken, if so much is to come.
+const PIECE_BYTES: u64 = 256 * 1024;
 /// Empty pipes that a worker keeps.
 const PIPES_MAX: usize = 16;
 /// What goes through in one turn: others have something to say, too.
@@ -33,7 +37,7 @@ enum Step {
     Dry,
     /// It will send nothing more.
     Ended,
-    /// Nothing but the line end is to come.
+    /// The bulk is through.
     Done,
 }
 
@@ -85,7 +89,7 @@ impl Worker {
             let Some(pipe) = &mut upstream.pipe else {
                 return self.enqueue_upstream(at);
             };
-            let missing = upstream.framer.bulk_missing().saturating_sub(LINE_END);
+            let missing = upstream.framer.bulk_missing();
             let step = match (client.unsent(), pipe.held(), missing) {
                 (0, 0, 0) => Step::Done,
                 (0, 0, _) => match pipe.fill(&upstream.stream, at_most(missing)) {
@@ -96,11 +100,14 @@ impl Worker {
                         upstream.goes_on(self.now_ms);
                         Step::Moved(bytes)
                     }
-                    Ok(Read::WouldBlock) => Step::Dry,
+                    Ok(Read::WouldBlock) => {
+                        wait_for_piece(&mut upstream.stream, missing);
+                        Step::Dry
+                    }
                     Ok(Read::Eof) => Step::Ended,
                     Err(error) => return self.lose(at, &error_text(&error), true),
                 },
-                (0, _, _) => match pipe.empty(&client.stream, true) {
+                (0, _, _) => match pipe.empty(&client.stream, !upstream.framer.is_between()) {
                     Ok(Some(bytes)) => {
                         self.counters.sent_bytes += bytes as u64;
                         if let Some(rates) = &client.rates {
@@ -141,9 +148,9 @@ impl Worker {
             if pipe.read_into(&mut client.out).is_err() {
                 return self.close_client(to.at);
             }
-            self.give_pipe(pipe);
+            upstream.pipe = Some(pipe);
             self.mark_client(to.at);
-            return self.enqueue_upstream(at);
+            return self.end_pipe(at);
         }
         upstream.rests = true;
         client.feeds = place;
@@ -159,10 +166,17 @@ impl Worker {
 
     /// Nothing more goes through the pipe; what is behind it is read as usual.
     fn end_pipe(&mut self, at: u32) {
-        if let Some(upstream) = self.upstreams.get(at)
-            && let Some(pipe) = upstream.pipe.take()
-        {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        wait_for_any(&mut upstream.stream);
+        // The end of the reply went through as well.
+        let is_whole = upstream.streaming && upstream.framer.is_between();
+        if let Some(pipe) = upstream.pipe.take() {
             self.give_pipe(pipe);
+        }
+        if is_whole && let Err(reason) = self.end_stream(at, b"") {
+            return self.lose(at, &reason, true);
         }
         self.enqueue_upstream(at);
     }
@@ -185,9 +199,11 @@ impl Worker {
             else {
                 // Lost: the rest of the request goes nowhere.
                 passing.pipe = None;
+                wait_for_any(&mut client.stream);
                 return false;
             };
-            let missing = passing.bulk.saturating_sub(LINE_END);
+            let missing = passing.bulk;
+            let more_follows = missing > 0 || passing.arguments > 0;
             let step = match (upstream.unsent(), pipe.held(), missing) {
                 (0, 0, 0) => Step::Done,
                 (0, 0, _) => match pipe.fill(&client.stream, at_most(missing)) {
@@ -197,10 +213,13 @@ impl Worker {
                         client.card.heard(self.now_ms);
                         Step::Moved(bytes)
                     }
-                    Ok(Read::WouldBlock) => Step::Dry,
+                    Ok(Read::WouldBlock) => {
+                        wait_for_piece(&mut client.stream, missing);
+                        Step::Dry
+                    }
                     Ok(Read::Eof) | Err(_) => Step::Ended,
                 },
-                (0, _, _) => match pipe.empty(&upstream.stream, true) {
+                (0, _, _) => match pipe.empty(&upstream.stream, more_follows) {
                     Ok(Some(bytes)) => {
                         upstream.stats.sent_bytes.add(bytes as u64);
                         upstream.goes_on(self.now_ms);
@@ -230,12 +249,20 @@ impl Worker {
                     return true;
                 }
                 Step::Done => {
-                    if let Session::Passing(passing) = &mut client.session
-                        && let Some(pipe) = passing.pipe.take()
-                    {
+                    wait_for_any(&mut client.stream);
+                    let Session::Passing(passing) = &mut client.session else {
+                        return false;
+                    };
+                    let (is_whole, pipe) = (!passing.is_unfinished(), passing.pipe.take());
+                    if let Some(pipe) = pipe {
                         self.give_pipe(pipe);
                     }
-                    return false;
+                    if is_whole {
+                        self.pass_large(me, b"");
+                        // What it asks next may be here already.
+                        self.enqueue(at);
+                    }
+                    return is_whole;
                 }
                 Step::Full => {
                     client.pause = Pause::Upstream;
@@ -279,12 +306,44 @@ impl Worker {
         passing.pipe.is_some()
     }
 
+    /// Passes on what has come of bulks that go through pipes, be it less than a piece.
+    pub(crate) fn look_into_pipes(&mut self) {
+        for at in self.upstreams.taken().collect::<Vec<_>>() {
+            let Some(upstream) = self.upstreams.get(at) else {
+                continue;
+            };
+            let sender = upstream.owner.filter(|_| upstream.passes);
+            if upstream.pipe.is_some() && !upstream.rests {
+                self.enqueue_upstream(at);
+            }
+            if let Some(me) = sender
+                && let Some(client) = self.clients.find(me)
+                && matches!(&client.session, Session::Passing(passing) if passing.pipe.is_some())
+                && client.pause == Pause::No
+            {
+                client.readable = true;
+                self.enqueue(me.at);
+            }
+        }
+    }
+
     /// Keeps a pipe for the next bulk.
     fn give_pipe(&mut self, pipe: Pipe) {
         if pipe.held() == 0 && self.pipes.len() < PIPES_MAX {
             self.pipes.push(pipe);
         }
     }
+}
+
+/// Nothing is there: the next event is that of a piece.
+fn wait_for_piece(stream: &mut Stream, missing: u64) {
+    // Where it fails, each segment raises an event.
+    let _ = stream.set_receive_low_water_bytes(missing.min(PIECE_BYTES) as u32);
+}
+
+/// Events are those of any byte again.
+fn wait_for_any(stream: &mut Stream) {
+    let _ = stream.set_receive_low_water_bytes(1);
 }
 
 /// What a pipe is asked to take of this.

@@ -166,10 +166,12 @@ pub struct Upstream {
     pub greeting: usize,
     /// How many requests of the front run are known to take how many bytes.
     walked: (u16, usize),
-    /// Nothing new is sent: it is closed when everything is answered.
+    /// Nothing new is sent: when everything is answered it is closed, or put by.
     pub retired: bool,
     /// A large request goes through: what was sent is not kept.
     pub passes: bool,
+    /// It was retired for a long reply only: once it is answered, it is as good as a new one.
+    pub may_return: bool,
     /// It is not read until the client that it has a long reply for has read more.
     pub rests: bool,
     /// Requests that came back from it and will be sent again.
@@ -239,6 +241,7 @@ impl Upstream {
             walked: (0, 0),
             retired: false,
             passes: false,
+            may_return: false,
             rests: false,
             retries: 0,
             takes_multi: false,

@@ -930,6 +930,7 @@ impl Worker {
         }
         self.seeing.tick(&mut self.counters);
         self.look_at_memory(self.ticks);
+        self.look_into_pipes();
         self.check_upstreams();
         self.check_handshakes();
         self.check_readers();

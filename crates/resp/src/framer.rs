@@ -60,11 +60,19 @@ impl Framer {
         self.jump
     }
 
-    /// So many bytes of the bulk have gone another way and will not be in the buffer: fewer than are missing, and every byte
-    /// in the buffer before them was taken.
-    pub fn skip_bulk(&mut self, bytes: u64) {
-        debug_assert!(self.at == 0 && bytes < self.jump);
-        self.jump = self.jump.saturating_sub(bytes);
+    /// So many bytes of the bulk have gone another way and will not be in the buffer: at most as many as are missing, and every
+    /// byte in the buffer before them was taken. Whether the reply is whole with them: then it stands between two replies.
+    pub fn skip_bulk(&mut self, bytes: u64) -> bool {
+        debug_assert!(self.at == 0 && bytes <= self.jump);
+        if bytes < self.jump {
+            self.jump -= bytes;
+            return false;
+        }
+        if self.jump > 0 {
+            self.jump = 0;
+            self.missing -= 1;
+        }
+        self.missing == 0
     }
 
     fn next_any(&mut self, buf: &[u8]) -> Result<Option<usize>, ReplyError> {
@@ -222,8 +230,16 @@ mod tests {
         assert_eq!(framer.next(b"*2\r\n$1000\r\nab"), Ok(None));
         assert_eq!(framer.take_part(), 13);
         assert_eq!(framer.bulk_missing(), 1000);
-        framer.skip_bulk(998);
+        assert!(!framer.skip_bulk(998));
         assert_eq!(framer.next(b"\r\n:1\r\n:2\r\n"), Ok(Some(6)));
+        for (reply, is_all) in [(&b"*2\r\n$1000\r\n"[..], false), (b"$1000\r\n", true)] {
+            assert_eq!(framer.next(reply), Ok(None));
+            assert_eq!(framer.take_part(), reply.len());
+            assert!(!framer.skip_bulk(1001));
+            assert_eq!(framer.skip_bulk(1), is_all);
+            assert_eq!((framer.bulk_missing(), framer.is_between()), (0, is_all));
+            assert_eq!(framer.next(b":1\r\n:2\r\n"), Ok(Some(4)));
+        }
     }
 
     #[test]
