@@ -46,6 +46,8 @@ use crate::upstream::{State, Upstream};
 
 /// Events taken in one turn.
 const EVENTS_MAX: usize = 1024;
+/// Connections that one listener's turn takes; what is left waits for the next.
+const ACCEPTED_PER_TURN_MAX: usize = 100;
 /// How often time-outs are looked at: milliseconds.
 const TICK_MS: u64 = 100;
 /// What one read of a client takes at most.
@@ -182,7 +184,10 @@ pub struct Worker {
     pub(crate) ticks: u32,
     /// Clients from which something came in this turn, and how many of them had been silent since the last tick.
     heard: (u32, u32),
+    /// Listeners from which nobody could be let in: they are tried again at the next tick.
     accept_again: bool,
+    /// Those at which more wait than one turn takes.
+    accept_next: Vec<usize>,
     pub(crate) counters: Counters,
     pub(crate) seeing: Seeing,
     /// Clients that called MONITOR.
@@ -286,6 +291,7 @@ impl Worker {
             ticks: 1,
             heard: (0, 0),
             accept_again: false,
+            accept_next: Vec::new(),
             counters: Counters::default(),
             seeing: Seeing::new(&shared.seen, number),
             monitoring: Vec::new(),
@@ -314,7 +320,8 @@ impl Worker {
     fn turn(&mut self) {
         let may_sleep = self.mailbox.prepare_to_sleep()
             && self.ready.is_empty()
-            && self.ready_upstreams.is_empty();
+            && self.ready_upstreams.is_empty()
+            && self.accept_next.is_empty();
         let timeout = match may_sleep {
             true if !self.is_owed_a_look() => {
                 Duration::from_millis(self.next_tick_ms.saturating_sub(self.now_ms).max(1))
@@ -334,6 +341,9 @@ impl Worker {
             self.epoch = self.shared.routes.epoch();
             let fresh = self.shared.routes.current();
             self.adopt(fresh);
+        }
+        for listener in std::mem::take(&mut self.accept_next) {
+            self.accept(listener);
         }
         for index in 0..self.poller.event_count() {
             let event = self.poller.event(index);
@@ -457,8 +467,12 @@ impl Worker {
         self.messages = messages;
     }
 
-    fn accept(&mut self, listener: usize) {
-        while let Some((listener, door)) = self.listeners.get(listener) {
+    /// Takes in who has connected, within the measure of a turn: who connects without end keeps no client waiting.
+    fn accept(&mut self, number: usize) {
+        for _ in 0..ACCEPTED_PER_TURN_MAX {
+            let Some((listener, door)) = self.listeners.get(number) else {
+                return;
+            };
             let door = *door;
             match listener.accept() {
                 Ok(Some((stream, addr))) => self.hand_over(stream, addr, door),
@@ -469,6 +483,9 @@ impl Worker {
                     return;
                 }
             }
+        }
+        if !self.accept_next.contains(&number) {
+            self.accept_next.push(number);
         }
     }
 
