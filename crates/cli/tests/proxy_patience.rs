@@ -205,10 +205,17 @@ fn a_seed_that_is_no_cluster_is_named_once_with_what_it_says() {
 }
 
 #[test]
-fn what_counts_writes_of_a_connection_says_why_it_is_refused() {
+fn what_counts_writes_of_a_connection_is_answered_for_no_server_and_else_says_why_not() {
     let behind = proxying::Behind::new(1, 1);
     let mut client = behind.client();
-    for line in ["WAIT 0 10", "WAITAOF 0 0 10"] {
+    let zero = Value::Integer(0);
+    let zeros = || Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
+    assert_eq!(call(&mut client, "SET k v"), ok());
+    // Redisson's locks do so where there are no replicas.
+    assert_eq!(call(&mut client, "WAIT 0 0"), zero);
+    assert_eq!(call(&mut client, "WAIT -1 10"), zero);
+    assert_eq!(call(&mut client, "WAITAOF 0 0 10"), zeros());
+    for line in ["WAIT 1 10", "WAITAOF 1 0 10", "WAITAOF 0 1 10"] {
         let refused = call(&mut client, line);
         let text = String::from_utf8_lossy(refused.as_bytes().unwrap()).into_owned();
         assert!(
@@ -216,6 +223,31 @@ fn what_counts_writes_of_a_connection_says_why_it_is_refused() {
             "{text}"
         );
     }
+    for (line, error) in [
+        ("WAIT x 0", "ERR value is not an integer or out of range"),
+        ("WAIT 0 x", "ERR timeout is not an integer or out of range"),
+        ("WAIT 1 -1", "ERR timeout is negative"),
+        (
+            "WAITAOF 2 0 0",
+            "ERR value is out of range, value must between 0 and 1",
+        ),
+        (
+            "WAITAOF 0 -1 0",
+            "ERR value is out of range, must be positive",
+        ),
+    ] {
+        assert_error(&call(&mut client, line), error);
+    }
+    // In a transaction the server answers, and waits for nobody.
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    for line in ["SET k w", "WAIT 0 0", "WAITAOF 0 0 0"] {
+        assert_eq!(call(&mut client, line), Value::Simple("QUEUED".into()));
+    }
+    let all = Value::Array(vec![ok(), Value::Integer(0), zeros()]);
+    assert_eq!(call(&mut client, "EXEC"), all);
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    assert_error(&call(&mut client, "WAIT 1 0"), "ERR 'wait' is not");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
 }
 
 #[test]

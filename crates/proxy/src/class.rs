@@ -119,8 +119,9 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         Subscribe | Unsubscribe | Psubscribe | Punsubscribe | Ssubscribe | Sunsubscribe => {
             return Class::Subscribe;
         }
-        // They ask for what was written on the same connection, and would hold it up for everybody.
-        Wait | Waitaof => return Class::Refused,
+        // Any number is nobody to wait for. Otherwise they ask for what was written on the same connection, and would hold it
+        // up for everybody.
+        Wait | Waitaof => return Class::Local,
         // Patterns' and notifications' subscribers ask several servers.
         PubsubChannels | PubsubShardchannels => return Class::All(Merge::Distinct),
         PubsubNumpat => return Class::All(Merge::Sum),

@@ -11,6 +11,7 @@ use crate::class::{Class, Command};
 use crate::client::{Client, Pause};
 use crate::errors;
 use crate::large::Passing;
+use crate::local::heeds_nobody;
 use crate::redirect::{MOVED_ON, is_redirect};
 use crate::route::NodeId;
 use crate::serve::Flow;
@@ -654,6 +655,13 @@ impl Worker {
                     command.id,
                     CommandId::Ping | CommandId::Echo | CommandId::Time
                 ) =>
+            {
+                self.queue_anywhere(me, raw)
+            }
+            // The server knows at EXEC what is wrong with it.
+            Class::Local
+                if matches!(command.id, CommandId::Wait | CommandId::Waitaof)
+                    && heeds_nobody(command.id, args) != Ok(false) =>
             {
                 self.queue_anywhere(me, raw)
             }

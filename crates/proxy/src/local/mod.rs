@@ -54,6 +54,18 @@ impl Worker {
                     reply.bulk((now_us % 1_000_000).to_string().as_bytes());
                 })
             }
+            CommandId::Wait | CommandId::Waitaof => match heeds_nobody(id, args) {
+                Ok(true) => self.answer(me, |reply| match id {
+                    CommandId::Wait => reply.integer(0),
+                    _ => {
+                        reply.array(2);
+                        reply.integer(0);
+                        reply.integer(0);
+                    }
+                }),
+                Ok(false) => self.reject(me, id, &errors::refused(id)),
+                Err(line) => self.refuse(me, line),
+            },
             CommandId::Select => self.select(me, &args[1]),
             CommandId::Auth => self.auth(me, args),
             CommandId::Hello => self.hello(me, args),
@@ -289,5 +301,29 @@ impl Worker {
             }
         });
         self.status(me, "RESET")
+    }
+}
+
+/// Whether WAIT or WAITAOF asks for no server at all: "at least so many have it" is true of none then. An error is what a server
+/// says of such arguments.
+pub(crate) fn heeds_nobody(id: CommandId, args: Args<'_>) -> Result<bool, &'static str> {
+    const TIMEOUT: &str = "ERR timeout is not an integer or out of range";
+    let integer = |at: usize| std::str::from_utf8(&args[at]).ok()?.parse::<i64>().ok();
+    let (heeds_nobody, timeout) = match id {
+        CommandId::Wait => (integer(1).ok_or(errors::NOT_AN_INTEGER)? <= 0, integer(2)),
+        _ => {
+            let local = integer(1).ok_or(errors::NOT_AN_INTEGER)?;
+            if !(0..=1).contains(&local) {
+                return Err("ERR value is out of range, value must between 0 and 1");
+            }
+            let replicas = integer(2).filter(|count| *count >= 0);
+            let replicas = replicas.ok_or("ERR value is out of range, must be positive")?;
+            (local == 0 && replicas == 0, integer(3))
+        }
+    };
+    match timeout {
+        None => Err(TIMEOUT),
+        Some(..0) => Err("ERR timeout is negative"),
+        Some(_) => Ok(heeds_nobody),
     }
 }
