@@ -281,11 +281,7 @@ impl<'a> Options<'a> {
                     && (storedist || is(word, "STORE"))
                     && behind >= 1 =>
                 {
-                    // The key specs, and so the unit's stripes, know what follows the first such word, which might be
-                    // another option's key.
-                    if options.store.is_some() {
-                        return Err(Error::Syntax);
-                    }
+                    // The last one counts, whichever it is. The key specs know the last of each.
                     options.store = args.get(at + 1);
                     options.store_distance = storedist;
                     2
@@ -708,6 +704,15 @@ mod tests {
             ("GEORADIUSBYMEMBER none x abc xx", "*0"),
             ("GEORADIUS g 15 37 200 km STORE d", ":2"),
             ("ZRANGE d 0 -1", "*2|$7|Palermo|$7|Catania"),
+            ("GEORADIUS g 15 37 200 km STORE n1 STORE n2", ":2"),
+            ("GEORADIUS g 15 37 200 km STOREDIST n3 STOREDIST n4", ":2"),
+            ("GEORADIUS g 15 37 200 km STOREDIST STORE STORE n5", ":2"),
+            ("GEORADIUSBYMEMBER g Palermo 1 m STORE STORE STOREDIST n6", ":1"),
+            ("EXISTS n1 n3 store STORE", ":0"),
+            ("ZCARD n2", ":2"),
+            ("ZRANGE n4 0 0 WITHSCORES", "*2|$7|Catania|$16|56.4412578701582"),
+            ("ZCARD n5", ":2"),
+            ("ZRANGE n6 0 -1 WITHSCORES", "*2|$7|Palermo|$1|0"),
             (
                 "GEOSEARCHSTORE d g FROMMEMBER Catania BYRADIUS 1 m STOREDIST",
                 ":1",
@@ -720,14 +725,6 @@ mod tests {
             ("EXISTS d", ":0"),
             (
                 "GEORADIUS_RO g 15 37 200 km STORE d",
-                "-ERR syntax error",
-            ),
-            (
-                "GEORADIUS g 15 37 200 km STORE d STORE e",
-                "-ERR syntax error",
-            ),
-            (
-                "GEORADIUS g 15 37 200 km STOREDIST store STORE d",
                 "-ERR syntax error",
             ),
             (

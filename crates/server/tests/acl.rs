@@ -495,3 +495,23 @@ fn passwords_that_nobody_guesses() {
         );
     }
 }
+
+#[test]
+fn of_the_places_to_store_at_the_one_that_is_written_is_checked() {
+    with_workers(|server| {
+        let mut admin = Client::connect(server);
+        admin.call("GEOADD mine:g 1 1 here");
+        admin.call("ACL SETUSER u on >p ~mine:* +@all").ok();
+        let mut u = user(server, "u");
+        let refused = u.call("GEORADIUS mine:g 1 1 1 km STORE mine:a STORE theirs");
+        assert_eq!(refused.error(), DENIED_KEY);
+        let calls = [
+            "GEORADIUS mine:g 1 1 1 km STORE theirs STORE mine:a",
+            "GEORADIUSBYMEMBER mine:g here 1 km STOREDIST STORE STOREDIST mine:b",
+        ];
+        for call in calls {
+            assert_eq!(u.call(call), Value::Integer(1), "{call}");
+        }
+        assert_eq!(admin.call("EXISTS theirs STORE"), Value::Integer(0));
+    });
+}

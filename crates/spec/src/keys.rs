@@ -43,10 +43,13 @@ pub enum Find {
         /// The other options, in upper case, and how many arguments each takes: those are not looked at.
         options: &'static [(&'static str, u8)],
     },
-    /// The one argument behind a word, which is looked for from the beginning on (`STORE`). None without the word.
+    /// The one argument behind a word (`STORE`), none without the word. Clients are told to look for the first from the
+    /// beginning on; here it is the last that is not an option's argument, which is the one that the handler obeys.
     OneBehind {
         /// The word, in upper case.
         keyword: &'static str,
+        /// The other options, in upper case, and how many arguments each takes: those are not looked at.
+        options: &'static [(&'static str, u8)],
     },
     /// The first half of the arguments behind a word (`STREAMS`). Clients are told to look for it from the beginning
     /// on; here it is found by reading the options from the first argument on, as the handler does.
@@ -143,11 +146,16 @@ impl KeySpec {
         }
     }
 
-    /// One key behind a word, which is looked for from a position on and need not be there.
-    pub(crate) const fn one_behind(begin: u8, keyword: &'static str, access: Access) -> KeySpec {
+    /// One key behind a word, which is looked for from a position on and need not be there: see [`Find::OneBehind`].
+    pub(crate) const fn one_behind(
+        begin: u8,
+        keyword: &'static str,
+        options: &'static [(&'static str, u8)],
+        access: Access,
+    ) -> KeySpec {
         KeySpec {
             begin,
-            find: Find::OneBehind { keyword },
+            find: Find::OneBehind { keyword, options },
             access,
             note: None,
             variable: None,
@@ -207,7 +215,14 @@ impl KeySpec {
         let begin = usize::from(self.begin);
         let (first, step, count) = match self.find {
             Find::Unknown => (begin, 1, 0),
-            Find::Behind { token, options } => match behind(begin, token, options, argc, arg) {
+            Find::Behind {
+                token: word,
+                options,
+            }
+            | Find::OneBehind {
+                keyword: word,
+                options,
+            } => match behind(begin, word, options, argc, arg) {
                 Some(position) => (position, 1, 1),
                 None => (begin, 1, 0),
             },
@@ -223,11 +238,6 @@ impl KeySpec {
             Find::KeyNum if begin < argc => (begin + 1, 1, key_count(arg(begin))?),
             Find::PairNum if begin < argc => (begin + 1, 2, key_count(arg(begin))?),
             Find::KeyNum | Find::PairNum => return None,
-            Find::OneBehind { keyword } => {
-                let found =
-                    (begin..argc).find(|i| arg(*i).eq_ignore_ascii_case(keyword.as_bytes()));
-                found.map_or((begin, 1, 0), |at| (at + 1, 1, 1))
-            }
             Find::FirstHalf { keyword, options } => {
                 let first = behind_keyword(1, keyword, options, argc, arg)?;
                 let rest = argc - first;

@@ -225,7 +225,7 @@ fn key_spec(spec: &KeySpec) -> Value {
     };
     let (begin_kind, begin) = match spec.find {
         Find::Unknown | Find::Behind { .. } => ("unknown", pairs([])),
-        Find::OneBehind { keyword } | Find::FirstHalf { keyword, .. } => (
+        Find::OneBehind { keyword, .. } | Find::FirstHalf { keyword, .. } => (
             "keyword",
             pairs([
                 ("keyword", Value::text(keyword)),

@@ -280,7 +280,7 @@ fn write_key_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     reply.bulk(b"begin_search");
     if let Find::Unknown | Find::Behind { .. } = spec.find {
         write_search(reply, "unknown", &[]);
-    } else if let Find::OneBehind { keyword } | Find::FirstHalf { keyword, .. } = spec.find {
+    } else if let Find::OneBehind { keyword, .. } | Find::FirstHalf { keyword, .. } = spec.find {
         write_search_head(reply, "keyword", 2);
         reply.bulk(b"keyword");
         reply.bulk(keyword.as_bytes());

@@ -10,6 +10,8 @@ const UNITS: &[Arg] = &[
     word("mi", "MI"),
 ];
 const ORDER: &[Arg] = &[word("asc", "ASC"), word("desc", "DESC")];
+/// What GEORADIUS takes besides words alone.
+const RADIUS_OPTIONS: &[(&str, u8)] = &[("COUNT", 1), ("STORE", 1), ("STOREDIST", 1)];
 const FROM: &[Arg] = &[
     string("member").token("FROMMEMBER"),
     block("fromlonlat", &[double("longitude"), double("latitude")]).token("FROMLONLAT"),
@@ -105,8 +107,8 @@ rows! { Geo:
         acl: [GEO],
         keys: [
             KeySpec::at(1, READ),
-            KeySpec::one_behind(6, "STORE", OVERWRITE),
-            KeySpec::one_behind(6, "STOREDIST", OVERWRITE),
+            KeySpec::one_behind(6, "STORE", RADIUS_OPTIONS, OVERWRITE),
+            KeySpec::one_behind(6, "STOREDIST", RADIUS_OPTIONS, OVERWRITE),
         ],
         args: [
             key("key"),
@@ -155,8 +157,8 @@ rows! { Geo:
         acl: [GEO],
         keys: [
             KeySpec::at(1, READ),
-            KeySpec::one_behind(5, "STORE", OVERWRITE),
-            KeySpec::one_behind(5, "STOREDIST", OVERWRITE),
+            KeySpec::one_behind(5, "STORE", RADIUS_OPTIONS, OVERWRITE),
+            KeySpec::one_behind(5, "STOREDIST", RADIUS_OPTIONS, OVERWRITE),
         ],
         args: [
             key("key"),
