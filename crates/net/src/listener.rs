@@ -108,7 +108,7 @@ impl Listener {
     }
 
     /// Listens on a unix socket at `path`, with the permission bits `mode` if given. A file that a dead server left
-    /// there is removed first; a living server's, or what is no socket, is an error.
+    /// there is removed first, and so is an empty one; a living server's, or what holds something, is an error.
     pub fn bind_unix(
         path: impl AsRef<Path>,
         mode: Option<u32>,
@@ -275,10 +275,11 @@ fn backlog_of(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)
 }
 
-/// Removes a socket file behind which nobody listens.
+/// Removes a socket file behind which nobody listens, or an empty file, with which somebody has reserved the path.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => {}
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => return fs::remove_file(path),
         // Whatever else is there is not ours to remove; binding will say that the address is in use.
         _ => return Ok(()),
     }

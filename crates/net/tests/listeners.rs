@@ -131,6 +131,15 @@ fn a_living_servers_socket_file_is_left_alone() {
 }
 
 #[test]
+fn an_empty_file_that_reserves_the_path_is_replaced() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.into_temp_path();
+    let listener = Listener::bind_unix(&path, None, 16).unwrap();
+    connect_blocking(&Address::unix(&path), PATIENCE).unwrap();
+    accept(&listener);
+}
+
+#[test]
 fn a_file_that_is_no_socket_is_never_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("precious");
