@@ -116,6 +116,8 @@ impl Options {
         const BOTH: Error = Error::line(
             "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
         );
+        const LIMIT_OF_EXACT: Error =
+            Error::line("ERR syntax error, LIMIT cannot be used without the special ~ option");
         let mut options = Options {
             no_make: false,
             trim: None,
@@ -178,20 +180,21 @@ impl Options {
         }
         options.end = at;
         match (&mut options.trim, limit) {
-            (None, Some(_)) => {
+            (None, Some(1..)) => {
                 return Err(Error::line(
                     "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
                 ));
             }
-            (Some(trim), Some(_)) if !trim.approximate => {
+            (None, _) if !adds => {
                 return Err(Error::line(
-                    "ERR syntax error, LIMIT cannot be used without the special ~ option",
+                    "ERR syntax error, XTRIM must be called with a trimming strategy",
                 ));
             }
+            (None, Some(_)) => return Err(LIMIT_OF_EXACT),
+            (Some(trim), Some(_)) if !trim.approximate => return Err(LIMIT_OF_EXACT),
             (Some(trim), Some(limit)) => trim.limit = limit,
             (Some(trim), None) if trim.approximate => trim.limit = Trim::limit_default(limits),
             (Some(_), None) => {}
-            (None, None) if !adds => return Err(Error::Syntax),
             (None, None) => {}
         }
         options.references = references.unwrap_or(References::Keep);
@@ -592,6 +595,22 @@ mod tests {
                 "-ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
             ),
             ("XTRIM s LEN 1", "-ERR syntax error"),
+            (
+                "XADD s LIMIT 0 * f v",
+                "-ERR syntax error, LIMIT cannot be used without the special ~ option",
+            ),
+            (
+                "XADD s LIMIT 5 * f v",
+                "-ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            ),
+            (
+                "XTRIM s LIMIT 0",
+                "-ERR syntax error, XTRIM must be called with a trimming strategy",
+            ),
+            (
+                "XTRIM s LIMIT 5",
+                "-ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            ),
             ("XADD s MAXLEN = 2 * f v", "$15|1700000000000-0"),
             ("XLEN s", ":2"),
             ("XTRIM s MAXLEN 0", ":2"),
