@@ -67,6 +67,11 @@ pub(crate) fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         2 => ctx.keys.contains(key),
         4 => {
             let only_if = OnlyIf::parse(&args[2], &args[3]).ok_or(Error::Syntax)??;
+            if let Some(ValueRef::Object(_)) = ctx.keys.peek(key) {
+                return Err(Error::line(
+                    "ERR Key should be of string type if conditions are specified",
+                ));
+            }
             // A key that is not there meets the conditions that a SET would create it under.
             only_if.meets(ctx, key)? && ctx.keys.contains(key)
         }
@@ -894,7 +899,7 @@ mod tests {
             ("LPUSH l x", ":1"),
             (
                 "DELEX l IFEQ x",
-                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+                "-ERR Key should be of string type if conditions are specified",
             ),
             (
                 "DELIFEQ l x",
