@@ -43,6 +43,7 @@ pub struct ExpiryCursor {
     db: u32,
     from: u32,
     next_expire_ms: i64,
+    soonest_ms: i64,
     /// Walks that were given up, because the stripe was in use when they were to go on: the table and the
     /// stripe. Until they are walked again nobody knows what is due there.
     unfinished: Vec<(*const Db, u16)>,
@@ -84,8 +85,15 @@ impl ExpiryCursor {
             db: 0,
             from: 0,
             next_expire_ms: i64::MAX,
+            soonest_ms: i64::MAX,
             unfinished: Vec::new(),
         }
+    }
+
+    /// The time before which nothing is due in the stripes that were visited since the last call, with what came into
+    /// them afterwards excepted; `i64::MAX` if nothing has an expiry.
+    pub fn take_soonest_ms(&mut self) -> i64 {
+        std::mem::replace(&mut self.soonest_ms, i64::MAX)
     }
 
     /// For each stripe, the time before which nothing is due.
@@ -173,6 +181,7 @@ impl Keyspace {
                     if cursor.from != 0 || next < now_ms || cursor.owes(db) {
                         break db;
                     }
+                    cursor.soonest_ms = cursor.soonest_ms.min(next);
                     cursor.advance(databases)
                 }
             };
@@ -185,6 +194,7 @@ impl Keyspace {
             if cursor.from != 0 {
                 cursor.unfinished.push((db, stripe));
             }
+            cursor.soonest_ms = cursor.soonest_ms.min(now_ms);
             step.round = cursor.advance(databases);
             return step;
         }
@@ -257,7 +267,9 @@ impl Keyspace {
             Some(next) => cursor.from = next,
             None => {
                 let lowered = next_ms.load(Ordering::Relaxed);
-                next_ms.store(lowered.min(cursor.next_expire_ms), Ordering::Relaxed);
+                let next = lowered.min(cursor.next_expire_ms);
+                next_ms.store(next, Ordering::Relaxed);
+                cursor.soonest_ms = cursor.soonest_ms.min(next);
                 step.round = cursor.advance(databases);
             }
         }
@@ -619,6 +631,32 @@ mod tests {
         steps(&mut cursor, |step| step.round);
         steps(&mut cursor, |step| step.round);
         assert_eq!(space.key_count(0), 0);
+    }
+
+    #[test]
+    fn a_round_says_when_the_next_thing_is_due() {
+        let (space, mut local) = keyspace();
+        for (key, expiry) in [
+            (b"never", Expiry::Clear),
+            (b"later", Expiry::AtMs(NOW_MS + 50)),
+            (b"soon!", Expiry::AtMs(NOW_MS + 5)),
+        ] {
+            set(&space, &mut local, key, expiry);
+        }
+        let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
+        let mut round = |now_ms| {
+            let mut step = || space.expire_step(&mut local, now_ms, &mut cursor, &mut |_| ());
+            while !step().round {}
+            cursor.take_soonest_ms()
+        };
+        assert_eq!(round(NOW_MS), NOW_MS + 5);
+        assert_eq!(round(NOW_MS + 10), NOW_MS + 50);
+        let stripe = stripe_of(redline_table::hash(b"later"));
+        assert!(space.locks.try_one(stripe));
+        assert_eq!(round(NOW_MS + 60), NOW_MS + 60, "the stripe is in use");
+        space.locks.unlock_one(stripe);
+        assert_eq!(round(NOW_MS + 70), i64::MAX);
+        assert_eq!(space.key_count(0), 1);
     }
 
     fn evicts_at_random(space: &Keyspace) {

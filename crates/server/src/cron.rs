@@ -16,6 +16,10 @@ use crate::{
 
 /// Active expiry works in slices of this length: microseconds. No command waits longer for it.
 const EXPIRY_SLICE_US: u64 = 500;
+/// Active expiry goes on before the next tick if something is due by then, but only after a pause that is so many times
+/// as long as the last round took, and no shorter than this.
+const EXPIRY_PAUSES: u64 = 200;
+const EXPIRY_PAUSE_US_MIN: u64 = 10_000;
 /// A compaction works in slices of this length, and rests so long in between: microseconds.
 const COMPACTION_SLICE_US: u64 = 1_000;
 const COMPACTION_REST_US: u64 = 4_000;
@@ -85,7 +89,8 @@ fn expiry_rest_us(effort: u32) -> u64 {
 fn expire(worker: &mut Worker) {
     worker.expiry_due_us = None;
     // CLIENT PAUSE keeps the data as it is.
-    if !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
+    let rests = worker.shared.timers_rest.load(Ordering::Relaxed);
+    if rests || !worker.shared.active_expire.load(Ordering::Relaxed) || worker.pause.is_some() {
         return;
     }
     let (shared, now_ms) = (worker.shared.clone(), worker.now_ms);
@@ -117,6 +122,29 @@ fn expire(worker: &mut Worker) {
     let took_us = clock::monotonic_us() - began_us;
     worker.stats.expiry_us.add(took_us);
     worker.note_latency("expire-cycle", took_us * 1000);
+    if worker.expiry_due_us.is_none() {
+        expire_in_time(worker, took_us);
+    }
+}
+
+/// After a round of active expiry: has it come again before the next tick if something will be due. Lookups pass over
+/// keys that are due, but not over a hash whose last fields are, and whoever waits for `expired` events wants them in
+/// time. Where rounds take long (many keys expire in a stripe, and all of them are looked at) the ticks have to do.
+fn expire_in_time(worker: &mut Worker, took_us: u64) {
+    let soonest_ms = worker
+        .expiry
+        .take_soonest_ms()
+        .min(worker.element_expiry.take_soonest_ms());
+    // What is due at a millisecond has expired with the next.
+    let due_in_ms = soonest_ms.saturating_sub(worker.now_ms).max(0) as u64 + 1;
+    let pause_us = (EXPIRY_PAUSES * took_us).max(EXPIRY_PAUSE_US_MIN);
+    let in_us = due_in_ms.saturating_mul(1000).max(pause_us);
+    let tick_in_ms = worker
+        .next_tick_ms
+        .saturating_sub(clock::monotonic_coarse_ms());
+    if in_us < tick_in_ms * 1000 {
+        worker.expiry_due_us = Some(clock::monotonic_us() + in_us);
+    }
 }
 
 /// Keeps `tracking-table-max-keys`, should it have been lowered.
