@@ -1,5 +1,5 @@
-//! Client libraries' own test suites: those of redis-py, go-redis, phpredis and hiredis, against a real Redis 8.2.3 and
-//! against us. The suites are fetched with the clients' sources and unpacked below `target/`; nothing of them is kept here.
+//! Client libraries' own test suites: those of redis-py, go-redis, redigo, radix, phpredis and hiredis, and that of
+//! miniredis, which holds a model of Redis against a server: against a real Redis 8.2.3 and against us. The suites are fetched with the clients' sources and unpacked below `target/`; nothing of them is kept here.
 //! What fails with us and not with Redis has to be named in docs/compatibility.md, with the reason.
 //!
 //! Suites expect their server at port 6379. Each runs with its server in a network of its own (a namespace), where that
@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -39,6 +40,8 @@ const REDIS_PY_WORDS: &[&str] = &[
 ];
 /// Of go-redis, the same: names of what is left out, as an expression.
 const GO_REDIS_LEFT_OUT: &str = "Cluster|cluster|[sS]entinel|Failover|Ring|RediSearch|FT\\.|Probabilistic|Timeseries|JSON|UniversalClient";
+/// Of miniredis's: a server that is a cluster, and one with TLS, which the real one here cannot be.
+const MINIREDIS_LEFT_OUT: &[&str] = &["-test.skip", "TestCluster|TestServerTLS"];
 /// Starts a server, waits until it answers, runs a suite, ends the server.
 const IN_A_NETWORK_OF_ITS_OWN: &str = r#"
 ip link set lo up || exit 90
@@ -52,7 +55,7 @@ until redis-cli ping >/dev/null 2>&1; do
     sleep 0.1
 done
 cd "$SUITE_FOLDER" || exit 93
-"$@"
+PATH="$SERVER_FOLDER/bin:$PATH" "$@"
 kill $server
 wait $server
 rm -f "$UNIX_SOCKET"
@@ -81,10 +84,8 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     let explained = Explained::read()?;
     let mut summaries = Vec::new();
     let mut unexplained = Vec::new();
-    for suite in suites()? {
-        if !setting.wants_unit(suite.name) {
-            continue;
-        }
+    install::namespaces()?;
+    for suite in suites(setting)? {
         let theirs = suite.run(&setting.redis, "", REDIS_VERSION)?;
         let (ours, mut only_ours) = suite.run_ours(setting, &theirs, &explained)?;
         let seen = ours.passed + ours.failed.len();
@@ -134,56 +135,84 @@ fn unix_socket() -> String {
     std::env::temp_dir().join(name).display().to_string()
 }
 
-fn suites() -> Result<Vec<Suite>, Failure> {
+/// Those that are wanted; the others are not fetched either.
+fn suites(setting: &Setting) -> Result<Vec<Suite>, Failure> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-    let (python, redis_py) = install::redis_py_suite()?;
-    let variants = [("redis-py-resp2", "2"), ("redis-py-resp3", "3")];
-    let mut suites: Vec<Suite> = variants
-        .map(|(name, protocol)| Suite {
-            name,
-            folder: redis_py.clone(),
-            program: python.clone(),
-            words: words(&[REDIS_PY_WORDS, &["--protocol", protocol]].concat()),
-            read: Outcome::of_pytest,
-        })
-        .into();
-    let (program, folder) = install::go_redis_suite()?;
-    let go_words = [
-        "-test.run",
-        "TestGinkgoSuite",
-        "-test.timeout",
-        "20m",
-        "-ginkgo.v",
-        "-ginkgo.no-color",
-        "-ginkgo.seed=1",
-        "-ginkgo.skip",
-        GO_REDIS_LEFT_OUT,
+    let wants = |name| setting.wants_unit(name);
+    let mut suites = Vec::new();
+    for (name, protocol) in [("redis-py-resp2", "2"), ("redis-py-resp3", "3")] {
+        if wants(name) {
+            let (program, folder) = install::redis_py_suite()?;
+            suites.push(Suite {
+                name,
+                folder,
+                program,
+                words: words(&[REDIS_PY_WORDS, &["--protocol", protocol]].concat()),
+                read: Outcome::of_pytest,
+            });
+        }
+    }
+    if wants("go-redis") {
+        let (program, folder) = install::go_redis_suite()?;
+        let go_words = [
+            "-test.run",
+            "TestGinkgoSuite",
+            "-test.timeout",
+            "20m",
+            "-ginkgo.v",
+            "-ginkgo.no-color",
+            "-ginkgo.seed=1",
+            "-ginkgo.skip",
+            GO_REDIS_LEFT_OUT,
+        ];
+        suites.push(Suite {
+            name: "go-redis",
+            folder,
+            program,
+            words: words(&go_words),
+            read: Outcome::of_ginkgo,
+        });
+    }
+    type Installed = fn() -> Result<(PathBuf, PathBuf), Failure>;
+    let of_go_test: [(&str, Installed, &[&str]); 3] = [
+        ("redigo", install::redigo_suite, &[]),
+        ("radix", install::radix_suite, &[]),
+        ("miniredis", install::miniredis_suite, MINIREDIS_LEFT_OUT),
     ];
-    suites.push(Suite {
-        name: "go-redis",
-        folder,
-        program,
-        words: words(&go_words),
-        read: Outcome::of_ginkgo,
-    });
-    let (program, folder) = install::php_redis_suite()?;
-    let quietly = ["-d", "error_reporting=0", "-d", "display_errors=0"];
-    let against = ["TestRedis.php", "--class", "Redis", "--host", "127.0.0.1"];
-    suites.push(Suite {
-        name: "phpredis",
-        folder,
-        program,
-        words: words(&[quietly.as_slice(), &against].concat()),
-        read: Outcome::of_phpredis,
-    });
-    let (program, folder) = install::hiredis_suite()?;
-    suites.push(Suite {
-        name: "hiredis",
-        folder,
-        program,
-        words: words(&["-s", &unix_socket()]),
-        read: Outcome::of_hiredis,
-    });
+    for (name, installed, options) in of_go_test {
+        if wants(name) {
+            let (program, folder) = installed()?;
+            suites.push(Suite {
+                name,
+                folder,
+                program,
+                words: words(&[&["-test.v", "-test.timeout", "10m"], options].concat()),
+                read: Outcome::of_go_test,
+            });
+        }
+    }
+    if wants("phpredis") {
+        let (program, folder) = install::php_redis_suite()?;
+        let quietly = ["-d", "error_reporting=0", "-d", "display_errors=0"];
+        let against = ["TestRedis.php", "--class", "Redis", "--host", "127.0.0.1"];
+        suites.push(Suite {
+            name: "phpredis",
+            folder,
+            program,
+            words: words(&[quietly.as_slice(), &against].concat()),
+            read: Outcome::of_phpredis,
+        });
+    }
+    if wants("hiredis") {
+        let (program, folder) = install::hiredis_suite()?;
+        suites.push(Suite {
+            name: "hiredis",
+            folder,
+            program,
+            words: words(&["-s", &unix_socket()]),
+            read: Outcome::of_hiredis,
+        });
+    }
     Ok(suites)
 }
 
@@ -213,7 +242,9 @@ impl Suite {
         if home.exists() {
             fs::remove_dir_all(&home).map_err(fail)?;
         }
-        fs::create_dir_all(&home).map_err(fail)?;
+        fs::create_dir_all(home.join("bin")).map_err(fail)?;
+        // For suites that start servers themselves.
+        symlink(server, home.join("bin/redis-server")).map_err(fail)?;
         let mut command = Command::new("unshare");
         command
             .args(["--map-root-user", "--net", "sh", "-c"])
@@ -227,6 +258,8 @@ impl Suite {
             .env("SUITE_FOLDER", &self.folder)
             // go-redis: no servers but the one.
             .env("RE_CLUSTER", "true")
+            // miniredis: run at all.
+            .env("INT", "1")
             .env("REDIS_VERSION", "8.2");
         let (said, in_time) = ended_group(command, SUITE_TIMEOUT)?;
         let output = home.join("output");
@@ -283,6 +316,19 @@ impl Outcome {
         }
     }
 
+    /// Lines `--- PASS: test (0.00s)`, those of subtests indented.
+    fn of_go_test(said: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        for line in said.lines().map(str::trim_start) {
+            let name = |rest: &str| rest.split(' ').next().unwrap_or(rest).to_owned();
+            if let Some(rest) = line.strip_prefix("--- FAIL: ") {
+                outcome.failed.insert(name(rest));
+            }
+            outcome.passed += usize::from(line.starts_with("--- PASS: "));
+        }
+        outcome
+    }
+
     /// Lines `[FAIL] test`, and at the end `FAIL! -- 2 Passed | 1 Failed | …`.
     fn of_ginkgo(said: &str) -> Outcome {
         let mut outcome = Outcome::default();
@@ -320,6 +366,11 @@ mod tests {
         assert_eq!(outcome.passed, 3);
         let names = ["tests/a.py::test_x[1]", "tests/b.py::test_y"];
         assert_eq!(Vec::from_iter(&outcome.failed), names);
+        let outcome = Outcome::of_go_test(
+            "=== RUN   TestA\n--- FAIL: TestA (0.00s)\n    --- PASS: TestA/b (0.00s)\n    --- FAIL: TestA/c (0.00s)\n--- SKIP: TestB (0.00s)\nFAIL\n",
+        );
+        assert_eq!(outcome.passed, 1);
+        assert_eq!(Vec::from_iter(&outcome.failed), ["TestA", "TestA/c"]);
         let outcome = Outcome::of_ginkgo(
             "  [FAIL] Commands server [It] should Info\nRan 3 of 4 Specs\nFAIL! -- 2 Passed | 1 Failed | 0 Pending | 1 Skipped\n",
         );

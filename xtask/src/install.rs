@@ -23,6 +23,9 @@ const REDIS_PY_TEST_TOOLS: [&str; 8] = [
     "redis-entraid==1.0.0",
 ];
 const GO_REDIS: &str = "github.com/redis/go-redis/v9@v9.14.0";
+const REDIGO: &str = "github.com/gomodule/redigo@v1.9.3";
+const RADIX: &str = "github.com/mediocregopher/radix/v4@v4.1.4";
+const MINIREDIS: &str = "github.com/alicebob/miniredis/v2@v2.40.0";
 const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
 const BULLMQ: &str = "bullmq@5.81.5";
 const CELERY: &str = "celery[redis]==5.7.0";
@@ -210,6 +213,11 @@ pub fn chromium() -> Result<PathBuf, Failure> {
     program("chromium")
 }
 
+/// Network namespaces.
+pub fn namespaces() -> Result<(), Failure> {
+    packages(&["ip", "unshare"], &["iproute2", "util-linux"])
+}
+
 /// Network namespaces, and queues with a limited rate.
 pub fn network_tools() -> Result<(), Failure> {
     packages(&["ip", "tc"], &["iproute2"])
@@ -240,7 +248,6 @@ pub fn celery() -> Result<PathBuf, Failure> {
 
 /// A Python that has what redis-py's own tests need, and the folder of redis-py's source.
 pub fn redis_py_suite() -> Result<(PathBuf, PathBuf), Failure> {
-    packages(&["ip", "unshare"], &["iproute2", "util-linux"])?;
     let home = folder().join("suites");
     make(&home)?;
     let python = environment(&home.join("venv"))?;
@@ -267,38 +274,66 @@ pub fn redis_py_suite() -> Result<(PathBuf, PathBuf), Failure> {
     Ok((python, source))
 }
 
-/// go-redis's own tests, built, and the folder of its source.
+/// go-redis's own tests, built, and their folder.
 pub fn go_redis_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    go_suite("go-redis", GO_REDIS, ".", &[])
+}
+
+/// Those of redigo.
+pub fn redigo_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    go_suite("redigo", REDIGO, "redis", &[])
+}
+
+/// Those of radix.
+pub fn radix_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    go_suite("radix", RADIX, ".", &[])
+}
+
+/// Those of miniredis that compare it with a real server.
+pub fn miniredis_suite() -> Result<(PathBuf, PathBuf), Failure> {
+    go_suite("miniredis", MINIREDIS, "integration", &["-tags", "int"])
+}
+
+/// The tests of a package of a Go module, built, and the package's folder.
+fn go_suite(
+    name: &str,
+    module: &str,
+    package: &str,
+    options: &[&str],
+) -> Result<(PathBuf, PathBuf), Failure> {
     packages(&["go"], &["golang-go"])?;
     let home = folder().join("suites");
     make(&home)?;
-    let source = home.join("go-redis");
-    let program = home.join("go-redis.test");
+    let source = home.join(name);
+    let program = home.join(format!("{name}.test"));
     if !source.join("go.mod").exists() {
-        println!("fetching the source of {GO_REDIS} for its test suite");
+        println!("fetching the source of {module} for its test suite");
         let mut fetch = Command::new("go");
         fetch
-            .args(["mod", "download", "-json", GO_REDIS])
+            .args(["mod", "download", "-json", module])
             .current_dir(&home);
         let said = captured(fetch, b"", INSTALL_TIMEOUT)?;
-        let module = said
+        let unpacked = said
             .lines()
             .find_map(|line| line.trim().strip_prefix("\"Dir\": \""))
             .and_then(|rest| rest.split('"').next())
             .ok_or_else(|| format!("go mod download says no folder: {said}"))?;
         // The cache is not to be written to.
         let mut copy = Command::new("cp");
-        copy.args(["-r", "--no-preserve=mode", module]).arg(&source);
+        copy.args(["-r", "--no-preserve=mode", unpacked])
+            .arg(&source);
         captured(copy, b"", INSTALL_TIMEOUT)?;
     }
+    let folder = source.join(package);
     let mut build = Command::new("go");
     build
         .args(["test", "-c", "-o"])
         .arg(&program)
+        .args(options)
         .arg(".")
-        .current_dir(&source);
+        .current_dir(&folder);
     captured(build, b"", INSTALL_TIMEOUT)?;
-    Ok((program, source))
+    Ok((program, folder))
 }
 
 /// The folder whose `node_modules` has ioredis and node-redis.

@@ -39,8 +39,8 @@ cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary
     Steps: spec compare payloads access valkey config benchmark cli clients jobs histories bench cluster failover
     memcached proxy proxy-reads proxy-cache proxy-face proxy-tls through tls.
     Installs what it needs (apt, pip, npm, go).
-    Only when named: suites, the test suites of redis-py, go-redis, phpredis and hiredis (half an hour), tcl, that of
-    Redis 7.0 (an hour; of both, --units go-redis,unit/scan,... runs a part), and, on a quiet machine, verdicts,
+    Only when named: suites, the test suites of client libraries (half an hour), tcl, that of Redis 7.0 (an hour;
+    of both, --units go-redis,unit/scan,... runs a part), and, on a quiet machine, verdicts,
     bottlenecks built for real and what our bench says of them (a minute, as root), and compared, servers that it has to
     tell apart or not (two minutes); many, 10,000 connections; and report, our pages in a browser (as root).
 cargo xtask tidy
