@@ -62,6 +62,7 @@ fn a_waker_ends_it() {
     let mut poller = poller_with(&far, FOR_EVER);
     let waker = poller.waker(TOKEN + 1).unwrap();
     let (tell, told) = mpsc::channel();
+    waker.wake();
     let sleeper = thread::spawn(move || {
         // The first look finds the wake-up that came before it, the second has to be woken.
         poller.poll(None).unwrap();
@@ -70,7 +71,6 @@ fn a_waker_ends_it() {
         poller.poll(None).unwrap();
         poller.event(0).token
     });
-    waker.wake();
     told.recv().unwrap();
     waker.wake();
     assert_eq!(sleeper.join().unwrap(), TOKEN + 1);
