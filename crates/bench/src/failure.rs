@@ -19,6 +19,8 @@ pub enum Failure {
     },
     /// The server answered with an error.
     Reply(String),
+    /// The server answered with an error to a connection in the place of a lost one, which it does not serve (yet).
+    Unwelcome(String),
     /// One node of a cluster answered with an error.
     NodeReply {
         /// Which one.
@@ -119,6 +121,7 @@ impl Failure {
             self,
             Failure::Connect { .. }
                 | Failure::Tls(_)
+                | Failure::Unwelcome(_)
                 | Failure::Closed
                 | Failure::Io(_)
                 | Failure::TimedOut
@@ -146,7 +149,9 @@ impl fmt::Display for Failure {
             Failure::Connect { address, reason } => {
                 write!(f, "Could not connect to Redis at {address}: {reason}")
             }
-            Failure::Reply(text) => write!(f, "Error from server: {text}"),
+            Failure::Reply(text) | Failure::Unwelcome(text) => {
+                write!(f, "Error from server: {text}")
+            }
             Failure::NodeReply { address, text } => {
                 write!(f, "Error from server {address}: {text}")
             }

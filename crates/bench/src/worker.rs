@@ -718,7 +718,7 @@ impl<'a, L: Load> Worker<'a, L> {
     /// A server that closes after an error reply, as at its limit of clients, breaks our write: the reply says why.
     fn reason_of_broken_write(&mut self, token: usize, error: std::io::Error) -> Failure {
         match self.receive(token, true) {
-            Err(Failure::Reply(text)) => Failure::Reply(text),
+            Err(said @ (Failure::Reply(_) | Failure::Unwelcome(_))) => said,
             _ => Failure::Io(error),
         }
     }

@@ -470,6 +470,8 @@ pub struct ServerPlan {
 /// A piece of the series costs a histogram.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+/// A reply that takes longer is not expected any more where nothing else ends a run.
+pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 const CONNECTIONS_MAX: usize = 1_000_000;
 const PIPELINE_MAX: usize = 1_000_000;
 const THREADS_MAX: usize = 500;
@@ -599,6 +601,12 @@ fn weights(ratio: &[u32], commands: usize) -> Result<Vec<u64>, String> {
 }
 
 impl MannerArguments {
+    /// How long a request may be unanswered. Where only replies end a run, it must not wait for ever for one.
+    pub fn patience(&self) -> Option<Duration> {
+        let endless = self.duration.is_none().then_some(SILENCE_MAX);
+        self.timeout.or(endless)
+    }
+
     fn check(&self) -> Result<(), String> {
         let within = |name: &str, value: usize, max: usize| {
             let fits = (1..=max).contains(&value);
@@ -848,6 +856,16 @@ mod tests {
         assert_eq!(
             of(&["--duration", "0.25"]),
             Some(Duration::from_millis(250))
+        );
+        let patience = |line: &[&str]| {
+            let line = [&["--command", "PING"], line].concat();
+            plan(&line).unwrap().manner.patience()
+        };
+        assert_eq!(patience(&[]), None);
+        assert_eq!(patience(&["-n", "5"]), Some(SILENCE_MAX));
+        assert_eq!(
+            patience(&["-n", "5", "--timeout", "90"]),
+            Some(Duration::from_secs(90))
         );
     }
 

@@ -30,7 +30,7 @@ use redline_resp::{Outcome, Skipped};
 use super::record::{Answered, GivenUp, Recorder};
 use crate::failure::Failure;
 use crate::memcached::TextSkipper;
-use crate::worker::{Arrived, HANDSHAKE_WITHIN, Load, Taken, Then, Wait, first_error};
+use crate::worker::{Arrived, Load, Taken, Then, Wait, first_error};
 use crate::workload::template::{Protocol, Renderer};
 
 /// How one thread of a run sends.
@@ -56,6 +56,8 @@ pub struct Manner {
     pub reconnect: bool,
     /// A request that waits for longer is given up, and its connection with it.
     pub timeout: Option<Duration>,
+    /// How long an attempt to connect again may take.
+    pub connects_within: Duration,
     /// A connection is replaced by a new one after so many requests.
     pub reconnect_after: Option<u64>,
 }
@@ -150,6 +152,8 @@ pub struct Pending {
     suspected_ns: Option<u64>,
     /// Requests sent on it.
     sent: u64,
+    /// It is in the place of another, and has not been served yet.
+    is_on_probation: bool,
     /// What counts replies that are not RESP.
     text: Option<Box<TextSkipper>>,
 }
@@ -431,6 +435,7 @@ impl Load for Drive<'_> {
             queued: self.manner.rate.is_some() && self.started_ns == 0,
             suspected_ns: None,
             sent: 0,
+            is_on_probation: self.started_ns > 0,
             text: (self.manner.protocol == Protocol::MemcacheText).then(Box::default),
         }
     }
@@ -526,7 +531,19 @@ impl Load for Drive<'_> {
             recorder.answered(answered, count, now_ns);
         }
         if prefix_failed || (errors > 0 && !self.manner.count_errors) {
-            return Err(Failure::Reply(first_error()));
+            let text = first_error();
+            let is_temporary = prefix_failed || is_temporary(&text);
+            let is_survived = self.manner.reconnect && pending.is_on_probation && is_temporary;
+            // What was answered has left the list of what is under way.
+            self.under_way -= answered;
+            return Err(if is_survived {
+                Failure::Unwelcome(text)
+            } else {
+                Failure::Reply(text)
+            });
+        }
+        if answered > errors {
+            pending.is_on_probation = false;
         }
         if errors > 0 {
             recorder.error_text(first_error());
@@ -562,7 +579,7 @@ impl Load for Drive<'_> {
     }
 
     fn connects_within(&self) -> Duration {
-        self.manner.timeout.unwrap_or(HANDSHAKE_WITHIN)
+        self.manner.connects_within
     }
 
     fn reconnected(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> bool {
@@ -594,7 +611,11 @@ impl Load for Drive<'_> {
             pending.queued = false;
         }
         self.clear(token, pending);
-        if matches!(failure, Failure::Connect { .. } | Failure::Tls(_)) {
+        let never_stood = matches!(
+            failure,
+            Failure::Connect { .. } | Failure::Tls(_) | Failure::Unwelcome(_)
+        );
+        if never_stood {
             self.recorder.reconnects_failed += 1;
         } else {
             self.recorder.connections_lost += 1;
@@ -685,6 +706,12 @@ impl Load for Drive<'_> {
     }
 }
 
+/// Whether an error reply says that the server serves nobody for a while, or nobody more, whatever the request.
+fn is_temporary(text: &str) -> bool {
+    let kind = text.split(' ').next().unwrap_or_default();
+    ["LOADING", "MASTERDOWN"].contains(&kind) || text.starts_with("ERR max number of clients")
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, mpsc};
@@ -725,6 +752,7 @@ mod tests {
                 count_errors: false,
                 reconnect: false,
                 timeout: None,
+                connects_within: Duration::ZERO,
                 reconnect_after: None,
             };
             let (sender, _slices) = mpsc::channel();

@@ -17,7 +17,7 @@ use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Stream, clock};
 use redline_resp::{Value, encode_request};
 
-use super::arguments::{OnError, RunPlan, ServerPlan, TargetPlan};
+use super::arguments::{OnError, RunPlan, SILENCE_MAX, ServerPlan, TargetPlan};
 use super::drive::{Choice, Drive, Manner};
 use super::measured::Measured;
 use super::record::{Recorder, Row, Slice};
@@ -33,7 +33,7 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::load::{self, Observer, Plan, Totals};
 use crate::null_server::NullServer;
-use crate::worker::Place;
+use crate::worker::{HANDSHAKE_WITHIN, Place};
 use crate::workload::template::{Protocol, Template};
 use crate::{EmbeddedServer, StartEmbedded, probe, target};
 
@@ -587,7 +587,12 @@ impl Prepared {
                 count_errors: false,
                 reconnect: false,
                 // Who follows the data gives silent nodes up itself.
-                timeout: plan.manner.timeout.filter(|_| !follows),
+                timeout: plan
+                    .manner
+                    .timeout
+                    .or(Some(SILENCE_MAX))
+                    .filter(|_| !follows),
+                connects_within: HANDSHAKE_WITHIN,
                 reconnect_after: None,
             };
             let mut random = random.fork();
@@ -723,7 +728,8 @@ impl Prepared {
                     count_errors: manner.on_error == OnError::Count,
                     reconnect: manner.reconnect || manner.timeout.is_some(),
                     // Who follows the data gives silent nodes up itself.
-                    timeout: manner.timeout.filter(|_| !follows),
+                    timeout: manner.patience().filter(|_| !follows),
+                    connects_within: manner.timeout.unwrap_or(HANDSHAKE_WITHIN),
                     reconnect_after: manner.reconnect_after,
                 },
                 choices,
