@@ -1,4 +1,4 @@
-//! How sure a ratio is: the bootstrap on pairs of runs.
+//! How sure a ratio is, of few runs: the bootstrap on pairs. Of many it is `ranks` that says so.
 //!
 //! Pure arithmetic: knows no run.
 //!
@@ -97,7 +97,7 @@ fn sampled(
 }
 
 /// The standard error of the logarithm of B / A that rounding leaves, which is as if it was drawn evenly from one step.
-fn rounding_error(pairs: &[(f64, f64)]) -> f64 {
+pub fn rounding_error(pairs: &[(f64, f64)]) -> f64 {
     let share = |of: fn(&(f64, f64)) -> f64| {
         let mean = pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
         (1.0 / mean).max(STEP_SHARE)
@@ -106,9 +106,34 @@ fn rounding_error(pairs: &[(f64, f64)]) -> f64 {
 }
 
 /// A draw from the normal distribution (Box and Muller; 1 - x, since the logarithm of 0 is none).
-fn normal(random: &mut fastrand::Rng) -> f64 {
+pub fn normal(random: &mut fastrand::Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.f64()).cos()
+}
+
+/// The value that a normally distributed one is below with this probability, above 0 and below 1.
+pub fn normal_quantile(probability: f64) -> f64 {
+    let (mut low, mut high) = (-8.0, 8.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if normal_share_below(middle) < probability {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// The probability of being below: the power series of the integral, which is exact to many digits where it is asked.
+fn normal_share_below(value: f64) -> f64 {
+    let (mut term, mut sum, mut factor) = (value, value, 1.0);
+    while term.abs() > 1e-18 {
+        factor += 2.0;
+        term *= value * value / factor;
+        sum += term;
+    }
+    0.5 + sum * (-value * value / 2.0).exp() / std::f64::consts::TAU.sqrt()
 }
 
 /// The mean and its standard error.
@@ -177,6 +202,19 @@ mod tests {
             (ratio.estimate - 0.9).abs() < 0.005 && ratio.is_shown(),
             "{ratio:?}"
         );
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (probability, table) in [
+            (0.5, 0.0),
+            (0.975, 1.95996),
+            (0.995, 2.57583),
+            (0.0005, -3.29053),
+        ] {
+            let quantile = normal_quantile(probability);
+            assert!((quantile - table).abs() < 1e-5, "{probability}: {quantile}");
+        }
     }
 
     #[test]

@@ -1,12 +1,19 @@
 //! `redline bench compare`: is B faster than A, and how sure is that?
 //!
-//! Knows `run` as something that can be done again and again; the arithmetic is in `bootstrap`.
+//! Must not know how a run is done: that is the business of `sides`. The arithmetic is in `judge`, with `ranks` for many
+//! runs and `bootstrap` for few; `looks` says when it is done.
 
 mod bootstrap;
+mod judge;
+mod looks;
+mod metric;
+mod ranks;
+mod sides;
 
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser};
@@ -15,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::html;
 use crate::html::charts::{self, Axes, Line};
-use crate::run::arguments::{Arguments, Command, RunPlan, one_to_stdout};
-use crate::run::execute::Prepared;
-use crate::run::result::RunResult;
+use crate::run::arguments::{Arguments, Command, RunPlan, one_to_stdout, seconds};
 use crate::run::{Written, can_be_written, read_result, write, write_json};
 use crate::{StartEmbedded, Streams};
-use bootstrap::PAIRS_MIN;
+use bootstrap::{PAIRS_MIN, Ratio};
+use judge::Aim;
+use metric::{Metric, Sample};
+use sides::{Course, Limit, PAIRS_MAX, Sides};
 
 /// Exit code of a comparison that `--fail-if` calls a failure.
 pub const FAILED_COMPARISON: u8 = 3;
@@ -53,18 +61,25 @@ Examples:
 /// The options of `compare` itself.
 #[derive(Clone, Debug, Args)]
 struct CompareArguments {
-    /// Pairs of runs, at least 3; A and B take turns in who comes first
-    #[arg(long, default_value_t = 10, value_name = "N")]
-    pairs: usize,
-    /// How sure the interval is, in percent
+    /// So many pairs of runs, 3 to 2000, however clear it is before, instead of --time-max
+    #[arg(long, value_name = "N", conflicts_with_all = ["time_max", "resolve"])]
+    pairs: Option<usize>,
+    /// Goes on until it is decided, at most so long
+    #[arg(long, default_value = "120", value_name = "SECONDS", value_parser = seconds)]
+    time_max: Duration,
+    /// A difference that is below so much is none: it is decided when no larger one is left
+    #[arg(long, default_value = "2%", value_name = "PERCENT", value_parser = percent)]
+    resolve: f64,
+    /// How sure all is that is said, in percent
     #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
     confidence: f64,
-    /// What is compared [default: rps; in an open loop p99]
+    /// What alone is judged [default: rps, in an open loop p99; and server-cpu where it is known]
     #[arg(long, value_name = "FIGURE")]
     metric: Option<Metric>,
-    /// Ends with exit code 3 if B is shown to be worse than A by at least so much: slower=5%
-    #[arg(long, value_name = "slower=PERCENT%", value_parser = slower)]
-    fail_if: Option<f64>,
+    /// Ends with exit code 3 if B is shown to be worse than A by at least so much: slower=5% of the figure that is judged,
+    /// dearer=5% of the server's CPU per request
+    #[arg(long, value_name = "WHAT=PERCENT", value_parser = Gate::parse)]
+    fail_if: Vec<Gate>,
     /// Writes the comparison as JSON (- for standard output, which then holds nothing else)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -73,79 +88,13 @@ struct CompareArguments {
     html: Option<PathBuf>,
 }
 
-/// A figure of a run that can be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// Requests a second
-    Rps,
-    /// Mean response time
-    Mean,
-    /// Median response time
-    P50,
-    /// 99th percentile of the response time
-    P99,
-    /// 99.9th percentile of the response time
-    #[value(name = "p99.9")]
-    P999,
-    /// CPU time of the server for each request
-    ServerCpu,
-}
-
-impl Metric {
-    const ALL: [Metric; 6] = [
-        Metric::Rps,
-        Metric::Mean,
-        Metric::P50,
-        Metric::P99,
-        Metric::P999,
-        Metric::ServerCpu,
-    ];
-
-    fn of(self, result: &RunResult) -> Option<f64> {
-        let response = &result.response_us;
-        let figure = match self {
-            Metric::Rps => result.achieved_rps,
-            Metric::Mean => response.mean,
-            Metric::P50 => response.p50 as f64,
-            Metric::P99 => response.p99 as f64,
-            Metric::P999 => response.p99_9 as f64,
-            Metric::ServerCpu => {
-                // Of several servers, what all of them took.
-                let parties = result.parties.iter();
-                let servers = parties.filter(|party| party.role == "server");
-                servers
-                    .map(|one| one.user_us_per_request + one.system_us_per_request)
-                    .sum()
-            }
-        };
-        (figure > 0.0).then_some(figure)
-    }
-
-    /// Whether B is worse by so many percent of A, as the sentence counts them.
-    fn is_worse(self, ratio: f64, percent: f64) -> bool {
-        match self {
-            Metric::Rps => ratio <= 1.0 - percent / 100.0,
-            _ => ratio >= 1.0 + percent / 100.0,
-        }
-    }
-
-    /// Whether it comes out of a histogram.
-    fn is_rounded(self) -> bool {
-        matches!(self, Metric::P50 | Metric::P99 | Metric::P999)
-    }
-
-    fn words(self) -> (&'static str, &'static str, &'static str) {
-        // name, more, less
-        match self {
-            Metric::Rps => ("requests/s", "more requests/s", "fewer requests/s"),
-            Metric::Mean => ("mean response time", "longer", "shorter"),
-            Metric::P50 => ("median response time", "longer", "shorter"),
-            Metric::P99 => ("p99 of the response time", "longer", "shorter"),
-            Metric::P999 => ("p99.9 of the response time", "longer", "shorter"),
-            Metric::ServerCpu => ("server's CPU per request", "more", "less"),
-        }
-    }
+/// What `--fail-if` calls a failure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gate {
+    /// The figure that is judged is worse by so many percent.
+    Slower(f64),
+    /// The server's CPU time for each request is more by so many percent.
+    Dearer(f64),
 }
 
 /// What a comparison came to: the schema of its JSON file.
@@ -153,19 +102,22 @@ impl Metric {
 pub struct Comparison {
     /// Changes when a field changes its meaning or goes away.
     pub format: u32,
-    /// The figure that decides.
+    /// The figure that is judged. Unless it was asked for, the server's CPU per request is judged beside it.
     pub metric: Metric,
-    /// How sure the intervals are, in percent.
+    /// How sure it is, in percent, that all intervals of figures that are judged hold the truth.
     pub confidence_percent: f64,
-    /// Whether a difference of that figure is shown: the interval excludes 1.
+    /// Whether a difference of a figure that is judged is shown: its interval excludes 1.
     pub difference_shown: bool,
-    /// The finding, for people.
+    /// The finding, for people: a sentence for each figure that is judged.
     pub text: String,
-    /// By how much B has to be worse for exit code 3, in percent.
+    /// By how much B has to be slower for exit code 3, in percent.
     pub fail_if_slower_percent: Option<f64>,
+    /// By how much B's server has to use more CPU, likewise.
+    #[serde(default)]
+    pub fail_if_dearer_percent: Option<f64>,
     /// Whether it is.
     pub failed: bool,
-    /// Each figure.
+    /// Each figure; those first that are judged.
     pub figures: Vec<Figure>,
     /// Which of A and B had the same limit in all runs, and which.
     pub notes: Vec<String>,
@@ -176,23 +128,30 @@ pub struct Comparison {
 pub struct Figure {
     /// Which.
     pub metric: Metric,
+    /// Whether it is judged.
+    #[serde(default)]
+    pub is_judged: bool,
     /// Of A, run by run.
     pub a: Vec<f64>,
     /// Of B, likewise.
     pub b: Vec<f64>,
-    /// B / A: the geometric mean over pairs.
+    /// B / A: of few pairs the geometric mean, of many a median.
     pub ratio: f64,
     /// The interval's lower end.
     pub low: f64,
-    /// The interval's upper end.
+    /// The interval's upper end; as large as it gets if nothing is excluded.
     pub high: f64,
 }
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// An interval whose ends are this far apart leaves room for differences that matter to everybody.
 const WIDE: f64 = 1.25;
-/// The same runs give the same interval.
-const SEED: u64 = 1;
+/// What a run takes if nobody says how long, and there is time for many: of rates, and of percentiles, whose rare events
+/// have to fit in.
+const SLICE: Duration = Duration::from_millis(250);
+const SLICE_OF_PERCENTILES: Duration = Duration::from_secs(2);
+/// How often it is told how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs `redline bench compare` with the arguments behind that; returns the exit code.
 pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<'_>>) -> u8 {
@@ -217,10 +176,10 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     };
     let groups: Vec<&[String]> = groups.collect();
     let compared = check(&options)
-        .and_then(|()| pairs(&options, &groups, streams.stderr, start))
-        .and_then(|(pairs, ended)| {
-            let failed = report(&options, &pairs, streams.stdout)?;
-            ended.map_or(Ok(failed), Err)
+        .and_then(|()| measure(&options, &groups, streams.stderr, start))
+        .and_then(|measured| {
+            let failed = report(&options, &measured, streams.stdout)?;
+            measured.failure.map_or(Ok(failed), Err)
         });
     match compared {
         Ok(false) => 0,
@@ -234,27 +193,136 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
 
 fn check(options: &CompareArguments) -> Result<(), Failure> {
     let wrong = |text: &str| Err(Failure::Local(text.into()));
-    if options.pairs < PAIRS_MIN {
-        return wrong("--pairs is at least 3.");
+    match options.pairs {
+        Some(pairs) if pairs < PAIRS_MIN => return wrong("--pairs is at least 3."),
+        Some(pairs) if pairs > PAIRS_MAX => return wrong("--pairs is at most 2000."),
+        _ => {}
     }
     if !(50.0..100.0).contains(&options.confidence) {
         return wrong("--confidence is 50 to less than 100 percent.");
+    }
+    if options.time_max.is_zero() {
+        return wrong("--time-max is more than 0 seconds.");
     }
     let files = [options.json.as_ref(), options.html.as_ref()];
     one_to_stdout(files).map_err(Failure::Local)?;
     can_be_written(files.map(|path| path.map(PathBuf::as_path)))
 }
 
-/// Results in pairs: of A, and of B.
-type Pairs = Vec<(RunResult, RunResult)>;
+impl CompareArguments {
+    fn slower(&self) -> Option<f64> {
+        self.fail_if.iter().rev().find_map(|gate| match gate {
+            Gate::Slower(percent) => Some(*percent),
+            Gate::Dearer(_) => None,
+        })
+    }
 
-/// Runs them; with Ctrl-C or a failure, those that there are by then, if they are enough.
-fn pairs(
+    fn dearer(&self) -> Option<f64> {
+        self.fail_if.iter().rev().find_map(|gate| match gate {
+            Gate::Dearer(percent) => Some(*percent),
+            Gate::Slower(_) => None,
+        })
+    }
+
+    /// By how much of a figure B fails.
+    fn gate(&self, metric: Metric, is_first: bool) -> Option<f64> {
+        let slower = self.slower().filter(|_| is_first);
+        let dearer = self.dearer().filter(|_| metric == Metric::ServerCpu);
+        match (slower, dearer) {
+            (Some(slower), Some(dearer)) => Some(slower.min(dearer)),
+            (slower, dearer) => slower.or(dearer),
+        }
+    }
+
+    /// The figures that are judged: that which was named, or those that say most, as far as they are known.
+    fn judged(&self, pairs: &[(Sample, Sample)]) -> Result<Vec<Metric>, Failure> {
+        let is_paced = pairs.iter().any(|(a, b)| a.is_paced || b.is_paced);
+        let usual = if is_paced { Metric::P99 } else { Metric::Rps };
+        let first = self.metric.unwrap_or(usual);
+        let mut judged = vec![first];
+        let asks_for_cpu = self.dearer().is_some();
+        let takes_cpu =
+            asks_for_cpu || self.metric.is_none() && figures(pairs, Metric::ServerCpu).is_some();
+        if first != Metric::ServerCpu && takes_cpu {
+            judged.push(Metric::ServerCpu);
+        }
+        match judged
+            .iter()
+            .find(|&&metric| figures(pairs, metric).is_none())
+        {
+            None => Ok(judged),
+            Some(metric) => Err(Failure::Local(format!(
+                "{} is not known of every run.",
+                metric.words().0
+            ))),
+        }
+    }
+
+    /// What pairs say about each of the figures that are judged. All of them share the error equally, and `share` of it
+    /// is that of this look.
+    fn judge(
+        &self,
+        pairs: &[(Sample, Sample)],
+        share: f64,
+    ) -> Result<Vec<(Metric, Ratio)>, Failure> {
+        let judged = self.judged(pairs)?;
+        let error = self.error() * share / judged.len() as f64;
+        let ratio = |metric: Metric| {
+            Some((
+                metric,
+                judge::ratio(metric, &figures(pairs, metric)?, error)?,
+            ))
+        };
+        Ok(judged.into_iter().filter_map(ratio).collect())
+    }
+
+    /// How often what is said may be wrong.
+    fn error(&self) -> f64 {
+        1.0 - self.confidence / 100.0
+    }
+
+    /// Whether more pairs would not change what is said: of what B may fail by, or else of the first figure. The CPU's is
+    /// soon known, and does not end the wait for the other.
+    fn is_decided(&self, judged: &[(Metric, Ratio)]) -> bool {
+        let mut judged = judged.iter().enumerate();
+        judged.all(|(index, (metric, ratio))| {
+            let aim = Aim {
+                resolve_percent: self.resolve,
+                fail_percent: self.gate(*metric, index == 0),
+            };
+            let is_asked = aim.fail_percent.is_some() || (index == 0 && self.fail_if.is_empty());
+            !is_asked || aim.is_reached(*metric, ratio)
+        })
+    }
+}
+
+/// A figure of all pairs, if it is known of each.
+fn figures(pairs: &[(Sample, Sample)], metric: Metric) -> Option<Vec<(f64, f64)>> {
+    let figures = pairs.iter();
+    figures
+        .map(|(a, b)| a.figure(metric).zip(b.figure(metric)))
+        .collect()
+}
+
+/// Pairs of runs.
+struct Measured {
+    /// Of A, and of B.
+    pairs: Vec<(Sample, Sample)>,
+    /// The share of the error that the last look has.
+    share: f64,
+    /// Whether it had been looked at before, or could have been.
+    looks: bool,
+    /// What ended it early.
+    failure: Option<Failure>,
+}
+
+/// Runs pairs; with Ctrl-C or a failure, those count that there are by then, if they are enough.
+fn measure(
     options: &CompareArguments,
     groups: &[&[String]],
     stderr: &mut dyn Write,
     start: Option<StartEmbedded<'_>>,
-) -> Result<(Pairs, Option<Failure>), Failure> {
+) -> Result<Measured, Failure> {
     let (a, b, both) = match groups {
         [a, b] => (*a, *b, &[][..]),
         [a, b, both] => (*a, *b, *both),
@@ -267,7 +335,12 @@ fn pairs(
     let are_files =
         |words: &[String]| !words.is_empty() && words.iter().all(|word| word.ends_with(".json"));
     if are_files(a) && are_files(b) {
-        return saved(a, b).map(|pairs| (pairs, None));
+        return Ok(Measured {
+            pairs: saved(a, b)?,
+            share: 1.0,
+            looks: false,
+            failure: None,
+        });
     }
     // Of one side only, or one of them with another name: options would not begin with a word that is none.
     if let Some(word) = [a, b].concat().iter().find(|word| word.ends_with(".json"))
@@ -279,43 +352,59 @@ fn pairs(
             "\"{word}\" is a saved result: then A and B are files only, all of them named .json."
         )));
     }
-    let (a, b) = (plan(a, both)?, plan(b, both)?);
-    let mut sides = [Side::new(a, start)?, Side::new(b, start)?];
-    // Signals come to one place: that of the side which was made first, and then of the one that runs.
-    let mut listens = 0;
+    let (a, b) = (plan(options, a, both)?, plan(options, b, both)?);
+    let mut sides = Sides::new(a, b, start)?;
+    let limit = options
+        .pairs
+        .map_or(Limit::Time(options.time_max), Limit::Pairs);
+    let mut course = Course::new(limit, sides.pair_takes());
+    let mut told = None;
     let mut pairs = Vec::new();
-    for pair in 0..options.pairs {
-        // A B, B A, A B, ...: what gets better or worse with time is shared evenly.
-        let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
-        let mut results = [None, None];
-        for index in order {
-            if index != listens {
-                let [a, b] = &mut sides;
-                a.prepared.swap_control(&mut b.prepared);
-                listens = index;
+    loop {
+        let begin = Instant::now();
+        match sides.run(course.b_first(pairs.len())) {
+            Ok(pair) => pairs.push(pair),
+            Err(failure) if pairs.len() < PAIRS_MIN => return Err(failure),
+            Err(failure) => {
+                return Ok(Measured {
+                    share: course.looks.share(pairs.len(), true).unwrap_or(1.0),
+                    pairs,
+                    looks: options.pairs.is_none(),
+                    failure: Some(failure),
+                });
             }
-            results[index] = match sides[index].run() {
-                Err(failure) if pairs.len() >= PAIRS_MIN => return Ok((pairs, Some(failure))),
-                result => Some(result?),
-            };
         }
-        if let [Some(a), Some(b)] = results {
+        let now = Instant::now();
+        let is_last = course.is_last(pairs.len(), now - begin, now);
+        let all = matches!(limit, Limit::Pairs(pairs) if pairs < ranks::PAIRS_MIN);
+        if all || is_last || told.is_none_or(|told| now - told >= TELL_EVERY) {
+            told = Some(now);
             // Progress is for who looks; a closed stream is nobody.
-            let _ = writeln!(
-                stderr,
-                "pair {} of {}: A {:.0} requests/s, B {:.0}",
-                pair + 1,
-                options.pairs,
-                a.achieved_rps,
-                b.achieved_rps
-            );
-            pairs.push((a, b));
+            let _ = writeln!(stderr, "{}", progress(&pairs, course.planned()));
+        }
+        let Some(share) = course.looks.share(pairs.len(), is_last) else {
+            continue;
+        };
+        if is_last || options.is_decided(&options.judge(&pairs, share)?) {
+            return Ok(Measured {
+                pairs,
+                share,
+                looks: options.pairs.is_none(),
+                failure: None,
+            });
         }
     }
-    Ok((pairs, None))
 }
 
-fn saved(a: &[String], b: &[String]) -> Result<Pairs, Failure> {
+/// The newest of these pairs.
+fn progress(pairs: &[(Sample, Sample)], planned: Option<usize>) -> String {
+    let rate = |sample: &Sample| sample.figure(Metric::Rps).unwrap_or_default();
+    let (a, b) = pairs.last().map_or((0.0, 0.0), |(a, b)| (rate(a), rate(b)));
+    let of = planned.map_or(String::new(), |planned| format!(" of {planned}"));
+    format!("pair {}{of}: A {a:.0} requests/s, B {b:.0}", pairs.len())
+}
+
+fn saved(a: &[String], b: &[String]) -> Result<Vec<(Sample, Sample)>, Failure> {
     // A pattern that fits no file is taken as it stands by most shells.
     for path in a.iter().chain(b) {
         if !Path::new(path).exists() {
@@ -329,13 +418,12 @@ fn saved(a: &[String], b: &[String]) -> Result<Pairs, Failure> {
             b.len()
         )));
     }
+    let read = |path: &String| read_result(Path::new(path)).map(|result| Sample::of(&result));
     let pairs = a.iter().zip(b);
-    pairs
-        .map(|(a, b)| Ok((read_result(Path::new(a))?, read_result(Path::new(b))?)))
-        .collect()
+    pairs.map(|(a, b)| Ok((read(a)?, read(b)?))).collect()
 }
 
-fn plan(words: &[String], both: &[String]) -> Result<RunPlan, Failure> {
+fn plan(options: &CompareArguments, words: &[String], both: &[String]) -> Result<RunPlan, Failure> {
     let words = words.iter().chain(both).map(String::as_str);
     let words = ["redline bench", "run"].into_iter().chain(words);
     let arguments = Arguments::try_parse_from(words)
@@ -347,41 +435,28 @@ fn plan(words: &[String], both: &[String]) -> Result<RunPlan, Failure> {
         Command::Run(run) if run.output.names_file() => Err(Failure::Local(
             "A comparison has files of its own: --json and --html stand in front of the first --, --csv and --hdr are of one run.".into(),
         )),
-        Command::Run(run) => run.plan().map_err(Failure::Local),
-        _ => Err(Failure::Local("Only runs can be compared.".into())),
-    }
-}
-
-/// One of the two that are compared.
-struct Side {
-    plan: RunPlan,
-    prepared: Prepared,
-}
-
-impl Side {
-    fn new(plan: RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Side, Failure> {
-        let prepared = Prepared::new(&plan, start)?;
-        Ok(Side { plan, prepared })
-    }
-
-    fn run(&mut self) -> Result<RunResult, Failure> {
-        let finished = self.prepared.run(&self.plan)?;
-        // What was filled is filled.
-        self.plan.load = None;
-        match finished.failure {
-            Some(failure) => Err(failure),
-            None => Ok(finished.result),
+        Command::Run(run) if run.manner.stairs.is_some() => {
+            Err(Failure::Local("--stairs: not in a comparison.".into()))
         }
+        Command::Run(mut run) => {
+            let manner = &mut run.manner;
+            if options.pairs.is_none() && manner.duration.is_none() && manner.requests.is_none() {
+                let is_rate = options.metric.map_or(manner.rps.is_none(), |metric| !metric.is_rounded());
+                manner.duration = Some(if is_rate { SLICE } else { SLICE_OF_PERCENTILES });
+            }
+            run.plan().map_err(Failure::Local)
+        }
+        _ => Err(Failure::Local("Only runs can be compared.".into())),
     }
 }
 
 /// Prints the comparison; whether `--fail-if` calls it a failure.
 fn report(
     options: &CompareArguments,
-    pairs: &Pairs,
+    measured: &Measured,
     stdout: &mut dyn Write,
 ) -> Result<bool, Failure> {
-    let comparison = compare(options, pairs)?;
+    let comparison = compare(options, measured)?;
     let json = options.json.as_deref();
     let mut written = Written::default();
     let taken = [json, options.html.as_deref()];
@@ -397,57 +472,55 @@ fn report(
     written.end(None).map(|()| comparison.failed)
 }
 
-fn compare(options: &CompareArguments, pairs: &Pairs) -> Result<Comparison, Failure> {
-    let figure = |metric: Metric| {
-        let figures: Option<Vec<(f64, f64)>> = pairs
-            .iter()
-            .map(|(a, b)| metric.of(a).zip(metric.of(b)))
-            .collect();
-        let figures = figures?;
-        let confidence = options.confidence / 100.0;
-        let ratio = bootstrap::ratio(&figures, metric.is_rounded(), confidence, SEED)?;
-        let (a, b) = figures.into_iter().unzip();
-        Some((
-            Figure {
-                metric,
-                a,
-                b,
-                ratio: ratio.estimate,
-                low: ratio.low,
-                high: ratio.high,
-            },
-            ratio.is_shown(),
-        ))
+fn compare(options: &CompareArguments, measured: &Measured) -> Result<Comparison, Failure> {
+    let pairs = &measured.pairs;
+    let judged = options.judge(pairs, measured.share)?;
+    let figure = |metric: Metric, ratio: Ratio, is_judged: bool| {
+        let (a, b) = figures(pairs, metric)?.into_iter().unzip();
+        Some(Figure {
+            metric,
+            is_judged,
+            a,
+            b,
+            ratio: ratio.estimate,
+            low: ratio.low,
+            high: ratio.high.min(f64::MAX),
+        })
     };
-    let open = pairs
+    let others = Metric::ALL
         .iter()
-        .any(|(a, b)| a.settings.offered_rps.is_some() || b.settings.offered_rps.is_some());
-    let metric = options
-        .metric
-        .unwrap_or(if open { Metric::P99 } else { Metric::Rps });
-    let (decisive, shown) = figure(metric).ok_or_else(|| {
-        Failure::Local(format!("{} is not known of every run.", metric.words().0))
-    })?;
-    let failed = options
-        .fail_if
-        .is_some_and(|percent| shown && metric.is_worse(decisive.ratio, percent));
+        .filter(|metric| judged.iter().all(|(known, _)| known != *metric));
+    let others = others.filter_map(|&metric| {
+        let ratio = judge::ratio(metric, &figures(pairs, metric)?, options.error())?;
+        figure(metric, ratio, false)
+    });
+    let all = judged
+        .iter()
+        .filter_map(|&(metric, ratio)| figure(metric, ratio, true));
+    let text: Vec<String> = all
+        .clone()
+        .map(|figure| sentence(&figure, options.confidence, pairs.len(), measured.looks))
+        .collect();
+    let failed = judged.iter().enumerate().any(|(index, (metric, ratio))| {
+        let gate = options.gate(*metric, index == 0);
+        gate.is_some_and(|percent| ratio.is_shown() && metric.is_worse(ratio.estimate, percent))
+    });
     Ok(Comparison {
         format: FORMAT,
-        metric,
+        metric: judged[0].0,
         confidence_percent: options.confidence,
-        difference_shown: shown,
-        text: sentence(&decisive, shown, options.confidence, pairs.len()),
-        fail_if_slower_percent: options.fail_if,
+        difference_shown: judged.iter().any(|(_, ratio)| ratio.is_shown()),
+        text: text.join("\n"),
+        fail_if_slower_percent: options.slower(),
+        fail_if_dearer_percent: options.dearer(),
         failed,
-        figures: Metric::ALL
-            .iter()
-            .filter_map(|&metric| figure(metric).map(|(figure, _)| figure))
-            .collect(),
+        figures: all.clone().chain(others).collect(),
         notes: notes(pairs),
     })
 }
 
-fn sentence(figure: &Figure, shown: bool, confidence: f64, pairs: usize) -> String {
+fn sentence(figure: &Figure, confidence: f64, pairs: usize, goes_on: bool) -> String {
+    let shown = figure.low > 1.0 || figure.high < 1.0;
     let (name, more, less) = figure.metric.words();
     let change = |ratio: f64| {
         let percent = 100.0 * (ratio - 1.0);
@@ -472,17 +545,22 @@ fn sentence(figure: &Figure, shown: bool, confidence: f64, pairs: usize) -> Stri
     } else {
         let mut said = format!("{name}: no difference shown ({interval}).");
         if figure.high / figure.low > WIDE {
-            said += " That says little: more --pairs, a longer --duration or a quieter machine make it narrower.";
+            let more = if goes_on {
+                "a longer --time-max"
+            } else {
+                "more --pairs, a longer --duration"
+            };
+            said += &format!(" That says little: {more} or a quieter machine make it narrower.");
         }
         said
     }
 }
 
 /// Limits that make the comparison one of something else than the servers.
-fn notes(pairs: &Pairs) -> Vec<String> {
+fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
     use crate::cause::verdict::Bottleneck;
     let mut notes = Vec::new();
-    type Pick = fn(&(RunResult, RunResult)) -> &RunResult;
+    type Pick = fn(&(Sample, Sample)) -> &Sample;
     let sides: [(&str, Pick); 2] = [("A", |pair| &pair.0), ("B", |pair| &pair.1)];
     for (side, pick) in sides {
         for (bottleneck, what) in [
@@ -497,7 +575,7 @@ fn notes(pairs: &Pairs) -> Vec<String> {
         ] {
             let count = pairs
                 .iter()
-                .filter(|pair| pick(pair).verdict.bottleneck == bottleneck)
+                .filter(|pair| pick(pair).bottleneck == bottleneck)
                 .count();
             if count > 0 {
                 notes.push(format!(
@@ -519,7 +597,7 @@ pub fn page(comparison: &Comparison) -> Result<String, Failure> {
             points: (1..).map(f64::from).zip(figures.iter().copied()).collect(),
         };
         let axes = Axes {
-            title: name(figure.metric),
+            title: figure.metric.name(),
             x: "pair",
             y: "",
             logarithmic: false,
@@ -534,17 +612,6 @@ pub fn page(comparison: &Comparison) -> Result<String, Failure> {
         &text(comparison),
         &charts,
     ))
-}
-
-fn name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Rps => "requests/s",
-        Metric::Mean => "mean response time, us",
-        Metric::P50 => "p50, us",
-        Metric::P99 => "p99, us",
-        Metric::P999 => "p99.9, us",
-        Metric::ServerCpu => "server's CPU, us/request",
-    }
 }
 
 fn text(comparison: &Comparison) -> String {
@@ -563,7 +630,7 @@ fn text(comparison: &Comparison) -> String {
         let _ = writeln!(
             out,
             "{:<28}{:>14.2}{:>14.2}{:>10.3}{:>20}",
-            name(figure.metric),
+            figure.metric.name(),
             mean(&figure.a),
             mean(&figure.b),
             figure.ratio,
@@ -571,28 +638,64 @@ fn text(comparison: &Comparison) -> String {
         );
     }
     let _ = writeln!(out, "\n{}", comparison.text);
+    let judged = comparison
+        .figures
+        .iter()
+        .filter(|figure| figure.is_judged)
+        .count();
+    if judged > 1 {
+        let _ = writeln!(
+            out,
+            "Both of these are sure to {} % together.",
+            comparison.confidence_percent
+        );
+    }
     for note in &comparison.notes {
         let _ = writeln!(out, "{note}");
     }
-    if let Some(percent) = comparison.fail_if_slower_percent {
-        let said = if comparison.failed {
-            "worse"
-        } else {
-            "not shown to be worse"
-        };
-        let _ = writeln!(out, "B is {said} by {percent} % or more.");
+    let said = if comparison.failed {
+        "worse"
+    } else {
+        "not shown to be worse"
+    };
+    let slower = comparison
+        .fail_if_slower_percent
+        .map(|percent| (percent, ""));
+    let dearer = comparison
+        .fail_if_dearer_percent
+        .map(|percent| (percent, " of CPU time"));
+    let gates: Vec<String> = slower
+        .into_iter()
+        .chain(dearer)
+        .map(|(percent, of)| format!("by {percent} %{of} or more"))
+        .collect();
+    if !gates.is_empty() {
+        let _ = writeln!(out, "B is {said} {}.", gates.join(", or "));
     }
     out
 }
 
-/// Reads `slower=5%`.
-fn slower(text: &str) -> Result<f64, String> {
-    let percent = text
-        .strip_prefix("slower=")
-        .map(|percent| percent.strip_suffix('%').unwrap_or(percent))
-        .and_then(|percent| percent.parse::<f64>().ok())
-        .filter(|percent| (0.0..100.0).contains(percent));
-    percent.ok_or_else(|| "it is slower=PERCENT%, as in slower=5%".to_owned())
+impl Gate {
+    /// Reads `slower=5%` or `dearer=5%`.
+    fn parse(text: &str) -> Result<Gate, String> {
+        let gate = text.split_once('=').and_then(|(what, share)| {
+            let percent = percent(share).ok()?;
+            match what {
+                "slower" => Some(Gate::Slower(percent)),
+                "dearer" => Some(Gate::Dearer(percent)),
+                _ => None,
+            }
+        });
+        gate.ok_or_else(|| "it is slower=PERCENT% or dearer=PERCENT%, as in slower=5%".to_owned())
+    }
+}
+
+/// Reads `5%`, or `5`.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    percent
+        .filter(|percent| (0.0..100.0).contains(percent))
+        .ok_or_else(|| "it is 0 to less than 100 percent, as in 2%".to_owned())
 }
 
 #[cfg(test)]
@@ -607,8 +710,8 @@ mod tests {
 
     #[test]
     fn a_share_is_read_as_it_is_written() {
-        assert_eq!(slower("slower=5%"), Ok(5.0));
-        assert_eq!(slower("slower=2.5"), Ok(2.5));
+        assert_eq!(Gate::parse("slower=5%"), Ok(Gate::Slower(5.0)));
+        assert_eq!(Gate::parse("dearer=2.5"), Ok(Gate::Dearer(2.5)));
         for wrong in [
             "5%",
             "slower=",
@@ -617,7 +720,7 @@ mod tests {
             "slower=100%",
             "faster=5%",
         ] {
-            assert!(slower(wrong).is_err(), "{wrong}");
+            assert!(Gate::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -632,6 +735,7 @@ mod tests {
     fn the_sentence_says_which_way() {
         let figure = |metric, ratio: f64| Figure {
             metric,
+            is_judged: true,
             a: vec![1.0],
             b: vec![ratio],
             ratio,
@@ -639,16 +743,16 @@ mod tests {
             high: ratio + 0.01,
         };
         assert_eq!(
-            sentence(&figure(Metric::Rps, 0.9), true, 99.0, 10),
+            sentence(&figure(Metric::Rps, 0.9), 99.0, 10, false),
             "requests/s: B does 10.0 % fewer requests/s (99 % interval: 11.0 % fewer requests/s to 9.0 % fewer \
              requests/s; 10 pairs)."
         );
-        let longer = sentence(&figure(Metric::P99, 1.2), true, 99.0, 10);
+        let longer = sentence(&figure(Metric::P99, 1.2), 99.0, 10, false);
         assert!(
             longer.starts_with("p99 of the response time: With B it is 20.0 % longer"),
             "{longer}"
         );
-        let none = sentence(&figure(Metric::Rps, 1.0), false, 95.0, 5);
+        let none = sentence(&figure(Metric::Rps, 1.0), 95.0, 5, false);
         assert!(
             none.contains("no difference shown (95 % interval: 1.0 % fewer"),
             "{none}"

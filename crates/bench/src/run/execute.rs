@@ -19,12 +19,12 @@ use redline_resp::{Value, encode_request};
 
 use super::arguments::{OnError, RunPlan, SILENCE_MAX, ServerPlan, TargetPlan};
 use super::drive::{Choice, Drive, Manner};
-use super::measured::Measured;
+use super::measured::{self, Measured};
 use super::record::{Recorder, Row, Slice};
 use super::result::{Latency, OwnCost, RunResult};
 use super::series::{self, HdrLog, Series};
 use super::watch::{Happened, Watch};
-use crate::cause::parties::{Process, Used};
+use crate::cause::parties::{Process, Snapshot, Used};
 use crate::cause::preflight::{self, Facts};
 use crate::cluster::follow::{self, Counts};
 use crate::cluster::map::Map;
@@ -47,6 +47,10 @@ pub struct Prepared {
     plan: TargetPlan,
     tls: Option<ClientTls>,
     pub(super) proxy: Option<Process>,
+    /// Runs are short, and many: what is looked at around each is looked at once.
+    is_sliced: bool,
+    /// What was found then.
+    facts: Option<Facts>,
     _embedded: Option<EmbeddedServer>,
 }
 
@@ -116,6 +120,8 @@ impl Prepared {
             plan: plan.clone(),
             tls: tls.clone(),
             proxy,
+            is_sliced: false,
+            facts: None,
             control: Control::new().map_err(|error| Failure::local("epoll", &error))?,
             _embedded: None,
         };
@@ -154,6 +160,12 @@ impl Prepared {
             }
         }
         Ok(prepared)
+    }
+
+    /// Runs will be many and short, with nothing but their own figures of interest: what the machine and the server say
+    /// is asked once, and what servers use is measured from before the first request until after the last.
+    pub fn slice(&mut self) {
+        self.is_sliced = true;
     }
 
     fn add(&mut self, plan: ServerPlan, endpoint: Endpoint) {
@@ -631,17 +643,29 @@ impl Prepared {
         let (sender, slices) = mpsc::channel();
         let drives = self.drives(plan, random, quota.as_ref(), &sender);
         drop(sender);
-        let facts = self.preflight(plan);
+        let facts = match self.facts.take().filter(|_| self.is_sliced) {
+            Some(facts) => facts,
+            None => self.preflight(plan),
+        };
+        self.facts = Some(facts.clone());
         let started_unix_ms = clock::wall_ms();
         let info_before = self.infos(plan);
         let series = Series::new(slices, plan.output.interval, log);
         let mut watch = Watch::new(self, plan, series)?;
         let following = Following::of(plan);
+        let before = self.snapshots();
         let (outcome, counts) = self.drive(drives, manner.connections, following, &mut watch)?;
+        let after = self.snapshots();
         watch.finish();
         let (watched, series) = (watch.watched, watch.series);
         let happened = watch.incident.map(|incident| incident.happened);
         let info: Vec<_> = info_before.into_iter().zip(self.infos(plan)).collect();
+        let replies = outcome
+            .loads
+            .iter()
+            .map(|drive| drive.recorder.replies)
+            .sum();
+        let server_cpu_us = cpu_us_per_reply(before.iter().zip(&after).zip(&info), replies);
         let mut elapsed = outcome.elapsed.saturating_sub(manner.warmup);
         if let (Some(duration), None, None) = (manner.duration, &outcome.failure, manner.requests) {
             elapsed = elapsed.max(duration);
@@ -676,7 +700,17 @@ impl Prepared {
             failure,
             counts,
             happened,
+            server_cpu_us,
         })
+    }
+
+    /// What the servers on this machine have used so far; none where nobody asks.
+    fn snapshots(&self) -> Vec<Option<Snapshot>> {
+        let servers = self.servers.iter();
+        let looked = |server: &Server| server.process.as_ref().and_then(Process::snapshot);
+        servers
+            .map(|server| looked(server).filter(|_| self.is_sliced))
+            .collect()
     }
 
     /// The load of each thread, as `plan` says.
@@ -791,9 +825,10 @@ impl Prepared {
         let mut infos = Vec::new();
         for index in 0..self.servers.len() {
             let server = &self.servers[index];
+            let is_seen = server.process.is_some();
             let asks = self.proxy.is_none()
                 && !server.info.is_empty()
-                && (plan.incident.is_none() || server.process.is_none());
+                && !(is_seen && (self.is_sliced || plan.incident.is_some()));
             infos.push(asks.then(|| self.ask_info(index)));
         }
         infos
@@ -814,6 +849,32 @@ impl Server {
             self.forwarder = self.process.take();
         }
     }
+}
+
+/// CPU time of all servers for each of so many replies, by what was looked at around a run; `None` if it is not known of
+/// all of them.
+///
+/// Servers had nothing to do at either look. So it does not matter how late the looks were, which on a busy machine is
+/// much of a short run.
+fn cpu_us_per_reply<'s>(
+    looks: impl Iterator<
+        Item = (
+            (&'s Option<Snapshot>, &'s Option<Snapshot>),
+            &'s (Option<Info>, Option<Info>),
+        ),
+    >,
+    replies: u64,
+) -> Option<f64> {
+    let mut all = Duration::ZERO;
+    for ((before, after), info) in looks {
+        all += match (before, after, info) {
+            (Some(before), Some(after), _) => after.since(before).cpu,
+            (_, _, (Some(before), Some(after))) => measured::cpu_by_info(before, after, "")?,
+            _ => return None,
+        }
+        .total();
+    }
+    (replies > 0).then(|| all.as_secs_f64() * 1e6 / replies as f64)
 }
 
 /// How requests follow their data through a cluster.
@@ -870,6 +931,9 @@ pub struct Finished {
     pub counts: Counts,
     /// What was made to fail.
     pub happened: Option<Happened>,
+    /// CPU time of all servers for each reply, from before the first connection until after the last reply; known of
+    /// [slices](Prepared::slice) only.
+    pub server_cpu_us: Option<f64>,
 }
 
 /// Shows how far a fill is, if standard error is a terminal and it lasts.

@@ -336,20 +336,14 @@ impl Measured<'_> {
         }
         let (before, after) = self.info.get(server)?;
         let (before, after) = (before.as_ref()?, after.as_ref()?);
-        let span = |name: &str| {
-            let seconds = |info: &Info| info.get(name)?.parse::<f64>().ok();
-            let seconds = seconds(after)? - seconds(before)?;
-            Duration::try_from_secs_f64(seconds).ok()
-        };
-        let (user, system) = (span("used_cpu_user")?, span("used_cpu_sys")?);
-        let main = span("used_cpu_user_main_thread").zip(span("used_cpu_sys_main_thread"));
-        let busiest = main.map_or(user + system, |(user, system)| user + system);
+        let cpu = cpu_by_info(before, after, "")?;
+        let busiest = cpu_by_info(before, after, "_main_thread").unwrap_or(cpu);
         Some(Used {
             // Asked before the connections stood, and after the last reply.
             wall: self.elapsed + self.plan.manner.warmup,
-            cpu: process::CpuTime { user, system },
+            cpu,
             threads: 1,
-            busiest,
+            busiest: busiest.total(),
             ..Used::default()
         })
     }
@@ -493,6 +487,19 @@ const TELLING_READS: [&str; 19] = [
     "GAT",
     "GATS",
 ];
+
+/// CPU time of all of a server's threads, or of its `_main_thread`, between two answers to INFO.
+pub(super) fn cpu_by_info(before: &Info, after: &Info, of: &str) -> Option<process::CpuTime> {
+    let span = |name: &str| {
+        let seconds = |info: &Info| info.get(&format!("{name}{of}"))?.parse::<f64>().ok();
+        let seconds = seconds(after)? - seconds(before)?;
+        Duration::try_from_secs_f64(seconds).ok()
+    };
+    Some(process::CpuTime {
+        user: span("used_cpu_user")?,
+        system: span("used_cpu_sys")?,
+    })
+}
 
 /// Whether a null reply of this command is a miss, and any other a hit.
 fn is_read(name: &str) -> bool {

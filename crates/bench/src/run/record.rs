@@ -139,6 +139,8 @@ pub struct Recorder {
     pub error_texts: BTreeMap<String, u64>,
     /// Replies recorded.
     pub finished: u64,
+    /// Replies at all: those of the warm-up, and errors, as well.
+    pub replies: u64,
     /// Sum of their response times.
     pub response_us: u64,
     /// The measured time begins here, on the monotonic clock.
@@ -167,6 +169,7 @@ impl Recorder {
             reconnects_failed: 0,
             error_texts: BTreeMap::new(),
             finished: 0,
+            replies: 0,
             response_us: 0,
             from_ns: 0,
             slice_ns,
@@ -188,6 +191,7 @@ impl Recorder {
     /// Records `count` replies.
     #[inline]
     pub fn answered(&mut self, answered: Answered, count: u64, now_ns: u64) {
+        self.replies += count;
         if !self.is_measuring(now_ns) {
             return;
         }

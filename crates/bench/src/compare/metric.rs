@@ -1,0 +1,127 @@
+//! The figures that are compared, and what of them a run gave.
+//!
+//! Must not know what is made of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cause::verdict::Bottleneck;
+use crate::run::result::RunResult;
+
+/// A figure of a run that can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Requests a second
+    Rps,
+    /// Mean response time
+    Mean,
+    /// Median response time
+    P50,
+    /// 99th percentile of the response time
+    P99,
+    /// 99.9th percentile of the response time
+    #[value(name = "p99.9")]
+    P999,
+    /// CPU time of the server for each request
+    ServerCpu,
+}
+
+impl Metric {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Metric; 6] = [
+        Metric::Rps,
+        Metric::Mean,
+        Metric::P50,
+        Metric::P99,
+        Metric::P999,
+        Metric::ServerCpu,
+    ];
+
+    fn of(self, result: &RunResult, server_cpu_us: Option<f64>) -> Option<f64> {
+        let response = &result.response_us;
+        let figure = match self {
+            Metric::Rps => result.achieved_rps,
+            Metric::Mean => response.mean,
+            Metric::P50 => response.p50 as f64,
+            Metric::P99 => response.p99 as f64,
+            Metric::P999 => response.p99_9 as f64,
+            Metric::ServerCpu => server_cpu_us.unwrap_or_default(),
+        };
+        (figure > 0.0).then_some(figure)
+    }
+
+    /// Whether B is worse by so many percent of A, as the sentence counts them.
+    pub fn is_worse(self, ratio: f64, percent: f64) -> bool {
+        match self {
+            Metric::Rps => ratio <= 1.0 - percent / 100.0,
+            _ => ratio >= 1.0 + percent / 100.0,
+        }
+    }
+
+    /// Whether it comes out of a histogram.
+    pub fn is_rounded(self) -> bool {
+        matches!(self, Metric::P50 | Metric::P99 | Metric::P999)
+    }
+
+    /// How sentences call it, and more and less of it.
+    pub fn words(self) -> (&'static str, &'static str, &'static str) {
+        // name, more, less
+        match self {
+            Metric::Rps => ("requests/s", "more requests/s", "fewer requests/s"),
+            Metric::Mean => ("mean response time", "longer", "shorter"),
+            Metric::P50 => ("median response time", "longer", "shorter"),
+            Metric::P99 => ("p99 of the response time", "longer", "shorter"),
+            Metric::P999 => ("p99.9 of the response time", "longer", "shorter"),
+            Metric::ServerCpu => ("server's CPU per request", "more", "less"),
+        }
+    }
+
+    /// How tables and charts call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Rps => "requests/s",
+            Metric::Mean => "mean response time, us",
+            Metric::P50 => "p50, us",
+            Metric::P99 => "p99, us",
+            Metric::P999 => "p99.9, us",
+            Metric::ServerCpu => "server's CPU, us/request",
+        }
+    }
+}
+
+/// What a comparison keeps of a run.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    figures: [Option<f64>; Metric::ALL.len()],
+    /// What was the limit.
+    pub bottleneck: Bottleneck,
+    /// Whether it was an open loop.
+    pub is_paced: bool,
+}
+
+impl Sample {
+    /// Of a result that was saved.
+    pub fn of(result: &RunResult) -> Sample {
+        // Of several servers, what all of them took.
+        let parties = result.parties.iter();
+        let servers = parties.filter(|party| party.role == "server");
+        let cpu_us = servers
+            .map(|one| one.user_us_per_request + one.system_us_per_request)
+            .sum();
+        Sample::of_slice(result, Some(cpu_us))
+    }
+
+    /// Of a run whose servers took so much CPU time for each reply.
+    pub fn of_slice(result: &RunResult, server_cpu_us: Option<f64>) -> Sample {
+        Sample {
+            figures: Metric::ALL.map(|metric| metric.of(result, server_cpu_us)),
+            bottleneck: result.verdict.bottleneck,
+            is_paced: result.settings.offered_rps.is_some(),
+        }
+    }
+
+    /// A figure, if it is known.
+    pub fn figure(&self, metric: Metric) -> Option<f64> {
+        self.figures[metric as usize]
+    }
+}

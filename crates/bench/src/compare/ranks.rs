@@ -1,0 +1,131 @@
+//! How sure a ratio is, of many short runs: Wilcoxon's signed ranks on pairs.
+//!
+//! Pure arithmetic: knows no run.
+//!
+//! # The method
+//!
+//! On a machine that others use as well, the rate of a short run is what the machine left over just then: most pairs are
+//! fair, and some were hit. A mean, and the spread around it, follow the few that were hit. Ranks do not: the estimate is
+//! the median of the means of all pairs of logarithms of ratios (Hodges and Lehmann), and the interval's ends are those
+//! of the same means behind which the signed-rank statistic falls too seldom.
+//!
+//! What makes the interval hold is not the noise's shape but the coin that decides who of a pair comes first. If both
+//! sides are the same, the coin alone makes a pair's sign, whatever the machine did meanwhile, and however what it did
+//! in one pair depends on what it did in the pairs before. So the statistic's distribution is that of independent fair
+//! signs, which is counted out here; above [`COUNTED_MAX`] pairs it is the normal one to many digits. A ratio that is
+//! not one is the same statement about figures of which one side's are multiplied by it.
+
+use super::bootstrap::{Ratio, normal_quantile};
+
+/// With this many pairs the statistic has enough values for intervals of any confidence that is asked for.
+pub const PAIRS_MIN: usize = 20;
+/// Pairs whose signs are counted out.
+const COUNTED_MAX: usize = 150;
+
+/// The ratio whose logarithms are these, at least one, with an interval that misses the truth with at most the
+/// probability `error`.
+pub fn ratio(logs: &[f64], error: f64) -> Ratio {
+    let mut means: Vec<f64> = Vec::with_capacity(logs.len() * (logs.len() + 1) / 2);
+    for (index, first) in logs.iter().enumerate() {
+        means.extend(logs[index..].iter().map(|second| (first + second) / 2.0));
+    }
+    means.sort_unstable_by(f64::total_cmp);
+    let half = means.len() / 2;
+    let middle = match means.len() % 2 {
+        0 => (means[half - 1] + means[half]) / 2.0,
+        _ => means[half],
+    };
+    let beyond = ranks_beyond(logs.len(), error / 2.0);
+    // Without a single arrangement of signs that is seldom enough, nothing can be excluded.
+    let (low, high) = match beyond.checked_sub(1) {
+        Some(at) => (means[at], means[means.len() - 1 - at]),
+        None => (f64::NEG_INFINITY, f64::INFINITY),
+    };
+    Ratio {
+        estimate: middle.exp(),
+        low: low.exp(),
+        high: high.exp(),
+    }
+}
+
+/// How many of the lowest values the sum of ranks of `pairs` fair signs takes with a probability of at most `tail`.
+fn ranks_beyond(pairs: usize, tail: f64) -> usize {
+    let sums = pairs * (pairs + 1) / 2 + 1;
+    if pairs > COUNTED_MAX {
+        let (count, sums) = (pairs as f64, sums as f64);
+        let deviation = (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt();
+        let last = (sums - 1.0) / 2.0 + normal_quantile(tail) * deviation;
+        return last.floor().max(0.0) as usize;
+    }
+    // Of each sum, the share of all arrangements of signs that come to it.
+    let mut shares = vec![0.0; sums];
+    shares[0] = 1.0;
+    for rank in 1..=pairs {
+        for sum in (0..sums).rev() {
+            let with = sum.checked_sub(rank).map_or(0.0, |rest| shares[rest]);
+            shares[sum] = (shares[sum] + with) / 2.0;
+        }
+    }
+    let mut below = 0.0;
+    let fits = |share: &&f64| {
+        below += **share;
+        below <= tail
+    };
+    shares.iter().take_while(fits).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_ranks_are_counted_as_tables_have_them() {
+        // The largest T that is significant on both sides together, from any table of Wilcoxon's test.
+        for (pairs, error, table) in [
+            (8, 0.01, 0),
+            (10, 0.05, 8),
+            (12, 0.01, 7),
+            (20, 0.01, 37),
+            (20, 0.05, 52),
+            (25, 0.01, 68),
+        ] {
+            assert_eq!(
+                ranks_beyond(pairs, error / 2.0),
+                table + 1,
+                "{pairs} {error}"
+            );
+        }
+        assert_eq!(ranks_beyond(7, 0.005), 0, "128 arrangements are too few");
+    }
+
+    #[test]
+    fn the_normal_distribution_takes_over_where_counting_ends() {
+        for error in [0.01, 0.001] {
+            let counted = ranks_beyond(COUNTED_MAX, error / 2.0) as f64;
+            let next = ranks_beyond(COUNTED_MAX + 1, error / 2.0) as f64;
+            let step = next - counted;
+            assert!((0.0..100.0).contains(&step), "{counted} {next}");
+        }
+    }
+
+    #[test]
+    fn some_pairs_that_were_hit_do_not_matter() {
+        let log = f64::ln(0.9);
+        let mut logs: Vec<f64> = (0..30)
+            .map(|n| log + f64::from(n % 7 - 3) / 300.0)
+            .collect();
+        logs[3] = 2.0;
+        logs[11] = 1.5;
+        logs[20] = -3.0;
+        let ratio = ratio(&logs, 0.01);
+        assert!((ratio.estimate - 0.9).abs() < 0.01, "{ratio:?}");
+        assert!(ratio.low > 0.88 && ratio.high < 0.92, "{ratio:?}");
+    }
+
+    #[test]
+    fn too_few_pairs_exclude_nothing() {
+        let ratio = ratio(&[-0.1; 5], 0.01);
+        assert_eq!((ratio.low, ratio.high), (0.0, f64::INFINITY));
+        assert!(!ratio.is_shown());
+    }
+}

@@ -1,0 +1,218 @@
+//! The two that are compared, and their runs: in what order, and how many.
+//!
+//! Knows `run` as something that can be done again and again; must not know how its figures are judged.
+
+use std::time::{Duration, Instant};
+
+use super::looks::Looks;
+use super::metric::Sample;
+use super::ranks;
+use crate::StartEmbedded;
+use crate::failure::Failure;
+use crate::run::arguments::RunPlan;
+use crate::run::execute::Prepared;
+
+/// Beyond, more pairs make an interval narrower by next to nothing.
+pub const PAIRS_MAX: usize = 2000;
+/// What a short run takes beside the time that is measured: its connections.
+const AROUND: Duration = Duration::from_millis(10);
+
+/// A and B.
+pub struct Sides {
+    sides: [Side; 2],
+    /// Signals come to one place: that of the side which was made first, and then of the one that runs.
+    listens: usize,
+}
+
+struct Side {
+    plan: RunPlan,
+    prepared: Prepared,
+}
+
+impl Side {
+    fn new(plan: RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Side, Failure> {
+        let mut prepared = Prepared::new(&plan, start)?;
+        prepared.slice();
+        Ok(Side { plan, prepared })
+    }
+
+    fn run(&mut self) -> Result<Sample, Failure> {
+        let finished = self.prepared.run(&self.plan)?;
+        // What was filled is filled.
+        self.plan.load = None;
+        match finished.failure {
+            Some(failure) => Err(failure),
+            None => Ok(Sample::of_slice(&finished.result, finished.server_cpu_us)),
+        }
+    }
+
+    /// What a run will take; `None` if that is up to the server.
+    fn takes(&self) -> Option<Duration> {
+        let manner = &self.plan.manner;
+        let measured = manner.duration.filter(|_| manner.requests.is_none())?;
+        Some(manner.warmup + measured + AROUND)
+    }
+}
+
+impl Sides {
+    /// Finds both.
+    pub fn new(a: RunPlan, b: RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Sides, Failure> {
+        Ok(Sides {
+            sides: [Side::new(a, start)?, Side::new(b, start)?],
+            listens: 0,
+        })
+    }
+
+    /// Runs both once, A first or B.
+    pub fn run(&mut self, b_first: bool) -> Result<(Sample, Sample), Failure> {
+        let mut run = |index: usize| {
+            if index != self.listens {
+                let [a, b] = &mut self.sides;
+                a.prepared.swap_control(&mut b.prepared);
+                self.listens = index;
+            }
+            self.sides[index].run()
+        };
+        if b_first {
+            let b = run(1)?;
+            Ok((run(0)?, b))
+        } else {
+            Ok((run(0)?, run(1)?))
+        }
+    }
+
+    /// What a pair will take; `None` if that is up to the servers.
+    pub fn pair_takes(&self) -> Option<Duration> {
+        Some(self.sides[0].takes()? + self.sides[1].takes()?)
+    }
+}
+
+/// How long a comparison goes on, and who comes first.
+pub struct Course {
+    limit: Limit,
+    /// Most pairs; not known before the second pair if that is up to the servers.
+    planned: Option<usize>,
+    /// When it is looked at.
+    pub looks: Looks,
+    /// When the first pair was done: it may have filled, and waited for what comes once.
+    began: Option<Instant>,
+    /// What the last pair took.
+    last_took: Duration,
+    coin: fastrand::Rng,
+}
+
+/// What ends a comparison that is not decided.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// So many pairs, all of which are done.
+    Pairs(usize),
+    /// So much time.
+    Time(Duration),
+}
+
+impl Course {
+    /// One whose pairs take so long, if that is known.
+    pub fn new(limit: Limit, pair_takes: Option<Duration>) -> Course {
+        let mut course = Course {
+            limit,
+            planned: None,
+            looks: Looks::once(),
+            began: None,
+            last_took: Duration::ZERO,
+            coin: fastrand::Rng::new(),
+        };
+        match limit {
+            Limit::Pairs(pairs) => course.planned = Some(pairs),
+            Limit::Time(_) => {
+                if let Some(takes) = pair_takes {
+                    course.plan(takes);
+                }
+            }
+        }
+        course
+    }
+
+    fn plan(&mut self, pair_takes: Duration) {
+        let Limit::Time(time) = self.limit else {
+            return;
+        };
+        let fit = (time.as_secs_f64() / pair_takes.as_secs_f64().max(1e-6)) as usize;
+        // One pair more than fit: the first is not counted.
+        let planned = (fit + 1).clamp(super::bootstrap::PAIRS_MIN, PAIRS_MAX);
+        self.planned = Some(planned);
+        self.looks = Looks::until(planned);
+    }
+
+    /// The most pairs that there will be, if that is known.
+    pub fn planned(&self) -> Option<usize> {
+        self.planned
+    }
+
+    /// Whether B comes first after so many pairs. Few pairs take turns, which shares evenly what gets better or worse
+    /// with time; of many, a coin decides, which nothing that happens meanwhile can follow.
+    pub fn b_first(&mut self, pairs: usize) -> bool {
+        match self.planned {
+            Some(planned) if planned < ranks::PAIRS_MIN => pairs % 2 == 1,
+            _ => self.coin.bool(),
+        }
+    }
+
+    /// Another pair is done, so many in all, and took so long. Whether it was the last.
+    pub fn is_last(&mut self, pairs: usize, took: Duration, now: Instant) -> bool {
+        self.last_took = took;
+        let began = *self.began.get_or_insert(now);
+        if self.planned.is_none() && pairs == 2 {
+            self.plan(took);
+        }
+        if self.planned.is_some_and(|planned| pairs >= planned) {
+            return true;
+        }
+        match self.limit {
+            Limit::Pairs(_) => false,
+            Limit::Time(time) => {
+                pairs >= super::bootstrap::PAIRS_MIN && now - began + self.last_took > time
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pairs of a comparison whose pairs take so many milliseconds.
+    fn done(mut course: Course, pair_ms: u64) -> usize {
+        let start = Instant::now();
+        let took = Duration::from_millis(pair_ms);
+        let is_last = |&pairs: &usize| course.is_last(pairs, took, start + took * pairs as u32);
+        (1..).find(is_last).unwrap()
+    }
+
+    #[test]
+    fn time_ends_a_comparison_wherever_its_plan_is() {
+        let time = Limit::Time(Duration::from_secs(10));
+        let takes = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(done(Course::new(time, takes(100)), 100), 101);
+        assert_eq!(done(Course::new(time, None), 100), 101);
+        // Pairs that take longer than they should, and shorter.
+        assert_eq!(done(Course::new(time, takes(100)), 200), 51);
+        assert_eq!(done(Course::new(time, takes(100)), 50), 101);
+        assert_eq!(done(Course::new(time, takes(100)), 60_000), 3);
+        assert_eq!(done(Course::new(time, takes(0)), 0), PAIRS_MAX);
+        assert_eq!(done(Course::new(Limit::Pairs(7), takes(100)), 60_000), 7);
+    }
+
+    #[test]
+    fn few_pairs_take_turns_and_many_throw_a_coin() {
+        let order = |pairs| {
+            let mut course = Course::new(Limit::Pairs(pairs), None);
+            (0..pairs)
+                .map(|pair| course.b_first(pair))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(order(4), [false, true, false, true]);
+        let many = order(400);
+        let turns = many.windows(2).filter(|two| two[0] != two[1]).count();
+        assert!((100..300).contains(&turns), "{turns}");
+    }
+}
