@@ -106,7 +106,14 @@ pub(crate) fn hgetex(
     let persist = is(&args[2], "PERSIST");
     let unit = TimeUnit::of_option(&args[2], now_ms);
     let (at_ms, fields_at) = match unit {
-        Some(unit) => (Some(unit.parse(&args[3], "hgetex")?), 4),
+        Some(unit) => {
+            let at_ms = unit.parse(&args[3], "hgetex")?;
+            // The table's arity fits a call without an option; behind a time there must be room for FIELDS and a count.
+            if args.len() < 6 {
+                return Err(Error::wrong_arity("hgetex"));
+            }
+            (Some(at_ms), 4)
+        }
         None => (None, if persist { 3 } else { 2 }),
     };
     let fields = fields(args, fields_at)?;
@@ -783,6 +790,14 @@ mod tests {
             ("HGETEX h FIELDS 1 c", "*1|$1|3"),
             ("HTTL h FIELDS 3 a b c", "*3|:-1|:10|:99"),
             ("HGETEX h EXAT 1 FIELDS 1 a", "*1|$1|5"),
+            (
+                "HGETEX h EX 1 FIELDS",
+                "-ERR wrong number of arguments for 'hgetex' command",
+            ),
+            (
+                "HGETEX h EX -1 FIELDS",
+                "-ERR invalid expire time, must be >= 0",
+            ),
             ("HSETEX h PXAT 1 FIELDS 1 b 9", ":1"),
             ("HGETDEL h FIELDS 3 c c x", "*3|$1|3|$-1|$-1"),
             ("EXISTS h", ":0"),

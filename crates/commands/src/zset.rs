@@ -86,6 +86,11 @@ pub(crate) fn zincrby(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    // An option of ZADD is read as one here, too, and leaves no whole pair.
+    let options = ["NX", "XX", "GT", "LT", "CH", "INCR"];
+    if options.iter().any(|option| is(&args[2], option)) {
+        return Err(Error::Syntax);
+    }
     let flags = AddFlags {
         incr: true,
         ..AddFlags::default()
@@ -454,6 +459,8 @@ mod tests {
             ("ZADD z x a", "-ERR value is not a valid float"),
             ("ZADD none XX 1 a", ":0"),
             ("EXISTS none", ":0"),
+            ("ZINCRBY z GT 1", "-ERR syntax error"),
+            ("ZINCRBY z ch nan", "-ERR syntax error"),
             ("ZINCRBY z inf a", "$3|inf"),
             (
                 "ZINCRBY z -inf a",
