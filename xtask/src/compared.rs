@@ -17,11 +17,12 @@ use crate::run::{Failure, captured};
 const COMPARISONS: usize = 20;
 const RIGHT_MIN: usize = 19;
 /// What a comparison may take, in seconds, and what each of its runs takes.
-const TIME_MAX: &str = "10";
+const TIME_MAX: &str = "25";
 const RUN: &str = "0.05";
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Elements of the list that is asked for; the slower server's has a tenth more.
-const ELEMENTS: [u32; 2] = [600, 660];
+/// Elements of the list that is asked for. A request costs something beside its elements: with a tenth more of these, a
+/// real Redis used 7 % more CPU time for it; with so many it is a tenth.
+const ELEMENTS: [u32; 2] = [600, 685];
 
 /// Counts what the comparisons say.
 pub fn run(setting: &Setting) -> Result<String, Failure> {
