@@ -168,7 +168,7 @@ impl Worker {
         let args = block.call.clone().unwrap_or_else(|| ArgsBuf::from(args));
         let call = Call::new(session, id, args, tracking::remembers(session, id));
         let waiter = Arc::new(Waiter::new(Wanted {
-            token: session.card.token.0,
+            token: session.card.token().0,
             db: session.db,
             keys,
             targets,
@@ -198,7 +198,7 @@ impl Worker {
     ) -> Halt {
         let call = Call::new(session, id, ArgsBuf::from(args), false);
         let waiter = Arc::new(Waiter::new(Wanted {
-            token: session.card.token.0,
+            token: session.card.token().0,
             db: session.db,
             keys: Vec::new(),
             targets: Vec::new(),

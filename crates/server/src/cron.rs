@@ -36,7 +36,9 @@ pub fn tick(worker: &mut Worker) {
     worker.next_tick_ms = clock::monotonic_coarse_ms() + period_ms;
     worker.ticks += 1;
     worker.refresh_if_changed();
-    worker.set_gathering();
+    let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
+    worker.set_gathering(now_us, used_us);
+    worker.note_load(now_us, used_us);
     if worker.shared.timers_rest.load(Ordering::Relaxed) {
         return;
     }
@@ -56,6 +58,7 @@ pub fn tick(worker: &mut Worker) {
             session.card.output_peak.store(unsent, Ordering::Relaxed);
             note_sending(session, worker.now_ms);
         });
+        worker.count_movable();
         close_idle(worker);
     }
     if mem::take(&mut worker.soft_limits_run) {

@@ -491,7 +491,7 @@ impl Worker {
             planes::publish_events(shared, &mut self.local, Some(&session.card));
         }
         if session.is(state::TRACKING) && has_run && tracking::remembers(session, id) {
-            self.remember_keys(session.card.token, id, args);
+            self.remember_keys(session.card.token(), id, args);
         }
         result
     }

@@ -4,6 +4,7 @@
 //! request). Must not know: the proxy, the bench.
 
 mod access;
+mod balance;
 mod block;
 pub mod command_line;
 mod commandlog;

@@ -421,6 +421,13 @@ fn workers(page: &mut Page, shared: &Shared) {
         "Times that a worker let requests gather before it looked for them (event-coalescing-us).",
     );
     each_worker(page, name, shared, |worker| worker.stats.gathered.get());
+    let name = "redline_worker_handed_over_total";
+    page.family(
+        name,
+        Sort::Counter,
+        "Clients that a worker has handed over to others (balance-clients).",
+    );
+    each_worker(page, name, shared, |worker| worker.stats.handed_over.get());
 }
 
 fn each_worker(

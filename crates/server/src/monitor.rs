@@ -102,7 +102,7 @@ pub fn end(shared: &Shared, session: &mut Session) {
 }
 
 fn set(shared: &Shared, session: &mut Session, on: bool) {
-    let own = session.card.token;
+    let own = session.card.token();
     shared.monitors.change(|list| match on {
         true => list.push(own),
         false => list.retain(|token| *token != own),

@@ -97,8 +97,8 @@ pub struct Card {
     pub memory_bytes: AtomicU64,
     /// The client's id: unique for the life of the process, ascending.
     pub id: u64,
-    /// Where to reach its session.
-    pub token: Token,
+    /// See [`Card::token`].
+    pub(crate) place: AtomicU64,
     /// The peer's address, as CLIENT LIST prints it.
     pub addr: String,
     /// Our own address.
@@ -177,6 +177,12 @@ pub mod flag {
 }
 
 impl Card {
+    /// Where to reach its session now. A message to where it was before is sent on, see `worker/handover.rs`.
+    #[inline]
+    pub fn token(&self) -> Token {
+        Token(self.place.load(Ordering::Acquire))
+    }
+
     /// Sets or clears bits of `flags`.
     pub fn set_flag(&self, bits: u32, on: bool) {
         let flags = self.flags.load(Ordering::Relaxed);
@@ -384,6 +390,10 @@ pub struct Session {
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
     /// What the card's `net_out` was when the timer last looked.
     pub sent_before: u64,
+    /// What [`Session::work`] was when the timer last looked, and by how much it had grown since the time before.
+    pub worked_before: u64,
+    /// See `worked_before`.
+    pub work_lately: u64,
 }
 
 /// What a name takes under which a session is registered, beside the name: about a node of the map in which it is looked up,
@@ -419,6 +429,13 @@ impl Session {
     #[inline]
     pub fn is_put_aside(&self) -> bool {
         self.aside.is_some() || self.gate.is_some()
+    }
+
+    /// What it has asked for so far, as far as that can be told from the card: a command counts as much as 256 bytes.
+    pub fn work(&self) -> u64 {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let bytes = count(&self.card.net_in) + count(&self.card.net_out);
+        count(&self.card.commands) + bytes / 256
     }
 
     /// Has it no buffers, nor anything in them?

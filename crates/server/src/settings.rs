@@ -53,6 +53,8 @@ pub struct Settings {
     pub threads: usize,
     /// How long a worker may let the requests of many busy clients gather: microseconds.
     pub event_coalescing_us: u64,
+    /// Clients may change their worker.
+    pub balance_clients: bool,
     /// Number of databases.
     pub databases: u32,
     /// Clients are closed after so many idle seconds; 0: never.
@@ -252,6 +254,7 @@ impl Default for Settings {
             tcp_keepalive_s: 300,
             threads: 0,
             event_coalescing_us: 50,
+            balance_clients: false,
             databases: 16,
             timeout_s: 0,
             maxclients: 10_000,

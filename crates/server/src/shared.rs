@@ -91,6 +91,8 @@ pub struct WorkerHandle {
     pub connections: AtomicUsize,
     /// What is published to its clients.
     pub transit: Arc<Transit>,
+    /// What it has had to do lately: a [`Load`](crate::balance::Load).
+    pub load: AtomicU64,
 }
 
 /// The script that holds the script mutex and runs, seen from outside.
@@ -492,13 +494,19 @@ impl Shared {
         there.cloned().collect()
     }
 
+    /// Where to reach this client's session.
+    pub fn token_of(&self, id: u64) -> Option<Token> {
+        let clients = self.clients.lock().expect("no panic under the clients");
+        clients.get(&id).map(|card| card.token())
+    }
+
     /// Marks a client as killed and tells its worker. When this returns, none of its commands begins.
     pub fn kill(&self, card: &Card) {
         card.killed.store(true, Ordering::Release);
         card.wait.kill();
-        self.workers()[card.token.worker()]
+        self.workers()[card.token().worker()]
             .mailbox
-            .send(Message::Kill(card.token));
+            .send(Message::Kill(card.token()));
     }
 
     /// Memory of all clients: bytes, as of the last time that each was served.

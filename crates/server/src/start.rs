@@ -177,6 +177,7 @@ impl Server {
                 stats: Arc::default(),
                 connections: 0.into(),
                 transit: Arc::default(),
+                load: 0.into(),
             });
             starts.push(Start {
                 number,

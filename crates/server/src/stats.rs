@@ -95,6 +95,8 @@ pub struct WorkerStats {
     pub put_aside: Counter,
     /// Looks for events before which they were let gather.
     pub gathered: Counter,
+    /// Clients that it has handed over to other workers.
+    pub handed_over: Counter,
     /// Clients closed because they did not read their replies.
     pub output_limit_closed: Counter,
     /// Clients closed because their query buffer was too large.
@@ -139,6 +141,7 @@ impl Default for WorkerStats {
             denied_channel: Counter::default(),
             put_aside: Counter::default(),
             gathered: Counter::default(),
+            handed_over: Counter::default(),
             output_limit_closed: Counter::default(),
             query_limit_closed: Counter::default(),
             evicted_clients: Counter::default(),

@@ -44,7 +44,7 @@ impl Subscriptions {
 
 /// Subscribes, and confirms it.
 pub fn add(worker: &mut Worker, session: &mut Session, kind: Kind, name: &[u8]) {
-    let token = session.card.token;
+    let token = session.card.token();
     let pubsub = &worker.shared.pubsub;
     let names = session.subscriptions.get_or_insert_default().of_mut(kind);
     if !names.contains(name) {
@@ -127,7 +127,7 @@ pub fn write_message(session: &mut Session, delivery: &Delivery) {
 fn leave(worker: &Worker, session: &mut Session, kind: Kind, name: &Arc<[u8]>) {
     session.note_unregistered(name);
     let pubsub = &worker.shared.pubsub;
-    pubsub.unsubscribe(kind, name, session.card.token);
+    pubsub.unsubscribe(kind, name, session.card.token());
 }
 
 /// How many there are of a kind.

@@ -195,7 +195,7 @@ impl Tracking {
     /// client whose command it was.
     pub fn changed(&self, workers: &[WorkerHandle], key: &[u8], by: Option<&Card>) {
         let silent = by.filter(|card| card.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0);
-        let silent = silent.map(|card| card.token);
+        let silent = silent.map(|card| card.token());
         if let Some(tokens) = self.take(key) {
             tell(workers, &tokens, silent, &News::Key(key.into()));
         }
@@ -329,7 +329,7 @@ pub fn end(shared: &Shared, session: &mut Session) {
         return;
     };
     for prefix in &mode.prefixes {
-        shared.tracking.remove_prefix(prefix, session.card.token);
+        shared.tracking.remove_prefix(prefix, session.card.token());
         session.note_unregistered(prefix);
     }
     let tracking = &shared.tracking;
@@ -445,7 +445,10 @@ pub fn after_write(worker: &Worker, session: &mut Session) {
             !card.killed.load(Ordering::Acquire)
                 && card.flags.load(Ordering::Relaxed) & flag::CLOSING == 0
         };
-        clients.get(&redirect).filter(stays).map(|card| card.token)
+        clients
+            .get(&redirect)
+            .filter(stays)
+            .map(|card| card.token())
     };
     let Some(to) = target else {
         mode.broken = true;
@@ -545,7 +548,7 @@ fn tracking_clients(shared: &Shared) -> HashSet<Token> {
     clients
         .values()
         .filter(|card| card.flags.load(Ordering::Relaxed) & flag::TRACKING != 0)
-        .map(|card| card.token)
+        .map(|card| card.token())
         .collect()
 }
 

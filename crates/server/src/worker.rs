@@ -8,6 +8,7 @@
 //!
 //! Must not know: what any command does.
 
+mod handover;
 mod mail;
 mod serve;
 
@@ -37,6 +38,7 @@ use crate::{
     timing::Timing,
     tracking,
 };
+use handover::HandOver;
 
 /// Output that no limit counts: in Redis each client has a fixed buffer of that size.
 const OUTPUT_BYTES_FREE: u64 = 16 * 1024;
@@ -128,6 +130,8 @@ pub struct Worker {
     pub ticks: u64,
     /// Set by SHUTDOWN and the signals.
     pub stop: bool,
+    /// Its clients that go to other workers.
+    pub(crate) handover: HandOver,
     poller: Poller,
     gathering: Gathering,
     mailbox: Mailbox<Message>,
@@ -184,8 +188,10 @@ struct Place {
     readable: bool,
     /// The peer has sent all that it will.
     closed: bool,
-    /// Messages for a session that was being served.
+    /// Messages for a session that was being served, or has yet to arrive.
     mail: Vec<Message>,
+    /// Another worker has the session now, there.
+    moved_to: Option<Token>,
 }
 
 /// A session of the group being served, with what its requests refer to.
@@ -243,6 +249,7 @@ impl Worker {
             stats_epoch: u64::MAX,
             ticks: 0,
             stop: false,
+            handover: HandOver::default(),
             messages: Vec::new(),
             early: mail::Early::default(),
             places: Vec::new(),
@@ -339,6 +346,10 @@ impl Worker {
         }
         let ended_ms = clock::monotonic_coarse_ms();
         self.timing.note_turn(began_ms, ended_ms);
+        self.handover.note_turn(ended_ms.saturating_sub(began_ms));
+        if self.handover.is_under_way() && self.depth == 0 {
+            self.hand_over();
+        }
         if ended_ms >= self.next_tick_ms {
             cron::tick(self);
             if self.accept == Accept::AtTick {
@@ -479,11 +490,10 @@ impl Worker {
     }
 
     /// Decides at every tick whether requests may gather until the next.
-    pub fn set_gathering(&mut self) {
+    pub fn set_gathering(&mut self, now_us: u64, used_us: u64) {
         // Each of several hears of its part of the requests only: it rests longer, for as many to gather.
         let several = 1 + u64::from(self.shared.workers().len() > 1);
         let allowed = Duration::from_micros(self.settings.event_coalescing_us * several);
-        let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
         let span = self.gathering.tick(now_us, used_us, allowed);
         self.poller.set_gathering(span);
     }
@@ -496,13 +506,29 @@ impl Worker {
         }
     }
 
-    fn open(&mut self, stream: Stream, peer: PeerAddr) {
-        self.refresh_if_changed();
+    /// A place that nobody has, and its name.
+    fn free_place(&mut self) -> (usize, Token) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.places.len() - 1
         });
-        let token = Token::new(self.number, index, self.places[index].generation);
+        let generation = self.places[index].generation;
+        (index, Token::new(self.number, index, generation))
+    }
+
+    /// Nobody has this place any more, and its name means nothing.
+    fn vacate(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        *place = Place {
+            generation: place.generation.wrapping_add(1),
+            ..Place::default()
+        };
+        self.free.push(index);
+    }
+
+    fn open(&mut self, stream: Stream, peer: PeerAddr) {
+        self.refresh_if_changed();
+        let (index, token) = self.free_place();
         if self
             .poller
             .register(&stream, FIRST_SESSION + index, Interest::Read)
@@ -537,7 +563,7 @@ impl Worker {
 
     /// Closes a session for good; it is out of the slab.
     fn close(&mut self, mut session: Box<Session>) {
-        let index = session.card.token.index();
+        let index = session.card.token().index();
         // The socket closes with the session; a failure to deregister is of no consequence then.
         session.stream.close_notify();
         let _ = self.poller.deregister(&session.stream);
@@ -558,12 +584,7 @@ impl Worker {
             .connections
             .fetch_sub(1, Ordering::Relaxed);
         self.keep_query(mem::take(&mut session.query));
-        let place = &mut self.places[index];
-        *place = Place {
-            generation: place.generation.wrapping_add(1),
-            ..Place::default()
-        };
-        self.free.push(index);
+        self.vacate(index);
         if self.accept == Accept::AtTick {
             self.accept = Accept::AtOnce;
         }
@@ -592,7 +613,7 @@ impl Worker {
 
     /// Has `session`, which waits for its turn, looked at again soon.
     pub fn look_again(&mut self, session: &Session) {
-        self.enqueue(session.card.token.index());
+        self.enqueue(session.card.token().index());
     }
 
     /// Closes connections that have not become sessions in time.
@@ -763,7 +784,7 @@ impl Session {
             .map_or_else(|_| String::new(), |a| a.to_string());
         let card = Arc::new(Card {
             id: shared.next_client_id(),
-            token,
+            place: token.0.into(),
             addr: peer.to_string(),
             laddr,
             fd: stream.fd(),
@@ -831,6 +852,8 @@ impl Session {
             eof_seen: false,
             shown_empty: false,
             sent_before: 0,
+            worked_before: 0,
+            work_lately: 0,
             soft_limit_since_s: None,
             registered_bytes: 0,
         }

@@ -14,7 +14,7 @@ use std::{
 
 use client::{Client, Value, encode, request, settings, start};
 use fastrand::Rng;
-use redline_server::{Server, Settings};
+use redline_server::{Permission, Server, Settings};
 
 fn from_environment(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |value| value.parse().expect("a number"))
@@ -415,8 +415,23 @@ fn fill(client: &mut Client) {
 /// Clients of a run that live as long as it does.
 const CLIENTS: u64 = 12 * 2 + 3 + 3;
 
+/// Has clients change their worker all the time.
+fn hand_over(run: &Run, workers: usize) {
+    let (mut client, mut rng) = run.client();
+    while run.goes_on() {
+        let id = rng.u64(1..run.started.load(Ordering::Relaxed) + 4);
+        let line = format!("DEBUG MOVE-CLIENT {id} {}", rng.usize(..workers));
+        match client.call(&line) {
+            Value::Simple(_) => {}
+            other => assert_eq!(other.error(), "ERR No such client"),
+        }
+    }
+}
+
 fn everything_at_once(workers: usize) {
-    let server = start(settings(workers));
+    let mut settings = settings(workers);
+    settings.enable_debug_command = Permission::Yes;
+    let server = start(settings);
     let mut client = Client::connect(&server);
     fill(&mut client);
     let run = &Run::new(&server);
@@ -456,6 +471,7 @@ fn everything_at_once(workers: usize) {
         client::until("all have connected", || {
             run.connected.load(Ordering::Relaxed) == CLIENTS
         });
+        scope.spawn(move || hand_over(run, workers));
         let killers: Vec<_> = (0..2).map(|_| scope.spawn(move || kill(run))).collect();
         let done: i64 = increments
             .into_iter()

@@ -190,7 +190,7 @@ impl Worker {
             };
             self.refuse_if_busy()?;
             session.rounds += 1;
-            let token = session.card.token.0;
+            let token = session.card.token().0;
             if !ticket && session.rounds >= ROUNDS_BEFORE_TICKET {
                 session.in_line = !self.shared.keyspace.locks().request_ticket(set, token);
                 if session.in_line {
@@ -213,7 +213,7 @@ impl Worker {
 
     /// The session waits for nothing any more: gives back the ticket, and its places in line.
     pub(crate) fn give_way(&self, session: &mut Session) {
-        let (locks, token) = (self.shared.keyspace.locks(), session.card.token.0);
+        let (locks, token) = (self.shared.keyspace.locks(), session.card.token().0);
         if let Some(reserved) = session.ticket.take() {
             locks.return_ticket(&reserved, token);
         }
@@ -228,7 +228,7 @@ impl Worker {
             .shared
             .keyspace
             .locks()
-            .try_script(session.card.token.0);
+            .try_script(session.card.token().0);
         if !session.in_line {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl Worker {
             .shared
             .keyspace
             .locks()
-            .wait_for(stripe, session.card.token.0, false)
+            .wait_for(stripe, session.card.token().0, false)
         {
             Wait::Registered => Err(Halt::Aside(Aside::Stripe(stripe))),
             Wait::TryAgain => Ok(()),

@@ -18,6 +18,7 @@ use crate::{
     exec::Halt,
     planes::{command::write_help, config, publish_events},
     session::Session,
+    shared::Message,
     worker::Worker,
 };
 
@@ -37,6 +38,8 @@ const HELP: &[&str] = &[
     "    Write the elements of a packed value to the log.",
     "LOG <message>",
     "    Write a message to the log.",
+    "MOVE-CLIENT <client-id> <worker>",
+    "    Have another worker serve a client as soon as it has nothing to do, as the balance of load does.",
     "OBJECT <key>",
     "    Tell how a value is stored.",
     "PAUSE-CRON <0|1>",
@@ -62,6 +65,8 @@ const HELP: &[&str] = &[
     "    Print this help.",
 ];
 const NO_SUCH_KEY: Error = Error::NoSuchKey;
+const NO_SUCH_CLIENT: Error = Error::line("ERR No such client");
+const NO_SUCH_WORKER: Error = Error::line("ERR No such worker");
 const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
 /// What loading a file would need is not there.
 const NO_FILE: Error =
@@ -139,6 +144,20 @@ pub(crate) fn debug(
         (b"log", 3) => {
             let message = String::from_utf8_lossy(&args[2]);
             crate::log::warning(&format!("DEBUG LOG: {message}"));
+            session.reply().ok();
+        }
+        (b"move-client", 4) => {
+            let (id, to) = (number::parse_i64(&args[2]), number::parse_i64(&args[3]));
+            let workers = worker.shared.workers();
+            let to = to.and_then(|to| usize::try_from(to).ok());
+            let to = to.filter(|to| *to < workers.len()).ok_or(NO_SUCH_WORKER)?;
+            let id = id.and_then(|id| u64::try_from(id).ok());
+            let token = id.and_then(|id| worker.shared.token_of(id));
+            let token = token.ok_or(NO_SUCH_CLIENT)?;
+            let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
+            workers[token.worker()]
+                .mailbox
+                .send(Message::Run(Box::new(begin)));
             session.reply().ok();
         }
         (b"object", 3) => {

@@ -101,7 +101,7 @@ pub(crate) fn publish(
 
 /// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait.
 fn wait_for_room(worker: &Worker, session: &Session) -> Result<(), Halt> {
-    let who = session.card.token;
+    let who = session.card.token();
     let mut workers = worker.shared.workers().iter();
     match session.unit.is_none() && workers.any(|worker| worker.transit.keeps_waiting(who)) {
         true => Err(Halt::Aside(Aside::Transit)),

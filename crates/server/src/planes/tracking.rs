@@ -61,7 +61,7 @@ pub(crate) fn client_tracking(
     }
     tracking::begin(&shared, session, mode);
     for prefix in &fresh {
-        shared.tracking.add_prefix(prefix, session.card.token);
+        shared.tracking.add_prefix(prefix, session.card.token());
         session.note_registered(prefix);
     }
     session.reply().ok();

@@ -10,7 +10,7 @@ use crate::{
     pubsub::Delivery,
     session::{Session, Token},
     shared::Message,
-    tracking::{self, Invalidation, News},
+    tracking::{self, Invalidation, News, Redirected},
 };
 
 /// Messages that were fetched before their time.
@@ -106,6 +106,10 @@ impl Worker {
                 );
             }
             Message::Kill(token) => {
+                if let Some(to) = self.moved_to(token) {
+                    let mailbox = &self.shared.workers()[to.worker()].mailbox;
+                    return mailbox.send(Message::Kill(to));
+                }
                 self.with_session(
                     token,
                     || Message::Kill(token),
@@ -120,6 +124,10 @@ impl Worker {
             Message::Invalidate(invalidation) => self.invalidate(&invalidation),
             Message::Redirected(redirected) => {
                 let to = redirected.to;
+                if let Some(to) = self.moved_to(to) {
+                    let mailbox = &self.shared.workers()[to.worker()].mailbox;
+                    return mailbox.send(Message::Redirected(Redirected { to, ..redirected }));
+                }
                 let again = || Message::Redirected(redirected.clone());
                 self.with_session(to, again, |worker, session| {
                     crate::tracking::write(session, &redirected.news, true);
@@ -146,7 +154,7 @@ impl Worker {
     fn is_out(&self, token: Token) -> bool {
         self.places.get(token.index()).is_some_and(|place| {
             let own = Token::new(self.number, token.index(), place.generation) == token;
-            place.used && own && place.session.is_none()
+            place.used && own && place.session.is_none() && place.moved_to.is_none()
         })
     }
 
@@ -161,6 +169,10 @@ impl Worker {
             return;
         };
         if !place.used || Token::new(self.number, token.index(), place.generation) != token {
+            return;
+        }
+        // What is not sent on (see `on_message`) concerned what the session was waiting for when it was here.
+        if place.moved_to.is_some() {
             return;
         }
         match place.session.take() {
@@ -209,7 +221,7 @@ impl Worker {
     /// writes it behind the reply of that command: after all of its pipeline would be late. All messages stay in order.
     pub(crate) fn read_own_mail(&mut self, session: &mut Session) {
         self.mailbox.drain(&mut self.early.messages);
-        let own = session.card.token;
+        let own = session.card.token();
         let mut news = self.early.news_for(own);
         let mail = &mut self.places[own.index()].mail;
         // What was published comes before what was invalidated, as from Redis.
@@ -229,7 +241,7 @@ impl Worker {
     pub(crate) fn drop_old_invalidations(&mut self, session: &Session) {
         self.mailbox.drain(&mut self.early.messages);
         self.early.heard = None;
-        let own = session.card.token;
+        let own = session.card.token();
         let mail = &mut self.places[own.index()].mail;
         let early = &mut self.early.messages;
         for message in mail.iter_mut().chain(early.iter_mut()) {

@@ -92,7 +92,7 @@ impl Worker {
 
     /// Reads what a ready session has sent.
     fn join(&mut self, mut session: Box<Session>) -> Member {
-        let index = session.card.token.index();
+        let index = session.card.token().index();
         if !session.out.has_memory()
             && let Some(memory) = self.replies.pop()
         {
@@ -122,7 +122,7 @@ impl Worker {
 
     fn read(&mut self, member: &mut Member) {
         let session = &mut member.session;
-        let place = &mut self.places[session.card.token.index()];
+        let place = &mut self.places[session.card.token().index()];
         if member.query.capacity() == 0 {
             member.query = self.buffers.take();
         }
@@ -246,7 +246,7 @@ impl Worker {
             decoded,
             ..
         } = member;
-        let index = session.card.token.index();
+        let index = session.card.token().index();
         if decoded >= query.len() {
             self.keep_query(query);
         } else {
@@ -311,7 +311,7 @@ impl Worker {
             return false;
         }
         let number = self.shared.keyspace.journal().last();
-        if gate.wait_for(number, session.card.token.0) == Wait::TryAgain {
+        if gate.wait_for(number, session.card.token().0) == Wait::TryAgain {
             return false;
         }
         session.gate = Some(number);
@@ -450,7 +450,7 @@ impl Worker {
     #[cold]
     fn want_writable(&self, session: &mut Session, wanted: bool) {
         session.writable_wanted = wanted;
-        let token = FIRST_SESSION + session.card.token.index();
+        let token = FIRST_SESSION + session.card.token().index();
         let interest = if wanted {
             Interest::ReadWrite
         } else {

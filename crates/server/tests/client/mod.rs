@@ -224,6 +224,8 @@ pub fn settings(workers: usize) -> Settings {
         port: Some(0),
         bind: vec!["127.0.0.1".into()],
         threads: workers,
+        // Tests count on who serves whom.
+        balance_clients: false,
         ..Settings::default()
     }
 }

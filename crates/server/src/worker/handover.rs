@@ -1,0 +1,325 @@
+//! How a client changes its worker; `balance.rs` says when.
+//!
+//! The worker that has the client asks the other for places, which the other keeps free. As soon as the session has nothing
+//! to do it leaves: its card names its new place, its socket is no longer watched here, and the session goes to the other
+//! worker in a message. From then on others write to the new place, where messages wait until the session has come. What was
+//! sent to the old place before is sent on from there, for a while. The socket is watched anew, which reports what has come in
+//! the meantime: no byte is lost, none overtakes another.
+//!
+//! Only a session moves that nobody has a name of but by its card: no subscriber, nobody who tracks or watches keys or is
+//! shown what runs, none that waits for anything, is in a transaction or in the middle of a request or of a reply.
+//!
+//! Must not know: what any command does.
+
+use std::{collections::VecDeque, mem, sync::atomic::Ordering};
+
+use redline_net::{Interest, clock, process};
+
+use super::{FIRST_SESSION, Worker};
+use crate::{
+    balance::{Balance, Load, STALL_MS},
+    session::{Session, Token, state},
+    shared::Message,
+};
+
+/// Clients that leave at a time: nobody waits long for the moves of others.
+const CLIENTS_MAX: usize = 256;
+/// Loads are taken over at least so long: microseconds.
+const SPAN_US_MIN: u64 = 100_000;
+/// For so long a session may take to have nothing to do; after that it stays: milliseconds.
+const PATIENCE_MS: u64 = 1_000;
+/// For so long an old place sends messages on: whoever has read its name in a card writes to it at once. Milliseconds.
+const FORWARDING_MS: u64 = 10_000;
+/// Below this use of its CPU nobody asks how long a worker has waited for it: permille.
+const WAITED_FROM: u32 = 20;
+
+/// What a worker knows of clients that it hands over.
+#[derive(Default)]
+pub(crate) struct HandOver {
+    /// Of the first worker: what it has decided before.
+    balance: Balance,
+    /// When the load was last taken, and the CPU time and the time of waiting for a CPU by then: microseconds.
+    taken_us: u64,
+    used_us: u64,
+    waited_us: u64,
+    /// The longest turn since: milliseconds.
+    longest_turn_ms: u64,
+    /// See [`Load::clients`].
+    movable: u32,
+    /// Places have been asked for, or sessions are leaving.
+    begun: bool,
+    /// Who leaves, and the place that is kept for it.
+    leaving: Vec<(Token, Token)>,
+    /// Until when: milliseconds of the coarse clock.
+    leave_until_ms: u64,
+    /// Old places that send messages on, and until when.
+    forwarding: VecDeque<(usize, u64)>,
+}
+
+impl HandOver {
+    /// A turn of the loop took so long.
+    pub(super) fn note_turn(&mut self, took_ms: u64) {
+        self.longest_turn_ms = self.longest_turn_ms.max(took_ms);
+    }
+
+    /// Are there sessions that leave as soon as they can?
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+}
+
+impl Session {
+    /// May another worker have it, as it is now? See the head of this file.
+    fn is_movable(&self) -> bool {
+        const PINNED: u32 = state::MULTI
+            | state::SUBSCRIBED
+            | state::LISTENS
+            | state::TRACKING
+            | state::CONFIRMED
+            | state::MONITOR;
+        self.holds_nothing()
+            && !self.is(PINNED)
+            && !self.is_put_aside()
+            && !self.in_line
+            && !self.closing
+            && !self.eof_seen
+            && !self.undecoded
+            && !self.writable_wanted
+            && !self.stream.has_unsent()
+            && !self.stream.is_handshaking()
+            && self.subscriptions.is_none()
+            && self.tracking.is_none()
+            && self.watched.is_empty()
+            && self.wait.is_none()
+            && self.again.is_none()
+            && self.ticket.is_none()
+            && self.unit.is_none()
+    }
+}
+
+impl Worker {
+    /// Takes the worker's load at a tick, and for the first worker decides what follows from everybody's.
+    pub fn note_load(&mut self, now_us: u64, used_us: u64) {
+        let elapsed_us = now_us.saturating_sub(self.handover.taken_us);
+        if self.shared.workers().len() < 2 || elapsed_us < SPAN_US_MIN {
+            return;
+        }
+        self.end_forwarding();
+        let permille = |span_us: u64| (span_us * 1000 / elapsed_us) as u32;
+        let used = permille(used_us.saturating_sub(self.handover.used_us));
+        let mut load = Load {
+            used,
+            waited: 0,
+            clients: self.handover.movable,
+            stalled: self.handover.longest_turn_ms >= STALL_MS,
+        };
+        if used >= WAITED_FROM {
+            // Where the kernel does not say, all went to the worker.
+            let waited = process::waited_thread().unwrap_or_default();
+            let waited_us = waited.as_micros() as u64;
+            load.waited = permille(waited_us.saturating_sub(self.handover.waited_us));
+            self.handover.waited_us = waited_us;
+        }
+        self.handover.taken_us = now_us;
+        self.handover.used_us = used_us;
+        self.handover.longest_turn_ms = 0;
+        let shared = self.shared.clone();
+        shared.workers()[self.number]
+            .load
+            .store(load.pack(), Ordering::Relaxed);
+        if self.number == 0 && self.settings.balance_clients {
+            let word = |number: usize| shared.workers()[number].load.load(Ordering::Relaxed);
+            let loads: Vec<Load> = (0..shared.workers().len())
+                .map(|number| Load::unpack(word(number)))
+                .collect();
+            if let Some(order) = self.handover.balance.decide(now_us / 1000, &loads) {
+                let begin =
+                    move |worker: &mut Worker| worker.begin_hand_over(order.to, order.share);
+                shared.workers()[order.from]
+                    .mailbox
+                    .send(Message::Run(Box::new(begin)));
+            }
+        }
+    }
+
+    /// Counts the clients that have asked lately and may be handed over; once a second.
+    pub fn count_movable(&mut self) {
+        if self.shared.workers().len() < 2 {
+            return;
+        }
+        let mut movable = 0;
+        self.for_each_session(|_, session| {
+            let work = session.work();
+            session.work_lately = work - mem::replace(&mut session.worked_before, work);
+            // It may be in the middle of something just now: that passes. What does not pass has a bit.
+            let stays = session.subscriptions.is_some() || session.tracking.is_some();
+            let stays = stays || session.is(state::MONITOR);
+            movable += u32::from(session.work_lately > 0 && !stays);
+        });
+        self.handover.movable = movable;
+    }
+
+    /// Hands clients over that make up `share` permille of the work lately. One client at least stays if not all are to go.
+    fn begin_hand_over(&mut self, to: usize, share: u32) {
+        let mut clients: Vec<(u64, Token)> = Vec::new();
+        let mut total = 0;
+        self.for_each_session(|_, session| {
+            total += session.work_lately;
+            if session.work_lately > 0 {
+                clients.push((session.work_lately, session.card.token()));
+            }
+        });
+        clients.sort_unstable();
+        if share < 1000 {
+            clients.pop();
+        }
+        let mut rest = (u128::from(total) * u128::from(share) / 1000) as u64;
+        let going = clients.iter().map_while(|(work, token)| {
+            rest = rest.checked_sub(*work)?;
+            Some(*token)
+        });
+        let going: Vec<Token> = going.take(CLIENTS_MAX).collect();
+        self.ask_for_places(to, going);
+    }
+
+    /// Hands a client over; it may be long gone.
+    pub(crate) fn begin_to_hand_over(&mut self, client: Token, to: usize) {
+        match self.moved_to(client) {
+            Some(token) => {
+                let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
+                self.shared.workers()[token.worker()]
+                    .mailbox
+                    .send(Message::Run(Box::new(begin)));
+            }
+            None => self.ask_for_places(to, vec![client]),
+        }
+    }
+
+    fn ask_for_places(&mut self, to: usize, going: Vec<Token>) {
+        if going.is_empty() || to == self.number || self.handover.begun {
+            return;
+        }
+        self.handover.begun = true;
+        let from = self.number;
+        let keep = move |worker: &mut Worker| {
+            let place = |client| (client, worker.keep_place());
+            let leaving: Vec<_> = going.into_iter().map(place).collect();
+            let leave = move |worker: &mut Worker| {
+                worker.handover.leave_until_ms = clock::monotonic_coarse_ms() + PATIENCE_MS;
+                worker.handover.leaving = leaving;
+            };
+            worker.shared.workers()[from]
+                .mailbox
+                .send(Message::Run(Box::new(leave)));
+        };
+        self.shared.workers()[to]
+            .mailbox
+            .send(Message::Run(Box::new(keep)));
+    }
+
+    /// A place in which messages wait for a session that is to come.
+    fn keep_place(&mut self) -> Token {
+        let (index, token) = self.free_place();
+        self.places[index].used = true;
+        token
+    }
+
+    /// Lets those go who have nothing to do now; nobody is being served.
+    pub(super) fn hand_over(&mut self) {
+        let late = clock::monotonic_coarse_ms() >= self.handover.leave_until_ms;
+        let mut leaving = mem::take(&mut self.handover.leaving);
+        leaving.retain(|&(client, to)| {
+            let place = self.places.get_mut(client.index());
+            let place = place.filter(|place| {
+                place.used && Token::new(self.number, client.index(), place.generation) == client
+            });
+            let mut stays = late;
+            if let Some(place) = place
+                && let Some(session) = &place.session
+            {
+                let idle = !place.queued && !place.readable && !place.closed;
+                if idle && session.is_movable() && !session.card.killed.load(Ordering::Acquire) {
+                    let session = place.session.take().expect("it was there");
+                    self.send_off(session, to);
+                    return false;
+                }
+            } else {
+                // It has gone.
+                stays = true;
+            }
+            if stays {
+                let vacate = move |worker: &mut Worker| worker.vacate(to.index());
+                self.shared.workers()[to.worker()]
+                    .mailbox
+                    .send(Message::Run(Box::new(vacate)));
+            }
+            !stays
+        });
+        self.handover.begun = !leaving.is_empty();
+        self.handover.leaving = leaving;
+    }
+
+    fn send_off(&mut self, session: Box<Session>, to: Token) {
+        let index = session.card.token().index();
+        // A failure is of no consequence: events of places without a session are passed over.
+        let _ = self.poller.deregister(&session.stream);
+        session.card.place.store(to.0, Ordering::Release);
+        self.places[index].moved_to = Some(to);
+        let until_ms = clock::monotonic_coarse_ms() + FORWARDING_MS;
+        self.handover.forwarding.push_back((index, until_ms));
+        let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
+        self.stats.client_bytes.add(bytes.wrapping_neg());
+        let shared = &self.shared;
+        let [here, there] = [self.number, to.worker()].map(|number| &shared.workers()[number]);
+        here.connections.fetch_sub(1, Ordering::Relaxed);
+        there.connections.fetch_add(1, Ordering::Relaxed);
+        self.stats.handed_over.add(1);
+        let receive = move |worker: &mut Worker| worker.receive(session);
+        there.mailbox.send(Message::Run(Box::new(receive)));
+    }
+
+    /// Takes over a session for which a place is kept.
+    fn receive(&mut self, mut session: Box<Session>) {
+        // Whoever has sent it may have known newer settings.
+        self.refresh_if_changed();
+        let index = session.card.token().index();
+        let bytes = session.card.memory_bytes.load(Ordering::Relaxed);
+        self.stats.client_bytes.add(bytes);
+        let watched = self
+            .poller
+            .register(&session.stream, FIRST_SESSION + index, Interest::Read);
+        if watched.is_err() {
+            return self.close(session);
+        }
+        if session.rules != self.rules && !self.adopt_rules(&mut session) {
+            session.out.clear();
+        }
+        let place = &mut self.places[index];
+        // What has been decrypted already raises no event.
+        place.readable = true;
+        place.session = Some(session);
+        let mail = mem::take(&mut place.mail);
+        self.enqueue(index);
+        for message in mail {
+            self.on_message(message);
+        }
+    }
+
+    /// Where the session has gone that had this place.
+    pub(super) fn moved_to(&self, token: Token) -> Option<Token> {
+        let place = self.places.get(token.index())?;
+        let own = Token::new(self.number, token.index(), place.generation) == token;
+        place.moved_to.filter(|_| own)
+    }
+
+    /// Vacates old places that no message can be on its way to any more.
+    fn end_forwarding(&mut self) {
+        let now_ms = clock::monotonic_coarse_ms();
+        while let Some(&(index, until_ms)) = self.handover.forwarding.front()
+            && until_ms <= now_ms
+        {
+            self.handover.forwarding.pop_front();
+            self.vacate(index);
+        }
+    }
+}
