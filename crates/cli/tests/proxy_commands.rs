@@ -300,6 +300,11 @@ fn command_shows_what_clients_may_call_and_how() {
             panic!("a number");
         };
         assert_eq!(call(&mut client, "COMMAND COUNT"), Value::Integer(all - 2));
+        // In a transaction the server itself would answer.
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        let said = call(&mut client, "COMMAND INFO append");
+        assert_error(&said, "ERR 'command info' is not available inside MULTI");
+        assert_error(&call(&mut client, "EXEC"), "EXECABORT");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::large::Passing;
 use crate::local::heeds_nobody;
 use crate::redirect::{MOVED_ON, is_redirect};
 use crate::route::NodeId;
-use crate::serve::Flow;
+use crate::serve::{Flow, is_about_commands};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Upstream, Waiting};
 use crate::worker::Worker;
@@ -636,6 +636,10 @@ impl Worker {
                 )),
                 _ => None,
             };
+        }
+        if is_about_commands(command.id) && self.shared.names.hide_something() {
+            // The server's own table has what clients are not shown.
+            return self.must_stand_alone(me, redline_spec::row(command.id).full_name);
         }
         Some(match command.class {
             _ if keys => match self.node_of_keys(me, command.id, args) {

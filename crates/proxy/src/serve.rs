@@ -807,6 +807,7 @@ fn may_block(id: CommandId, args: Args<'_>) -> bool {
     }
 }
 
-fn is_about_commands(id: CommandId) -> bool {
+/// Whether a command asks for the table of commands.
+pub(crate) fn is_about_commands(id: CommandId) -> bool {
     id == CommandId::Command || spec::row(id).container == Some(CommandId::Command)
 }
