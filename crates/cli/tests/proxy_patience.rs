@@ -406,3 +406,39 @@ fn a_subscription_is_answered_when_its_own_question_is() {
     hears.set_read_timeout(Some(PATIENCE)).unwrap();
     hears.read_exact(&mut [0; 16]).expect("the second answer");
 }
+
+#[test]
+fn how_many_calls_may_wait_is_for_the_configuration_to_say() {
+    let server = ServerProcess::redline(Path::new(proxying::REDLINE), 1, &[]).unwrap();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[limits]\nprivate-connections = 2\n{}",
+        pool_of(server.address())
+    ));
+    let mut direct = Client::connect(server.address()).unwrap();
+    let mut waiting: Vec<Client> = (0..2)
+        .map(|_| Client::connect(proxy.address()).unwrap())
+        .collect();
+    for client in &mut waiting {
+        let mut request = Vec::new();
+        encode(&["BLPOP", "k", "0"], &mut request);
+        client.send(&request).unwrap();
+    }
+    until("both wait", || {
+        let info = call(&mut direct, "INFO clients");
+        String::from_utf8_lossy(info.as_bytes().unwrap()).contains("blocked_clients:2")
+    });
+    let mut third = Client::connect(proxy.address()).unwrap();
+    let refused = call(&mut third, "BLPOP k 0");
+    let text = String::from_utf8_lossy(refused.as_bytes().unwrap()).into_owned();
+    assert!(
+        refused.is_error() && text.contains("limits.private-connections"),
+        "{text}"
+    );
+    assert_eq!(call(&mut third, "RPUSH k v w"), Value::Integer(2));
+    for client in &mut waiting {
+        assert!(matches!(client.reply(), Ok(Some(Value::Array(_)))));
+    }
+    // They use theirs no longer.
+    assert_eq!(call(&mut third, "RPUSH k x"), Value::Integer(1));
+    assert!(matches!(call(&mut third, "BLPOP k 0"), Value::Array(_)));
+}

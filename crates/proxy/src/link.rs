@@ -126,7 +126,10 @@ impl Worker {
             None => {
                 if self.links.of(node).private >= self.shared.settings.private_max {
                     let name = &self.routes.nodes[usize::from(node)].name;
-                    return Err(errors::unavailable(name, "too many private connections"));
+                    return Err(errors::unavailable(
+                        name,
+                        "more calls wait, or are in transactions, than limits.private-connections allows",
+                    ));
                 }
                 let place = self.connect(node, db, proto, Purpose::Private)?;
                 self.links.of(node).private += 1;

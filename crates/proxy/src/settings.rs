@@ -26,7 +26,7 @@ pub struct Settings {
     pub arguments_max: i64,
     /// Bytes that may wait to be sent to one server; beyond that its clients' requests are not taken.
     pub upstream_queue_bytes_max: usize,
-    /// Connections of one worker to one server and database that blocking calls and transactions may take.
+    /// Connections of one worker to one server that blocking calls, transactions and large values may take.
     pub private_max: usize,
     /// Of those, how many stay open unused.
     pub private_idle_max: usize,
@@ -65,6 +65,10 @@ impl Settings {
                 .client_output_bytes_high
                 .min(bytes(limits.output_buffer)),
             pipeline_max: limits.pipeline.max(1),
+            private_max: match limits.private_connections {
+                0 => usize::MAX,
+                connections => connections as usize,
+            },
             query_bytes_max: bytes(limits.query_buffer).min(QUERY_BYTES_MAX),
             bulk_bytes_max: bytes(limits.bulk) as u64,
             connect_timeout_ms: ms(timeouts.connect),
@@ -83,7 +87,7 @@ impl Default for Settings {
             client_output_bytes_max: 256 * 1024 * 1024,
             subscriber_output_bytes_max: 32 * 1024 * 1024,
             client_output_bytes_high: 1024 * 1024,
-            pipeline_max: 10_000,
+            pipeline_max: 1_000,
             query_bytes_max: 1024 * 1024 * 1024,
             bulk_bytes_max: 512 * 1024 * 1024,
             arguments_max: 1024 * 1024,

@@ -365,6 +365,8 @@ pub struct Limits {
     pub clients: u32,
     /// Requests of one client that wait for their replies.
     pub pipeline: u32,
+    /// Connections of one worker to one server for calls that wait, transactions and large values; 0: as many as clients.
+    pub private_connections: u32,
     /// One argument of a request.
     pub bulk: Size,
     /// A request that is not whole yet.
@@ -381,7 +383,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             clients: 10_000,
-            pipeline: 10_000,
+            pipeline: 1_000,
+            private_connections: 1_024,
             bulk: Size(512 << 20),
             query_buffer: Size(1 << 30),
             output_buffer: Size(256 << 20),
