@@ -1,0 +1,525 @@
+//! The servers' side of subscriptions: who is asked for a name, over which connection, and what becomes of what they say. Must
+//! not know how clients subscribe.
+
+use std::collections::{HashMap, VecDeque};
+
+use redline_cluster::Redirect;
+use redline_resp::{Proto, ReplyDecoder, Value, encode_request};
+
+use super::{Expected, Names, Server, Space, Step, Topic};
+use crate::errors;
+use crate::route::{NOBODY, NodeId, Placement, Pool};
+use crate::slab::Ref;
+use crate::upstream::{Purpose, State};
+use crate::worker::Worker;
+
+/// A server that has said nothing for so long is asked for a sign of life: milliseconds.
+const SILENCE_MS: u64 = 5_000;
+/// Once in so many ticks (of 100 ms) a server is asked again for what it has refused.
+const TICKS_REFUSED: u32 = 10;
+
+impl Worker {
+    pub(super) fn nodes_of(&self, space: Space, name: &[u8]) -> Vec<NodeId> {
+        let pool = &self.routes.pools[usize::from(space.pool)];
+        servers_of(space.names, name, pool).collect()
+    }
+
+    /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
+    pub(super) fn subscription_link(&mut self, node: NodeId) -> Result<Ref, String> {
+        if node == NOBODY {
+            // Nothing is kept of nobody: whoever has the name later is asked by the picture that says so.
+            return Err(errors::CLUSTER_DOWN.to_owned());
+        }
+        let known = self.pubsub.servers.iter().position(|it| it.node == node);
+        let at = known.unwrap_or_else(|| {
+            self.pubsub.servers.push(Server {
+                node,
+                upstream: None,
+                expected: VecDeque::new(),
+                has_refused: false,
+                heard_ms: 0,
+                is_asked: false,
+            });
+            self.pubsub.servers.len() - 1
+        });
+        if let Some(upstream) = self.pubsub.servers[at].upstream {
+            return Ok(upstream);
+        }
+        let upstream = self.connect(node, 0, Proto::Resp2, Purpose::Subscriptions)?;
+        let server = &mut self.pubsub.servers[at];
+        server.upstream = Some(upstream);
+        (server.heard_ms, server.is_asked) = (self.now_ms, false);
+        for (space, name) in self.unasked_of(node) {
+            self.ask(node, space, &name);
+        }
+        Ok(upstream)
+    }
+
+    /// Whether there is anything wanted of a server that it is not asked for.
+    fn lacks_something(&self, node: NodeId) -> bool {
+        let mut topics = self.pubsub.topics.values().flat_map(HashMap::values);
+        topics.any(|topic| topic.is_unasked(node))
+    }
+
+    /// What is wanted of a server that it is not asked for.
+    fn unasked_of(&self, node: NodeId) -> Vec<(Space, Vec<u8>)> {
+        let mut wanted = Vec::new();
+        for (space, topics) in &self.pubsub.topics {
+            let unasked = topics.iter().filter(|(_, topic)| topic.is_unasked(node));
+            wanted.extend(unasked.map(|(name, _)| (*space, name.clone())));
+        }
+        wanted
+    }
+
+    /// Asks a server for a name, if there is a connection and it is not asked already.
+    pub(super) fn ask(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let topic = self.pubsub.topic(space, name);
+        if !topic.is_some_and(|topic| topic.is_unasked(node)) {
+            return;
+        }
+        let number = self.pubsub.next_ask;
+        self.pubsub.next_ask += 1;
+        let expected = Expected::Ask(space, name.to_vec(), number);
+        if self.say_to_server(
+            node,
+            &format!("{}SUBSCRIBE", space.letter()),
+            name,
+            expected,
+        ) {
+            self.change_steps(space, name, node, |_| Step::Asked(number));
+        }
+    }
+
+    pub(super) fn ask_no_more(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let expected = Expected::Leave(space, name.to_vec());
+        self.say_to_server(
+            node,
+            &format!("{}UNSUBSCRIBE", space.letter()),
+            name,
+            expected,
+        );
+    }
+
+    /// How far a server is with a name, from how far it was.
+    fn change_steps(
+        &mut self,
+        space: Space,
+        name: &[u8],
+        node: NodeId,
+        next: impl Fn(Step) -> Step,
+    ) {
+        self.change_topic(space, name, |topic| {
+            for (_, step) in topic.nodes.iter_mut().filter(|(of, _)| *of == node) {
+                *step = next(*step);
+            }
+        });
+    }
+
+    /// Answers the calls that waited for this change alone.
+    fn change_topic(&mut self, space: Space, name: &[u8], change: impl FnOnce(&mut Topic)) {
+        for number in self.pubsub.change(space, name, change) {
+            self.answer_call(number);
+        }
+    }
+
+    /// Whether there is a connection that takes it.
+    fn say_to_server(
+        &mut self,
+        node: NodeId,
+        command: &str,
+        name: &[u8],
+        expected: Expected,
+    ) -> bool {
+        let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) else {
+            return false;
+        };
+        let Some(place) = server.upstream else {
+            return false;
+        };
+        let Some(upstream) = self.upstreams.find(place) else {
+            return false;
+        };
+        server.expected.push_back(expected);
+        encode_request([command.as_bytes(), name], &mut upstream.out);
+        self.mark_upstream(place.at);
+        true
+    }
+
+    /// Something came on a connection for subscriptions.
+    pub(crate) fn published(&mut self, at: u32, node: NodeId, frame: &[u8]) {
+        if let Some(upstream) = self.upstreams.get(at)
+            && upstream.sent == upstream.out.len()
+            && upstream.state == State::Open
+        {
+            // Nothing here waits for a reply of its own, so what was sent is done with.
+            upstream.out.clear();
+            (upstream.sent, upstream.acked) = (0, 0);
+        }
+        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
+            (server.heard_ms, server.is_asked) = (self.now_ms, false);
+        }
+        if frame[0] == b'-' {
+            return self.refused_by_server(node, frame);
+        }
+        let Ok(decoded) = ReplyDecoder::new().decode(frame) else {
+            return;
+        };
+        let words = match decoded.value {
+            Some(Value::Array(words)) => words,
+            // So it answers while it has no subscriber.
+            Some(Value::Simple(_)) => return self.answered_ping(node),
+            _ => return,
+        };
+        let word = |at: usize| words.get(at).and_then(Value::as_bytes).unwrap_or_default();
+        let name = word(1).to_vec();
+        let pool = self.routes.nodes[usize::from(node)].pool;
+        let space = |names| Space { names, pool };
+        match word(0) {
+            b"message" => {
+                let key = notified_key(word(1), word(2));
+                self.fan_out(space(Names::Channels), &name, frame, key);
+            }
+            b"pmessage" => {
+                let key = notified_key(word(2), word(3));
+                self.fan_out(space(Names::Patterns), &name, frame, key);
+            }
+            b"smessage" => self.fan_out(space(Names::Shards), &name, frame, None),
+            b"subscribe" => self.confirmed(node, space(Names::Channels), &name),
+            b"psubscribe" => self.confirmed(node, space(Names::Patterns), &name),
+            b"ssubscribe" => self.confirmed(node, space(Names::Shards), &name),
+            b"unsubscribe" => self.answered_leave(node, space(Names::Channels), name),
+            b"punsubscribe" => self.answered_leave(node, space(Names::Patterns), name),
+            b"sunsubscribe" => self.left_or_moved(node, space(Names::Shards), name),
+            b"pong" => self.answered_ping(node),
+            _ => {}
+        }
+    }
+
+    /// The server has answered the first of these that it was told, which is returned, and what it was told before that.
+    fn answered(&mut self, node: NodeId, is_it: impl Fn(&Expected) -> bool) -> Option<Expected> {
+        let server = self.pubsub.servers.iter_mut().find(|it| it.node == node)?;
+        let at = server.expected.iter().position(is_it)?;
+        // More than one only if the server leaves something without an answer.
+        let mut answered: Vec<Expected> = server.expected.drain(..=at).collect();
+        for expected in &answered {
+            if let Expected::Ping(ping) = expected {
+                self.alive(*ping);
+            }
+        }
+        answered.pop()
+    }
+
+    fn answered_ping(&mut self, node: NodeId) {
+        self.answered(node, |expected| matches!(expected, Expected::Ping(_)));
+    }
+
+    fn answered_leave(&mut self, node: NodeId, space: Space, name: Vec<u8>) {
+        let leave = Expected::Leave(space, name);
+        self.answered(node, |expected| *expected == leave);
+    }
+
+    /// A server says so of a shard's channel when it is told to, and by itself.
+    fn left_or_moved(&mut self, node: NodeId, space: Space, name: Vec<u8>) {
+        let server = self.pubsub.servers.iter().find(|it| it.node == node);
+        let front = server.and_then(|server| server.expected.front());
+        match front {
+            Some(Expected::Leave(of, left)) if *of == space && *left == name => {
+                self.answered_leave(node, space, name);
+            }
+            _ => self.moved_away(node, space, &name),
+        }
+    }
+
+    /// Hands a message to all who want to hear it. One that is about a key is only for those who may know of that.
+    fn fan_out(&mut self, space: Space, name: &[u8], frame: &[u8], key: Option<&[u8]>) {
+        let Some(topic) = self.pubsub.topic(space, name) else {
+            return;
+        };
+        let clients = std::mem::take(&mut topic.clients);
+        for me in &clients {
+            if key.is_none_or(|key| self.may_hear_of(*me, key)) {
+                self.push_to(*me, frame);
+            }
+        }
+        if let Some(topic) = self.pubsub.topic(space, name) {
+            topic.clients = clients;
+        }
+    }
+
+    fn push_to(&mut self, me: Ref, frame: &[u8]) {
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        client.push(frame);
+        self.mark_client(me.at);
+    }
+
+    pub(super) fn confirmed(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let is_it = |expected: &Expected| matches!(expected, Expected::Ask(of, asked, _) if *of == space && asked == name);
+        let of = match self.answered(node, is_it) {
+            Some(Expected::Ask(_, _, number)) => Some(number),
+            // It has not kept to the order.
+            _ => None,
+        };
+        // If it was left since, and is asked for again: until the server has done both it may hear nothing.
+        self.change_steps(space, name, node, |step| match step {
+            Step::Asked(latest) if of.is_none_or(|number| number == latest) => Step::Confirmed,
+            other => other,
+        });
+    }
+
+    /// The server refuses what it was told first: who waits for that is told. An error is a sign of life, too.
+    fn refused_by_server(&mut self, node: NodeId, error: &[u8]) {
+        let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
+        let (space, name, number) = match server.and_then(|server| server.expected.pop_front()) {
+            Some(Expected::Ask(space, name, number)) => (space, name, number),
+            Some(Expected::Ping(ping)) => return self.alive(ping),
+            Some(Expected::Leave(..)) | None => return,
+        };
+        let moved = std::str::from_utf8(error)
+            .ok()
+            .and_then(|text| Redirect::parse(text.strip_prefix("-MOVED ")?));
+        if let Some(redirect) = moved {
+            self.moved(node, &redirect);
+            if self.nodes_of(space, &name).iter().all(|to| *to != node) {
+                return self.ask_anew(space, &name);
+            }
+        }
+        let asked = (node, Step::Asked(number));
+        let topic = self.pubsub.topic(space, &name);
+        if topic.is_none_or(|topic| !topic.nodes.contains(&asked)) {
+            // Nobody waits for this one any more.
+            return;
+        }
+        self.change_steps(space, &name, node, |_| Step::Unasked);
+        let topic = self.pubsub.topic(space, &name);
+        for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
+            self.fail_call(number, error);
+        }
+        let is_wanted = self.pubsub.topic(space, &name).is_some();
+        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
+            server.has_refused |= is_wanted;
+        }
+    }
+
+    /// A call cannot be answered as it should.
+    fn fail_call(&mut self, number: u64, error: &[u8]) {
+        let Some(call) = self.pubsub.calls.remove(&number) else {
+            return;
+        };
+        self.deliver(call.client, call.seq, 1, error);
+        for name in &call.names {
+            if let Some(topic) = self.pubsub.topic(call.space, name) {
+                topic.calls.retain(|waiting| *waiting != number);
+            }
+            self.leave_unless_subscribed(call.client, call.space, name);
+        }
+        self.restrict(call.client);
+    }
+
+    fn leave_unless_subscribed(&mut self, me: Ref, space: Space, name: &[u8]) {
+        let is_subscribed = self.clients.find(me).is_some_and(|client| {
+            client
+                .subscribed
+                .as_ref()
+                .is_some_and(|subscribed| subscribed.names[space.names as usize].contains(name))
+        });
+        if !is_subscribed {
+            self.leave_topic(me, space, name);
+        }
+    }
+
+    /// A shard's channel has gone to another server with its slot.
+    fn moved_away(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let to = self.nodes_of(space, name);
+        let Some(topic) = self.pubsub.topic(space, name) else {
+            return;
+        };
+        if topic.nodes.iter().all(|(asked, _)| *asked != node) {
+            return;
+        }
+        self.change_topic(space, name, |topic| topic.nodes = unasked(&to));
+        for node in to {
+            if self.subscription_link(node).is_ok() {
+                self.ask(node, space, name);
+            }
+        }
+    }
+
+    /// Names may be elsewhere now, since there is a new picture. While slots move there are many pictures, each with one of
+    /// them elsewhere, so a name that is where it was is looked at and no more.
+    pub(crate) fn adopt_subscriptions(&mut self) {
+        let mut moved: Vec<(Space, Vec<u8>)> = Vec::new();
+        for (space, topics) in &self.pubsub.topics {
+            let Some(pool) = self.routes.pools.get(usize::from(space.pool)) else {
+                continue;
+            };
+            let topics = topics.iter();
+            let elsewhere =
+                topics.filter(|(name, topic)| !topic.is_asked_of(space.names, name, pool));
+            moved.extend(elsewhere.map(|(name, _)| (*space, name.clone())));
+        }
+        for (space, name) in moved {
+            self.ask_anew(space, &name);
+        }
+    }
+
+    /// Asks for a name where it is now, and no longer elsewhere.
+    fn ask_anew(&mut self, space: Space, name: &[u8]) {
+        let nodes = self.nodes_of(space, name);
+        let Some(topic) = self.pubsub.topic(space, name) else {
+            return;
+        };
+        if nodes.contains(&NOBODY) {
+            return;
+        }
+        let before = topic.nodes.clone();
+        let step_of = |node: &NodeId| {
+            let known = before.iter().find(|(asked, _)| asked == node);
+            (*node, known.map_or(Step::Unasked, |(_, step)| *step))
+        };
+        let now = nodes.iter().map(step_of).collect();
+        self.change_topic(space, name, |topic| topic.nodes = now);
+        let is_old = |node: &NodeId| before.iter().any(|(asked, _)| asked == node);
+        for node in nodes.iter().filter(|node| !is_old(node)) {
+            if self.subscription_link(*node).is_ok() {
+                self.ask(*node, space, name);
+            }
+        }
+        for (node, _) in before.iter().filter(|(node, _)| !nodes.contains(node)) {
+            self.ask_no_more(*node, space, name);
+        }
+    }
+
+    /// A connection for subscriptions broke: everything is asked for again as soon as there is a new one.
+    pub(crate) fn lost_subscriptions(&mut self, node: NodeId) {
+        let mut expected = VecDeque::new();
+        for server in self.pubsub.servers.iter_mut().filter(|it| it.node == node) {
+            server.upstream = None;
+            server.has_refused = false;
+            expected.append(&mut server.expected);
+        }
+        for topic in self
+            .pubsub
+            .topics
+            .values_mut()
+            .flat_map(HashMap::values_mut)
+        {
+            for (_, step) in topic.nodes.iter_mut().filter(|(asked, _)| *asked == node) {
+                *step = Step::Unasked;
+            }
+        }
+        // Nobody knows when the server will be back.
+        let calls: Vec<u64> = self
+            .pubsub
+            .calls
+            .iter()
+            .filter(|(_, call)| {
+                let topics = self.pubsub.topics.get(&call.space);
+                call.names.iter().any(|name| {
+                    topics
+                        .and_then(|topics| topics.get(name))
+                        .is_some_and(|topic| topic.nodes.iter().any(|(asked, _)| *asked == node))
+                })
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in calls {
+            self.fail_call(number, b"-ERR the connection to the server was lost\r\n");
+        }
+        for expected in expected {
+            if let Expected::Ping(ping) = expected {
+                self.alive(ping);
+            }
+        }
+    }
+
+    /// Asks servers that have been silent whether they are still there, and gives up those that do not say so: a connection of
+    /// which nobody told that it broke would be silent for ever.
+    pub(crate) fn check_subscriptions(&mut self) {
+        let now_ms = self.now_ms;
+        let (mut ask, mut gone) = (Vec::new(), Vec::new());
+        for server in &mut self.pubsub.servers {
+            let Some(place) = server.upstream else {
+                continue;
+            };
+            if now_ms.saturating_sub(server.heard_ms) <= SILENCE_MS {
+                continue;
+            }
+            match server.is_asked {
+                true => gone.push(place),
+                false => {
+                    server.expected.push_back(Expected::Ping(None));
+                    ask.push(place);
+                }
+            }
+            (server.heard_ms, server.is_asked) = (now_ms, true);
+        }
+        for place in ask {
+            self.ping(place);
+        }
+        for place in gone {
+            if self.upstreams.find(place).is_some() {
+                self.lose(place.at, "it does not answer", false);
+            }
+        }
+    }
+
+    /// Makes connections anew that broke, if anybody is subscribed, and asks again for what was refused.
+    pub(crate) fn mend_subscriptions(&mut self) {
+        let asks_again = self.ticks.is_multiple_of(TICKS_REFUSED);
+        let mut wanting = Vec::new();
+        for server in &mut self.pubsub.servers {
+            let is_refused = asks_again && std::mem::take(&mut server.has_refused);
+            if server.upstream.is_none() || is_refused {
+                wanting.push(server.node);
+            }
+        }
+        for node in wanting {
+            if !self.lacks_something(node) {
+                // Whoever wants something of it makes it known again.
+                let is_over = |it: &Server| it.node == node && it.upstream.is_none();
+                self.pubsub.servers.retain(|it| !is_over(it));
+                continue;
+            }
+            // Where there is no way to the server now, nothing is copied for it.
+            if self.subscription_link(node).is_err() {
+                continue;
+            }
+            for (space, name) in self.unasked_of(node) {
+                self.ask(node, space, &name);
+            }
+        }
+    }
+}
+
+/// Who has to be asked for a name in this pool.
+pub(super) fn servers_of(names: Names, name: &[u8], pool: &Pool) -> impl Iterator<Item = NodeId> {
+    let is_everywhere = match (names, &pool.placement) {
+        (_, Placement::One) | (Names::Shards, _) => false,
+        (Names::Patterns, Placement::Hashed(_)) => true,
+        _ => name.starts_with(b"__key"),
+    };
+    let one = match (is_everywhere, names) {
+        (true, _) => None,
+        (false, Names::Patterns) => Some(pool.shards[0].primary),
+        (false, _) => Some(pool.node_of(name)),
+    };
+    let shards = pool.shards.iter().filter(move |_| is_everywhere);
+    one.into_iter().chain(shards.map(|shard| shard.primary))
+}
+
+pub(super) fn unasked(nodes: &[NodeId]) -> Vec<(NodeId, Step)> {
+    nodes.iter().map(|node| (*node, Step::Unasked)).collect()
+}
+
+/// The key that a message is about, if a server tells by it of changes: the end of the channel's name
+/// (`__keyspace@0__:key`), or the message itself (`__keyevent@0__:del`).
+fn notified_key<'a>(channel: &'a [u8], message: &'a [u8]) -> Option<&'a [u8]> {
+    if channel.starts_with(b"__keyevent@") {
+        return Some(message);
+    }
+    let rest = channel.strip_prefix(b"__keyspace@")?;
+    let end = rest.windows(3).position(|bytes| bytes == b"__:")?;
+    Some(&rest[end + 3..])
+}
