@@ -179,7 +179,7 @@ fn who_has_moved_is_found() {
 }
 
 #[test]
-fn clients_of_two_workers_with_little_to_do_come_together_unless_that_is_switched_off() {
+fn clients_of_two_workers_with_little_to_do_come_together_if_that_is_switched_on() {
     let server = server(2);
     let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(&server)).collect();
     let ids: Vec<i64> = clients.iter_mut().map(id).collect();
