@@ -100,11 +100,11 @@ impl Session {
 impl Worker {
     /// Takes the worker's load at a tick, and for the first worker decides what follows from everybody's.
     pub fn note_load(&mut self, now_us: u64, used_us: u64) {
+        self.end_forwarding();
         let elapsed_us = now_us.saturating_sub(self.handover.taken_us);
-        if self.shared.workers().len() < 2 || elapsed_us < SPAN_US_MIN {
+        if !self.is_balanced() || elapsed_us < SPAN_US_MIN {
             return;
         }
-        self.end_forwarding();
         let permille = |span_us: u64| (span_us * 1000 / elapsed_us) as u32;
         let used = permille(used_us.saturating_sub(self.handover.used_us));
         let mut load = Load {
@@ -127,7 +127,7 @@ impl Worker {
         shared.workers()[self.number]
             .load
             .store(load.pack(), Ordering::Relaxed);
-        if self.number == 0 && self.settings.balance_clients {
+        if self.number == 0 {
             let word = |number: usize| shared.workers()[number].load.load(Ordering::Relaxed);
             let loads: Vec<Load> = (0..shared.workers().len())
                 .map(|number| Load::unpack(word(number)))
@@ -142,9 +142,14 @@ impl Worker {
         }
     }
 
+    /// Are there workers to choose from, and is that wanted?
+    fn is_balanced(&self) -> bool {
+        self.settings.balance_clients && self.shared.workers().len() > 1
+    }
+
     /// Counts the clients that have asked lately and may be handed over; once a second.
     pub fn count_movable(&mut self) {
-        if self.shared.workers().len() < 2 {
+        if !self.is_balanced() {
             return;
         }
         let mut movable = 0;
