@@ -23,9 +23,14 @@ pub fn monotonic_coarse_ms() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE).as_ns() / 1_000_000
 }
 
-/// Microseconds of CPU time that the calling thread has used so far. A system call.
+/// Nanoseconds of CPU time that the calling thread has used so far. A system call.
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID).as_ns()
+}
+
+/// Microseconds of [`thread_cpu_ns`].
 pub fn thread_cpu_us() -> u64 {
-    read(libc::CLOCK_THREAD_CPUTIME_ID).as_ns() / 1_000
+    thread_cpu_ns() / 1_000
 }
 
 /// Microseconds since 1970, of the wall clock, which may jump.

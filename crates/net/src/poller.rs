@@ -46,6 +46,8 @@ use mio::unix::SourceFd;
 use mio::{Events, Poll, Token};
 use rustix::thread::set_current_timer_slack;
 
+use crate::clock;
+
 /// How late the end of a gathering may be: nanoseconds. The kernel's default is 50 us, as much as the whole.
 const GATHERING_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
 
@@ -101,6 +103,10 @@ pub struct Poller {
     waker: Option<(usize, Waker)>,
     gathering: Duration,
     has_gathered: bool,
+    /// The next gathering is to be measured.
+    measures: bool,
+    /// See [`Poller::rest_cost`]: nanoseconds.
+    rest_cost_ns: u64,
     /// Whose sleep a waker ends, since events may gather.
     sleeper: Arc<OnceLock<Thread>>,
 }
@@ -119,6 +125,8 @@ impl Poller {
             waker: None,
             gathering: Duration::ZERO,
             has_gathered: false,
+            measures: false,
+            rest_cost_ns: 0,
             sleeper: Arc::default(),
         })
     }
@@ -127,6 +135,13 @@ impl Poller {
     /// end so much after its timeout. Always the same thread has to poll then.
     pub fn set_gathering(&mut self, span: Duration) {
         self.gathering = span;
+        self.measures = true;
+    }
+
+    /// What a gathering costs of the thread's CPU time: falling asleep and being woken, as of late. Zero until one was
+    /// measured, which happens once after every [`Poller::set_gathering`].
+    pub fn rest_cost(&self) -> Duration {
+        Duration::from_nanos(self.rest_cost_ns)
     }
 
     /// Whether events are left to gather.
@@ -157,10 +172,24 @@ impl Poller {
             if !self.ready.is_empty() {
                 return Ok(());
             }
-            thread::park_timeout(self.gathering);
+            self.rest();
             self.has_gathered = true;
         }
         self.look(timeout)
+    }
+
+    fn rest(&mut self) {
+        let measures = std::mem::take(&mut self.measures);
+        let before_ns = if measures { clock::thread_cpu_ns() } else { 0 };
+        thread::park_timeout(self.gathering);
+        if measures {
+            let cost_ns = clock::thread_cpu_ns().saturating_sub(before_ns);
+            self.rest_cost_ns = match self.rest_cost_ns {
+                0 => cost_ns,
+                // One that an interrupt fell into does not count for much.
+                known => (known * 7 + cost_ns.min(known * 2)) / 8,
+            };
+        }
     }
 
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<()> {

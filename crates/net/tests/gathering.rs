@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redline_net::{Interest, Poller, Stream};
+use redline_net::{Interest, Poller, Stream, clock};
 
 const TOKEN: usize = 7;
 /// No test would live to see its end.
@@ -41,6 +41,20 @@ fn without_anything_to_report_events_gather() {
     let mut poller = poller_with(&far, SHORT);
     poller.poll(Some(Duration::from_millis(1))).unwrap();
     assert_eq!((poller.event_count(), poller.has_gathered()), (0, true));
+}
+
+#[test]
+fn what_it_costs_is_measured_once_it_has_happened() {
+    let (_near, far) = Stream::pair().unwrap();
+    let mut poller = poller_with(&far, SHORT);
+    assert!(poller.rest_cost().is_zero());
+    let used_before_ns = clock::thread_cpu_ns();
+    poller.poll(Some(Duration::from_millis(1))).unwrap();
+    let used = Duration::from_nanos(clock::thread_cpu_ns() - used_before_ns);
+    assert!(!poller.rest_cost().is_zero() && poller.rest_cost() <= used);
+    let known = poller.rest_cost();
+    poller.poll(Some(Duration::from_millis(1))).unwrap();
+    assert_eq!(poller.rest_cost(), known);
 }
 
 #[test]

@@ -940,7 +940,10 @@ impl Worker {
         self.ticks = self.ticks.wrapping_add(1);
         let allowed = Duration::from_micros(self.shared.settings.event_coalescing_us);
         let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
-        let span = self.gathering.tick(now_us, used_us, allowed);
+        // What is asked for is long as it is: a request rests here and in the server behind.
+        let span = self
+            .gathering
+            .tick(now_us, used_us, allowed, Duration::ZERO);
         self.poller.set_gathering(span);
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));

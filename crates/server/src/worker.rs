@@ -494,7 +494,8 @@ impl Worker {
         // Each of several hears of its part of the requests only: it rests longer, for as many to gather.
         let several = 1 + u64::from(self.shared.workers().len() > 1);
         let allowed = Duration::from_micros(self.settings.event_coalescing_us * several);
-        let span = self.gathering.tick(now_us, used_us, allowed);
+        let cost = self.poller.rest_cost();
+        let span = self.gathering.tick(now_us, used_us, allowed, cost);
         self.poller.set_gathering(span);
     }
 
