@@ -27,6 +27,8 @@ pub enum Class {
     Subscribe,
     /// The proxy answers.
     Local,
+    /// The proxy answers as a node of a cluster, if it shows itself as one.
+    Cluster,
     /// The proxy refuses it.
     Refused,
     /// There is no such command under this name.
@@ -155,6 +157,9 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
             return Class::Refused;
         }
         _ => {}
+    }
+    if spec::row(id).group == Group::Cluster {
+        return Class::Cluster;
     }
     if gate.routing == Routing::Connection {
         return Class::Local;

@@ -388,7 +388,7 @@ impl Worker {
                 }
             }
         }
-        if is_nobody_s(&name) || self.is_nobody(me) || shared.reports.is_none() {
+        if spec::unbuilt(&name).is_some() || self.is_nobody(me) || shared.reports.is_none() {
             return None;
         }
         // One that is known by now will be found the next time; what is known of nothing is waited for.
@@ -567,11 +567,6 @@ impl Worker {
         }
         None
     }
-}
-
-/// Names that are no module's: those of a cluster, and what is not built.
-fn is_nobody_s(name: &[u8]) -> bool {
-    crate::face::is_of_cluster(name) || spec::unbuilt(name).is_some()
 }
 
 #[cfg(test)]

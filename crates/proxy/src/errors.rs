@@ -4,8 +4,6 @@
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Unresolved};
 
-use crate::face;
-
 /// The keys of one call belong to different servers.
 pub const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// The call's keys cannot be told.
@@ -22,8 +20,8 @@ pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub const SYNTAX: &str = "ERR syntax error";
 /// The slot or the shard has no server.
 pub const CLUSTER_DOWN: &str = "CLUSTERDOWN Hash slot not served";
-/// CLUSTER.
-const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
+/// CLUSTER, READONLY, READWRITE, ASKING.
+pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
 /// Too many clients.
 pub const CLIENTS_MAX: &str = "ERR max number of clients reached";
 
@@ -33,8 +31,6 @@ const PREVIEW_BYTES_MAX: usize = 128;
 /// There is no such command, or no such subcommand.
 pub fn unresolved(reason: Unresolved, args: Args<'_>) -> String {
     match reason {
-        // As a server that is in no cluster says.
-        Unresolved::Command if face::is_of_cluster(&args[0]) => CLUSTER_DISABLED.to_owned(),
         // There is such a command, and it is for a server's keepers.
         Unresolved::Command => match spec::unbuilt(&args[0]) {
             Some(name) => refused_name(name),

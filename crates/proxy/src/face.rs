@@ -6,7 +6,7 @@ use std::fmt::Write;
 use redline_cluster::{SLOTS, slot_of};
 use redline_net::{Address, PeerAddr};
 use redline_resp::{Args, Reply};
-use redline_spec as spec;
+use redline_spec::{self as spec, CommandId, Group};
 
 use crate::access::NO_AUTH;
 use crate::config::ClusterFace;
@@ -187,14 +187,9 @@ impl Proxy {
     }
 }
 
-/// The commands of a cluster, which have no rows.
-const NAMES: [&str; 4] = ["cluster", "readonly", "readwrite", "asking"];
-
-/// Whether this is one of them.
-pub fn is_of_cluster(name: &[u8]) -> bool {
-    NAMES
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+/// Whether this names a command of a cluster.
+fn is_of_cluster(name: &[u8]) -> bool {
+    spec::lookup(name).is_some_and(|id| spec::row(id).group == Group::Cluster)
 }
 
 const HELP: [&str; 21] = [
@@ -255,7 +250,7 @@ impl Worker {
         };
         let sub = String::from_utf8_lossy(sub).to_ascii_lowercase();
         let full = format!("cluster|{sub}");
-        if spec::unbuilt(full.as_bytes()).is_none() {
+        if spec::lookup_subcommand(CommandId::Cluster, &args[1]).is_none() {
             let line = errors::unknown_subcommand("CLUSTER", &args[1]);
             return Some(self.refuse(me, &line));
         }

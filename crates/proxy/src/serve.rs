@@ -453,6 +453,11 @@ impl Worker {
             let reason = custom::forbidden(command.id, &self.shared.names);
             return self.abort(me, &errors::unresolved(reason, args));
         }
+        if command.class == Class::Cluster
+            && let Some(flow) = self.face(me, raw, args)
+        {
+            return flow;
+        }
         if !spec::gate(command.id).lets_pass(args.len()) {
             return self.reject(me, command.id, &errors::wrong_arity(command.id));
         }
@@ -541,6 +546,7 @@ impl Worker {
                 }
                 flow
             }
+            Class::Cluster => self.reject(me, command.id, errors::CLUSTER_DISABLED),
             Class::Refused | Class::Forbidden => {
                 self.reject(me, command.id, &errors::refused(command.id))
             }

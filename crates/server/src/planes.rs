@@ -5,6 +5,7 @@
 
 pub mod acl;
 pub mod client;
+pub mod cluster;
 pub mod command;
 pub mod commandlog;
 pub mod config;

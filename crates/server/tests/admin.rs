@@ -68,6 +68,57 @@ fn what_cannot_change_or_is_not_built_is_refused() {
 }
 
 #[test]
+fn commands_of_a_cluster_say_that_there_is_none() {
+    const DISABLED: &str = "ERR This instance has cluster support disabled";
+    let server = server();
+    let mut client = Client::connect(&server);
+    for call in [
+        "CLUSTER INFO",
+        "CLUSTER HELP",
+        "cluster keyslot k",
+        "CLUSTER SLOT-STATS SLOTSRANGE 0 1",
+        "READONLY",
+        "READWRITE",
+        "ASKING",
+    ] {
+        assert_eq!(client.call(call).error(), DISABLED, "{call}");
+    }
+    for (call, refusal) in [
+        ("CLUSTER", "wrong number of arguments for 'cluster' command"),
+        (
+            "CLUSTER KEYSLOT",
+            "wrong number of arguments for 'cluster|keyslot' command",
+        ),
+        (
+            "READONLY x",
+            "wrong number of arguments for 'readonly' command",
+        ),
+        (
+            "CLUSTER bogus",
+            "unknown subcommand 'bogus'. Try CLUSTER HELP.",
+        ),
+    ] {
+        assert_eq!(client.call(call).error(), format!("ERR {refusal}"));
+    }
+    client.call("MULTI").ok();
+    client.call("CLUSTER NODES");
+    client.call("ASKING");
+    for reply in client.call("EXEC").array() {
+        assert_eq!(reply.error(), DISABLED);
+    }
+    for (script, line) in [
+        ("return redis.pcall('readonly')", DISABLED),
+        (
+            "return redis.pcall('cluster','reset')",
+            "ERR This Redis command is not allowed from script",
+        ),
+    ] {
+        let reply = client.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
+        assert!(reply.error().starts_with(line), "{reply:?}");
+    }
+}
+
+#[test]
 fn a_password_concerns_those_who_come_after_it() {
     let server = server();
     let mut before = Client::connect(&server);

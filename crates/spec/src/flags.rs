@@ -51,6 +51,8 @@ flags! {
     NO_MANDATORY_KEYS = 14, Some("no_mandatory_keys");
     /// Refused unless a directive allows it.
     PROTECTED = 15, None;
+    /// Does not run while a replica loads its data set from its primary beside the old one.
+    NO_ASYNC_LOADING = 22, Some("no_async_loading");
     /// Refused inside MULTI.
     NO_MULTI = 16, Some("no_multi");
     /// A first, a last and a step cannot describe where the keys are. Derived from the key specs.

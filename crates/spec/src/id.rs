@@ -20,8 +20,8 @@
 //! for these: commands of the group `server` that work on keys are bound in `generic`, and PFSELFTEST, which works on
 //! none, in `server`; SORT, ACL, CLIENT, CONFIG and COMMAND have modules of their own, and so have consumer groups (`xgroup`)
 //! and XINFO, and what is about the expiry of hash fields (`hash_expiry`), and DUMP with RESTORE
-//! (`dump`); vector sets are bound in `vector_set`; and all HELP subcommands share the handler
-//! `command::help`, whose text comes from the rows.
+//! (`dump`); vector sets are bound in `vector_set`; all other HELP subcommands share the handler
+//! `command::help`, whose text comes from the rows; and all commands of clusters share `cluster::disabled`.
 
 use crate::Plane;
 
@@ -347,6 +347,10 @@ roll! {
         Wait => replication::wait,
         Waitaof => replication::waitaof,
 
+        Asking => cluster::disabled,
+        Readonly => cluster::disabled,
+        Readwrite => cluster::disabled,
+
         Auth => connection::auth,
         Echo => connection::echo,
         Hello => connection::hello,
@@ -431,6 +435,36 @@ roll! {
         ModuleHelp => command::help,
         SlowlogHelp => command::help,
 
+        ClusterAddslots => cluster::disabled,
+        ClusterAddslotsrange => cluster::disabled,
+        ClusterBumpepoch => cluster::disabled,
+        ClusterCountFailureReports => cluster::disabled,
+        ClusterCountkeysinslot => cluster::disabled,
+        ClusterDelslots => cluster::disabled,
+        ClusterDelslotsrange => cluster::disabled,
+        ClusterFailover => cluster::disabled,
+        ClusterFlushslots => cluster::disabled,
+        ClusterForget => cluster::disabled,
+        ClusterGetkeysinslot => cluster::disabled,
+        ClusterHelp => cluster::disabled,
+        ClusterInfo => cluster::disabled,
+        ClusterKeyslot => cluster::disabled,
+        ClusterLinks => cluster::disabled,
+        ClusterMeet => cluster::disabled,
+        ClusterMyid => cluster::disabled,
+        ClusterMyshardid => cluster::disabled,
+        ClusterNodes => cluster::disabled,
+        ClusterReplicas => cluster::disabled,
+        ClusterReplicate => cluster::disabled,
+        ClusterReset => cluster::disabled,
+        ClusterSaveconfig => cluster::disabled,
+        ClusterSetConfigEpoch => cluster::disabled,
+        ClusterSetslot => cluster::disabled,
+        ClusterShards => cluster::disabled,
+        ClusterSlaves => cluster::disabled,
+        ClusterSlotStats => cluster::disabled,
+        ClusterSlots => cluster::disabled,
+
         CommandlogGet => commandlog::commandlog_get,
         CommandlogLen => commandlog::commandlog_len,
         CommandlogReset => commandlog::commandlog_reset,
@@ -468,6 +502,7 @@ roll! {
     containers {
         Acl,
         Client,
+        Cluster,
         Commandlog,
         Config,
         Function,

@@ -42,4 +42,4 @@ pub use row::{
     is_after_reference,
 };
 pub use table::row;
-pub use unbuilt::{UNBUILT, unbuilt, unbuilt_has_subcommands};
+pub use unbuilt::{UNBUILT, unbuilt};

@@ -208,6 +208,7 @@ pub enum Group {
     Transactions,
     Pubsub,
     Connection,
+    Cluster,
     Scripting,
     Server,
     /// Vector sets: what Redis brings in a module.
@@ -231,6 +232,7 @@ impl Group {
             Group::Transactions => "transactions",
             Group::Pubsub => "pubsub",
             Group::Connection => "connection",
+            Group::Cluster => "cluster",
             Group::Scripting => "scripting",
             Group::Server => "server",
             Group::Module => "module",

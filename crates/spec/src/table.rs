@@ -12,6 +12,7 @@ use crate::{
 
 mod acl;
 mod bitmap;
+mod cluster;
 mod connection;
 mod generic;
 mod geo;
@@ -64,6 +65,7 @@ pub fn help_lines(container: CommandId) -> Vec<String> {
 pub(crate) static ROWS: [Row; CommandId::COUNT] = assemble(&[
     acl::ROWS,
     bitmap::ROWS,
+    cluster::ROWS,
     connection::ROWS,
     generic::ROWS,
     geo::ROWS,
