@@ -68,6 +68,28 @@ fn what_cannot_change_or_is_not_built_is_refused() {
 }
 
 #[test]
+fn hello_with_a_wrong_name_does_nothing_else() {
+    const WRONG: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+    let server = start(Settings {
+        requirepass: Some(b"secret".to_vec()),
+        ..settings(2)
+    });
+    let mut client = Client::connect(&server);
+    let hello = |rest: &[&'static [u8]]| [&[&b"HELLO"[..], b"3"], rest].concat();
+    for rest in [
+        &[&b"SETNAME"[..], b"a b"][..],
+        &[b"AUTH", b"default", b"secret", b"SETNAME", b"a b"],
+        &[b"AUTH", b"default", b"wrong", b"SETNAME", b"a b"],
+        &[b"SETNAME", b"a b", b"SETNAME", b"fine"],
+        &[b"SETNAME", b"a b", b"bogus"],
+    ] {
+        assert_eq!(client.call_args(&hello(rest)).error(), WRONG, "{rest:?}");
+        let noauth = "NOAUTH Authentication required.";
+        assert_eq!(client.call("PING").error(), noauth, "{rest:?}");
+    }
+}
+
+#[test]
 fn commands_of_a_cluster_say_that_there_is_none() {
     const DISABLED: &str = "ERR This instance has cluster support disabled";
     let server = server();

@@ -54,13 +54,15 @@ pub(crate) fn client_setname(
     Ok(())
 }
 
+/// Whether a client may have this name.
+pub fn check_name(name: &[u8]) -> Result<(), Error> {
+    const WRONG: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+    is_printable(name).then_some(()).ok_or(Error::line(WRONG))
+}
+
 /// Gives the connection a name (CLIENT SETNAME, HELLO SETNAME).
 pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), Error> {
-    if !is_printable(name) {
-        return Err(Error::line(
-            "ERR Client names cannot contain spaces, newlines or special characters.",
-        ));
-    }
+    check_name(name)?;
     session
         .card
         .names

@@ -77,6 +77,8 @@ pub(crate) fn hello(
             credentials = Some((&args[at + 1], &args[at + 2]));
             at += 3;
         } else if option.eq_ignore_ascii_case(b"setname") && at + 1 < args.len() {
+            // Before anything is done, and whoever asks.
+            super::client::check_name(&args[at + 1])?;
             name = Some(&args[at + 1]);
             at += 2;
         } else {
