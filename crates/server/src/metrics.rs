@@ -402,42 +402,38 @@ fn histogram(
 
 fn workers(page: &mut Page, shared: &Shared) {
     page.gauge("redline_workers", "Worker threads.", shared.workers().len());
-    let name = "redline_worker_connections";
-    page.family(name, Sort::Gauge, "Connections of each worker.");
-    each_worker(page, name, shared, |worker| {
-        worker.connections.load(Ordering::Relaxed) as u64
-    });
-    let name = "redline_worker_put_aside_total";
-    page.family(
-        name,
-        Sort::Counter,
-        "Times that a session of a worker was put aside: something that it needed was in use.",
-    );
-    each_worker(page, name, shared, |worker| worker.stats.put_aside.get());
-    let name = "redline_worker_gathered_total";
-    page.family(
-        name,
-        Sort::Counter,
-        "Times that a worker let requests gather before it looked for them (event-coalescing-us).",
-    );
-    each_worker(page, name, shared, |worker| worker.stats.gathered.get());
-    let name = "redline_worker_handed_over_total";
-    page.family(
-        name,
-        Sort::Counter,
-        "Clients that a worker has handed over to others (balance-clients).",
-    );
-    each_worker(page, name, shared, |worker| worker.stats.handed_over.get());
-}
-
-fn each_worker(
-    page: &mut Page,
-    name: &str,
-    shared: &Shared,
-    figure: impl Fn(&WorkerHandle) -> u64,
-) {
-    for (number, worker) in shared.workers().iter().enumerate() {
-        page.sample(name, &[("worker", &number.to_string())], figure(worker));
+    type Figure = fn(&WorkerHandle) -> u64;
+    let families: [(&str, Sort, &str, Figure); 4] = [
+        (
+            "redline_worker_connections",
+            Sort::Gauge,
+            "Connections of each worker.",
+            |worker| worker.connections.load(Ordering::Relaxed) as u64,
+        ),
+        (
+            "redline_worker_put_aside_total",
+            Sort::Counter,
+            "Times that a session of a worker was put aside: something that it needed was in use.",
+            |worker| worker.stats.put_aside.get(),
+        ),
+        (
+            "redline_worker_gathered_total",
+            Sort::Counter,
+            "Times that a worker let requests gather before it looked for them (event-coalescing-us).",
+            |worker| worker.stats.gathered.get(),
+        ),
+        (
+            "redline_worker_handed_over_total",
+            Sort::Counter,
+            "Clients that a worker has handed over to others (balance-clients).",
+            |worker| worker.stats.handed_over.get(),
+        ),
+    ];
+    for (name, sort, help, figure) in families {
+        page.family(name, sort, help);
+        for (number, worker) in shared.workers().iter().enumerate() {
+            page.sample(name, &[("worker", &number.to_string())], figure(worker));
+        }
     }
 }
 
