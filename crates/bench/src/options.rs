@@ -172,6 +172,8 @@ enum Seen {
     Value,
     Command,
     Invalid,
+    /// The one behind it is, and is what the error names.
+    InvalidValue,
 }
 
 impl Parser {
@@ -185,8 +187,9 @@ impl Parser {
                     self.options.command = args[at..].to_vec();
                     break;
                 }
-                Seen::Invalid => {
-                    let name = String::from_utf8_lossy(&args[at]);
+                seen @ (Seen::Invalid | Seen::InvalidValue) => {
+                    let behind = usize::from(matches!(seen, Seen::InvalidValue));
+                    let name = String::from_utf8_lossy(&args[at + behind]);
                     let stdout = format!(
                         "Invalid option \"{name}\" or option argument missing\n\n{}",
                         usage::text(program)
@@ -213,6 +216,12 @@ impl Parser {
             return Ok(Seen::Flag);
         }
         match next {
+            // A dash needs a digit after it: `-r -x` is a forgotten argument.
+            Some([b'-', rest @ ..])
+                if name == "-r" && !rest.first().is_some_and(u8::is_ascii_digit) =>
+            {
+                Ok(Seen::InvalidValue)
+            }
             Some(value) if self.value(name, value)? => Ok(Seen::Value),
             _ => Ok(Seen::Invalid),
         }
@@ -271,13 +280,7 @@ impl Parser {
             "-d" => o.payload_bytes = number().clamp(1, PAYLOAD_BYTES_MAX) as usize,
             "-P" => o.pipeline = number().max(1) as usize,
             "-k" => o.keep_alive = number() != 0,
-            "-r" => {
-                // A dash needs a digit after it: `-r -x` is a forgotten argument.
-                if value.first() == Some(&b'-') && !value.get(1).is_some_and(u8::is_ascii_digit) {
-                    return Ok(false);
-                }
-                o.keyspace = Some(number().max(0) as u64);
-            }
+            "-r" => o.keyspace = Some(number().max(0) as u64),
             "--threads" => {
                 if number() > THREADS_MAX {
                     o.warnings.push(format!(
@@ -505,20 +508,19 @@ mod tests {
 
     #[test]
     fn an_unknown_or_incomplete_option_prints_the_usage_on_stdout() {
-        for line in [
-            &["--nope"][..],
-            &["-n"],
-            &["-u"],
-            &["-r", "-x"],
-            &["--csv=1"],
-            &["-qc", "5"],
+        for (line, named) in [
+            (&["--nope"][..], "--nope"),
+            (&["-n"], "-n"),
+            (&["-u"], "-u"),
+            (&["-r"], "-r"),
+            (&["-r", "-x"], "-x"),
+            (&["-r", "-"], "-"),
+            (&["--csv=1"], "--csv=1"),
+            (&["-qc", "5"], "-qc"),
         ] {
             let stop = stopped(line);
             assert_eq!(stop.code, 1);
-            let first = format!(
-                "Invalid option \"{}\" or option argument missing\n\nUsage: ",
-                line[0]
-            );
+            let first = format!("Invalid option \"{named}\" or option argument missing\n\nUsage: ");
             assert!(stop.stdout.starts_with(&first), "{line:?}: {}", stop.stdout);
             assert!(stop.stderr.is_empty());
         }
@@ -623,10 +625,14 @@ mod tests {
         assert_eq!((o.user, o.password), (None, Some(b"secret".to_vec())));
         assert!(o.tls);
         assert_eq!(stopped(&["-u", "http://x"]).stderr, "Invalid URI scheme\n");
-        assert_eq!(
-            stopped(&["-u", "redis://%4@h"]).stderr,
-            "Incomplete URI encoding\n"
-        );
+        for (credentials, text) in [
+            ("a%", "Incomplete URI encoding\n"),
+            ("a%4", "Illegal character in URI encoding\n"),
+            ("a%zz", "Illegal character in URI encoding\n"),
+        ] {
+            let uri = format!("redis://{credentials}@h");
+            assert_eq!(stopped(&["-u", &uri]).stderr, text);
+        }
     }
 
     #[test]
