@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use fake_server::{FakeServer, Request, reply};
+use fake_server::{Answer, FakeServer, Request, reply};
 use invocation::bench;
 use serde_json::Value;
 
@@ -28,6 +28,43 @@ fn who_does_not_say_where_the_data_is_is_named_with_the_reason() {
     let ran = bench(&[&["run", "--sentinel", &place][..], &load].concat());
     let said = format!("mymaster): {place} does not know\n");
     assert!(ran.stderr.ends_with(&said), "{}", ran.stderr);
+}
+
+/// A node that says that it owns every slot, and answers everything else as `answer` says.
+fn lone_node(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> FakeServer {
+    let port: Arc<OnceLock<String>> = Arc::default();
+    let known = Arc::clone(&port);
+    let node = FakeServer::start(move |request| match request[0].as_slice() {
+        b"CLUSTER" => {
+            let port = known.get().expect("it is known before anybody asks");
+            reply(&format!(
+                "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n$2\r\nid\r\n"
+            ))
+        }
+        _ => answer(request),
+    });
+    port.set(node.port()).expect("it is set once");
+    node
+}
+
+#[test]
+fn a_read_of_many_keys_is_as_many_hits_and_misses() {
+    let node = lone_node(|request| match request[0].as_slice() {
+        b"MGET" => reply("*4\r\n$-1\r\n$1\r\nx\r\n$-1\r\n$-1\r\n"),
+        b"GET" => reply("$1\r\nx\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let port = node.port();
+    for following in [&[][..], &["--cluster"]] {
+        let load = ["--command", "MGET {{a}}1 {{a}}2 {{a}}3 {{a}}4 ; GET a"];
+        let end = ["-n", "40", "--json", "-"];
+        let ran = bench(&[&["run", "-p", &port][..], &load, &end, following].concat());
+        let result: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+        assert_eq!(result["commands"][0]["hit_rate"], 0.25, "{following:?}");
+        assert_eq!(result["commands"][0]["values"], 20);
+        // One of four keys, and one of one.
+        assert_eq!(result["hit_rate"], 0.4);
+    }
 }
 
 #[test]

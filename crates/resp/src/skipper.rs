@@ -24,6 +24,13 @@ pub struct Skipped {
 pub enum Outcome {
     /// Something, an empty array included.
     Value,
+    /// An array, set or map that is not empty.
+    Array {
+        /// Its own elements; of a map, keys and values.
+        elements: u32,
+        /// Nulls in it, at whatever depth: of a read of many keys, the misses.
+        nulls: u32,
+    },
     /// Null, in any of its forms: of a read, a miss.
     Null,
     /// An error.
@@ -37,6 +44,9 @@ pub enum Outcome {
 pub struct Skipper {
     /// Elements missing until the reply is whole; 0 between replies.
     missing: u64,
+    /// Of the array that is the reply: its elements, and the nulls seen in it.
+    elements: u64,
+    nulls: u64,
     /// Bytes missing until the bulk is whole, its line end included.
     jump: usize,
     /// Whether the reply that is not whole is a push message.
@@ -121,16 +131,26 @@ impl Skipper {
                     None => break,
                 },
             };
-            // Within an array, a null is an element like any other.
-            let kind = if missing == 0 { kind } else { Value };
             let Some(after) = missing.max(1).checked_add(elements) else {
                 break;
             };
             at = end;
+            if missing == 0 {
+                self.elements = elements;
+            }
+            // Within an array, a null is an element like any other, and is counted.
+            let kind = match (missing, kind) {
+                (0, kind) => kind,
+                (_, Null) => {
+                    self.nulls += 1;
+                    Value
+                }
+                _ => Value,
+            };
             missing = after - 1;
             if missing == 0 {
                 replies += 1;
-                on_reply(kind);
+                on_reply(self.with_elements(kind));
             }
         }
         if at > skipped.consumed {
@@ -202,9 +222,13 @@ impl Skipper {
             other => return Err(ReplyError::UnknownType(other)),
         };
         self.missing = self.missing.checked_add(n).ok_or(ReplyError::TooDeep)?;
-        // Only a null that is the whole reply is one; behind an attribute (not `top`) it is taken for a value.
-        let is_null = top && (kind == b'_' || (matches!(kind, b'$' | b'*') && text == b"-1"));
-        let outcome = if is_null {
+        if top {
+            self.elements = n;
+        }
+        // Only a null that is the whole reply is one; behind an attribute (not `top`) it is taken for an element.
+        let is_null = kind == b'_' || (matches!(kind, b'$' | b'*') && text == b"-1");
+        self.nulls += u64::from(is_null && !top);
+        let outcome = if is_null && top {
             Outcome::Null
         } else {
             Outcome::Value
@@ -222,6 +246,7 @@ impl Skipper {
     ) {
         self.missing -= 1;
         if self.missing == 0 {
+            let outcome = self.with_elements(outcome);
             if !self.in_push {
                 skipped.replies += 1;
                 on_reply(if self.in_error {
@@ -232,6 +257,20 @@ impl Skipper {
             }
             skipped.errors += u64::from(self.in_error);
             (self.in_push, self.in_error) = (false, false);
+        }
+    }
+
+    /// The kind of a reply that is whole.
+    #[inline]
+    fn with_elements(&mut self, outcome: Outcome) -> Outcome {
+        let elements = std::mem::take(&mut self.elements);
+        if elements == 0 {
+            return outcome;
+        }
+        let bounded = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Outcome::Array {
+            elements: bounded(elements),
+            nulls: bounded(std::mem::take(&mut self.nulls)),
         }
     }
 
@@ -310,11 +349,15 @@ mod tests {
 
     #[test]
     fn each_reply_is_told_with_its_kind_in_order() {
-        use Outcome::{Error, Null, Value};
+        use Outcome::{Array, Error, Null, Value};
         let input = "+OK\r\n$-1\r\n:5\r\n-ERR x\r\n*2\r\n$-1\r\n$1\r\na\r\n*-1\r\n_\r\n\
-                     >2\r\n+a\r\n_\r\n!5\r\nERR x\r\n%1\r\n+a\r\n_\r\n$3\r\nabc\r\n*0\r\n";
+                     >2\r\n+a\r\n_\r\n!5\r\nERR x\r\n%1\r\n+a\r\n_\r\n$3\r\nabc\r\n*0\r\n\
+                     *3\r\n$-1\r\n$1\r\na\r\n*-1\r\n*2\r\n_\r\n*2\r\n_\r\n$-1\r\n*1\r\n+a\r\n+x\r\n$-1\r\n";
+        let array = |elements, nulls| Array { elements, nulls };
+        #[rustfmt::skip]
         let expected = [
-            Value, Null, Value, Error, Value, Null, Null, Error, Value, Value, Value,
+            Value, Null, Value, Error, array(2, 1), Null, Null, Error, array(2, 1), Value, Value,
+            array(3, 2), array(2, 3), array(1, 0), Value, Null,
         ];
         for piece in [1, 2, 3, 7, input.len()] {
             let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());

@@ -428,8 +428,15 @@ impl<'s, 'a> Follower<'s, 'a> {
                     let at = Duration::from_nanos(now_ns.saturating_sub(self.started_ns));
                     self.counts.acks.push((number, at));
                 }
+                let is_null = |value: &Value| {
+                    matches!(value, Value::Null | Value::NullBulk | Value::NullArray)
+                };
                 let outcome = match value {
-                    Value::Null | Value::NullBulk | Value::NullArray => Outcome::Null,
+                    Value::Array(parts) if !parts.is_empty() => Outcome::Array {
+                        elements: parts.len() as u32,
+                        nulls: parts.iter().filter(|part| is_null(part)).count() as u32,
+                    },
+                    value if is_null(value) => Outcome::Null,
                     _ => Outcome::Value,
                 };
                 self.settle(&flight, outcome, node, now_ns);

@@ -90,11 +90,7 @@ impl Measured<'_> {
         let elapsed_s = self.elapsed.as_secs_f64();
         let answered = total.values + total.nulls;
         let achieved_rps = answered as f64 / elapsed_s.max(1e-9);
-        let commands = self.commands(elapsed_s);
-        let reads = commands.iter().filter(|command| command.hit_rate.is_some());
-        let (hits, misses) = reads.fold((0, 0), |(hits, misses), command| {
-            (hits + command.values, misses + command.nulls)
-        });
+        let (commands, (hits, misses)) = self.commands(elapsed_s);
         let mut result = RunResult {
             format: FORMAT,
             redline_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -180,18 +176,19 @@ impl Measured<'_> {
         total
     }
 
-    fn commands(&self, elapsed_s: f64) -> Vec<CommandResult> {
-        let mut results = Vec::new();
+    /// By command, and hits and misses of all reads that tell them.
+    fn commands(&self, elapsed_s: f64) -> (Vec<CommandResult>, (u64, u64)) {
+        let (mut results, mut all) = (Vec::new(), (0, 0));
         for template in &self.plan.templates {
             for name in template.names() {
                 let mut row = Row::new(self.plan.manner.rps.is_some());
                 for drive in &self.drives {
                     row.add(&drive.recorder.rows[results.len()]);
                 }
+                let (hits, misses) = hits_and_misses(&name, &row);
+                all = (all.0 + hits, all.1 + misses);
                 results.push(CommandResult {
-                    hit_rate: is_read(&name)
-                        .then(|| share(row.values, row.nulls))
-                        .flatten(),
+                    hit_rate: share(hits, misses),
                     name,
                     template: template.text.clone(),
                     values: row.values,
@@ -203,7 +200,7 @@ impl Measured<'_> {
                 });
             }
         }
-        results
+        (results, all)
     }
 
     /// The points, with what the processes used meanwhile.
@@ -465,7 +462,7 @@ fn share(hits: u64, misses: u64) -> Option<f64> {
 }
 
 /// Reads that answer null where nothing is, and a value otherwise, so that their replies tell hits from misses: not
-/// MGET, whose nulls are elements, nor EXISTS, whose miss is a number. Of memcached's, those that answer END alone.
+/// EXISTS, whose miss is a number. Of memcached's, those that answer END alone.
 const TELLING_READS: [&str; 19] = [
     "DUMP",
     "GEODIST",
@@ -501,7 +498,28 @@ pub(super) fn cpu_by_info(before: &Info, after: &Info, of: &str) -> Option<proce
     })
 }
 
-/// Whether a null reply of this command is a miss, and any other a hit.
-fn is_read(name: &str) -> bool {
-    TELLING_READS.contains(&name)
+/// Reads of many keys, fields or members, whose replies have an element for each, and null where nothing is.
+const READS_OF_MANY: [&str; 8] = [
+    "GEOHASH",
+    "GEOPOS",
+    "HGETDEL",
+    "HGETEX",
+    "HMGET",
+    "JSON.MGET",
+    "MGET",
+    "ZMSCORE",
+];
+
+/// What a command found and did not find, as far as its replies tell.
+fn hits_and_misses(name: &str, row: &Row) -> (u64, u64) {
+    if TELLING_READS.contains(&name) {
+        (row.values, row.nulls)
+    } else if READS_OF_MANY.contains(&name) {
+        (
+            row.elements.saturating_sub(row.null_elements),
+            row.null_elements,
+        )
+    } else {
+        (0, 0)
+    }
 }

@@ -26,6 +26,10 @@ pub struct Row {
     pub nulls: u64,
     /// Error replies; their latencies are not recorded.
     pub errors: u64,
+    /// Elements of replies that were arrays.
+    pub elements: u64,
+    /// Those that were null.
+    pub null_elements: u64,
 }
 
 impl Row {
@@ -37,6 +41,8 @@ impl Row {
             values: 0,
             nulls: 0,
             errors: 0,
+            elements: 0,
+            null_elements: 0,
         }
     }
 
@@ -49,6 +55,8 @@ impl Row {
         self.values += other.values;
         self.nulls += other.nulls;
         self.errors += other.errors;
+        self.elements += other.elements;
+        self.null_elements += other.null_elements;
     }
 }
 
@@ -199,6 +207,11 @@ impl Recorder {
         let row = &mut self.rows[answered.row as usize];
         match answered.outcome {
             Outcome::Value => row.values += count,
+            Outcome::Array { elements, nulls } => {
+                row.values += count;
+                row.elements += u64::from(elements) * count;
+                row.null_elements += u64::from(nulls) * count;
+            }
             Outcome::Null => row.nulls += count,
             Outcome::Error => {
                 row.errors += count;

@@ -35,7 +35,7 @@ pub struct RunResult {
     pub requests: Requests,
     /// Requests a second that were answered without an error.
     pub achieved_rps: f64,
-    /// Share of the reads that found something; `None` without reads.
+    /// Share of the reads that found something, each key of MGET and the like by itself; `None` without reads.
     pub hit_rate: Option<f64>,
     /// From when a request was due until its reply arrived. In a closed loop it is due when it is sent.
     pub response_us: Latency,
@@ -289,7 +289,7 @@ pub struct CommandResult {
     pub nulls: u64,
     /// Answered with an error.
     pub errors: u64,
-    /// Share of values among replies that are no errors; for reads.
+    /// Share of values among replies that are no errors, or among their elements; for reads.
     pub hit_rate: Option<f64>,
     /// Answered without an error, a second.
     pub rps: f64,
