@@ -9,6 +9,7 @@ mod library;
 mod pattern;
 mod reply_reader;
 mod script;
+mod source;
 #[allow(unsafe_code)]
 mod vm;
 

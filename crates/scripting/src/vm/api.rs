@@ -14,7 +14,9 @@ use super::to_lua::{push, push_bytes};
 use super::to_reply::{bytes_at, until_nul};
 
 use super::watch::look;
-use super::{BUFFER_BYTES_KEPT, Machine, json, machine, msgpack, strings, structs, unpanicking};
+use super::{
+    BUFFER_BYTES_KEPT, Machine, json, load, machine, msgpack, strings, structs, unpanicking,
+};
 use crate::reply_reader::ReplyReader;
 use crate::script::sha1_hex;
 
@@ -78,7 +80,11 @@ pub(super) unsafe fn push_library(state: *mut lua_State) {
             (c"random", random as ffi::lua_CFunction),
             (c"randomseed", randomseed),
         ];
-        for (name, function) in plain.into_iter().chain(strings::FUNCTIONS) {
+        let functions = plain
+            .into_iter()
+            .chain(strings::FUNCTIONS)
+            .chain(load::FUNCTIONS);
+        for (name, function) in functions {
             ffi::lua_pushcclosure(state, function, 0);
             ffi::lua_setfield(state, -2, name.as_ptr());
         }

@@ -25,6 +25,7 @@ mod api;
 mod format;
 mod functions;
 mod json;
+mod load;
 mod memory;
 mod msgpack;
 mod run;
@@ -52,6 +53,7 @@ use crate::env::ScriptEnv;
 use crate::host::Limits;
 use crate::library::{Function, FunctionRef, LibraryError};
 use crate::script::Script;
+use crate::source::Rewritten;
 
 /// Where [`run::run`] is kept: in the registry by `set_up`, and at this place of the main thread's stack from then on.
 const RUN_INDEX: c_int = 1;
@@ -78,6 +80,8 @@ struct Machine {
     random: u64,
     args: ArgsBuf,
     answer: ReplyBuffer,
+    /// What the compiler is given instead of a script's text.
+    source: Rewritten,
     /// Room for one function to put a text together; nothing else is called meanwhile.
     text: Vec<u8>,
     open_aggregates: Vec<to_reply::Aggregate>,
@@ -129,6 +133,7 @@ impl Vm {
                 random: seed & ((1 << 48) - 1),
                 args: ArgsBuf::new(),
                 answer: ReplyBuffer::new(),
+                source: Rewritten::default(),
                 text: Vec::new(),
                 open_aggregates: Vec::new(),
                 json_levels: Vec::new(),

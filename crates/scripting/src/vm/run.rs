@@ -8,6 +8,7 @@ use mlua_sys::lua_State;
 use redline_resp::{Args, Reply};
 
 use super::functions::perform;
+use super::load::push_function;
 use super::set_up::{
     SANDBOX_NAME, UP_ARGV, UP_GLOBALS, UP_HANDLER, UP_KEYS, UP_NESTING, UP_OLD, UP_YOUNG,
 };
@@ -206,18 +207,7 @@ unsafe fn push_compiled(
         ffi::lua_rawget(state, UP_OLD);
         if ffi::lua_type(state, -1) != ffi::LUA_TFUNCTION {
             ffi::lua_settop(state, 0);
-            let (text, len) = ((*script).lua().as_ptr(), (*script).lua().len());
-            let status = match (*script).lua().first() {
-                // The interpreter would take this for compiled code, which can corrupt memory. Lua text never starts so.
-                Some(&0x1b) => {
-                    ffi::lua_pushstring(
-                        state,
-                        c"user_script:1: unexpected symbol near 'char(27)'".as_ptr(),
-                    );
-                    ffi::LUA_ERRSYNTAX
-                }
-                _ => ffi::luaL_loadbuffer(state, text.cast(), len, CHUNK_NAME.as_ptr()),
-            };
+            let status = push_function(state, machine, (*script).lua(), CHUNK_NAME.as_ptr());
             if status != ffi::LUA_OK {
                 return false;
             }

@@ -12,12 +12,11 @@ local redis, behind, shown_metatables, for_functions = ...
 
 local host = {}
 for name in ('look random randomseed find match gsub gmatch_step gsub_step format next pairs rawget rawset getmetatable'
-  .. ' setmetatable insert unpack'):gmatch('%S+') do
+  .. ' setmetatable insert unpack loadstring'):gmatch('%S+') do
   host[name], redis[name] = redis[name], nil
 end
 
-local raw = { pcall = pcall, loadstring = loadstring, collectgarbage = collectgarbage, foreach = table.foreach,
-  setfenv = setfenv }
+local raw = { pcall = pcall, collectgarbage = collectgarbage, foreach = table.foreach, setfenv = setfenv }
 local coroutines = coroutine
 local error, type, rawget, select, setmetatable = error, type, rawget, select, setmetatable
 local tonumber, tostring, bit = tonumber, tostring, bit
@@ -120,9 +119,7 @@ function globals.loadstring(...)
   text = tostring(text)
   if name == nil then name = text end
   if not textual[type(name)] then error(bad(2, 'loadstring', 'string', ...), 2) end
-  -- Compiled code would be run unchecked; after a space it is text, and bad text at that.
-  if byte(text, 1) == 27 then text = ' ' .. text end
-  return raw.loadstring(text, tostring(name))
+  return host.loadstring(text, tostring(name))
 end
 
 local SOURCE_MAX = 2 ^ 26
@@ -569,7 +566,7 @@ if for_functions then
 
   -- What has been registered, three values a function; or nil, the error, and whether it is the compiler's.
   load_library = function(source, first_id)
-    local chunk, problem = raw.loadstring(source, '@user_function')
+    local chunk, problem = host.loadstring(source, '@user_function')
     if not chunk then return nil, problem, true end
     raw.setfenv(chunk, environment)
     pending = { names = {}, callbacks = {}, specs = {} }

@@ -77,6 +77,7 @@ fn replies_are_those_of_redis() {
     let files = [
         include_str!("redis_replies.txt"),
         include_str!("redis_libraries.txt"),
+        include_str!("redis_syntax.txt"),
     ];
     let mut differences = Vec::new();
     for recorded in files.into_iter().flat_map(recorded) {
