@@ -461,7 +461,7 @@ impl Worker {
                 let has_refused = upstream.state == State::Greeting && !reason.is_empty();
                 self.cache_closes(upstream.node, has_refused, reason);
             }
-            Purpose::Subscriptions => self.lost_subscriptions(upstream.node),
+            Purpose::Subscriptions => self.lost_subscriptions(upstream.node, !reason.is_empty()),
         }
     }
 

@@ -140,6 +140,8 @@ struct Topic {
     calls: Vec<u64>,
     /// Who has to be asked for it, and how far that is.
     nodes: Vec<(NodeId, Step)>,
+    /// How often in a row servers have said that another one has it.
+    redirects: u8,
 }
 
 /// How far a server is with a name.
@@ -176,6 +178,8 @@ struct Server {
     expected: VecDeque<Expected>,
     /// It has refused a name that somebody hears, or is to hear, all the same.
     has_refused: bool,
+    /// It has said of a name that another server has it, and nobody knows that one yet.
+    has_redirected: bool,
     /// When it was last heard: milliseconds; and whether it was asked for a sign of life since.
     heard_ms: u64,
     is_asked: bool,

@@ -242,7 +242,7 @@ impl Worker {
         }
         if upstream.purpose == Purpose::Subscriptions && upstream.waiting.is_empty() {
             let node = upstream.node;
-            self.published(at, node, reply);
+            self.published(at, node, reply)?;
             return Ok(Some(len));
         }
         if upstream.purpose == Purpose::Tracking && reply[0] == b'>' {

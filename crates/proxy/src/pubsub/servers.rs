@@ -8,6 +8,7 @@ use redline_resp::{Proto, ReplyDecoder, Value, encode_request};
 
 use super::{Expected, Names, Server, Space, Step, Topic};
 use crate::errors;
+use crate::redirect::{MOVED_ON, TRIES_MAX};
 use crate::route::{NOBODY, NodeId, Placement, Pool};
 use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
@@ -37,6 +38,7 @@ impl Worker {
                 upstream: None,
                 expected: VecDeque::new(),
                 has_refused: false,
+                has_redirected: false,
                 heard_ms: 0,
                 is_asked: false,
             });
@@ -87,6 +89,14 @@ impl Worker {
             expected,
         ) {
             self.change_steps(space, name, node, |_| Step::Asked(number));
+        }
+    }
+
+    /// The same, over a new connection if there is none. Where there is no way to the server now, who has called is told.
+    fn ask_over_link(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        match self.subscription_link(node) {
+            Ok(_) => self.ask(node, space, name),
+            Err(line) => self.fail_calls(space, name, format!("-{line}\r\n").as_bytes()),
         }
     }
 
@@ -145,8 +155,9 @@ impl Worker {
         true
     }
 
-    /// Something came on a connection for subscriptions.
-    pub(crate) fn published(&mut self, at: u32, node: NodeId, frame: &[u8]) {
+    /// Something came on a connection for subscriptions. An error says why that is of no more use: who waits for what was
+    /// answered with nonsense would wait for ever.
+    pub(crate) fn published(&mut self, at: u32, node: NodeId, frame: &[u8]) -> Result<(), String> {
         if let Some(upstream) = self.upstreams.get(at)
             && upstream.sent == upstream.out.len()
             && upstream.state == State::Open
@@ -159,16 +170,16 @@ impl Worker {
             (server.heard_ms, server.is_asked) = (self.now_ms, false);
         }
         if frame[0] == b'-' {
-            return self.refused_by_server(node, frame);
+            self.refused_by_server(node, frame);
+            return Ok(());
         }
-        let Ok(decoded) = ReplyDecoder::new().decode(frame) else {
-            return;
-        };
-        let words = match decoded.value {
+        let nonsense = || "it answers subscriptions with nonsense".to_owned();
+        let decoded = ReplyDecoder::new().decode(frame);
+        let words = match decoded.map_err(|_| nonsense())?.value {
             Some(Value::Array(words)) => words,
             // So it answers while it has no subscriber.
-            Some(Value::Simple(_)) => return self.answered_ping(node),
-            _ => return,
+            Some(Value::Simple(_)) if self.answered_ping(node) => return Ok(()),
+            _ => return Err(nonsense()),
         };
         let word = |at: usize| words.get(at).and_then(Value::as_bytes).unwrap_or_default();
         let name = word(1).to_vec();
@@ -184,33 +195,47 @@ impl Worker {
                 self.fan_out(space(Names::Patterns), &name, frame, key);
             }
             b"smessage" => self.fan_out(space(Names::Shards), &name, frame, None),
-            b"subscribe" => self.confirmed(node, space(Names::Channels), &name),
-            b"psubscribe" => self.confirmed(node, space(Names::Patterns), &name),
-            b"ssubscribe" => self.confirmed(node, space(Names::Shards), &name),
+            b"subscribe" if self.confirmed(node, space(Names::Channels), &name) => {}
+            b"psubscribe" if self.confirmed(node, space(Names::Patterns), &name) => {}
+            b"ssubscribe" if self.confirmed(node, space(Names::Shards), &name) => {}
             b"unsubscribe" => self.answered_leave(node, space(Names::Channels), name),
             b"punsubscribe" => self.answered_leave(node, space(Names::Patterns), name),
             b"sunsubscribe" => self.left_or_moved(node, space(Names::Shards), name),
-            b"pong" => self.answered_ping(node),
-            _ => {}
+            b"pong" if self.answered_ping(node) => {}
+            _ => return Err(nonsense()),
         }
+        Ok(())
     }
 
-    /// The server has answered the first of these that it was told, which is returned, and what it was told before that.
+    /// The server has answered the first of these that it was told, which is returned. What it was told before that it leaves
+    /// without an answer.
     fn answered(&mut self, node: NodeId, is_it: impl Fn(&Expected) -> bool) -> Option<Expected> {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node)?;
         let at = server.expected.iter().position(is_it)?;
-        // More than one only if the server leaves something without an answer.
         let mut answered: Vec<Expected> = server.expected.drain(..=at).collect();
-        for expected in &answered {
-            if let Expected::Ping(ping) = expected {
-                self.alive(*ping);
+        let last = answered.pop();
+        for skipped in answered {
+            match skipped {
+                Expected::Ping(ping) => self.alive(ping),
+                Expected::Ask(space, name, number) => {
+                    let error = b"-ERR the server has not answered SUBSCRIBE\r\n";
+                    self.is_refused(node, space, &name, number, error);
+                }
+                Expected::Leave(..) => {}
             }
         }
-        answered.pop()
+        last
     }
 
-    fn answered_ping(&mut self, node: NodeId) {
-        self.answered(node, |expected| matches!(expected, Expected::Ping(_)));
+    /// Whether a sign of life was asked for.
+    fn answered_ping(&mut self, node: NodeId) -> bool {
+        match self.answered(node, |expected| matches!(expected, Expected::Ping(_))) {
+            Some(Expected::Ping(ping)) => {
+                self.alive(ping);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn answered_leave(&mut self, node: NodeId, space: Space, name: Vec<u8>) {
@@ -254,18 +279,21 @@ impl Worker {
         self.mark_client(me.at);
     }
 
-    pub(super) fn confirmed(&mut self, node: NodeId, space: Space, name: &[u8]) {
+    /// Whether it was asked for.
+    fn confirmed(&mut self, node: NodeId, space: Space, name: &[u8]) -> bool {
         let is_it = |expected: &Expected| matches!(expected, Expected::Ask(of, asked, _) if *of == space && asked == name);
-        let of = match self.answered(node, is_it) {
-            Some(Expected::Ask(_, _, number)) => Some(number),
-            // It has not kept to the order.
-            _ => None,
+        let Some(Expected::Ask(_, _, number)) = self.answered(node, is_it) else {
+            return false;
         };
+        if let Some(topic) = self.pubsub.topic(space, name) {
+            topic.redirects = 0;
+        }
         // If it was left since, and is asked for again: until the server has done both it may hear nothing.
         self.change_steps(space, name, node, |step| match step {
-            Step::Asked(latest) if of.is_none_or(|number| number == latest) => Step::Confirmed,
+            Step::Asked(latest) if number == latest => Step::Confirmed,
             other => other,
         });
+        true
     }
 
     /// The server refuses what it was told first: who waits for that is told. An error is a sign of life, too.
@@ -279,26 +307,54 @@ impl Worker {
         let moved = std::str::from_utf8(error)
             .ok()
             .and_then(|text| Redirect::parse(text.strip_prefix("-MOVED ")?));
-        if let Some(redirect) = moved {
-            self.moved(node, &redirect);
-            if self.nodes_of(space, &name).iter().all(|to| *to != node) {
-                return self.ask_anew(space, &name);
-            }
+        let Some(redirect) = moved else {
+            return self.is_refused(node, space, &name, number, error);
+        };
+        self.moved(node, &redirect);
+        let Some(topic) = self.pubsub.topic(space, &name) else {
+            return;
+        };
+        topic.redirects += 1;
+        if topic.redirects > TRIES_MAX {
+            // Servers that send to each other, or to one that nobody knows.
+            topic.redirects = 0;
+            let error = format!("-{MOVED_ON}\r\n");
+            return self.is_refused(node, space, &name, number, error.as_bytes());
         }
+        if self.nodes_of(space, &name).iter().all(|to| *to != node) {
+            return self.ask_anew(space, &name);
+        }
+        // Nobody knows the other one yet; the cluster is being asked.
+        self.change_steps(space, &name, node, |step| match step {
+            Step::Asked(latest) if number == latest => Step::Unasked,
+            other => other,
+        });
+        if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
+            server.has_redirected = true;
+        }
+    }
+
+    /// A server does not take the request of this number: who waits for that is told.
+    fn is_refused(&mut self, node: NodeId, space: Space, name: &[u8], number: u64, error: &[u8]) {
         let asked = (node, Step::Asked(number));
-        let topic = self.pubsub.topic(space, &name);
+        let topic = self.pubsub.topic(space, name);
         if topic.is_none_or(|topic| !topic.nodes.contains(&asked)) {
             // Nobody waits for this one any more.
             return;
         }
-        self.change_steps(space, &name, node, |_| Step::Unasked);
-        let topic = self.pubsub.topic(space, &name);
-        for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
-            self.fail_call(number, error);
-        }
-        let is_wanted = self.pubsub.topic(space, &name).is_some();
+        self.change_steps(space, name, node, |_| Step::Unasked);
+        self.fail_calls(space, name, error);
+        let is_wanted = self.pubsub.topic(space, name).is_some();
         if let Some(server) = self.pubsub.servers.iter_mut().find(|it| it.node == node) {
             server.has_refused |= is_wanted;
+        }
+    }
+
+    /// The calls that wait for this name cannot be answered as they should.
+    fn fail_calls(&mut self, space: Space, name: &[u8], error: &[u8]) {
+        let topic = self.pubsub.topic(space, name);
+        for number in topic.map_or(Vec::new(), |topic| topic.calls.clone()) {
+            self.fail_call(number, error);
         }
     }
 
@@ -340,9 +396,7 @@ impl Worker {
         }
         self.change_topic(space, name, |topic| topic.nodes = unasked(&to));
         for node in to {
-            if self.subscription_link(node).is_ok() {
-                self.ask(node, space, name);
-            }
+            self.ask_over_link(node, space, name);
         }
     }
 
@@ -382,21 +436,20 @@ impl Worker {
         self.change_topic(space, name, |topic| topic.nodes = now);
         let is_old = |node: &NodeId| before.iter().any(|(asked, _)| asked == node);
         for node in nodes.iter().filter(|node| !is_old(node)) {
-            if self.subscription_link(*node).is_ok() {
-                self.ask(*node, space, name);
-            }
+            self.ask_over_link(*node, space, name);
         }
         for (node, _) in before.iter().filter(|(node, _)| !nodes.contains(node)) {
             self.ask_no_more(*node, space, name);
         }
     }
 
-    /// A connection for subscriptions broke: everything is asked for again as soon as there is a new one.
-    pub(crate) fn lost_subscriptions(&mut self, node: NodeId) {
+    /// A connection for subscriptions broke, or has been closed (not `is_broken`) since it leads elsewhere now: everything is
+    /// asked for again as soon as there is a new one.
+    pub(crate) fn lost_subscriptions(&mut self, node: NodeId, is_broken: bool) {
         let mut expected = VecDeque::new();
         for server in self.pubsub.servers.iter_mut().filter(|it| it.node == node) {
             server.upstream = None;
-            server.has_refused = false;
+            (server.has_refused, server.has_redirected) = (false, false);
             expected.append(&mut server.expected);
         }
         for topic in self
@@ -415,6 +468,9 @@ impl Worker {
             .calls
             .iter()
             .filter(|(_, call)| {
+                if !is_broken {
+                    return false;
+                }
                 let topics = self.pubsub.topics.get(&call.space);
                 call.names.iter().any(|name| {
                     topics
@@ -471,7 +527,8 @@ impl Worker {
         let mut wanting = Vec::new();
         for server in &mut self.pubsub.servers {
             let is_refused = asks_again && std::mem::take(&mut server.has_refused);
-            if server.upstream.is_none() || is_refused {
+            let is_redirected = std::mem::take(&mut server.has_redirected);
+            if server.upstream.is_none() || is_refused || is_redirected {
                 wanting.push(server.node);
             }
         }
@@ -482,12 +539,12 @@ impl Worker {
                 self.pubsub.servers.retain(|it| !is_over(it));
                 continue;
             }
-            // Where there is no way to the server now, nothing is copied for it.
-            if self.subscription_link(node).is_err() {
+            // Where there is no way to the server now, and nobody waits to be told, nothing is copied for it.
+            if self.subscription_link(node).is_err() && self.pubsub.calls.is_empty() {
                 continue;
             }
             for (space, name) in self.unasked_of(node) {
-                self.ask(node, space, &name);
+                self.ask_over_link(node, space, &name);
             }
         }
     }

@@ -14,6 +14,7 @@ fn waiting() -> PubSub {
         clients: Vec::new(),
         calls: calls.to_vec(),
         nodes: unasked(nodes),
+        redirects: 0,
     };
     let topics = [
         (b"a".to_vec(), topic(&[CALL, CALL], &[1, 2])),

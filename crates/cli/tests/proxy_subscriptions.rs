@@ -1,0 +1,164 @@
+//! What becomes of those who subscribe where servers do not answer as servers do: each of them gets an answer or an error.
+
+mod proxying;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use redline_resp::Value;
+use redline_testkit::client::Client;
+
+use proxying::{assert_error, call, proxy_with, scripted, shards, words};
+
+/// Something that came for a name: `*3`, a word, the name, and one thing more.
+fn said(word: &str, name: &str, last: &str) -> Vec<u8> {
+    let (of_word, of_name) = (word.len(), name.len());
+    format!("*3\r\n${of_word}\r\n{word}\r\n${of_name}\r\n{name}\r\n{last}\r\n").into_bytes()
+}
+
+#[test]
+fn who_subscribes_where_the_server_answers_with_nonsense_gets_an_error() {
+    for nonsense in [
+        &b":1\r\n"[..],
+        b"+OK\r\n",
+        b"$-1\r\n",
+        b"$5\r\nhello\r\n",
+        b"*-1\r\n",
+        b"*1\r\n$5\r\nhello\r\n",
+        b"*3\r\n$9\r\nsubscribe\r\n$5\r\nother\r\n:1\r\n",
+        b"*3\r\n:1\r\n$-1\r\n*0\r\n",
+        b"%1\r\n+a\r\n+b\r\n",
+    ] {
+        let address = scripted(move |words| match words[0].as_slice() {
+            b"SUBSCRIBE" if words[1] == b"odd" => nonsense.to_vec(),
+            b"SUBSCRIBE" => said("subscribe", "good", ":1"),
+            _ => b"+PONG\r\n".to_vec(),
+        });
+        let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+        let mut client = Client::connect(proxy.address()).unwrap();
+        assert_error(&call(&mut client, "SUBSCRIBE odd"), "ERR");
+        // It is not subscribed, and may be.
+        assert!(!call(&mut client, "ECHO hello").is_error());
+        let heard = words(Some(call(&mut client, "SUBSCRIBE good")));
+        assert_eq!(heard, ["subscribe", "good", "1"]);
+    }
+}
+
+#[test]
+fn a_name_that_the_server_passes_over_is_an_error_and_disturbs_nobody_else() {
+    let address = scripted(|words| match words[0].as_slice() {
+        b"SUBSCRIBE" if words[1] == b"odd" => Vec::new(),
+        b"SUBSCRIBE" => said("subscribe", &String::from_utf8_lossy(&words[1]), ":1"),
+        b"UNSUBSCRIBE" => [
+            said("unsubscribe", &String::from_utf8_lossy(&words[1]), ":0"),
+            said("message", "kept", "$5\r\nheard"),
+        ]
+        .concat(),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    let [mut one, mut two] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    assert!(!call(&mut two, "SUBSCRIBE kept").is_error());
+    one.send(b"SUBSCRIBE odd\r\n").unwrap();
+    // With the answer to this one it is plain that the other gets none; else with that to a sign of life, after a while.
+    assert!(!call(&mut two, "SUBSCRIBE next").is_error());
+    assert_error(&one.reply().unwrap().unwrap(), "ERR");
+    assert_eq!(words(two.reply().unwrap()), ["message", "kept", "heard"]);
+}
+
+/// A node of a cluster in which all slots are said to be at the port `owner`, and that redirects who wants a shard's channel to
+/// `next`. How often it was asked for one.
+fn circling(
+    owner: &Arc<AtomicU16>,
+    next: &Arc<OnceLock<SocketAddr>>,
+    asked: &Arc<AtomicUsize>,
+) -> SocketAddr {
+    let (owner, next, asked) = (Arc::clone(owner), Arc::clone(next), Arc::clone(asked));
+    scripted(move |words| {
+        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let sub = words.get(1).map(|word| word.to_ascii_uppercase());
+        let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
+            (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
+            (b"CLUSTER", Some(b"SLOTS")) => {
+                let port = owner.load(Ordering::SeqCst);
+                let host = text("127.0.0.1");
+                format!(
+                    "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{host}:{port}\r\n{}",
+                    text("id")
+                )
+            }
+            (b"CLUSTER", _) => "*0\r\n".to_owned(),
+            (b"SSUBSCRIBE", _) => {
+                asked.fetch_add(1, Ordering::SeqCst);
+                format!("-MOVED 7629 {}\r\n", next.get().unwrap())
+            }
+            (b"SUNSUBSCRIBE", _) => return said("sunsubscribe", "k", ":0"),
+            _ => "+PONG\r\n".to_owned(),
+        };
+        reply.into_bytes()
+    })
+}
+
+#[test]
+fn where_servers_redirect_in_a_circle_who_subscribes_is_told_so_in_our_words() {
+    // To each other; to itself; to one that is not there.
+    for nodes in [2, 1, 0] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let owner = Arc::new(AtomicU16::new(0));
+        let places: [Arc<OnceLock<SocketAddr>>; 2] = Default::default();
+        let one = circling(&owner, &places[1], &asked);
+        let other = circling(&owner, &places[0], &asked);
+        places[0].set(one).unwrap();
+        owner.store(one.port(), Ordering::SeqCst);
+        let next = match nodes {
+            2 => other,
+            1 => one,
+            _ => SocketAddr::from(([127, 0, 0, 1], 1)),
+        };
+        places[1].set(next).unwrap();
+        let proxy = proxy_with(&format!(
+            "threads = 1\n[[pool]]\nkind = 'cluster'\nseed = [{{ address = '{one}' }}, {{ address = '{other}' }}]\n"
+        ));
+        let mut client = Client::connect(proxy.address()).unwrap();
+        let reply = call(&mut client, "SSUBSCRIBE k");
+        let told = match nodes {
+            0 => "ERR the connection to the server was lost",
+            _ => "TRYAGAIN the keys have moved",
+        };
+        assert_error(&reply, told);
+        assert!(!call(&mut client, "ECHO hello").is_error());
+        // Nobody wants it any more, so nobody asks.
+        let times = asked.load(Ordering::SeqCst);
+        assert!(times <= 20, "asked {times} times");
+    }
+}
+
+#[test]
+fn a_redirect_to_a_node_that_no_map_had_is_followed() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (owner, place): (Arc<AtomicU16>, Arc<OnceLock<SocketAddr>>) = Default::default();
+    let (map, answered) = (Arc::clone(&owner), Arc::clone(&place));
+    let fresh = scripted(
+        move |words| match words[0].to_ascii_uppercase().as_slice() {
+            b"SSUBSCRIBE" => said("ssubscribe", "k", ":1"),
+            b"CLUSTER" => b"*0\r\n".to_vec(),
+            // Whoever is asked by now knows of it.
+            _ => {
+                let port = answered.get().map_or(0, SocketAddr::port);
+                map.store(port, Ordering::SeqCst);
+                b"+PONG\r\n".to_vec()
+            }
+        },
+    );
+    let one = circling(&owner, &place, &asked);
+    owner.store(one.port(), Ordering::SeqCst);
+    place.set(fresh).unwrap();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nseed = [{{ address = '{one}' }}]\n"
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let reply = call(&mut client, "SSUBSCRIBE k");
+    assert!(matches!(reply, Value::Array(_)), "{reply:?}");
+    assert_eq!(words(Some(reply)), ["ssubscribe", "k", "1"]);
+}
