@@ -90,6 +90,65 @@ fn replies_are_skipped_one_at_a_time() {
 }
 
 #[test]
+fn numbers_of_databases_are_read_as_redis_reads_them() {
+    let behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    for (number, answer) in [
+        ("99999999999999999999", "ERR value is not an integer"),
+        (
+            "9223372036854775807",
+            "ERR value is out of range, value must between",
+        ),
+        (
+            "2147483648",
+            "ERR value is out of range, value must between",
+        ),
+        (
+            "-2147483649",
+            "ERR value is out of range, value must between",
+        ),
+        ("2147483647", "ERR DB index is out of range"),
+        ("-1", "ERR DB index is out of range"),
+        ("+1", "ERR value is not an integer"),
+        ("01", "ERR value is not an integer"),
+        ("-0", "ERR value is not an integer"),
+    ] {
+        let reply = call(&mut client, &format!("SELECT {number}"));
+        assert_error(&reply, answer);
+    }
+}
+
+#[test]
+fn behind_watch_the_database_that_is_selected_may_be_selected() {
+    let behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    assert_eq!(call(&mut client, "SELECT 2"), ok());
+    assert_eq!(call(&mut client, "WATCH k"), ok());
+    assert_eq!(call(&mut client, "SELECT 2"), ok());
+    assert_error(&call(&mut client, "SELECT 0"), "ERR between WATCH and EXEC");
+    let mut other = behind.client();
+    assert_eq!(call(&mut other, "SELECT 2"), ok());
+    assert_eq!(call(&mut other, "SET k 1"), ok());
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    assert!(!call(&mut client, "GET k").is_error());
+    assert_eq!(call(&mut client, "EXEC"), Value::NullArray);
+}
+
+#[test]
+fn between_multi_and_exec_nobody_falls_silent() {
+    let behind = Behind::new(1, 1);
+    for word in ["OFF", "SKIP", "ON"] {
+        let mut client = behind.client();
+        assert_eq!(call(&mut client, "MULTI"), ok());
+        let refused = call(&mut client, &format!("CLIENT REPLY {word}"));
+        assert_error(&refused, "ERR 'client reply' is not available inside MULTI");
+        assert!(!call(&mut client, "SET k 1").is_error());
+        assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+        assert_eq!(call(&mut client, "GET k"), Value::NullBulk);
+    }
+}
+
+#[test]
 fn behind_watch_a_call_without_keys_may_name_what_blocks() {
     let behind = Behind::new(1, 1);
     let mut client = behind.client();

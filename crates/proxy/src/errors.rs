@@ -16,6 +16,9 @@ pub const SORT_GET_ELSEWHERE: &str = "ERR GET option of SORT denied in cluster m
 pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 /// Not an integer.
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// An integer, but not one of 32 bits.
+pub const NOT_A_SHORT_INTEGER: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
 /// The words of a call do not fit its grammar.
 pub const SYNTAX: &str = "ERR syntax error";
 /// The slot or the shard has no server.

@@ -603,10 +603,7 @@ impl Worker {
         let transaction = self.transaction_of(me)?;
         let multi = transaction.multi;
         let watched = transaction.bound.as_ref().map(|(_, node)| *node);
-        if matches!(
-            command.id,
-            CommandId::Quit | CommandId::Reset | CommandId::ClientReply
-        ) {
+        if matches!(command.id, CommandId::Quit | CommandId::Reset) {
             return None;
         }
         let keys = matches!(

@@ -99,16 +99,25 @@ impl Worker {
     fn select(&mut self, me: Ref, text: &[u8]) -> Flow {
         let number = std::str::from_utf8(text)
             .ok()
-            .and_then(|text| text.parse::<i64>().ok());
+            .and_then(|text| text.parse::<i64>().ok())
+            // No sign, zero or space in front: then it is another text.
+            .filter(|number| number.to_string().as_bytes() == text);
         let Some(number) = number else {
             return self.refuse(me, errors::NOT_AN_INTEGER);
         };
+        if i32::try_from(number).is_err() {
+            return self.refuse(me, errors::NOT_A_SHORT_INTEGER);
+        }
         let databases = i64::from(self.home(me).databases);
         if !(0..databases).contains(&number) {
             return self.refuse(me, errors::DB_OUT_OF_RANGE);
         }
         if self.is_in_transaction(me) {
-            return self.refuse(me, BETWEEN_WATCH_AND_EXEC);
+            let stays = self.clients.find(me).map(|client| i64::from(client.db)) == Some(number);
+            return match stays {
+                true => self.status(me, "OK"),
+                false => self.refuse(me, BETWEEN_WATCH_AND_EXEC),
+            };
         }
         // Two databases are two connections: what was asked of the first must not come behind what is asked of the second.
         if self.must_wait(me) {
