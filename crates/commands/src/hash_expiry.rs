@@ -160,7 +160,10 @@ pub(crate) fn hgetex(
         ctx.keys.changed(Classes::HASH, event, key);
         ctx.keys.count_changes(changed - 1);
         match at_ms {
-            Some(at) if at <= now_ms => propagate_deletion(ctx, key, fields.iter()),
+            Some(at) if at <= now_ms => {
+                ctx.keys.count_expired_fields(changed);
+                propagate_deletion(ctx, key, fields.iter());
+            }
             _ => propagate_expiry(ctx, key, at_ms, fields.iter()),
         }
     }
@@ -290,15 +293,14 @@ pub(crate) fn hsetex(
     ctx.keys.changed(Classes::HASH, "hset", key);
     ctx.keys.count_changes(pairs.len() as u64 / 2 - 1);
     if past {
-        ctx.keys.update::<Hash, _>(key, false, |hash, _| {
-            names().for_each(|field| {
-                hash.remove(field);
-            });
+        let gone = ctx.keys.update::<Hash, _>(key, false, |hash, _| {
+            names().filter(|field| hash.remove(field)).count()
         })?;
-        ctx.keys.changed(Classes::HASH, "hdel", key);
+        ctx.keys.announced(Classes::HASH, "hdel", key);
+        ctx.keys.count_expired_fields(gone.unwrap_or(0) as u64);
         propagate_deletion(ctx, key, names());
     } else if call.at_ms.is_some() {
-        ctx.keys.changed(Classes::HASH, "hexpire", key);
+        ctx.keys.announced(Classes::HASH, "hexpire", key);
     }
     if !past && ctx.keys.is_journaled() {
         let at_ms = call.at_ms.map(IntText::new);
@@ -597,6 +599,7 @@ fn expire_at(
         ctx.keys.changed(Classes::HASH, event, key);
         ctx.keys.count_changes(changes as u64 - 1);
         if past {
+            ctx.keys.count_expired_fields(deleted.len() as u64);
             propagate_deletion(ctx, key, deleted.into_iter());
         } else {
             propagate_expiry(ctx, key, Some(at_ms), set.into_iter());

@@ -132,7 +132,7 @@ fn move_element(
     }
     ctx.keys.changed(Classes::LIST, push_event(to), destination);
     ctx.keys.set_emptied(emptied);
-    ctx.keys.changed(Classes::LIST, pop_event(from), source);
+    ctx.keys.announced(Classes::LIST, pop_event(from), source);
     Ok(())
 }
 
@@ -311,11 +311,12 @@ fn pop_many(
     count: usize,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    ctx.keys.update::<List, _>(key, false, |list, limits| {
+    let popped = ctx.keys.update::<List, _>(key, false, |list, limits| {
         reply.array(count.min(list.len()));
         list.pop(from, count, limits, |element| bulk(reply, element))
     })?;
-    ctx.keys.changed(Classes::LIST, pop_event(from), key);
+    ctx.keys.announced(Classes::LIST, pop_event(from), key);
+    ctx.keys.count_changes(popped.unwrap_or(0) as u64);
     Ok(())
 }
 
@@ -515,8 +516,9 @@ pub(crate) fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
             before - list.len()
         })?;
     if let Some(trimmed) = trimmed {
-        ctx.keys.changed(Classes::LIST, "ltrim", &args[1]);
-        ctx.keys.count_changes((trimmed as u64).saturating_sub(1));
+        // Also of a trim that leaves all elements there are events.
+        ctx.keys.announced(Classes::LIST, "ltrim", &args[1]);
+        ctx.keys.count_changes(trimmed as u64);
     }
     reply.ok();
     Ok(())

@@ -13,7 +13,8 @@
 //!   the memory account, and removes the key when nothing is left in it.
 //! - Whoever changed a key calls [`View::changed`] once per change, with the event's name: it raises
 //!   watch flags, counts the change, queues the keyspace event, and after an update that emptied the
-//!   key, the `del` event. A handler that changes nothing calls nothing.
+//!   key, the `del` event. [`View::announced`] does the same and counts nothing. A handler that changes nothing calls
+//!   nothing.
 
 mod elements;
 mod store;
@@ -768,6 +769,13 @@ impl<'a> View<'a> {
     #[inline]
     pub fn changed(&mut self, class: Classes, event: &'static str, key: &[u8]) {
         self.changes += 1;
+        self.announced(class, event, key);
+    }
+
+    /// Reports what is told to watchers and in events, but is no change of its own for those who count: the second half
+    /// of a move, or nothing at all.
+    #[inline]
+    pub fn announced(&mut self, class: Classes, event: &'static str, key: &[u8]) {
         self.touch_watchers(key);
         self.notify(class, event, key);
         if class == Classes::STREAM {
@@ -794,6 +802,11 @@ impl<'a> View<'a> {
     /// Adds to the number of changes without an event (a command that counts elements).
     pub fn count_changes(&mut self, more: u64) {
         self.changes += more;
+    }
+
+    /// Counts fields that were given a time in the past, and so went as if they had expired.
+    pub fn count_expired_fields(&mut self, more: u64) {
+        self.local.expired_elements += more;
     }
 
     /// Raises the flags of a key's watchers, where a change has no event.

@@ -570,3 +570,61 @@ fn a_reset_sets_back_what_redis_sets_back() {
         assert_eq!(field(&mut client, name), "0", "{name}");
     }
 }
+
+/// A field of INFO that is a number.
+fn number(client: &mut Client, name: &str) -> i64 {
+    let Value::Bulk(info) = client.call("INFO everything") else {
+        panic!("INFO answers with a text");
+    };
+    let info = String::from_utf8(info).unwrap();
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap().parse().unwrap()
+}
+
+/// What Redis 8.2.3 counts for each of these calls.
+#[test]
+fn changes_and_expired_fields_are_counted_as_redis_counts_them() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let library = "#!lua name=q\nredis.register_function('f', function() return 1 end)";
+    for (call, changes, expired) in [
+        ("LPOP l 2", 2, 0),
+        ("LPOP l 100", 6, 0),
+        ("RPOP l 3", 3, 0),
+        ("LMPOP 1 l LEFT COUNT 3", 3, 0),
+        ("BLMPOP 0 1 l LEFT COUNT 3", 3, 0),
+        ("LTRIM l 0 -1", 0, 0),
+        ("LTRIM l 1 2", 4, 0),
+        ("LMOVE l other LEFT RIGHT", 1, 0),
+        ("LMOVE l l LEFT RIGHT", 1, 0),
+        ("RPOPLPUSH l other", 1, 0),
+        ("BLMOVE l other LEFT RIGHT 0", 1, 0),
+        ("HSETEX h EX 100 FIELDS 2 a 1 q 2", 2, 0),
+        ("HSETEX h EXAT 1 FIELDS 2 a 1 q 2", 2, 2),
+        ("HSETEX new EXAT 1 FIELDS 1 a 1", 1, 1),
+        ("HEXPIRE h 0 FIELDS 3 a b nope", 2, 2),
+        ("HPEXPIREAT h 1 FIELDS 1 a", 1, 1),
+        ("HGETEX h EXAT 1 FIELDS 2 a nope", 1, 1),
+        ("FUNCTION LOAD", 1, 0),
+        ("FUNCTION DELETE q", 1, 0),
+        ("FUNCTION FLUSH", 1, 0),
+    ] {
+        client.call("DEL l other h new");
+        client.call("RPUSH l a b c d e f");
+        client.call("HSET h a 1 b 2 c 3");
+        client.call_args(&[b"FUNCTION", b"LOAD", b"REPLACE", library.as_bytes()]);
+        let names = ["rdb_changes_since_last_save", "expired_subkeys"];
+        let before = names.map(|name| number(&mut client, name));
+        let mut words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+        if call == "FUNCTION LOAD" {
+            words.extend([&b"REPLACE"[..], library.as_bytes()]);
+        }
+        let reply = client.call_args(&words);
+        assert!(!matches!(reply, Value::Error(_)), "{call}: {reply:?}");
+        let after = names.map(|name| number(&mut client, name));
+        let counted = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(counted, [changes, expired], "{call}");
+    }
+}

@@ -107,7 +107,10 @@ fn change<R>(
     if !inside_exec {
         worker.shared.keyspace.locks().unlock_script();
     }
-    Ok(result?)
+    let result = result?;
+    // Redis counts a change of the libraries as one of the data.
+    worker.local.changes += 1;
+    Ok(result)
 }
 
 /// The server, as the text of a library sees it: nothing to call, and not much time.
