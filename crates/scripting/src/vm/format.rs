@@ -140,9 +140,13 @@ unsafe fn item(
                 }
             }
             other => {
-                let mut text = *b"invalid option '%?' to 'format'";
-                text[17] = other;
-                raise_text(state, &text);
+                // Nothing stands for the end of the text, nor for a zero byte.
+                let mut text = *b"invalid option '%' to 'format'\0";
+                if other != 0 {
+                    text.copy_within(17..30, 18);
+                    text[17] = other;
+                }
+                raise_text(state, until_nul(&text));
             }
         }
     }

@@ -49,12 +49,19 @@ local function pick(from, names)
   return picked
 end
 
-local globals = pick(_G, 'error gcinfo ipairs rawequal select tonumber tostring type')
+local globals = pick(_G, 'error gcinfo rawequal select tonumber tostring type')
 local globals_stand_in = readonly(globals)
 globals._VERSION = 'Lua 5.1'
 globals._G = globals_stand_in
 for name in ('next pairs rawget rawset getmetatable setmetatable unpack'):gmatch('%S+') do
   globals[name] = host[name]
+end
+
+-- The interpreter's own would not say which type it wants of what is not there.
+local ipairs = ipairs
+function globals.ipairs(...)
+  if type((...)) ~= 'table' then error(bad(1, 'ipairs', 'table', ...), 2) end
+  return ipairs((...))
 end
 
 --- Nesting ---
@@ -427,7 +434,12 @@ local function unwrap(ok, ...)
   error(problem, type(problem) == 'string' and 3 or 0)
 end
 
-local coroutine_library = pick(coroutines, 'running status yield')
+local coroutine_library = pick(coroutines, 'running status')
+
+function coroutine_library.yield(...)
+  if not coroutines.running() then error('attempt to yield across metamethod/C-call boundary', 0) end
+  return coroutines.yield(...)
+end
 
 function coroutine_library.create(f)
   if type(f) ~= 'function' then error("bad argument #1 to 'create' (Lua function expected)", 2) end
