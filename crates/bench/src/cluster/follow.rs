@@ -43,6 +43,8 @@ pub struct Manner {
     pub reads: Reads,
     /// A node that leaves a request unanswered for so long is given up, and asked again on a new connection.
     pub patience: Duration,
+    /// A request that nobody has answered for so long, however often it was sent, ends the run.
+    pub silence_max: Option<Duration>,
     /// Whether to remember the numbers of acknowledged writes: the last word of each request.
     pub keeps_acks: bool,
     /// Length of a piece of [`Counts::trouble`].
@@ -288,7 +290,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             while let Some(client) = self.drive.due(now_ns) {
                 self.pump(client, now_ns);
             }
-            self.look_after(now_ns);
+            self.look_after(now_ns)?;
             self.flush(now_ns);
             self.drive.turned();
             let (finished, latency_us) = self.drive.progress();
@@ -525,7 +527,7 @@ impl<'s, 'a> Follower<'s, 'a> {
     }
 
     /// What has its time: requests that come again, questions for the map, silent connections.
-    fn look_after(&mut self, now_ns: u64) {
+    fn look_after(&mut self, now_ns: u64) -> Result<(), Failure> {
         while let Some(entry) = self.later.first_entry() {
             if entry.key().0 > now_ns {
                 break;
@@ -537,9 +539,16 @@ impl<'s, 'a> Follower<'s, 'a> {
             self.ask(now_ns);
         }
         if now_ns < self.look_at_ns {
-            return;
+            return Ok(());
         }
         self.look_at_ns = now_ns + LOOK_PAUSE_NS;
+        if let Some(silence_max) = self.manner.silence_max {
+            let clients = self.clients.iter();
+            let oldest_ns = clients.filter_map(Pending::waits_since_ns).min();
+            if oldest_ns.is_some_and(|at_ns| now_ns - at_ns > silence_max.as_nanos() as u64) {
+                return Err(Failure::TimedOut);
+            }
+        }
         // A primary that was replaced while it worked serves on until it is told: writes that it takes meanwhile are lost,
         // and only Sentinels know.
         self.checks = matches!(self.manner.source, Source::Sentinels { .. });
@@ -559,6 +568,7 @@ impl<'s, 'a> Follower<'s, 'a> {
                 self.lose(token, &Failure::TimedOut, now_ns);
             }
         }
+        Ok(())
     }
 
     /// Asks the next node for the map.
@@ -641,4 +651,96 @@ impl<'a> Engine for Follower<'_, 'a> {
 
 fn text_of(value: &Value) -> String {
     String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::{Arc, mpsc};
+    use std::time::Instant;
+
+    use redline_net::Address;
+
+    use super::*;
+    use crate::load::Totals;
+    use crate::run::drive;
+    use crate::run::record::Recorder;
+    use crate::worker::{Place, Prefix};
+    use crate::workload::template::{Protocol, Template};
+    use crate::workload::values::{Content, Sizes};
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn next(&self) -> Option<Instant> {
+            None
+        }
+
+        fn observe(&mut self, _: &Totals) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_run_that_only_replies_end_does_not_wait_for_a_silent_node_for_ever() {
+        // The kernel accepts for it, and nobody reads.
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = silent.local_addr().expect("it is bound").port();
+        let address = Address::tcp("127.0.0.1", port);
+        let endpoint = address.resolve().expect("it is literal").remove(0);
+        let sizes = Sizes::parse("3").expect("a size");
+        let template = Template::parse("GET a", &sizes).expect("a template");
+        let mut random = fastrand::Rng::with_seed(1);
+        let content = (Content::Fixed, Arc::default());
+        let renderer = template.renderer(Protocol::Resp, 0, 1, content.0, &content.1, &mut random);
+        let choice = drive::Choice {
+            renderer,
+            rows: 0..1,
+            weight: 1,
+        };
+        let manner = drive::Manner {
+            rate: None,
+            shift: 0.0,
+            depth: 1,
+            window: false,
+            warmup: Duration::ZERO,
+            duration: None,
+            protocol: Protocol::Resp,
+            count_errors: false,
+            reconnect: false,
+            timeout: None,
+            connects_within: Duration::ZERO,
+            reconnect_after: None,
+        };
+        let quota = AtomicU64::new(1);
+        let (sender, _slices) = mpsc::channel();
+        let recorder = Recorder::new(1, false, u64::MAX, sender);
+        let drive = Drive::new(manner, vec![choice], Some(&quota), random, recorder);
+        let plan = Plan {
+            places: vec![Place {
+                address: address.clone(),
+                endpoint,
+                prefix: Prefix::default(),
+            }],
+            tls: None,
+            clients: 1,
+            keep_alive: true,
+        };
+        let manner = Manner {
+            source: Source::Cluster,
+            reads: Reads::Primaries,
+            patience: Duration::from_millis(60),
+            silence_max: Some(Duration::from_millis(300)),
+            keeps_acks: false,
+            slice: Duration::from_secs(1),
+        };
+        let mut control = Control::new().expect("a poller");
+        let map = Map::of(address);
+        let ran = run(&mut control, plan, vec![drive], &manner, &map, &mut Nobody);
+        let (outcome, counts) = ran.expect("it begins");
+        assert!(matches!(outcome.failure, Some(Failure::TimedOut)));
+        // It was tried on more than one connection before.
+        assert!(counts.redirects.resent > 0);
+    }
 }

@@ -171,6 +171,11 @@ impl Pending {
     pub fn sent(&self) -> u64 {
         self.sent
     }
+
+    /// When the oldest request that is not answered was written, for the first time if it was sent again.
+    pub fn waits_since_ns(&self) -> Option<u64> {
+        self.under_way.front().map(|oldest| oldest.sent_ns)
+    }
 }
 
 /// The pause after a connection is lost doubles with each attempt, between these.

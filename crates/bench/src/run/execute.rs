@@ -534,6 +534,7 @@ impl Prepared {
             source: source.clone(),
             reads: self.plan.reads,
             patience: following.patience,
+            silence_max: following.silence_max,
             keeps_acks: following.keeps_acks,
             slice: following.slice,
         };
@@ -624,7 +625,10 @@ impl Prepared {
             Drive::new(manner, vec![choice], Some(quota), random, recorder)
         });
         let drives = drives.collect();
-        let following = Following::of(plan);
+        let following = Following {
+            silence_max: Some(SILENCE_MAX),
+            ..Following::of(plan)
+        };
         let total = sequence * load.requests() as u64;
         let mut filling = Filling::new(total);
         let (outcome, _) = self.drive(drives, connections, following, &mut filling)?;
@@ -881,6 +885,7 @@ fn cpu_us_per_reply<'s>(
 #[derive(Clone, Copy)]
 struct Following {
     patience: Duration,
+    silence_max: Option<Duration>,
     slice: Duration,
     keeps_acks: bool,
 }
@@ -889,6 +894,8 @@ impl Following {
     fn of(plan: &RunPlan) -> Following {
         Following {
             patience: plan.manner.timeout.unwrap_or(NODE_PATIENCE),
+            // Who has a duration ends with it.
+            silence_max: plan.manner.duration.is_none().then_some(SILENCE_MAX),
             slice: plan.output.interval,
             keeps_acks: plan.incident.is_some(),
         }

@@ -22,7 +22,7 @@ pub mod drive;
 pub mod execute;
 mod live;
 mod measured;
-mod record;
+pub(crate) mod record;
 pub mod result;
 mod series;
 mod stairs;
