@@ -14,13 +14,14 @@
 //! Replies of different nodes overtake each other. Each is recorded when it arrives.
 
 mod links;
+mod names;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redline_cluster::Redirect;
-use redline_net::{Poller, Waker, clock};
+use redline_net::{Address, Poller, Waker, clock};
 use redline_resp::{Outcome, Value, encode_request};
 
 use super::map::Map;
@@ -33,6 +34,7 @@ use crate::run::drive::{Drive, Pending};
 use crate::run::result::Redirects;
 use crate::worker::{Ended, Load, Patience, PollerAlarm, Progress, Shared, Then, Wait};
 use links::{Awaited, Link};
+use names::Names;
 
 /// How a thread follows.
 #[derive(Clone, Debug)]
@@ -96,6 +98,7 @@ pub struct Follower<'s, 'a> {
     drive: Drive<'a>,
     manner: Manner,
     map: Map,
+    names: Names,
     /// Nodes that are asked for the map; none if it is whichever is known.
     askable: Vec<usize>,
     poller: Poller,
@@ -203,6 +206,7 @@ impl<'s, 'a> Follower<'s, 'a> {
             drive,
             manner,
             map,
+            names: Names::new(Address::resolve),
             askable,
             poller: Poller::new(EVENTS_MAX)?,
             alarm: PollerAlarm::default(),
@@ -378,10 +382,15 @@ impl<'s, 'a> Follower<'s, 'a> {
     }
 
     fn send(&mut self, flight: Flight, node: usize, asking: bool, now_ns: u64) {
-        let Ok(token) = self.link(node, flight.client, now_ns) else {
-            self.counts.redirects.connects_failed += 1;
-            self.note("connect", now_ns);
-            return self.again_later(flight, now_ns);
+        let token = match self.link(node, flight.client, now_ns) {
+            Ok(Some(token)) => token,
+            // Its name is looked up aside.
+            Ok(None) => return self.again_later(flight, now_ns),
+            Err(_) => {
+                self.counts.redirects.connects_failed += 1;
+                self.note("connect", now_ns);
+                return self.again_later(flight, now_ns);
+            }
         };
         let link = self.links[token].as_mut().expect("it was just found");
         if asking {
@@ -589,7 +598,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         // Who has answered is asked again: one that does not know yet would name the old primary once more.
         self.asked_node = self.asked_node.wrapping_add(usize::from(self.doubts));
         let node = nodes[self.asked_node % nodes.len()];
-        let Ok(token) = self.link(node, ASKER, now_ns) else {
+        let Ok(Some(token)) = self.link(node, ASKER, now_ns) else {
             return;
         };
         let Some(link) = &mut self.links[token] else {
@@ -659,8 +668,6 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::sync::{Arc, mpsc};
     use std::time::Instant;
-
-    use redline_net::Address;
 
     use super::*;
     use crate::load::Totals;

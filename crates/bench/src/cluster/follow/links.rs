@@ -45,21 +45,24 @@ impl Follower<'_, '_> {
         self.manner.source.sentinel_auth(address).is_some()
     }
 
-    /// The link of a client to a node, which may not stand yet.
+    /// The link of a client to a node, which may not stand yet. `None` while the node's name is looked up: before the load
+    /// begins that is waited for.
     pub(super) fn link(
         &mut self,
         node: usize,
         client: usize,
         now_ns: u64,
-    ) -> Result<usize, Failure> {
+    ) -> Result<Option<usize>, Failure> {
         if let Some(&token) = self.found.get(&(node, client)) {
-            return Ok(token);
+            return Ok(Some(token));
         }
         let address = self.map.address(node);
         let failed = |error| Failure::connect(address, &error);
-        let endpoints = address
-            .resolve()
-            .map_err(|error| Failure::connect_endpoint(address, &error))?;
+        let may_block = self.started_ns == 0;
+        let Some(found) = self.names.find(address, may_block, now_ns) else {
+            return Ok(None);
+        };
+        let endpoints = found.map_err(|error| Failure::connect_endpoint(address, error))?;
         // Where and as who it was reached before; one that was only heard of is reached as the first.
         let mut places = self.shared.places.iter();
         let place = places.find(|place| endpoints.contains(&place.endpoint));
@@ -107,7 +110,7 @@ impl Follower<'_, '_> {
         self.links[token] = Some(link);
         self.found.insert((node, client), token);
         self.connecting += 1;
-        Ok(token)
+        Ok(Some(token))
     }
 
     /// Takes in what has happened. While connections are opened for the first time, one that fails ends the test.
