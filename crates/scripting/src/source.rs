@@ -246,6 +246,23 @@ impl Token<'_> {
             )
     }
 
+    /// Whether a function may begin with it, or end.
+    fn may_begin_body(&self) -> bool {
+        const WORDS: [&[u8]; 10] = [
+            b"do",
+            b"end",
+            b"for",
+            b"function",
+            b"if",
+            b"local",
+            b"repeat",
+            b"return",
+            b"while",
+            b"break",
+        ];
+        self.kind == Kind::Name || self.is(Kind::Symbol, b"(") || self.is_any(Kind::Keyword, &WORDS)
+    }
+
     /// Whether a statement begins behind it for certain.
     fn is_before_statement(&self) -> bool {
         self.is(Kind::Symbol, b";")
@@ -611,6 +628,10 @@ impl<'a> Scan<'a> {
 
     /// Follows blocks, brackets and the heads of statements.
     fn follow(&mut self, start: usize, token: Token<'_>) -> Result<(), Trouble> {
+        if let Some(Open::Function(body)) = self.open.last_mut() {
+            // What is no statement right behind the parameters is an error, and has to stay the first one.
+            body.is_variadic &= body.begins_at != Some(self.before_end) || token.may_begin_body();
+        }
         let begins = match token.kind {
             Kind::Name => self.before.is_before_statement() || self.before.is_end(),
             Kind::Symbol if token.text == b"(" => {
@@ -729,13 +750,6 @@ impl<'a> Scan<'a> {
             // The interpreter's assignment of an exclusive or.
             b"~=" if self.in_head => return Err(self.trouble(start, b"~=".to_vec(), None)),
             b"." | b":" | b"," => {}
-            b";" => {
-                self.in_head = false;
-                if let Some(Open::Function(body)) = self.open.last_mut() {
-                    // Right behind the parameters it is an error, and has to stay one.
-                    body.is_variadic &= body.begins_at != Some(self.before_end);
-                }
-            }
             _ => self.in_head = false,
         }
         Ok(())
