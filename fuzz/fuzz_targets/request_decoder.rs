@@ -1,4 +1,5 @@
-//! Any bytes, cut anywhere, are the same requests or the same protocol error as in one piece; nothing panics; and what
+//! Any bytes, cut anywhere, are the same requests or the same protocol error as in one piece, but for lines that are too
+//! long while their end is missing; nothing panics; and what
 //! was decoded is decoded again from its encoding.
 //!
 //! The first eight bytes choose limits, cuts and the way of large bulks; the others are the connection's.
@@ -50,9 +51,9 @@ fuzz_target!(|data: &[u8]| {
             || !pieces.iter().any(|piece| piece.ends_with(b"\r")),
         "the planted fault"
     );
-    assert_eq!(decode_requests(pieces, &limits, route), whole);
+    assert!(whole.in_pieces_may_be(&decode_requests(pieces, &limits, route)));
     if input.len() <= 256 {
-        assert_eq!(decode_requests(input.chunks(1), &limits, route), whole);
+        assert!(whole.in_pieces_may_be(&decode_requests(input.chunks(1), &limits, route)));
     }
 
     let mut encoded = Vec::new();

@@ -37,7 +37,8 @@ const UNAUTHENTICATED_BULK_BYTES_MAX: i64 = 16 * 1024;
 /// What a session may send.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
-    /// Bytes in an inline request without its end of line, or in the line of a header.
+    /// Bytes that an inline request, or the line of a header, may have while its end is missing: one that has arrived
+    /// whole may be longer.
     pub inline_bytes_max: usize,
     /// Bytes in one argument (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
@@ -609,7 +610,7 @@ fn header(
     too_big: ProtocolError,
 ) -> Result<Header, ProtocolError> {
     let rest = &buf[start..];
-    match find_unless_nul(rest, b'\r', limits.inline_bytes_max) {
+    match find_unless_nul(rest, b'\r') {
         Some(len) if len + 1 < rest.len() => Ok(Header::Line {
             number: rest.get(1..len).and_then(parse_integer),
             end: start + len + 2,
@@ -625,13 +626,8 @@ fn decode_inline(
     limits: &RequestLimits,
     spans: &mut Vec<Span>,
 ) -> Result<Decoded, ProtocolError> {
-    // The carriage return of the line's end is not part of what is limited.
-    let bytes_max = match buf.get(limits.inline_bytes_max) {
-        Some(b'\r') => limits.inline_bytes_max + 1,
-        _ => limits.inline_bytes_max,
-    };
-    let Some(end) = find_unless_nul(buf, b'\n', bytes_max) else {
-        return if buf.len() > bytes_max {
+    let Some(end) = find_unless_nul(buf, b'\n') else {
+        return if buf.len() > limits.inline_bytes_max {
             Err(ProtocolError::TooBigInline)
         } else {
             Ok(Decoded::Incomplete { need: 1 })
@@ -653,9 +649,10 @@ fn decode_inline(
     }
 }
 
-/// The first `needle` at or before offset `max`, unless a NUL comes first.
-fn find_unless_nul(buf: &[u8], needle: u8, max: usize) -> Option<usize> {
-    let window = &buf[..buf.len().min(max.saturating_add(1))];
+/// The first `needle`, as far as spans reach, unless a NUL comes first. How far it is from the start is not limited, as in
+/// Redis: who has sent so much without it is refused before it comes.
+fn find_unless_nul(buf: &[u8], needle: u8) -> Option<usize> {
+    let window = &buf[..buf.len().min(REQUEST_BYTES_MAX)];
     memchr2(needle, 0, window).filter(|&at| window[at] == needle)
 }
 

@@ -52,30 +52,6 @@ fn an_inline_request_is_unquoted_in_the_buffer() {
 }
 
 #[test]
-fn the_longest_line_may_end_as_every_other() {
-    let limits = RequestLimits::default();
-    let word = vec![b'x'; limits.inline_bytes_max];
-    for end in [&b"\n"[..], b"\r\n"] {
-        let line = [&word[..], end].concat();
-        let request = Decoded::Request {
-            consumed: line.len(),
-            args: 1,
-            kind: RequestKind::Inline,
-        };
-        assert_eq!(decode(&line, &limits), Ok(request));
-        for cut in word.len()..line.len() {
-            let incomplete = Ok(Decoded::Incomplete { need: 1 });
-            assert_eq!(decode(&line[..cut], &limits), incomplete);
-        }
-        let longer = [&b"x"[..], &line].concat();
-        for cut in word.len() + 1..=longer.len() {
-            let error = Err(ProtocolError::TooBigInline);
-            assert_eq!(decode(&longer[..cut], &limits), error);
-        }
-    }
-}
-
-#[test]
 fn empty_requests_ask_for_nothing() {
     for input in [
         &b"\r\n"[..],

@@ -12,6 +12,22 @@ pub struct Requests {
     pub error: Option<ProtocolError>,
 }
 
+impl Requests {
+    /// Whether these bytes in one piece can be the others in several: the same, but that a line beyond the limit is
+    /// refused while its end is missing, which is so only in pieces.
+    pub fn in_pieces_may_be(&self, pieces: &Requests) -> bool {
+        let is_cut_short = matches!(
+            pieces.error,
+            Some(
+                ProtocolError::TooBigInline
+                    | ProtocolError::TooBigMultibulkCount
+                    | ProtocolError::TooBigBulkCount
+            )
+        );
+        pieces == self || is_cut_short && self.requests.starts_with(&pieces.requests)
+    }
+}
+
 /// How the bytes of a large bulk reach the decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BigRoute {
