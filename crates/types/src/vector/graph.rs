@@ -15,8 +15,8 @@
 //! - **Numbers are dense.** The last node takes the place of a removed one. So a node is drawn by lot in constant time,
 //!   and a search marks what it has visited in a bitmap.
 //!
-//! A node has up to `m` links on a layer, on layer 0 up to twice as many. Where no link could be given up a node keeps
-//! more, rather than losing its only way to another.
+//! A new node gets up to `m` links on a layer, the first of its nearest that take it; on layer 0 later nodes add as many
+//! again. Where no link could be given up a node keeps more, rather than losing its only way to another.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -366,10 +366,14 @@ impl Graph {
 
     // ---- linking ------------------------------------------------------------------------------
 
-    /// Links a new node with some of the nearest on a layer.
+    /// Links a new node with some of the nearest on a layer: up to `m`, which leaves room for nodes that come later. (With
+    /// twice as many on layer 0 fewer of the nearest are found: of 10,000 nodes 97 %, not 98.)
     fn connect(&mut self, node: u32, layer: usize, nearest: &[Near]) {
         let chosen = self.choose(nearest, self.links_max(layer));
         for &near in &chosen {
+            if self.links(node, layer).len() == self.m {
+                break;
+            }
             if self.make_room(near.node, layer, Some(near.distance)) {
                 self.link(node, near.node, layer);
             }

@@ -96,6 +96,22 @@ fn it_holds_through_insertions_and_removals() {
     }
 }
 
+#[test]
+fn a_new_node_has_no_more_than_m_links_on_a_layer() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut graph = Graph::new(10, 8);
+    for node in 0..500 {
+        let vector = Stored::new(&random_vector(&mut rng, 10), Quantization::Int8);
+        graph.insert(vector, 200, &mut || rng.u64(..));
+        for layer in 0..=graph.level(node) {
+            let links = graph.links(node, layer).len();
+            assert!(links <= 8, "{links} links on layer {layer}");
+        }
+    }
+    let most = (0..500).map(|node| graph.links(node, 0).len()).max();
+    assert_eq!(most, Some(16), "later nodes add links");
+}
+
 /// Of 10,000 vectors, the share of the ten nearest that a search finds.
 fn recall(graph: &Graph, rng: &mut fastrand::Rng, quantization: Quantization, ef: usize) -> f64 {
     let (queries, wanted) = (50, 10);
