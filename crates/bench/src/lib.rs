@@ -9,7 +9,7 @@
 //! | `session` | one invocation from its first connection to its exit code |
 //! | `probe` | the first connection, which asks the server about itself |
 //! | `load` | one test: its threads, its start and its end |
-//! | `worker` | one load thread: the hot path |
+//! | `worker`, `outgoing` | one load thread: the hot path; what waits for room in a socket |
 //! | `null_server` | a server that does nothing, for what the generator costs by itself |
 //! | `memcached` | replies of memcached's text protocol |
 //! | `closed`, `batch` | what a worker sends for redis-benchmark's command line: batches |
@@ -42,6 +42,7 @@ mod load;
 mod memcached;
 mod null_server;
 mod options;
+mod outgoing;
 mod probe;
 mod report;
 mod run;

@@ -26,6 +26,7 @@ use redline_net::{
 use redline_resp::Skipper;
 
 use crate::failure::Failure;
+use crate::outgoing::Outgoing;
 
 /// What a worker sends, when, and what it makes of the replies. One per thread.
 pub trait Load {
@@ -307,7 +308,7 @@ struct Connection<P> {
     /// Replies before those of the load, that answer the prefix.
     prefix_awaited: u64,
     /// What the socket did not take of what was to be sent.
-    unsent: Vec<u8>,
+    unsent: Outgoing,
     /// The start of a line whose rest has not arrived.
     held: Vec<u8>,
 }
@@ -436,7 +437,7 @@ impl<'a, L: Load> Worker<'a, L> {
             lost: false,
             pending: self.load.pending(),
             prefix_awaited: place.prefix.replies,
-            unsent: place.prefix.bytes.clone(),
+            unsent: Outgoing::of(&place.prefix.bytes),
             held: Vec::new(),
         }))
     }
@@ -673,7 +674,7 @@ impl<'a, L: Load> Worker<'a, L> {
         }
         if !connection.unsent.is_empty() {
             // The first requests follow the prefix in one write, and none may overtake another.
-            connection.unsent.extend_from_slice(bytes);
+            connection.unsent.more().extend_from_slice(bytes);
             return self.send_rest(token);
         }
         match connection.stream.write(bytes) {
@@ -684,6 +685,7 @@ impl<'a, L: Load> Worker<'a, L> {
                 // The buffer is the next connection's, so the rest is copied.
                 connection
                     .unsent
+                    .more()
                     .extend_from_slice(&bytes[written.unwrap_or(0)..]);
                 self.await_room(token)
             }
@@ -693,14 +695,11 @@ impl<'a, L: Load> Worker<'a, L> {
 
     fn send_rest(&mut self, token: usize) -> Result<(), Failure> {
         let connection = &mut self.connections[token];
-        match connection.stream.write(&connection.unsent) {
+        match connection.stream.write(connection.unsent.rest()) {
             Ok(written) => {
-                connection.unsent.drain(..written.unwrap_or(0));
+                connection.unsent.left(written.unwrap_or(0));
                 if !connection.unsent.is_empty() || connection.stream.has_unsent() {
                     return self.await_room(token);
-                }
-                if connection.unsent.capacity() > RECEIVE_BYTES {
-                    connection.unsent = Vec::new();
                 }
                 Ok(())
             }

@@ -394,10 +394,10 @@ impl<'s, 'a> Follower<'s, 'a> {
         };
         let link = self.links[token].as_mut().expect("it was just found");
         if asking {
-            encode_request(&["ASKING"], &mut link.out);
+            encode_request(&["ASKING"], link.out.more());
             link.awaited.push_back((Awaited::Asking, now_ns));
         }
-        link.out.extend_from_slice(&flight.bytes);
+        link.out.more().extend_from_slice(&flight.bytes);
         link.awaited.push_back((Awaited::Request(flight), now_ns));
         self.dirty.push(token);
     }
@@ -604,7 +604,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         let Some(link) = &mut self.links[token] else {
             return;
         };
-        encode_request(self.manner.source.question(), &mut link.out);
+        encode_request(self.manner.source.question(), link.out.more());
         link.awaited.push_back((Awaited::Map, now_ns));
         self.dirty.push(token);
     }

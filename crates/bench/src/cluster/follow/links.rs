@@ -9,6 +9,7 @@ use redline_resp::{ReplyDecoder, Value, encode_request};
 
 use super::{ASKER, Flight, Follower, Reads};
 use crate::failure::Failure;
+use crate::outgoing::Outgoing;
 use crate::worker::secure;
 
 /// A connection.
@@ -20,7 +21,7 @@ pub(super) struct Link {
     pub(super) since_ns: u64,
     decoder: ReplyDecoder,
     input: Vec<u8>,
-    pub(super) out: Vec<u8>,
+    pub(super) out: Outgoing,
     pub(super) awaited: VecDeque<(Awaited, u64)>,
 }
 
@@ -85,20 +86,20 @@ impl Follower<'_, '_> {
             since_ns: now_ns,
             decoder: ReplyDecoder::new(),
             input: Vec::new(),
-            out: Vec::new(),
+            out: Outgoing::default(),
             awaited: VecDeque::new(),
         };
         // A Sentinel has no data, and not the users of the data. TLS it has if the servers have it.
         if let Some(auth) = self.manner.source.sentinel_auth(address) {
             if !auth.is_empty() {
-                encode_request(auth, &mut link.out);
+                encode_request(auth, link.out.more());
                 link.awaited.push_back((Awaited::Prefix, now_ns));
             }
         } else {
-            link.out.extend_from_slice(&prefix.bytes);
+            link.out.more().extend_from_slice(&prefix.bytes);
             let mut replies = prefix.replies;
             if self.manner.reads != Reads::Primaries && client != ASKER {
-                encode_request(&["READONLY"], &mut link.out);
+                encode_request(&["READONLY"], link.out.more());
                 replies += 1;
             }
             let awaited = (0..replies).map(|_| (Awaited::Prefix, now_ns));
@@ -176,9 +177,9 @@ impl Follower<'_, '_> {
             if link.connecting || link.out.is_empty() && !link.stream.has_unsent() {
                 continue;
             }
-            match link.stream.write(&link.out) {
+            match link.stream.write(link.out.rest()) {
                 Ok(written) => {
-                    link.out.drain(..written.unwrap_or(0));
+                    link.out.left(written.unwrap_or(0));
                     if !link.out.is_empty() || link.stream.has_unsent() {
                         let interest = Interest::ReadWrite;
                         // A socket that cannot be watched is silent, and is given up as such.

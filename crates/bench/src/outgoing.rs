@@ -1,0 +1,96 @@
+//! Bytes that wait for room in a socket. Knows no socket.
+
+/// Bytes that leave from the front, a piece at a time.
+///
+/// What is left is not moved up with each piece: a value of 600 MB leaves in hundreds, and would be copied as often.
+#[derive(Default)]
+pub struct Outgoing {
+    bytes: Vec<u8>,
+    /// How many of them have left.
+    sent: usize,
+}
+
+/// A buffer that is larger is given back when it is empty.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+impl Outgoing {
+    /// These bytes, and nothing else.
+    pub fn of(bytes: &[u8]) -> Outgoing {
+        Outgoing {
+            bytes: bytes.to_vec(),
+            sent: 0,
+        }
+    }
+
+    /// What has not left yet.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Whether everything has left.
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.bytes.len()
+    }
+
+    /// Where more is put, behind what is there.
+    pub fn more(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// So many bytes have left.
+    pub fn left(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.is_empty() {
+            self.clear();
+        } else if self.sent > self.bytes.len() / 2 {
+            // No byte is moved more often than it takes to have less than half of them left.
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.sent = 0;
+        if self.bytes.capacity() > KEPT_BYTES_MAX {
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_their_order() {
+        let all: Vec<u8> = (0..=255).collect();
+        let (mut outgoing, mut seen) = (Outgoing::of(&all[..100]), Vec::new());
+        outgoing.more().extend_from_slice(&all[100..]);
+        for piece in (1..).map(|n| n % 13) {
+            let piece = outgoing.rest().len().min(piece);
+            seen.extend_from_slice(&outgoing.rest()[..piece]);
+            outgoing.left(piece);
+            if outgoing.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn a_large_value_that_leaves_in_many_pieces_is_not_moved_with_each() {
+        const BYTES: usize = 1 << 20;
+        let (mut outgoing, mut moved) = (Outgoing::of(&[0; BYTES]), 0);
+        while !outgoing.is_empty() {
+            let next = outgoing.rest()[1..].as_ptr();
+            outgoing.left(1);
+            if outgoing.rest().as_ptr() != next {
+                moved += outgoing.rest().len();
+            }
+        }
+        assert!(moved <= BYTES, "{moved} bytes were moved");
+    }
+}
