@@ -312,8 +312,9 @@ fn pack_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Pack {
 }
 
 fn read_set(reader: &mut Reader<'_>, limits: &Limits) -> Result<Set, Corrupt> {
-    let mut set = Set::new();
-    for _ in 0..reader.count()? {
+    let count = reader.count()?;
+    let mut set = Set::for_loose(count, limits);
+    for _ in 0..count {
         ensure(set.add(&reader.string()?, limits), "a member twice")?;
     }
     Ok(set)

@@ -81,6 +81,9 @@ const OF_A_CONNECTION: &[&str] = &[
     "unsubscribe",
     "punsubscribe",
     "sunsubscribe",
+    "asking",
+    "readonly",
+    "readwrite",
 ];
 /// Several servers together have no answer of one.
 const OF_ONE_KEYSPACE: &[&str] = &[

@@ -146,6 +146,15 @@ impl Set {
         }
     }
 
+    /// An empty set for so many members of a payload in which they are not packed: more than an intset takes make a table at
+    /// once, be they integers or not.
+    pub fn for_loose(count: usize, limits: &Limits) -> Set {
+        match count > limits.set_max_intset_entries {
+            true => Set::table(),
+            false => Set::new(),
+        }
+    }
+
     /// A set of the elements of a pack, packed as long as there are not too many; none if one is there twice.
     pub fn from_pack(pack: Pack, limits: &Limits) -> Option<Set> {
         let len = pack.len();

@@ -267,6 +267,28 @@ fn vector_set(mut set: VectorSet, size: usize, random: &mut fastrand::Rng) -> Ve
 /// and `VREM k a`.
 const VECTOR_SET_OF_REDIS: &[u8] = b"\x07\x81\xbd\xe7-\xa2\xbb\x1e\xb4\x00\x02\x02\x02\x01\x02P\x01\x02\x02\x05\x01b\x05\x02{}\x05\x02?\x7f\x02\t\x02\x03\x02\x80\x01\x00\x00\x01\x02\x00\x02 \x02\x00\x02\x00\x02\x10\x02\x00\x02\x81?d\xf9.@\x0f\x1b\xbd\x00\x0c\x00R\xc9\xf8\xde\xef\xa4\xa6J";
 
+/// As Redis 8.2.3 restores what a server whose packs took two members has dumped.
+#[test]
+fn more_loose_members_than_an_intset_takes_are_a_table() {
+    let no_packs = Limits {
+        set_max_listpack_entries: 2,
+        ..limits()
+    };
+    let mut set = Set::new();
+    set.add_all([&b"1"[..], b"2", b"3", b"x", b"y"].into_iter(), &no_packs);
+    let payload = dump(ObjectRef::Value(&set.into()));
+    for (set_max_intset_entries, expected) in [(4, "hashtable"), (5, "listpack")] {
+        let limits = Limits {
+            set_max_intset_entries,
+            ..limits()
+        };
+        let Ok(Object::Value(value)) = restore(&payload, &limits) else {
+            panic!("a value of ours is restored");
+        };
+        assert_eq!(value.encoding(), expected);
+    }
+}
+
 #[test]
 fn a_vector_set_has_the_bytes_of_redis() {
     let object = restore(VECTOR_SET_OF_REDIS, &limits()).expect("a payload");
