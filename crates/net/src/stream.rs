@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub use std::net::Shutdown;
 
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags, sockopt};
+use rustix::net::{self, RecvFlags, SendFlags};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::address::{unix_address, write_host_port};
@@ -244,23 +244,6 @@ impl Stream {
     /// The size that the kernel's send buffer should have.
     pub fn set_send_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(bytes)
-    }
-
-    /// Between two ends on this machine, which no network is between, sends as fast as the peer takes it, where the kernel's
-    /// congestion control would pace it (BBR): a timer for each segment. Goes by this end's address being of loopback.
-    /// Whether anything was changed. Nothing to do for a unix socket.
-    pub fn set_unpaced_locally(&self) -> io::Result<bool> {
-        let is_local = match self.family {
-            Family::Tcp => self.socket.local_addr()?.as_socket(),
-            Family::Unix => None,
-        }
-        .is_some_and(|address| address.ip().is_loopback());
-        if !is_local || !sockopt::tcp_congestion(&self.socket)?.starts_with("bbr") {
-            return Ok(false);
-        }
-        // The one that every kernel has, and anybody may choose.
-        sockopt::set_tcp_congestion(&self.socket, "reno")?;
-        Ok(true)
     }
 
     /// The size that the kernel's receive buffer should have.

@@ -11,7 +11,6 @@ use redline_net::{
     Address, Endpoint, Flush, Interest, Listener, PeerAddr, Poller, Read, Shutdown, Stream,
     connect, connect_blocking, connect_endpoint, flush,
 };
-use rustix::net::sockopt;
 
 use common::{Family, accept, connected, read_exactly, wait_for};
 
@@ -31,26 +30,6 @@ fn bytes_travel_both_ways_over_every_family() {
             Some(6)
         );
         assert_eq!(read_exactly(&mut pair.client, 6), b"answer");
-    }
-}
-
-#[test]
-fn between_two_ends_on_this_machine_nothing_is_paced() {
-    for family in Family::all() {
-        let pair = connected(family);
-        if pair.client.is_unix() {
-            assert!(!pair.client.set_unpaced_locally().unwrap());
-            continue;
-        }
-        // Where this kernel has it, and lets anybody choose it or has chosen it itself.
-        let _ = sockopt::set_tcp_congestion(&pair.client, "bbr");
-        let before = sockopt::tcp_congestion(&pair.client).unwrap();
-        let is_paced = before.starts_with("bbr");
-        assert_eq!(pair.client.set_unpaced_locally().unwrap(), is_paced);
-        let after = sockopt::tcp_congestion(&pair.client).unwrap();
-        assert!(!after.starts_with("bbr"), "{after}");
-        assert!(is_paced || after == before, "{before} became {after}");
-        assert!(!pair.client.set_unpaced_locally().unwrap());
     }
 }
 

@@ -201,8 +201,6 @@ impl Worker {
         let attempt = connect_endpoint(&target.endpoint).and_then(|stream| {
             let failed = |error| NetError::new(&target.name, error);
             stream.set_nodelay(true).map_err(failed)?;
-            // Where this is refused, long requests cost more.
-            let _ = stream.set_unpaced_locally();
             let keepalive_s = routes.pools[usize::from(target.pool)].keepalive_s;
             if keepalive_s > 0 {
                 stream.set_keepalive(keepalive_s).map_err(failed)?;
