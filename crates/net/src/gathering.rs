@@ -31,7 +31,8 @@ const HEARD_TO_GO_ON: u64 = 450;
 const REST_MIN: Duration = Duration::from_micros(150);
 /// A rest that costs this much is as long as it is asked to be; one that costs more is longer by the same factor. With 50
 /// connections of redis-benchmark and rests of 50, 100, 150, 200 and 300 us, each of 24 us, a GET at P=16 took 0.73, 0.68,
-/// 0.65, 0.68 and 0.63 us of CPU, at P=1 8.9, 8.6, 7.5, 8.9 and 7.9 (medians of four, to within a tenth).
+/// 0.65, 0.68 and 0.63 us of CPU, at P=1 8.9, 8.6, 7.5, 8.9 and 7.9 (medians of four,
+/// to within a tenth; docs/performance.md has rounds by turns).
 const COST_US: u64 = 8;
 /// By this factor at most: requests wait.
 const STRETCH_MAX: u64 = 3;
