@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -103,7 +104,8 @@ pub fn threads_of(pid: u32) -> io::Result<Vec<Thread>> {
 }
 
 /// The process that listens at `endpoint`, if that is on this machine and can be seen from here: not one in another
-/// network namespace, nor one of another user unless we may look at its files. The first found, if several share it.
+/// network namespace, nor one of another user unless we may look at its files. The first found, if several share it; who
+/// has bound the address itself goes before who has bound any.
 pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
     let sockets: Vec<(u64, Option<PathBuf>)> = match endpoint {
         Endpoint::Unix(path) => unix_listeners(&fs::read_to_string("/proc/net/unix")?, path),
@@ -112,11 +114,10 @@ pub fn listening_at(endpoint: &Endpoint) -> io::Result<Option<u32>> {
             if std::net::UdpSocket::bind((address.ip(), 0)).is_err() {
                 return Ok(None);
             }
-            let mut found = tcp_listeners(&fs::read_to_string("/proc/net/tcp")?, address.port());
+            let four = fs::read_to_string("/proc/net/tcp")?;
             // A machine without IPv6 has no such file.
-            if let Ok(text) = fs::read_to_string("/proc/net/tcp6") {
-                found.extend(tcp_listeners(&text, address.port()));
-            }
+            let six = fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
+            let found = tcp_listeners(&[&four, &six], *address);
             found.into_iter().map(|inode| (inode, None)).collect()
         }
     };
@@ -308,20 +309,52 @@ fn parse_own_number(text: &str) -> Option<u32> {
     numbers.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// Inodes of the listening sockets with this port in a file like `/proc/net/tcp`.
-fn tcp_listeners(text: &str, port: u16) -> Vec<u64> {
+/// Inodes of the listening sockets that get who connects to `address`, of the lines of files like `/proc/net/tcp`: those
+/// bound to it, else those bound to any address of its family, else those bound to any of IPv6.
+fn tcp_listeners(texts: &[&str], address: SocketAddr) -> Vec<u64> {
     const LISTENING: &str = "0A";
-    text.lines()
-        .skip(1)
+    let wanted = match address.ip().to_canonical() {
+        // What the kernel makes of it.
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let distance = |bound: IpAddr| match bound.to_canonical() {
+        bound if bound == wanted => Some(0),
+        bound if !bound.is_unspecified() => None,
+        bound if bound.is_ipv4() == wanted.is_ipv4() => Some(1),
+        bound => bound.is_ipv6().then_some(2),
+    };
+    let lines = texts.iter().flat_map(|text| text.lines().skip(1));
+    let found: Vec<(u8, u64)> = lines
         .filter_map(|line| {
             let mut fields = line.split_ascii_whitespace();
-            let (_, local) = fields.nth(1)?.rsplit_once(':')?;
+            let (ip, port) = fields.nth(1)?.rsplit_once(':')?;
             let state = fields.nth(1)?;
-            let inode = fields.nth(5)?;
-            let found = u16::from_str_radix(local, 16) == Ok(port) && state == LISTENING;
-            found.then(|| inode.parse().ok()).flatten()
+            let inode = fields.nth(5)?.parse().ok()?;
+            let is_it = u16::from_str_radix(port, 16) == Ok(address.port()) && state == LISTENING;
+            is_it.then_some((distance(parse_bound(ip)?)?, inode))
         })
-        .collect()
+        .collect();
+    let nearest = found.iter().map(|&(distance, _)| distance).min();
+    let at_it = found.iter().filter(|found| Some(found.0) == nearest);
+    at_it.map(|&(_, inode)| inode).collect()
+}
+
+/// Reads an address of `/proc/net/tcp` or `tcp6`: one or four words in the machine's own order of bytes.
+fn parse_bound(text: &str) -> Option<IpAddr> {
+    let word = |at: usize| u32::from_str_radix(text.get(at..at + 8)?, 16).ok();
+    match text.len() {
+        8 => Some(Ipv4Addr::from(word(0)?.to_ne_bytes()).into()),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, bytes) in (0..32).step_by(8).zip(bytes.chunks_exact_mut(4)) {
+                bytes.copy_from_slice(&word(at)?.to_ne_bytes());
+            }
+            Some(Ipv6Addr::from(bytes).into())
+        }
+        _ => None,
+    }
 }
 
 /// Inodes of the sockets that may be bound to `path`, in a file like `/proc/net/unix`; with the name that they were
@@ -422,6 +455,36 @@ mod tests {
         let remote = Endpoint::Tcp(([192, 0, 2, 1], address.port()).into());
         assert_eq!(listening_at(&remote).unwrap(), None);
         assert!(!name_of(me).unwrap().is_empty());
+    }
+
+    #[test]
+    fn of_several_listeners_of_a_port_the_one_that_is_connected_to_is_found() {
+        // As in /proc/net/tcp and tcp6: 127.0.0.2, any, 10.0.0.1, one that does not listen, and another port.
+        let four = "head\n\
+            0: 0200007F:18EB 00000000:0000 0A 0:0 0:0 0 0 0 12 1\n\
+            1: 00000000:18EB 00000000:0000 0A 0:0 0:0 0 0 0 10 1\n\
+            2: 0100000A:18EB 00000000:0000 0A 0:0 0:0 0 0 0 11 1\n\
+            3: 0100007F:18EB 0100007F:9999 01 0:0 0:0 0 0 0 13 1\n\
+            4: 0100007F:18EC 00000000:0000 0A 0:0 0:0 0 0 0 14 1\n";
+        // ::1, any, and 127.0.0.3 bound as one of IPv6.
+        let six = "head\n\
+            0: 00000000000000000000000001000000:18EB 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 20 1\n\
+            1: 00000000000000000000000000000000:18EB 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 21 1\n\
+            2: 0000000000000000FFFF00000300007F:18EB 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 22 1\n";
+        let found = |address: &str, four: &str, six: &str| {
+            tcp_listeners(&[four, six], address.parse().unwrap())
+        };
+        assert_eq!(found("127.0.0.2:6379", four, six), [12]);
+        assert_eq!(found("127.0.0.3:6379", four, six), [22]);
+        assert_eq!(found("[::1]:6379", four, six), [20]);
+        assert_eq!(found("127.0.0.1:6379", four, six), [10]);
+        assert_eq!(found("[::ffff:127.0.0.2]:6379", four, six), [12]);
+        assert_eq!(found("[2001:db8::1]:6379", four, six), [21]);
+        // Any of IPv6 takes those of IPv4 as well, but not the other way round.
+        assert_eq!(found("127.0.0.1:6379", "", six), [21]);
+        assert!(found("[::1]:6379", four, "").is_empty());
+        // What it connects to when it is told to connect to any address is the machine itself.
+        assert_eq!(found("0.0.0.0:6380", four, six), [14]);
     }
 
     #[test]
