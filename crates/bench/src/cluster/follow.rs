@@ -706,24 +706,16 @@ mod tests {
             rows: 0..1,
             weight: 1,
         };
-        let manner = drive::Manner {
-            rate: None,
-            shift: 0.0,
-            depth: 1,
-            window: false,
-            warmup: Duration::ZERO,
-            duration: None,
-            protocol: Protocol::Resp,
-            count_errors: false,
-            reconnect: false,
-            timeout: None,
-            connects_within: Duration::ZERO,
-            reconnect_after: None,
-        };
         let quota = AtomicU64::new(1);
         let (sender, _slices) = mpsc::channel();
         let recorder = Recorder::new(1, false, u64::MAX, sender);
-        let drive = Drive::new(manner, vec![choice], Some(&quota), random, recorder);
+        let drive = Drive::new(
+            drive::Manner::plain(),
+            vec![choice],
+            Some(&quota),
+            random,
+            recorder,
+        );
         let plan = Plan {
             places: vec![Place {
                 address: address.clone(),

@@ -718,6 +718,27 @@ fn is_temporary(text: &str) -> bool {
 }
 
 #[cfg(test)]
+impl Manner {
+    /// A closed loop without an end, one request under way.
+    pub fn plain() -> Manner {
+        Manner {
+            rate: None,
+            shift: 0.0,
+            depth: 1,
+            window: false,
+            warmup: Duration::ZERO,
+            duration: None,
+            protocol: Protocol::Resp,
+            count_errors: false,
+            reconnect: false,
+            timeout: None,
+            connects_within: Duration::ZERO,
+            reconnect_after: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::sync::{Arc, mpsc};
 
@@ -748,17 +769,8 @@ mod tests {
             };
             let manner = Manner {
                 rate: Some(rate),
-                shift: 0.0,
-                depth: 1,
-                window: false,
-                warmup: Duration::ZERO,
                 duration: Some(Duration::from_secs(seconds)),
-                protocol: Protocol::Resp,
-                count_errors: false,
-                reconnect: false,
-                timeout: None,
-                connects_within: Duration::ZERO,
-                reconnect_after: None,
+                ..Manner::plain()
             };
             let (sender, _slices) = mpsc::channel();
             let recorder = Recorder::new(2, true, u64::MAX, sender);
