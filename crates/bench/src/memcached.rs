@@ -9,8 +9,8 @@ use redline_resp::{Outcome, ReplyError};
 pub struct TextSkipper {
     /// Bytes missing until the data of an item is over, its line end included.
     jump: usize,
-    /// The reply under way has brought an item.
-    found: bool,
+    /// Items that the reply under way has brought.
+    found: u32,
     first_error: Option<String>,
 }
 
@@ -62,20 +62,23 @@ impl TextSkipper {
                 let bytes = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
                 let bytes = bytes.filter(|&bytes: &usize| bytes <= ITEM_BYTES_MAX);
                 self.jump = bytes.ok_or(ReplyError::InvalidNumber)? + 2;
-                self.found = true;
+                self.found = self.found.saturating_add(1);
                 return Ok(None);
             }
             b"STAT" => {
-                self.found = true;
+                self.found = self.found.saturating_add(1);
                 return Ok(None);
             }
-            b"END" if std::mem::take(&mut self.found) => Outcome::Value,
+            b"END" if self.found > 0 => Outcome::Array {
+                elements: std::mem::take(&mut self.found),
+                nulls: 0,
+            },
             b"END" | b"NOT_FOUND" | b"NOT_STORED" | b"EXISTS" => Outcome::Null,
             b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" | b"VERSION" => Outcome::Value,
             b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => {
                 let text = || String::from_utf8_lossy(line).into_owned();
                 self.first_error.get_or_insert_with(text);
-                self.found = false;
+                self.found = 0;
                 Outcome::Error
             }
             number if !number.is_empty() && number.iter().all(u8::is_ascii_digit) => Outcome::Value,
@@ -98,7 +101,11 @@ mod tests {
     #[test]
     fn replies_are_told_wherever_they_are_cut() {
         use Outcome::{Error, Null, Value};
-        let expected = [Value, Value, Null, Null, Value, Error, Error, Value];
+        let items = Outcome::Array {
+            elements: 2,
+            nulls: 0,
+        };
+        let expected = [Value, items, Null, Null, Value, Error, Error, Value];
         for piece in [1, 2, 3, 7, REPLIES.len()] {
             let (mut skipper, mut told, mut held) =
                 (TextSkipper::default(), Vec::new(), Vec::new());

@@ -68,6 +68,48 @@ fn a_read_of_many_keys_is_as_many_hits_and_misses() {
 }
 
 #[test]
+fn a_read_that_answers_an_empty_array_has_found_nothing() {
+    let node = lone_node(|request| match request[0].as_slice() {
+        b"SRANDMEMBER" => reply("*0\r\n"),
+        b"LPOS" => reply("*1\r\n:0\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let port = node.port();
+    for following in [&[][..], &["--cluster"]] {
+        let load = ["--command", "SRANDMEMBER {{a}}s 2 ; LPOS {{a}}l x COUNT 0"];
+        let end = ["-n", "40", "--json", "-"];
+        let ran = bench(&[&["run", "-p", &port][..], &load, &end, following].concat());
+        let result: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+        assert_eq!(result["commands"][0]["hit_rate"], 0.0, "{following:?}");
+        assert_eq!(result["commands"][0]["values"], 20);
+        assert_eq!(result["commands"][1]["hit_rate"], 1.0);
+    }
+}
+
+#[test]
+fn a_get_of_many_keys_of_memcached_is_as_many_hits_and_misses() {
+    let server = FakeServer::start_raw(|request| match request[0].as_slice() {
+        b"get a b c d" => reply("VALUE b 0 1\r\nx\r\nEND\r\n"),
+        b"gat 60 a b" => reply("VALUE a 0 1\r\nx\r\nVALUE b 0 1\r\nx\r\nEND\r\n"),
+        _ => reply("END\r\n"),
+    });
+    let load = ["--command", "GET a b c d ; GAT 60 a b ; GET e", "-n", "30"];
+    let port = server.port();
+    let how = ["--protocol", "memcache_text", "--json", "-"];
+    let ran = bench(&[&["run", "-p", &port][..], &load, &how].concat());
+    let result: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+    let rates = [0, 1, 2].map(|command| result["commands"][command]["hit_rate"].as_f64());
+    assert_eq!(rates, [Some(0.25), Some(1.0), Some(0.0)]);
+    // Three of seven.
+    assert_eq!(result["hit_rate"], 3.0 / 7.0);
+    let requests = &result["requests"];
+    assert_eq!(
+        (&requests["values"], &requests["nulls"]),
+        (&20.into(), &10.into())
+    );
+}
+
+#[test]
 fn a_primary_that_was_replaced_while_it_works_gets_no_more_requests() {
     let served = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&served);

@@ -22,8 +22,10 @@ pub struct Skipped {
 /// What kind of reply one was, as far as a load generator cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Something, an empty array included.
+    /// Something that is no array, set or map.
     Value,
+    /// An array, set or map without elements.
+    Empty,
     /// An array, set or map that is not empty.
     Array {
         /// Its own elements; of a map, keys and values.
@@ -117,12 +119,13 @@ impl Skipper {
     ) {
         let (mut at, mut missing, mut replies) = (skipped.consumed, self.missing, 0);
         loop {
-            use Outcome::{Null, Value};
+            use Outcome::{Empty, Null, Value};
             let (end, elements, kind) = match small_number(buf, at) {
                 Some((b'$', len, body)) if body + len + 2 <= buf.len() => {
                     (body + len + 2, 0, Value)
                 }
                 Some((b':', _, end)) => (end, 0, Value),
+                Some((b'*', 0, end)) => (end, 0, Empty),
                 Some((b'*', n, end)) => (end, n as u64, Value),
                 _ if buf[at..].starts_with(b"+OK\r\n") => (at + 5, 0, Value),
                 _ if buf[at..].starts_with(b"$-1\r\n") => (at + 5, 0, Null),
@@ -228,10 +231,11 @@ impl Skipper {
         // Only a null that is the whole reply is one; behind an attribute (not `top`) it is taken for an element.
         let is_null = kind == b'_' || (matches!(kind, b'$' | b'*') && text == b"-1");
         self.nulls += u64::from(is_null && !top);
-        let outcome = if is_null && top {
-            Outcome::Null
-        } else {
-            Outcome::Value
+        let outcome = match kind {
+            _ if !top => Outcome::Value,
+            _ if is_null => Outcome::Null,
+            b'*' | b'~' | b'%' if n == 0 => Outcome::Empty,
+            _ => Outcome::Value,
         };
         self.element_done(outcome, skipped, on_reply);
         Ok(())
@@ -349,15 +353,16 @@ mod tests {
 
     #[test]
     fn each_reply_is_told_with_its_kind_in_order() {
-        use Outcome::{Array, Error, Null, Value};
+        use Outcome::{Array, Empty, Error, Null, Value};
         let input = "+OK\r\n$-1\r\n:5\r\n-ERR x\r\n*2\r\n$-1\r\n$1\r\na\r\n*-1\r\n_\r\n\
                      >2\r\n+a\r\n_\r\n!5\r\nERR x\r\n%1\r\n+a\r\n_\r\n$3\r\nabc\r\n*0\r\n\
-                     *3\r\n$-1\r\n$1\r\na\r\n*-1\r\n*2\r\n_\r\n*2\r\n_\r\n$-1\r\n*1\r\n+a\r\n+x\r\n$-1\r\n";
+                     *3\r\n$-1\r\n$1\r\na\r\n*-1\r\n*2\r\n_\r\n*2\r\n_\r\n$-1\r\n*1\r\n+a\r\n+x\r\n$-1\r\n\
+                     ~0\r\n%0\r\n*1\r\n*0\r\n";
         let array = |elements, nulls| Array { elements, nulls };
         #[rustfmt::skip]
         let expected = [
-            Value, Null, Value, Error, array(2, 1), Null, Null, Error, array(2, 1), Value, Value,
-            array(3, 2), array(2, 3), array(1, 0), Value, Null,
+            Value, Null, Value, Error, array(2, 1), Null, Null, Error, array(2, 1), Value, Empty,
+            array(3, 2), array(2, 3), array(1, 0), Value, Null, Empty, Empty, array(1, 0),
         ];
         for piece in [1, 2, 3, 7, input.len()] {
             let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());

@@ -443,7 +443,9 @@ impl<'s, 'a> Follower<'s, 'a> {
                     matches!(value, Value::Null | Value::NullBulk | Value::NullArray)
                 };
                 let outcome = match value {
-                    Value::Array(parts) if !parts.is_empty() => Outcome::Array {
+                    Value::Array(parts) | Value::Set(parts) if parts.is_empty() => Outcome::Empty,
+                    Value::Map(pairs) if pairs.is_empty() => Outcome::Empty,
+                    Value::Array(parts) => Outcome::Array {
                         elements: parts.len() as u32,
                         nulls: parts.iter().filter(|part| is_null(part)).count() as u32,
                     },

@@ -21,6 +21,7 @@ use crate::cause::preflight::Facts;
 use crate::cause::verdict::Measurements;
 use crate::cluster::follow::Counts;
 use crate::load;
+use crate::workload::template::Protocol;
 
 /// Shorter runs are over before the CPU time of anybody has been read twice.
 const MEANINGFUL: Duration = Duration::from_millis(50);
@@ -180,12 +181,15 @@ impl Measured<'_> {
     fn commands(&self, elapsed_s: f64) -> (Vec<CommandResult>, (u64, u64)) {
         let (mut results, mut all) = (Vec::new(), (0, 0));
         for template in &self.plan.templates {
-            for name in template.names() {
+            for (name, items) in template.names().into_iter().zip(template.items_asked()) {
                 let mut row = Row::new(self.plan.manner.rps.is_some());
                 for drive in &self.drives {
                     row.add(&drive.recorder.rows[results.len()]);
                 }
-                let (hits, misses) = hits_and_misses(&name, &row);
+                let (hits, misses) = match self.plan.target.protocol {
+                    Protocol::Resp => hits_and_misses(&name, &row),
+                    Protocol::MemcacheText => items_found_and_missed(items, &row),
+                };
                 all = (all.0 + hits, all.1 + misses);
                 results.push(CommandResult {
                     hit_rate: share(hits, misses),
@@ -461,9 +465,9 @@ fn share(hits: u64, misses: u64) -> Option<f64> {
     (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
 }
 
-/// Reads that answer null where nothing is, and a value otherwise, so that their replies tell hits from misses: not
-/// EXISTS, whose miss is a number. Of memcached's, those that answer END alone.
-const TELLING_READS: [&str; 19] = [
+/// Reads that answer null or an empty array where nothing is, and something otherwise, so that their replies tell hits
+/// from misses: not EXISTS, whose miss is a number.
+const TELLING_READS: [&str; 16] = [
     "DUMP",
     "GEODIST",
     "GET",
@@ -480,9 +484,6 @@ const TELLING_READS: [&str; 19] = [
     "ZRANK",
     "ZREVRANK",
     "ZSCORE",
-    "GETS",
-    "GAT",
-    "GATS",
 ];
 
 /// CPU time of all of a server's threads, or of its `_main_thread`, between two answers to INFO.
@@ -513,7 +514,7 @@ const READS_OF_MANY: [&str; 8] = [
 /// What a command found and did not find, as far as its replies tell.
 fn hits_and_misses(name: &str, row: &Row) -> (u64, u64) {
     if TELLING_READS.contains(&name) {
-        (row.values, row.nulls)
+        (row.values - row.empty, row.nulls + row.empty)
     } else if READS_OF_MANY.contains(&name) {
         (
             row.elements.saturating_sub(row.null_elements),
@@ -522,4 +523,13 @@ fn hits_and_misses(name: &str, row: &Row) -> (u64, u64) {
     } else {
         (0, 0)
     }
+}
+
+/// What a command of memcached's found and did not find: each reply brings the items that are there, of `items`.
+fn items_found_and_missed(items: u64, row: &Row) -> (u64, u64) {
+    if items == 0 {
+        return (0, 0);
+    }
+    let asked = items * (row.values + row.nulls);
+    (row.elements, asked.saturating_sub(row.elements))
 }

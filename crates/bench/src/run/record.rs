@@ -24,6 +24,8 @@ pub struct Row {
     pub values: u64,
     /// Null replies.
     pub nulls: u64,
+    /// Of the values, arrays without elements.
+    pub empty: u64,
     /// Error replies; their latencies are not recorded.
     pub errors: u64,
     /// Elements of replies that were arrays.
@@ -40,6 +42,7 @@ impl Row {
             service: paced.then(|| histogram(DIGITS)),
             values: 0,
             nulls: 0,
+            empty: 0,
             errors: 0,
             elements: 0,
             null_elements: 0,
@@ -54,6 +57,7 @@ impl Row {
         }
         self.values += other.values;
         self.nulls += other.nulls;
+        self.empty += other.empty;
         self.errors += other.errors;
         self.elements += other.elements;
         self.null_elements += other.null_elements;
@@ -207,6 +211,10 @@ impl Recorder {
         let row = &mut self.rows[answered.row as usize];
         match answered.outcome {
             Outcome::Value => row.values += count,
+            Outcome::Empty => {
+                row.values += count;
+                row.empty += count;
+            }
             Outcome::Array { elements, nulls } => {
                 row.values += count;
                 row.elements += u64::from(elements) * count;

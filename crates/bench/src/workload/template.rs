@@ -89,6 +89,24 @@ impl Template {
         self.commands.iter().map(name).collect()
     }
 
+    /// For how many items each of its commands asks memcached; 0 if it asks for none.
+    pub fn items_asked(&self) -> Vec<u64> {
+        let asked = |(name, words): (String, &Vec<Word>)| {
+            let others = match name.as_str() {
+                "GET" | "GETS" => 1,
+                // The time to live stands before the keys.
+                "GAT" | "GATS" => 2,
+                _ => words.len(),
+            };
+            words.len().saturating_sub(others) as u64
+        };
+        self.names()
+            .into_iter()
+            .zip(&self.commands)
+            .map(asked)
+            .collect()
+    }
+
     /// The numbers drawn for one rendering.
     pub fn numbers(&self) -> &[Distribution] {
         &self.numbers
