@@ -8,7 +8,7 @@
 //!
 //! Must not know: the rules.
 
-use std::{fs, sync::Arc, sync::atomic::Ordering};
+use std::{fs, sync::Arc};
 
 use redline_acl::{Context, DEFAULT_USER, Denied, Dialect, Event, KeyUse, Reason, User, Users};
 use redline_commands::Error;
@@ -242,8 +242,6 @@ impl Worker {
             true => Context::Multi,
             false => Context::TopLevel,
         };
-        // The refused command is what the log says that the client did last.
-        session.card.command.store(id as u16, Ordering::Relaxed);
         self.check_access(session, id, args, context)
             .map_err(|denied| {
                 let text = refusal_text(&session.user, id, args, denied);

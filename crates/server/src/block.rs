@@ -48,7 +48,7 @@ use crate::{
     errors,
     exec::{Halt, count_command},
     planes::{self, publish_events},
-    session::{Aside, Card, REGISTERED_BYTES, Session, Token, Unit, flag},
+    session::{Aside, Card, Deferred, REGISTERED_BYTES, Session, Token, Unit, flag},
     shared::{Message, Shared},
     tracking,
     worker::Worker,
@@ -95,6 +95,8 @@ pub struct Wait {
     /// Milliseconds of the monotonic clock; `None`: it waits for ever.
     deadline_ms: Option<u64>,
     timer: Option<TimerId>,
+    /// What the call took until it began to wait, if it was timed: nanoseconds.
+    took_ns: Option<u64>,
     /// Of the call.
     argument_bytes: usize,
     heap_bytes: usize,
@@ -111,7 +113,13 @@ impl Wait {
             waiter,
             deadline_ms,
             timer,
+            took_ns: None,
         }
+    }
+
+    /// The call has run for so long, and found nothing.
+    pub fn note_time(&mut self, took_ns: u64) {
+        self.took_ns = Some(took_ns);
     }
 
     /// Bytes of the arguments of the call that waits.
@@ -467,11 +475,17 @@ impl Worker {
         if !call.refused.load(Ordering::Relaxed) {
             let stats = &self.stats.commands[call.id as usize];
             stats.calls.add(1);
-            if ended == Some(End::Served) {
-                stats.note_time(outcome.took_ns, 1, self.timing.distributions);
-                let took_ns = Some(outcome.took_ns);
-                self.log_command(session, call.id, call.args.as_args(), took_ns, reply_bytes);
+            let took_ns = match (ended, wait.took_ns) {
+                (Some(End::Served), before) => Some(outcome.took_ns + before.unwrap_or_default()),
+                (_, before) => before,
+            };
+            if let Some(took_ns) = took_ns {
+                stats.note_time(took_ns, 1, self.timing.distributions);
             }
+            // As it came: a call that waits may name places in a stream more exactly.
+            let came = session.deferred.as_deref().and_then(Deferred::first);
+            let args = came.unwrap_or(call.args.as_args());
+            self.log_command(session, call.id, args, took_ns, reply_bytes);
             count_command(session);
         }
         if let Some(deferred) = &mut session.deferred {

@@ -32,7 +32,7 @@ pub(crate) use locked::add_stripes;
 
 use crate::{
     access, errors, planes,
-    session::{Aside, ReplyMode, Session, Token, flag, state},
+    session::{Aside, NO_COMMAND, ReplyMode, Session, Token, flag, state},
     timing::INSIDE_PER_TIMED,
     tracking,
     worker::Worker,
@@ -215,7 +215,7 @@ impl Worker {
 
     /// Redis's checks in Redis's order, then the command, or its place in the transaction's queue.
     fn gate_and_run(&mut self, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
-        let id = match self.resolve(args) {
+        let id = match self.resolve(session, args) {
             Ok(id) => id,
             Err(_) if redline_resp::is_of_http(&args[0]) => {
                 end_http(session);
@@ -229,14 +229,12 @@ impl Worker {
             return Err(self.reject(session, args, &error));
         }
         if self.is_held_back(session, id, gate, args) {
-            note_last(session, id);
             return Err(Halt::Aside(Aside::Pause));
         }
         if session.is(state::MULTI) && !planes::transaction::runs_at_once(id) {
             planes::transaction::enqueue(session, id, args);
             return Ok(());
         }
-        note_last(session, id);
         self.call(session, id, args)
     }
 
@@ -307,7 +305,10 @@ impl Worker {
             }
             Plane::Container => unreachable!("a container has no arity that lets a call through"),
         };
-        if matches!(result, Err(Halt::Aside(_))) {
+        if let Err(Halt::Aside(reason)) = result {
+            if let (Aside::Keys, Some(wait), true) = (reason, &mut session.wait, timed) {
+                wait.note_time(clock::monotonic_ns().saturating_sub(began_ns));
+            }
             return result;
         }
         count_command(session);
@@ -356,8 +357,11 @@ impl Worker {
         }
     }
 
-    fn resolve(&self, args: Args<'_>) -> Result<CommandId, Error> {
+    /// Which command it is. Whatever becomes of the call, it is what CLIENT LIST shows from now on.
+    fn resolve(&self, session: &Session, args: Args<'_>) -> Result<CommandId, Error> {
         let resolved = self.shared.names.resolve(&args[0], args.get(1));
+        let number = resolved.as_ref().map_or(NO_COMMAND, |id| *id as u16);
+        session.card.command.store(number, Ordering::Relaxed);
         let id = resolved.map_err(|unresolved| match unresolved {
             spec::Unresolved::Command => errors::unknown_command(args),
             spec::Unresolved::Subcommand(container) => errors::unknown_subcommand(container, args),

@@ -11,7 +11,9 @@ use std::sync::{
 use redline_acl::User;
 use redline_keyspace::{Held, WaitSlot, WatchFlag};
 use redline_net::{PeerAddr, Stream};
-use redline_resp::{ArgsBuf, Blob, Mark, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span};
+use redline_resp::{
+    Args, ArgsBuf, Blob, Mark, Proto, ProtocolError, ReplyBuffer, RequestDecoder, Span,
+};
 use redline_spec::CommandId;
 
 use crate::{
@@ -61,13 +63,16 @@ impl Token {
     }
 }
 
+/// In place of the number of a client's last command: it has called none yet, or one that does not exist.
+pub const NO_COMMAND: u16 = u16::MAX;
+
 /// What everybody may know of a client. Counters are written by its worker only, with plain stores.
 // As with `Session`.
 #[repr(C)]
 pub struct Card {
     /// Set by CLIENT KILL, and when a limit ends it: no command runs after this, the worker closes it.
     pub killed: AtomicBool,
-    /// Last command, as its number; `u16::MAX`: none yet.
+    /// Last command, as its number, or [`NO_COMMAND`].
     pub command: AtomicU16,
     /// Last activity: Unix time in seconds.
     pub active_s: AtomicU32,
@@ -307,6 +312,13 @@ pub struct Deferred {
 }
 
 impl Deferred {
+    /// The request whose turn it is.
+    pub fn first(&self) -> Option<Args<'_>> {
+        let (at, spans) = self.requests.front()?;
+        let spans = &self.spans[spans.clone()];
+        Some(Args::with_big(&self.buffer[*at..], spans, &self.blobs))
+    }
+
     /// What they take, for the accounting of memory per client.
     pub fn heap_bytes(&self) -> usize {
         let blobs = self.blobs.iter().map(|blob| blob.capacity());

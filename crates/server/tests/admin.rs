@@ -629,6 +629,28 @@ fn text_of_errors(client: &mut Client) -> Vec<String> {
     info.lines().skip(1).map(str::to_owned).collect()
 }
 
+/// It showed MULTI while calls were queued, and the call before one that was refused or unknown.
+#[test]
+fn the_last_command_of_a_client_is_listed_whatever_became_of_it() {
+    let server = server();
+    let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
+    let id = client.call("CLIENT ID").integer();
+    for (call, shown) in [
+        ("MULTI", "multi"),
+        ("GET a", "get"),
+        ("CONFIG GET maxmemory", "config|get"),
+        ("NONESUCH", "NULL"),
+        ("SET a", "set"),
+        ("DISCARD", "discard"),
+        ("CLIENT NONESUCH", "NULL"),
+        ("INCR", "incr"),
+    ] {
+        client.call(call);
+        let line = text(&other.call(&format!("CLIENT LIST ID {id}")));
+        assert!(line.contains(&format!(" cmd={shown} ")), "{call}: {line}");
+    }
+}
+
 #[test]
 fn a_client_is_listed_as_redis_lists_it() {
     let server = server();

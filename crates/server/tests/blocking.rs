@@ -103,7 +103,17 @@ fn who_waits_is_served_by_the_rules_and_limits_of_now() {
         c.call("EXEC");
         let denied = "NOPERM No permissions to access a key";
         assert_eq!(key.read().error(), denied);
-        assert_eq!(c.call("ACL LOG").array().len(), 2);
+        let log = c.call("ACL LOG").array().to_vec();
+        assert_eq!(log.len(), 2);
+        // The wait is over when the call is refused.
+        for entry in &log {
+            let mut fields = entry.array().iter();
+            let client = fields.find(|field| **field == bulk("client-info"));
+            let (Some(_), Some(Value::Bulk(line))) = (client, fields.next()) else {
+                panic!("{entry:?} tells of its client")
+            };
+            assert!(String::from_utf8_lossy(line).contains(" flags=N "));
+        }
         // With room again it is served; with none only what needs none.
         let mut needs = wait_for(server, &mut c, "BLMOVE k3 d LEFT LEFT 0");
         let mut gives = wait_for(server, &mut c, "BLPOP k4 0");

@@ -51,6 +51,40 @@ fn a_call_that_was_served_later_is_logged_and_timed() {
     assert_eq!(histogram.array().len(), 2, "{histogram:?}");
 }
 
+/// One that nobody served was in no log, and had taken no time.
+#[test]
+fn a_call_that_waited_in_vain_is_logged_and_timed() {
+    let server = server();
+    let (mut client, mut waits) = (Client::connect(&server), Client::connect(&server));
+    client.call("CONFIG SET slowlog-log-slower-than 0").ok();
+    client.call("SLOWLOG RESET").ok();
+    let in_vain = [
+        "BLPOP l 0.01",
+        "BLMOVE l m LEFT LEFT 0.01",
+        "XREAD BLOCK 10 STREAMS s $",
+        "WAIT 1 10",
+    ];
+    for call in in_vain {
+        waits.call(call);
+    }
+    let id = waits.call("CLIENT ID").integer();
+    waits.send("BZPOPMIN z 0");
+    until("it waits", || {
+        text(&client.call("INFO clients")).contains("\nblocked_clients:1\r")
+    });
+    client.call(&format!("CLIENT UNBLOCK {id} ERROR"));
+    waits.read();
+    let logged = logged(&mut client, "SLOWLOG GET -1");
+    for call in in_vain.iter().chain(&["BZPOPMIN z 0"]) {
+        assert!(
+            logged.iter().any(|entry| entry == call),
+            "{call}: {logged:?}"
+        );
+    }
+    let histogram = client.call("LATENCY HISTOGRAM blpop");
+    assert_eq!(histogram.array().len(), 2, "{histogram:?}");
+}
+
 #[test]
 fn the_first_calls_after_a_reset_are_counted_one_by_one() {
     let server = server();

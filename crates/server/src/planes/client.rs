@@ -105,7 +105,12 @@ pub(crate) fn client_info(
 ) -> Result<(), Halt> {
     let mut text = String::new();
     show_request(session, args);
-    write_line(&mut text, &session.card, worker.now_ms);
+    write_line(
+        &mut text,
+        &session.card,
+        &flag_letters(&session.card),
+        worker.now_ms,
+    );
     session.reply().verbatim("txt", text.as_bytes());
     Ok(())
 }
@@ -120,7 +125,7 @@ pub(crate) fn client_list(
     // What shows here may be too much already: whoever has to go for that is gone.
     worker.evict_clients();
     let all = worker.shared.client_cards();
-    let mut show = |card: &Card| write_line(&mut text, card, worker.now_ms);
+    let mut show = |card: &Card| write_line(&mut text, card, &flag_letters(card), worker.now_ms);
     match args.get(2) {
         // In the order in which they are asked for, and as often.
         Some(option) if option.eq_ignore_ascii_case(b"id") && Filters::are_ids(args.from(3)) => {
@@ -355,16 +360,17 @@ fn show_request(session: &mut Session, args: Args<'_>) {
     session.shown_empty = false;
 }
 
-/// A client, described on one line, as the log of refusals keeps it.
+/// A client whose call is refused, described on one line, as the log of refusals keeps it. If it has waited, that is over.
 pub(crate) fn described(card: &Card, now_ms: i64) -> String {
     let mut text = String::new();
-    write_line(&mut text, card, now_ms);
+    let flags = card.flags.load(Ordering::Relaxed) & !flag::BLOCKED;
+    write_line(&mut text, card, &letters_of(flags), now_ms);
     text.truncate(text.trim_end().len());
     text
 }
 
 /// One client as CLIENT LIST prints it. Fields of parts that do not exist say so in Redis's words.
-fn write_line(out: &mut String, card: &Card, now_ms: i64) {
+fn write_line(out: &mut String, card: &Card, letters: &str, now_ms: i64) {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let now_s = (now_ms / 1000) as u64;
     let flags = card.flags.load(Ordering::Relaxed);
@@ -402,7 +408,7 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         text(&names.name),
         now_s.saturating_sub(card.created_ms / 1000),
         now_s.saturating_sub(u64::from(card.active_s.load(Ordering::Relaxed))),
-        flag_letters(card),
+        letters,
         card.db.load(Ordering::Relaxed),
         card.channels.load(Ordering::Relaxed),
         card.patterns.load(Ordering::Relaxed),
@@ -427,9 +433,20 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
     );
 }
 
+/// Among the flags of a card: its wait is over, and its worker has yet to hear of it.
+const UNBLOCKED: u32 = 1 << 30;
+
 fn flag_letters(card: &Card) -> String {
-    /// Its wait is over, and its worker has yet to hear of it.
-    const UNBLOCKED: u32 = 1 << 30;
+    // In this order: who goes on takes the flag away first, and then the wait.
+    let is_over = card.wait.is_over();
+    let flags = card.flags.load(Ordering::Relaxed);
+    letters_of(match is_over {
+        true => flags & !flag::BLOCKED | UNBLOCKED,
+        false => flags,
+    })
+}
+
+fn letters_of(flags: u32) -> String {
     const LETTERS: [(u32, char); 13] = [
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
@@ -445,12 +462,6 @@ fn flag_letters(card: &Card) -> String {
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
     ];
-    // In this order: who goes on takes the flag away first, and then the wait.
-    let is_over = card.wait.is_over();
-    let mut flags = card.flags.load(Ordering::Relaxed);
-    if is_over {
-        flags = flags & !flag::BLOCKED | UNBLOCKED;
-    }
     let set = LETTERS
         .iter()
         .filter(|(bit, _)| flags & bit != 0)

@@ -538,19 +538,14 @@ impl Worker {
         let Some(mut deferred) = session.deferred.take() else {
             return;
         };
-        while let Some((at, spans)) = deferred.requests.front().cloned() {
+        while let Some(first) = deferred.first() {
             if session.closing {
                 return;
             }
             if let Some(call) = session.again.as_ref().map(Again::args) {
                 self.run_request(session, call.as_args(), None);
             } else {
-                let args = redline_resp::Args::with_big(
-                    &deferred.buffer[at..],
-                    &deferred.spans[spans],
-                    &deferred.blobs,
-                );
-                self.run_request(session, args, None);
+                self.run_request(session, first, None);
             }
             if session.out.len_bytes() > self.output_watched_bytes {
                 self.enforce_output_limit(session);
