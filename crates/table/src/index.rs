@@ -265,6 +265,10 @@ impl Index {
     /// Takes everything out, giving each entry to `visit`, and frees the table.
     pub fn clear(&self, visit: impl FnMut(NonNull<u8>)) {
         let layout = self.layout();
+        // Of the many slots of a database most have often nothing: they are not written to.
+        if layout.buckets() == 0 {
+            return;
+        }
         self.place.store(0, Relaxed);
         self.len.store(0, Relaxed);
         entries(layout).for_each(visit);
