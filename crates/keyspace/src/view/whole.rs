@@ -137,10 +137,15 @@ impl View<'_> {
             return;
         };
         let mut met = Met::default();
-        for index in &db.slots {
-            index.for_each(|pointer| met.push(pointer));
-            if met.len() as u64 >= ENTRIES_AHEAD {
-                self.visit(&mut met, &mut visit);
+        for (stripe, slots) in db.stripes.iter().zip(db.slots.chunks(SLOTS_PER_STRIPE)) {
+            if stripe.keys.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            for index in slots {
+                index.for_each(|pointer| met.push(pointer));
+                if met.len() as u64 >= ENTRIES_AHEAD {
+                    self.visit(&mut met, &mut visit);
+                }
             }
         }
         self.visit(&mut met, &mut visit);
