@@ -5,6 +5,8 @@
 
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
 use redline_fuzz::{Choices, Runner};
 use redline_resp::{ArgsBuf, Proto};
@@ -134,11 +136,15 @@ fn word<'a>(choices: &mut Choices<'a>) -> Option<&'a [u8]> {
     Some(choices.take(choice % 6))
 }
 
-fuzz_target!(|data: &[u8]| {
-    let data_plane: Vec<CommandId> = CommandId::ALL
+/// The commands that there are to choose from.
+static DATA_PLANE: LazyLock<Vec<CommandId>> = LazyLock::new(|| {
+    CommandId::ALL
         .into_iter()
         .filter(|id| spec::gate(*id).plane == Plane::Data)
-        .collect();
+        .collect()
+});
+
+fuzz_target!(|data: &[u8]| {
     let mut choices = Choices(data);
     let mut runner = Runner::new(Limits::default());
     let mut argv = ArgsBuf::default();
@@ -146,7 +152,7 @@ fuzz_target!(|data: &[u8]| {
         let (Some(command), Some(shape)) = (choices.byte(), choices.byte()) else {
             break;
         };
-        let id = data_plane[usize::from(command) % data_plane.len()];
+        let id = DATA_PLANE[usize::from(command) % DATA_PLANE.len()];
         runner.pass(i64::from(shape >> 4));
         argv.clear();
         spec::row(id)

@@ -139,7 +139,7 @@ impl Bench {
             &mut server,
             &mut Reply::new(&mut out, proto),
         );
-        let reply: Vec<u8> = out.chunks().flatten().copied().collect();
+        let reply = out.chunks().collect::<Vec<_>>().concat();
         let skipped = Skipper::new().skip(&reply).expect("a reply");
         assert_eq!(
             (skipped.replies, skipped.consumed),

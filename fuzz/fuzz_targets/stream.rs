@@ -157,12 +157,14 @@ fn arrives(runner: &mut Runner, key: &[u8]) {
             &[&b"XRANGE"[..], key, b"-", b"+"][..],
             &[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"],
         ]
-        .map(|words| {
-            let reply = runner.words(words).expect("a reply");
-            reply.escape_ascii().to_string()
-        })
+        .map(|words| runner.words(words).expect("a reply"))
     });
-    assert_eq!(sent, got);
+    assert!(
+        sent == got,
+        "sent: {}\ngot: {}",
+        sent.concat().escape_ascii(),
+        got.concat().escape_ascii()
+    );
 }
 
 /// The payload of a key, changed in a few places, under another key.

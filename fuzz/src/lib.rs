@@ -1,7 +1,7 @@
 //! What several targets share: an input as a stream of choices, and commands that run against a keyspace with just the
 //! stripes that the server would hold.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use redline_commands::{Ctx, Error, handler};
 use redline_keyspace::{
@@ -38,8 +38,14 @@ impl Wake for NobodyWaits {
     fn wake(&self, _: WakeToken) {}
 }
 
+const DATABASES: u32 = 4;
+
 // One for all inputs, since its tables are never freed; each input leaves it empty.
-static SPACE: LazyLock<Keyspace> = LazyLock::new(|| Keyspace::new(4, Box::new(NobodyWaits)));
+static SPACE: LazyLock<Keyspace> =
+    LazyLock::new(|| Keyspace::new(DATABASES as usize, Box::new(NobodyWaits)));
+
+// What the account of an otherwise empty keyspace says with one key in it.
+static WEIGHT: OnceLock<u64> = OnceLock::new();
 
 /// Runs the commands of one input.
 pub struct Runner {
@@ -99,7 +105,7 @@ impl Runner {
                 Reply::new(&mut self.out, proto).error_bytes(&error.text());
             }
         }
-        let reply: Vec<u8> = self.out.chunks().flatten().copied().collect();
+        let reply = self.out.chunks().collect::<Vec<_>>().concat();
         let skipped = Skipper::new().skip(&reply).expect("a reply");
         assert_eq!(
             (skipped.replies, skipped.consumed),
@@ -128,18 +134,39 @@ impl Runner {
             self.words(&[b"DEL", key.as_bytes()]);
         }
         self.local.heap.tick();
-        self.local.flush_account(&SPACE);
+        self.weigh();
     }
 
-    /// Everything goes, and nothing is left in the accounts.
+    /// Everything goes, key by key, and nothing is left in the account. A flush would look at every slot.
     pub fn finish(mut self) {
+        // Back to where nothing has expired, so that a walk meets all keys.
+        self.now_ms = 1;
+        let del = spec::resolve(b"DEL", None).expect("a command");
+        let mut argv = ArgsBuf::default();
+        for db in 0..DATABASES {
+            argv.clear();
+            argv.push(b"DEL");
+            let mut view = View::new(&SPACE, Held::All, &mut self.local, db, self.now_ms);
+            view.for_each(|key, _| argv.push(key));
+            view.finish();
+            self.call(del, argv.as_args(), db, Proto::Resp2);
+            assert_eq!(SPACE.key_count(db), 0, "keys are left");
+        }
         self.local.heap.tick();
-        let mut view = View::new(&SPACE, Held::All, &mut self.local, 0, self.now_ms);
-        (0..4).for_each(|db| {
-            view.flush(db);
-        });
-        view.finish();
-        self.free_flushed();
+        self.weigh();
+    }
+
+    /// The account is as it was when it was empty: with a key in it, since it says nothing below zero.
+    fn weigh(&mut self) {
+        self.words(&[b"SET", b"weight", &[b'w'; 10_000]]);
+        self.local.flush_account(&SPACE);
+        let weight = SPACE.used_bytes();
+        assert_eq!(
+            weight,
+            *WEIGHT.get_or_init(|| weight),
+            "bytes are left in the account, or were taken out twice"
+        );
+        self.words(&[b"DEL", b"weight"]);
         self.local.flush_account(&SPACE);
     }
 
