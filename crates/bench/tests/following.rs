@@ -233,6 +233,39 @@ fn two_nodes() -> [FakeServer; 2] {
 }
 
 #[test]
+fn a_server_at_two_addresses_is_one_party() {
+    // One process listens at both; or they are elsewhere, and say that they are the same.
+    let elsewhere = "process_id:4000000000\r\nrun_id:abc\r\nused_cpu_user:1.5\r\nused_cpu_sys:0.5\r\n\
+                     total_commands_processed:7\r\n";
+    for (info, by) in [("", "proc"), (elsewhere, "info")] {
+        let servers = [(); 2].map(|()| {
+            FakeServer::start(move |request| match request[0].as_slice() {
+                b"INFO" => reply(&format!("${}\r\n{info}\r\n", info.len())),
+                _ => reply("+OK\r\n"),
+            })
+        });
+        let [one, two] = servers.map(|server| server.address.to_string());
+        let ends = ["run", "--endpoint", &one, "--endpoint", &two];
+        let load = ["--command", "PING", "--duration", "0.3", "--json", "-"];
+        let ran = bench(&[&ends[..], &load].concat());
+        let result: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
+        let parties = result["parties"].as_array().expect("there are some");
+        let servers: Vec<_> = parties
+            .iter()
+            .filter(|party| party["role"] == "server")
+            .collect();
+        assert_eq!(servers.len(), 1, "{by}: {servers:?}");
+        assert_eq!(servers[0]["measured_by"], by);
+        let nodes = &result["target"]["nodes"];
+        assert_eq!(nodes[0]["counters"].is_object(), by == "info", "{nodes}");
+        assert_eq!(
+            (&nodes[1]["address"], &nodes[1]["counters"]),
+            (&two.into(), &Value::Null)
+        );
+    }
+}
+
+#[test]
 fn each_of_several_servers_is_told_its_own_credentials() {
     for cluster in [&[][..], &["--cluster"]] {
         let servers = two_nodes();

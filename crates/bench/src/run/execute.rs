@@ -2,7 +2,6 @@
 //!
 //! Must not know how the result is printed or kept.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use super::measured::{self, Measured};
 use super::record::{Recorder, Row, Slice};
 use super::result::{Latency, OwnCost, RunResult};
 use super::series::{self, HdrLog, Series};
+use super::server::{Info, Server};
 use super::watch::{Happened, Watch};
 use crate::cause::parties::{Process, Snapshot, Used};
 use crate::cause::preflight::{self, Facts};
@@ -54,23 +54,8 @@ pub struct Prepared {
     _embedded: Option<EmbeddedServer>,
 }
 
-/// One server that takes part.
-pub(super) struct Server {
-    pub(super) plan: ServerPlan,
-    pub(super) endpoint: Endpoint,
-    /// If it is on this machine.
-    pub(super) process: Option<Process>,
-    /// Who listens there and is not the server that answers.
-    forwarder: Option<Process>,
-    /// What INFO said at the start.
-    info: Info,
-}
-
 /// A connection to a node, over which it is asked one thing after the other.
 pub struct NodeConnection(Stream);
-
-/// The lines of INFO, by name.
-pub(super) type Info = BTreeMap<String, String>;
 
 /// How long a question to the server may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -158,6 +143,8 @@ impl Prepared {
             if !is_named {
                 prepared.servers[index].doubt_process();
             }
+            let (before, rest) = prepared.servers.split_at_mut(index);
+            rest[0].recognise(before);
         }
         Ok(prepared)
     }
@@ -174,13 +161,8 @@ impl Prepared {
             Some(_) => None,
             None => process::listening_at(&endpoint).ok().flatten(),
         };
-        self.servers.push(Server {
-            plan,
-            endpoint,
-            process: process.and_then(|pid| Process::new(pid).ok()),
-            forwarder: None,
-            info: Info::new(),
-        });
+        let process = process.and_then(|pid| Process::new(pid).ok());
+        self.servers.push(Server::new(plan, endpoint, process));
     }
 
     /// Learns where the data is, and takes in the nodes that are named then.
@@ -669,7 +651,9 @@ impl Prepared {
             .iter()
             .map(|drive| drive.recorder.replies)
             .sum();
-        let server_cpu_us = cpu_us_per_reply(before.iter().zip(&after).zip(&info), replies);
+        let looks = before.iter().zip(&after).zip(&info).zip(&self.servers);
+        let looks = looks.filter(|(_, server)| !server.is_listed);
+        let server_cpu_us = cpu_us_per_reply(looks.map(|(look, _)| look), replies);
         let mut elapsed = outcome.elapsed.saturating_sub(manner.warmup);
         if let (Some(duration), None, None) = (manner.duration, &outcome.failure, manner.requests) {
             elapsed = elapsed.max(duration);
@@ -831,27 +815,12 @@ impl Prepared {
             let server = &self.servers[index];
             let is_seen = server.process.is_some();
             let asks = self.proxy.is_none()
+                && !server.is_listed
                 && !server.info.is_empty()
                 && !(is_seen && (self.is_sliced || plan.incident.is_some()));
             infos.push(asks.then(|| self.ask_info(index)));
         }
         infos
-    }
-}
-
-impl Server {
-    /// Whoever listens for another (for a container's port, at the end of a tunnel, as a proxy of bytes) is not the server:
-    /// the one that answers knows itself by another number.
-    fn doubt_process(&mut self) {
-        let says = self.info.get("process_id");
-        let says = says.and_then(|number| number.parse::<u32>().ok());
-        let (Some(says), Some(process)) = (says, &self.process) else {
-            return;
-        };
-        let is_other = process::own_number_of(process.pid).is_ok_and(|number| number != says);
-        if is_other && !preflight::is_proxy(&self.info) {
-            self.forwarder = self.process.take();
-        }
     }
 }
 

@@ -9,12 +9,13 @@ use redline_net::process::{self, MachineTime};
 
 use super::arguments::RunPlan;
 use super::drive::Drive;
-use super::execute::{Info, Prepared, Server};
+use super::execute::Prepared;
 use super::record::{self, Recorder, Row};
 use super::result::{
     CommandResult, FORMAT, Latency, Node, Party, Point, Requests, RunResult, Settings, Target,
     Weighted,
 };
+use super::server::{Info, Server};
 use super::watch::Watched;
 use crate::cause::parties::{Process, Used, stolen_share};
 use crate::cause::preflight::Facts;
@@ -355,8 +356,9 @@ impl Measured<'_> {
         let (first, last) = (self.watched.at.first()?, self.watched.at.last()?);
         let wall = last.saturating_sub(*first);
         let servers = &self.prepared.servers;
-        let is_hidden =
-            |server: &Server| server.process.is_none() && Facts::is_local(&server.endpoint);
+        let is_hidden = |server: &Server| {
+            server.process.is_none() && !server.is_listed && Facts::is_local(&server.endpoint)
+        };
         if wall < ATTRIBUTABLE || servers.iter().any(is_hidden) {
             return None;
         }

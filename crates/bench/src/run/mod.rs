@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `arguments` | the command line of the sub-commands |
 //! | `execute` | one run from its first connection to its result |
+//! | `server` | one server that takes part |
 //! | `watch`, `measured` | what is seen meanwhile, and what all of it comes to |
 //! | `live` | the view of a run while it goes on |
 //! | `drive`, `record` | one thread's part: what it sends when, what it measures |
@@ -25,6 +26,7 @@ mod measured;
 pub(crate) mod record;
 pub mod result;
 mod series;
+mod server;
 mod stairs;
 pub mod text;
 pub mod watch;
