@@ -130,7 +130,12 @@ impl<'a> Session<'a> {
                 tls.as_ref(),
                 &auth(&options),
                 options.db,
-            )?;
+            );
+            let is_unreached = matches!(probed, Err(Failure::Connect { .. }));
+            if is_unreached && !options.cluster && !options.idle && options.output == Output::Csv {
+                print(stdout, report::csv_header(options.compat.form()))?;
+            }
+            let probed = probed?;
             if probed.config.is_none() {
                 let what = match options.cluster {
                     true => format!("node CONFIG {address}"),

@@ -323,6 +323,16 @@ fn a_refused_connection_names_the_address() {
         ran.stderr,
         "Could not connect to Redis at /nonexistent/socket: No such file or directory\n"
     );
+    assert_eq!(ran.stdout, "");
+    // Who reads CSV has its first line, as redis-benchmark prints it.
+    let ran = bench(&["-s", "/nonexistent/socket", "--csv", "get", "a"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stdout.starts_with("\"test\",\"rps\","),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(ran.stdout.lines().count(), 1);
 }
 
 #[test]

@@ -240,5 +240,9 @@ pub fn rate(rps: f64) -> String {
 }
 
 fn megabits(bytes: u64, seconds: f64) -> f64 {
-    bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9)
+    if seconds == 0.0 {
+        // Nothing came back.
+        return 0.0;
+    }
+    bytes as f64 * 8.0 / 1e6 / seconds
 }
