@@ -135,7 +135,15 @@ impl Template {
             return Ok(());
         }
         let has_value = |word: &Word| word.iter().any(|part| matches!(part, Part::Value(_)));
+        let is_noreply =
+            |word: &Word| matches!(&word[..], [Part::Text(text)] if &text[..] == b"noreply");
         for (words, name) in self.commands.iter().zip(self.names()) {
+            if NOT_SPOKEN.contains(&name.as_str()) {
+                return Err(format!("{name} of memcached's is not spoken here"));
+            }
+            if words.iter().skip(2).any(is_noreply) {
+                return Err("each request is measured by its reply: noreply has none".into());
+            }
             let stores = STORES.contains(&name.as_str());
             if stores && !(3..=4).contains(&words.len()) {
                 return Err(format!(
@@ -204,6 +212,8 @@ pub enum Protocol {
 
 /// Commands of memcached that bring a value.
 const STORES: [&str; 5] = ["SET", "ADD", "REPLACE", "APPEND", "PREPEND"];
+/// Those whose requests or replies have forms of their own: CAS names a version, and the meta commands.
+const NOT_SPOKEN: [&str; 7] = ["CAS", "MA", "MD", "ME", "MG", "MN", "MS"];
 
 /// Writes one template's requests, on one thread.
 #[derive(Clone, Debug)]
@@ -674,7 +684,12 @@ mod tests {
             lines[2..],
             ["get k0 b", "incr n 5", "add x 0 0 2", "yz", ""]
         );
-        for wrong in ["SET k", "GET {value}", "SET {value} v", "SET k v 1 2"] {
+        #[rustfmt::skip]
+        let wrong = [
+            "SET k", "GET {value}", "SET {value} v", "SET k v 1 2", "mg k v", "CAS k v 1",
+            "DELETE k noreply", "SET k v noreply",
+        ];
+        for wrong in wrong {
             let checked = parse(wrong).unwrap().check_for(Protocol::MemcacheText);
             assert!(checked.is_err(), "{wrong}");
         }
