@@ -626,25 +626,35 @@ fn an_overloaded_open_loop_says_what_it_owes() {
 #[test]
 fn warm_up_is_left_out() {
     let server = FakeServer::ok();
-    let result = result(
-        &server,
-        &[
-            "--command",
-            "GET a",
-            "--rps",
-            "500",
-            "--warmup",
-            "0.5",
-            "--duration",
-            "0.5",
-        ],
-    );
+    let load = ["--command", "GET a", "--rps", "500"];
+    let time = ["--warmup", "0.5", "--duration", "0.5"];
+    let result = result(&server, &[load, time].concat());
     let count = |name: &str| result["requests"][name].as_u64().unwrap();
     // 250 were due in the half second that is measured, whenever they were answered.
     let measured = count("values") + count("unanswered") + count("unsent");
     assert!(measured >= 250, "{measured}");
     let sent = sent(&server).len() as u64;
     assert!(sent > count("sent"), "{sent}");
+}
+
+#[test]
+fn requests_of_the_warm_up_are_not_among_those_that_are_asked_for() {
+    let server = FakeServer::ok();
+    for rate in [&[][..], &["--rps", "2000"]] {
+        let load = [
+            "--command",
+            "PING",
+            "-n",
+            "100",
+            "--warmup",
+            "0.2",
+            "-c",
+            "2",
+        ];
+        let result = result(&server, &[&load[..], rate].concat());
+        assert_eq!(result["requests"]["sent"], 100);
+        assert!(result["requests"]["values"].as_u64() >= Some(100));
+    }
 }
 
 #[test]

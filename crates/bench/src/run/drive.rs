@@ -234,9 +234,11 @@ impl<'a> Drive<'a> {
         self.until_ns.saturating_add(GRACE.as_nanos() as u64)
     }
 
-    /// Takes leave to send the requests of one rendering.
-    fn grant(&mut self, requests: u64) -> bool {
-        let Some(quota) = self.quota else { return true };
+    /// Takes leave to send the requests of one rendering. Those of the warm-up are not limited.
+    fn grant(&mut self, requests: u64, now_ns: u64) -> bool {
+        let Some(quota) = self.quota.filter(|_| self.recorder.is_measuring(now_ns)) else {
+            return true;
+        };
         // Relaxed: the number is all that is shared.
         let taken = quota.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             (left > 0).then(|| left.saturating_sub(requests))
@@ -327,7 +329,7 @@ impl<'a> Drive<'a> {
         let index = self.choose();
         let choice = &self.choices[index];
         let (rows, requests) = (choice.rows.clone(), choice.rows.len() as u64);
-        if !self.grant(requests) {
+        if !self.grant(requests, now_ns) {
             return false;
         }
         self.choices[index]
