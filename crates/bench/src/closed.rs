@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use redline_resp::Skipper;
 
 use crate::batch::Batch;
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::worker::{Arrived, Load, Taken, Then};
 
 /// Batches still to be sent. Threads take some at a time, so that the counter is touched rarely and a fast thread
@@ -158,8 +158,7 @@ impl<'a, B: Batches> Closed<'a, B> {
     #[cold]
     fn excuse(&mut self, token: usize, skipper: &mut Skipper) -> Result<(), Failure> {
         let text = skipper.take_first_error().unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        self.batches.excuse(token, text)
+        self.batches.excuse(token, said(&text))
     }
 
     /// Records replies that arrived together; how many there were for the batch under way.

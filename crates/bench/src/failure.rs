@@ -137,6 +137,20 @@ impl Failure {
     }
 }
 
+/// What a server said, fit for a terminal: in place of a control character, which could do anything there, stands a
+/// question mark. Lines and tabs stay.
+pub fn said(text: &[u8]) -> String {
+    let harmless = |c: char| match c {
+        '\r' | '\n' | '\t' => c,
+        c if c.is_control() => '?',
+        c => c,
+    };
+    String::from_utf8_lossy(text)
+        .chars()
+        .map(harmless)
+        .collect()
+}
+
 impl From<ReplyError> for Failure {
     fn from(error: ReplyError) -> Failure {
         Failure::Protocol(error)

@@ -9,7 +9,7 @@ use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Interest, Read, Stream, connect_endpoint};
 
 use crate::control::Control;
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::worker::secure;
 
 const REFRESH: Duration = Duration::from_millis(250);
@@ -107,13 +107,11 @@ impl Idle<'_> {
         {
             return Ok(());
         }
-        let mut said = [0; 1024];
-        match stream.read(&mut said) {
+        let mut heard = [0; 1024];
+        match stream.read(&mut heard) {
             Ok(Read::WouldBlock) => Ok(()),
-            Ok(Read::Data { bytes, .. }) => match said[..bytes].strip_prefix(b"-") {
-                Some(text) => Err(Failure::Reply(
-                    String::from_utf8_lossy(text).trim_end().to_owned(),
-                )),
+            Ok(Read::Data { bytes, .. }) => match heard[..bytes].strip_prefix(b"-") {
+                Some(text) => Err(Failure::Reply(said(text).trim_end().to_owned())),
                 None => Ok(()),
             },
             Ok(Read::Eof) => Err(Failure::Closed),

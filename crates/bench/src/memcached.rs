@@ -4,6 +4,8 @@
 
 use redline_resp::{Outcome, ReplyError};
 
+use crate::failure::said;
+
 /// Counts the replies of one connection, and remembers the text of the first error.
 #[derive(Clone, Debug, Default)]
 pub struct TextSkipper {
@@ -76,7 +78,7 @@ impl TextSkipper {
             b"END" | b"NOT_FOUND" | b"NOT_STORED" | b"EXISTS" => Outcome::Null,
             b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" | b"VERSION" => Outcome::Value,
             b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => {
-                let text = || String::from_utf8_lossy(line).into_owned();
+                let text = || said(line);
                 self.first_error.get_or_insert_with(text);
                 self.found = 0;
                 Outcome::Error

@@ -11,7 +11,7 @@ use redline_resp::{ReplyDecoder, Value, encode_request};
 
 use crate::cluster::masters::{self, Master};
 use crate::control::Control;
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::report::ServerConfig;
 use crate::target;
 use crate::worker::{HANDSHAKE_WITHIN, secure};
@@ -311,7 +311,7 @@ fn fail_on_error(reply: Option<Value>) -> Result<(), Failure> {
 }
 
 fn lossy(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).into_owned()
+    said(text)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use redline_net::{
 };
 use redline_resp::Skipper;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::outgoing::Outgoing;
 
 /// What a worker sends, when, and what it makes of the replies. One per thread.
@@ -837,5 +837,5 @@ impl Patience {
 
 /// The text of the first error reply of a connection.
 pub fn first_error(skipper: &Skipper) -> String {
-    String::from_utf8_lossy(skipper.first_error().unwrap_or_default()).into_owned()
+    said(skipper.first_error().unwrap_or_default())
 }

@@ -336,6 +336,28 @@ fn a_refused_connection_names_the_address() {
 }
 
 #[test]
+fn what_a_server_says_does_nothing_to_the_terminal() {
+    let info = "# Server\r\nredis_version:8\x1b[2J\r\n";
+    let server = FakeServer::start(move |request| match request[0].as_slice() {
+        b"INFO" => reply(&format!("${}\r\n{info}\r\n", info.len())),
+        b"GET" | b"get" => reply("-ERR \x1b]0;title\x07\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let port = server.port();
+    let cluster = ["run", "-p", &port, "--cluster", "--command", "GET a"];
+    for (ran, said) in [
+        (against(&server, &["-n", "1", "get", "a"]), "ERR ?]0;title?"),
+        (bench(&["run", "-p", &port, "--command", "GET a"]), "8?[2J"),
+        (bench(&cluster), "Nobody says"),
+    ] {
+        let output = ran.stdout + &ran.stderr;
+        assert!(output.contains(said), "{output:?}");
+        let harmless = |c: char| !c.is_control() || "\r\n\t".contains(c);
+        assert!(output.chars().all(harmless), "{output:?}");
+    }
+}
+
+#[test]
 fn a_missing_or_a_wrong_password_ends_the_run() {
     let server = FakeServer::start_raw(|request| match request[0].as_slice() {
         b"AUTH" => reply("-WRONGPASS invalid username-password pair or user is disabled.\r\n"),

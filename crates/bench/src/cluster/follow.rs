@@ -28,7 +28,7 @@ use super::map::Map;
 use super::requests::{number_of, requests_of};
 use super::source::{Reads, Source};
 use crate::control::Control;
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::load::{self, Engine, Observer, Plan};
 use crate::run::drive::{Drive, Pending};
 use crate::run::result::Redirects;
@@ -661,7 +661,7 @@ impl<'a> Engine for Follower<'_, 'a> {
 }
 
 fn text_of(value: &Value) -> String {
-    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
+    said(value.as_bytes().unwrap_or_default())
 }
 
 #[cfg(test)]

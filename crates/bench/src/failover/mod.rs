@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::follow::Counts;
 use crate::cluster::map::Map;
 use crate::cluster::source::Source;
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::html;
 use crate::run::arguments::{Arguments, Command, FailoverArguments, Incident, RunPlan};
 use crate::run::execute::{Finished, Prepared};
@@ -346,7 +346,7 @@ fn read_node(
                 // It is elsewhere, or not to be had yet.
                 reply if reply.is_error() => {
                     let text = reply.as_bytes().unwrap_or_default();
-                    result = Err(Failure::Reply(String::from_utf8_lossy(text).into_owned()));
+                    result = Err(Failure::Reply(said(text)));
                     read.unread.push(number);
                 }
                 _ => read.gone.push(number),

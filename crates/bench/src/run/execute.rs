@@ -30,7 +30,7 @@ use crate::cluster::follow::{self, Counts};
 use crate::cluster::map::Map;
 use crate::cluster::source::Source;
 use crate::control::Control;
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::load::{self, Observer, Plan, Totals};
 use crate::null_server::NullServer;
 use crate::worker::{HANDSHAKE_WITHIN, Place};
@@ -892,7 +892,7 @@ fn replicas_of(role: &Value) -> Vec<Address> {
 
 fn text_of(reply: Option<&Value>) -> String {
     let bytes = reply.and_then(Value::as_bytes).unwrap_or_default();
-    String::from_utf8_lossy(bytes).into_owned()
+    said(bytes)
 }
 
 /// What a run came to.
