@@ -436,3 +436,35 @@ fn certificates_are_read_again_and_old_connections_stay() {
     }
     drop(server);
 }
+
+#[test]
+fn who_ends_its_side_by_tls_alone_while_it_waits_does_not_wait_for_ever() {
+    let certificates = Certificates::new();
+    let behind = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let words = certificates.words("no");
+    let proxy = ServerProcess::proxy(Path::new(REDLINE), &[behind.address()], &words).unwrap();
+    for versions in [[&TLS12], [&TLS13]] {
+        // What waits behind the call is not looked at, nor is what comes behind that; or it comes later.
+        for is_later in [false, true] {
+            let config = certificates.config(&versions, None);
+            let mut client = Secure::connect(proxy.second_port(), config);
+            client.exchange(b"PING\r\n", b"+PONG\r\n");
+            client.write(b"BLPOP q 0\r\nPING\r\n").unwrap();
+            if is_later {
+                let mut direct = Client::connect(behind.address()).unwrap();
+                proxying::until("it waits", || {
+                    let info = call(&mut direct, "INFO clients");
+                    let text = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
+                    text.contains("blocked_clients:1")
+                });
+            }
+            client.tls.send_close_notify();
+            while client.tls.wants_write() {
+                client.tls.write_tls(&mut client.tcp).unwrap();
+            }
+            // The connection itself stays open at this end.
+            let mut rest = Vec::new();
+            client.tcp.read_to_end(&mut rest).expect("an end");
+        }
+    }
+}

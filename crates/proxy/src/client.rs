@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use redline_acl::User;
-use redline_net::Stream;
+use redline_net::{Read, Stream};
 use redline_resp::{Proto, RequestDecoder};
 
 use crate::cache::Asked;
@@ -17,6 +17,9 @@ use crate::private::Session;
 use crate::pubsub::Subscribed;
 use crate::rates::{Booking, Rates};
 use crate::slab::Ref;
+
+/// Bytes that are read of a client with TLS whose requests wait, to find the end of what it sends.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// A client.
 pub struct Client {
@@ -287,6 +290,27 @@ impl Client {
                 .has(redline_spec::Flags::BLOCKING)
         });
         may_wait && matches!(self.session, Session::Leaving(_)) && self.pending() > 0
+    }
+
+    /// Reads of a client whose requests wait what it has sent with TLS: that it will send no more comes as a message behind it, of
+    /// which no event tells. How many bytes of requests came.
+    pub fn look_for_end(&mut self) -> usize {
+        let mut received = 0;
+        while self.stream.is_tls()
+            && self.readable
+            && !self.eof
+            && self.query.len() < AHEAD_BYTES_MAX
+        {
+            match self.stream.read_into(&mut self.query, AHEAD_BYTES_MAX) {
+                Ok(Read::Data { drained, bytes }) => {
+                    received += bytes;
+                    self.readable = !drained || self.peer_closed;
+                }
+                Ok(Read::WouldBlock) => self.readable = false,
+                Ok(Read::Eof) | Err(_) => (self.readable, self.eof) = (false, true),
+            }
+        }
+        received
     }
 
     /// Whether a peer that will send no more has left nothing to be done: all is answered, or it waited for something that

@@ -8,7 +8,7 @@ use redline_resp::{Args, encode_request};
 use redline_spec::CommandId;
 
 use crate::class::{Class, Command};
-use crate::client::{Client, Pause};
+use crate::client::Pause;
 use crate::errors;
 use crate::large::Passing;
 use crate::local::heeds_nobody;
@@ -131,11 +131,16 @@ impl Worker {
                 continue;
             };
             let waited_ms = now_ms.wrapping_sub(front.since_ms);
-            let waits =
-                |client: &mut Client| (drains || client.peer_closed) && client.waits_in_vain();
-            if (FORSAKEN_MS..u32::MAX / 2).contains(&waited_ms)
-                && self.clients.find(me).is_some_and(waits)
-            {
+            if !(FORSAKEN_MS..u32::MAX / 2).contains(&waited_ms) {
+                continue;
+            }
+            let Some(client) = self.clients.find(me).filter(|it| it.waits_in_vain()) else {
+                continue;
+            };
+            let received = client.look_for_end();
+            let is_forsaken = drains || client.peer_closed || client.eof;
+            self.counters.received_bytes += received as u64;
+            if is_forsaken {
                 self.close_client(me.at);
             }
         }
