@@ -2,14 +2,17 @@
 
 mod proxying;
 
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use redline_resp::Value;
 use redline_testkit::client::Client;
 
-use proxying::{assert_error, call, proxy_with, scripted, shards, words};
+use proxying::{PATIENCE, assert_error, call, proxy_with, scripted, scripted_over, shards, words};
 
 /// Something that came for a name: `*3`, a word, the name, and one thing more.
 fn said(word: &str, name: &str, last: &str) -> Vec<u8> {
@@ -65,6 +68,37 @@ fn a_name_that_the_server_passes_over_is_an_error_and_disturbs_nobody_else() {
     assert!(!call(&mut two, "SUBSCRIBE next").is_error());
     assert_error(&one.reply().unwrap().unwrap(), "ERR");
     assert_eq!(words(two.reply().unwrap()), ["message", "kept", "heard"]);
+}
+
+#[test]
+fn a_server_that_says_this_and_that_but_never_answers_is_given_up() {
+    let address = scripted_over(|words, stream| {
+        if words[0] != b"SUBSCRIBE" {
+            return Some(b"+PONG\r\n".to_vec());
+        }
+        let mut stream = stream.try_clone().unwrap();
+        let message = said("message", "other", "$5\r\nheard");
+        // Often enough not to be silent.
+        thread::spawn(move || {
+            while stream.write_all(&message).is_ok() {
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+        Some(Vec::new())
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    // It takes longer than other clients here wait for a reply.
+    let mut client = BufReader::new(TcpStream::connect(proxy.address()).unwrap());
+    client.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
+    // Who is not subscribed may call ECHO.
+    let calls = b"SUBSCRIBE c\r\nECHO hello\r\n";
+    client.get_mut().write_all(calls).unwrap();
+    let mut lines = [const { String::new() }; 3];
+    for line in &mut lines {
+        client.read_line(line).expect("a reply");
+    }
+    assert!(lines[0].starts_with("-ERR"), "{lines:?}");
+    assert_eq!(lines[1..], ["$5\r\n", "hello\r\n"]);
 }
 
 /// A node of a cluster in which all slots are said to be at the port `owner`, and that redirects who wants a shard's channel to

@@ -183,6 +183,17 @@ struct Server {
     /// When it was last heard: milliseconds; and whether it was asked for a sign of life since.
     heard_ms: u64,
     is_asked: bool,
+    /// For how many ticks it has owed an answer and given none.
+    owed_ticks: u32,
+}
+
+impl Server {
+    fn expect(&mut self, answer: Expected) {
+        if self.expected.is_empty() {
+            self.owed_ticks = 0;
+        }
+        self.expected.push_back(answer);
+    }
 }
 
 /// What a server has been told and has not answered.
@@ -356,7 +367,7 @@ impl Worker {
             if nodes[usize::from(server.node)].pool == leaving.space.pool
                 && let Some(place) = server.upstream
             {
-                server.expected.push_back(Expected::Ping(Some(number)));
+                server.expect(Expected::Ping(Some(number)));
                 places.push(place);
             }
         }

@@ -15,6 +15,8 @@ use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
 
 /// A server that has said nothing for so long is asked for a sign of life: milliseconds.
+/// One that owes an answer for so many ticks (of 100 ms) is given up, whatever it says meanwhile.
+const TICKS_OWED_MAX: u32 = 100;
 const SILENCE_MS: u64 = 5_000;
 /// Once in so many ticks (of 100 ms) a server is asked again for what it has refused.
 const TICKS_REFUSED: u32 = 10;
@@ -40,6 +42,7 @@ impl Worker {
                 has_refused: false,
                 has_redirected: false,
                 heard_ms: 0,
+                owed_ticks: 0,
                 is_asked: false,
             });
             self.pubsub.servers.len() - 1
@@ -50,6 +53,7 @@ impl Worker {
         let upstream = self.connect(node, 0, Proto::Resp2, Purpose::Subscriptions)?;
         let server = &mut self.pubsub.servers[at];
         server.upstream = Some(upstream);
+        server.owed_ticks = 0;
         (server.heard_ms, server.is_asked) = (self.now_ms, false);
         for (space, name) in self.unasked_of(node) {
             self.ask(node, space, &name);
@@ -149,7 +153,7 @@ impl Worker {
         let Some(upstream) = self.upstreams.find(place) else {
             return false;
         };
-        server.expected.push_back(expected);
+        server.expect(expected);
         encode_request([command.as_bytes(), name], &mut upstream.out);
         self.mark_upstream(place.at);
         true
@@ -211,6 +215,7 @@ impl Worker {
     /// without an answer.
     fn answered(&mut self, node: NodeId, is_it: impl Fn(&Expected) -> bool) -> Option<Expected> {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node)?;
+        server.owed_ticks = 0;
         let at = server.expected.iter().position(is_it)?;
         let mut answered: Vec<Expected> = server.expected.drain(..=at).collect();
         let last = answered.pop();
@@ -299,7 +304,11 @@ impl Worker {
     /// The server refuses what it was told first: who waits for that is told. An error is a sign of life, too.
     fn refused_by_server(&mut self, node: NodeId, error: &[u8]) {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
-        let (space, name, number) = match server.and_then(|server| server.expected.pop_front()) {
+        let answered = server.and_then(|server| {
+            server.owed_ticks = 0;
+            server.expected.pop_front()
+        });
+        let (space, name, number) = match answered {
             Some(Expected::Ask(space, name, number)) => (space, name, number),
             Some(Expected::Ping(ping)) => return self.alive(ping),
             Some(Expected::Leave(..)) | None => return,
@@ -498,6 +507,12 @@ impl Worker {
         for server in &mut self.pubsub.servers {
             let Some(place) = server.upstream else {
                 continue;
+            // One that says this and that, but nothing to what it was told.
+            server.owed_ticks += u32::from(!server.expected.is_empty());
+            if server.owed_ticks > TICKS_OWED_MAX {
+                gone.push(place);
+                continue;
+            }
             };
             if now_ms.saturating_sub(server.heard_ms) <= SILENCE_MS {
                 continue;
@@ -505,7 +520,7 @@ impl Worker {
             match server.is_asked {
                 true => gone.push(place),
                 false => {
-                    server.expected.push_back(Expected::Ping(None));
+                    server.expect(Expected::Ping(None));
                     ask.push(place);
                 }
             }
