@@ -173,8 +173,12 @@ struct Watching {
     masters: HashMap<(usize, usize), Value>,
     /// By shard: the Sentinels that others know.
     heard: HashMap<usize, Vec<Address>>,
-    /// Answers in a row that were not believed, or not whole.
+    /// Answers in a row that were not believed, not whole, or not there.
     doubts: u32,
+    /// Subscriptions to Sentinels in a row that were not confirmed.
+    deaf: u32,
+    /// A Sentinel has said something in this round that was not believed.
+    is_doubted: bool,
     /// What was said last of why that is so.
     complaint: Option<String>,
     pulse_at_ms: u64,
@@ -639,9 +643,9 @@ impl Control {
         };
         // A connection that is new has no subscription yet.
         let subscribe = ["SUBSCRIBE", "+switch-master"];
-        let words = match (is_new, peer, question) {
-            (true, Peer::Watch(..), Question::Pulse) => &subscribe[..],
-            _ => words,
+        let (question, words) = match (is_new, peer, question) {
+            (true, Peer::Watch(..), Question::Pulse) => (Question::Subscribe, &subscribe[..]),
+            _ => (question, words),
         };
         let asked = match &mut self.connections[at] {
             Some(connection) => connection
@@ -686,6 +690,14 @@ impl Control {
                 }
                 (Peer::Sentinel(pool, from), Some(question)) => {
                     self.take_sentinel(pool, from, question, value, now_ms)
+                }
+                (Peer::Watch(pool, _), Some(Question::Subscribe)) => {
+                    if self.is_watching(pool, &value) {
+                        continue;
+                    }
+                    let why = "it does not confirm the subscription";
+                    self.close(event.token, why, Vec::new(), now_ms);
+                    return;
                 }
                 (Peer::Watch(pool, _), _) => self.take_message(pool, &value, now_ms),
                 _ => {}
@@ -754,21 +766,44 @@ impl Control {
             Peer::Sentinel(pool, _) => self.ask_another(pool, now_ms),
             // The subscription moves on to another Sentinel; meanwhile something may have been missed.
             Peer::Watch(pool, _) => {
-                if let Some(watching) = self.watching.get_mut(pool) {
-                    watching.turn = watching.turn.wrapping_add(1);
-                    watching.pulse_at_ms = now_ms + DEBOUNCE_MS;
+                let usual_ms = self.usual_ms(pool);
+                let Some(watching) = self.watching.get_mut(pool) else {
+                    return;
+                };
+                watching.turn = watching.turn.wrapping_add(1);
+                let was_heard = watching.deaf == 0;
+                watching.deaf = watching.deaf.saturating_add(1);
+                let pause_ms = patient_ms(watching.deaf, watching.sentinels.len(), usual_ms);
+                watching.pulse_at_ms = now_ms + pause_ms;
+                if was_heard {
+                    self.refresh(pool, now_ms);
                 }
-                self.refresh(pool, now_ms);
             }
         }
     }
 
+    /// How often a pool's topology is asked for while all is well.
+    fn usual_ms(&self, pool: usize) -> u64 {
+        let refresh = self.pools.get(pool).map(|pool| pool.config.refresh.0);
+        refresh.map_or(1_000, |refresh| refresh.as_millis() as u64)
+    }
+
+    /// Another one may know better; if none does, they are asked less and less often.
     fn ask_another(&mut self, pool: usize, now_ms: u64) {
-        if let Some(watching) = self.watching.get_mut(pool) {
-            watching.asked_until_ms = 0;
-            watching.parts.clear();
-        }
-        self.refresh(pool, now_ms);
+        let usual_ms = self.usual_ms(pool);
+        let (Some(watching), Some(known)) = (self.watching.get_mut(pool), self.pools.get(pool))
+        else {
+            return;
+        };
+        watching.asked_until_ms = 0;
+        watching.parts.clear();
+        watching.doubts = watching.doubts.saturating_add(1);
+        let others = match known.config.kind {
+            PoolKind::Cluster => known.members().count().max(known.config.seeds.len()),
+            _ => watching.sentinels.len(),
+        };
+        let pause_ms = patient_ms(watching.doubts, others, usual_ms);
+        watching.refresh_at_ms = watching.refresh_at_ms.min(now_ms + pause_ms);
     }
 
     fn hang_up(&mut self, which: impl Fn(Peer) -> bool) {
@@ -780,6 +815,13 @@ impl Control {
             }
         }
     }
+}
+
+/// How long to wait before the next of so many is asked, behind `failures` in a row: as soon as may be until each of them was
+/// asked, then twice as long in each round, but no longer than usual.
+fn patient_ms(failures: u32, of: usize, usual_ms: u64) -> u64 {
+    let rounds = failures.saturating_sub(1) / (of as u32).max(1);
+    (DEBOUNCE_MS << rounds.min(10)).min(usual_ms.max(DEBOUNCE_MS))
 }
 
 fn policy(pools: &[Known], pool: usize) -> FailurePolicy {

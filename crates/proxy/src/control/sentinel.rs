@@ -42,6 +42,15 @@ pub fn others(reply: &Value) -> Option<Vec<Address>> {
     Some(up.take(OTHERS_MAX).collect())
 }
 
+/// Whether this is the answer to SUBSCRIBE.
+pub fn confirms(answer: &Value) -> bool {
+    let (Value::Array(parts) | Value::Push(parts)) = answer else {
+        return false;
+    };
+    let word = |at: usize| parts.get(at).and_then(Value::as_bytes);
+    word(0) == Some(b"subscribe") && word(1) == Some(b"+switch-master")
+}
+
 /// A message of the channel `+switch-master`: the name, and where the primary is now.
 pub fn switched(message: &Value) -> Option<(String, Address)> {
     let (Value::Array(parts) | Value::Push(parts)) = message else {

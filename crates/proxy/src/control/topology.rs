@@ -196,13 +196,25 @@ impl Control {
                     .map(|from| format!("Sentinel {from} says: {}", text_of(&master)));
                 let before = known.picture();
                 if !known.take_primary(shard, &master, &value, &mut self.nodes, now_ms) {
-                    watching.refresh_at_ms = watching.refresh_at_ms.min(now_ms + DEBOUNCE_MS);
+                    watching.is_doubted = true;
                 }
                 let after = known.picture();
                 self.is_changed |= differ(&before, &after);
                 self.complain(pool, complaint);
             }
             Question::Sentinels(shard) => {
+                // The last question of a round.
+                if shard + 1 == known.config.shards.len() {
+                    match std::mem::take(&mut watching.is_doubted) {
+                        true => self.ask_another(pool, now_ms),
+                        false => watching.doubts = 0,
+                    }
+                }
+                let (Some(watching), Some(known)) =
+                    (self.watching.get_mut(pool), self.pools.get(pool))
+                else {
+                    return;
+                };
                 let Some(others) = sentinel::others(&value) else {
                     return;
                 };
@@ -220,6 +232,15 @@ impl Control {
             }
             _ => {}
         }
+    }
+
+    /// Whether this confirms the subscription to a Sentinel.
+    pub(super) fn is_watching(&mut self, pool: usize, answer: &Value) -> bool {
+        let confirms = sentinel::confirms(answer);
+        if let Some(watching) = self.watching.get_mut(pool).filter(|_| confirms) {
+            watching.deaf = 0;
+        }
+        confirms
     }
 
     pub(super) fn take_message(&mut self, pool: usize, message: &Value, now_ms: u64) {
