@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, bulk, call, ok, proxy_with, scripted, scripted_over, until};
+use proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with, scripted, scripted_over, until};
 
 /// A pool that these Sentinels watch.
 fn watched_by(name: &str, sentinels: &[SocketAddr]) -> String {
@@ -90,6 +90,56 @@ fn a_switch_is_learned_by_the_subscription_alone() {
     assert_eq!(call(&mut client, "SET written here"), ok());
     let mut direct = Client::connect(new).unwrap();
     assert_eq!(call(&mut direct, "GET written"), bulk("here"));
+}
+
+#[test]
+fn where_no_primary_is_known_the_error_says_so_and_speaks_of_no_cluster() {
+    let sentinel = scripted(|words| match upper(words, 0).as_str() {
+        "SENTINEL" => b"-ERR No such master with that name\r\n".to_vec(),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let server = server();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nname = 'whole'\n[[pool.shard]]\nserver = [{{ address = '{}' }}]\n{}\n[[route]]\nprefix = 'm:'\npool = 'watched'\n",
+        server.address(),
+        watched_by("watched", &[sentinel]),
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let told = "ERR upstream is not available: no Sentinel has named its primary yet";
+    for line in [
+        "GET m:k",
+        "SET m:k v",
+        "DEL m:k m:l",
+        "BLPOP m:k 1",
+        "EVAL return{} 1 m:k",
+        "WATCH m:k",
+        "COPY m:k m:l",
+    ] {
+        assert_error(&call(&mut client, line), told);
+    }
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    assert_error(&call(&mut client, "SET m:k v"), told);
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    // Others have nothing to do with it.
+    assert_eq!(call(&mut client, "SET k v"), ok());
+
+    let proxy = proxy_with(&format!(
+        "threads = 1\n{}",
+        watched_by("watched", &[sentinel])
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    for line in [
+        "GET k",
+        "MGET k l",
+        "DBSIZE",
+        "RANDOMKEY",
+        "SCAN 0",
+        "SUBSCRIBE c",
+        "SSUBSCRIBE c",
+        "PUBLISH c m",
+    ] {
+        assert_error(&call(&mut client, line), told);
+    }
 }
 
 #[test]

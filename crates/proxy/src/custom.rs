@@ -502,7 +502,7 @@ impl Worker {
         };
         let primary = self.routes.node_of_group(group);
         if primary == NOBODY {
-            return self.abort(me, errors::CLUSTER_DOWN);
+            return self.abort(me, self.unserved(self.home_of(me)));
         }
         if let Some(flow) = self.foreign_in_transaction(me, primary, raw) {
             return flow;

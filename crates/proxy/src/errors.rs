@@ -21,8 +21,10 @@ pub const NOT_A_SHORT_INTEGER: &str =
     "ERR value is out of range, value must between -2147483648 and 2147483647";
 /// The words of a call do not fit its grammar.
 pub const SYNTAX: &str = "ERR syntax error";
-/// The slot or the shard has no server.
+/// The slot has no server.
 pub const CLUSTER_DOWN: &str = "CLUSTERDOWN Hash slot not served";
+/// The same of a shard that Sentinels watch, which is no cluster's.
+pub const NO_PRIMARY: &str = "ERR upstream is not available: no Sentinel has named its primary yet";
 /// CLUSTER, READONLY, READWRITE, ASKING.
 pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
 /// Too many clients.

@@ -10,7 +10,6 @@ use std::collections::{HashMap, HashSet};
 use redline_resp::{Args, Decoded, Proto, RequestDecoder, encode_request};
 use redline_spec::{self as spec, CommandId};
 
-use crate::errors;
 use crate::link::forwarded;
 use crate::redirect::TRIES_MAX;
 use crate::route::{NOBODY, NodeId};
@@ -202,7 +201,10 @@ impl Worker {
     /// Returns it if it has to wait once more.
     fn send_again(&mut self, later: Later) -> Option<Later> {
         let linked = match self.node_of_request(&later.request, later.node) {
-            NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
+            NOBODY => {
+                let pool = self.routes.nodes[usize::from(later.node)].pool;
+                Err(self.unserved(pool).to_owned())
+            }
             node => self.link(node, later.db, later.proto),
         };
         let waiting = Waiting {

@@ -119,7 +119,7 @@ impl Worker {
         owner: Ref,
     ) -> Result<Ref, String> {
         if node == NOBODY {
-            return Err(errors::CLUSTER_DOWN.to_owned());
+            return Err(self.unserved(self.home_of(owner)).to_owned());
         }
         let place = match self.idle_link(node, db, proto) {
             Some(place) => place,
@@ -188,7 +188,7 @@ impl Worker {
     ) -> Result<Ref, String> {
         let routes = Arc::clone(&self.routes);
         let Some(target) = routes.nodes.get(usize::from(node)) else {
-            return Err(errors::CLUSTER_DOWN.to_owned());
+            return Err(self.unserved(0).to_owned());
         };
         let unavailable = |reason: &str| errors::unavailable(&target.name, reason);
         if target.ejected {

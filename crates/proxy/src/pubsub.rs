@@ -245,7 +245,7 @@ impl Worker {
             .map(|name| (name.clone(), self.nodes_of(space, name)))
             .collect();
         for node in wanted.iter().flat_map(|(_, nodes)| nodes) {
-            if let Err(line) = self.subscription_link(*node) {
+            if let Err(line) = self.subscription_link(*node, space.pool) {
                 return self.refuse(me, &line);
             }
         }

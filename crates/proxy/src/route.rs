@@ -145,6 +145,15 @@ impl Pool {
         self.node_of_group(self.group_of(key))
     }
 
+    /// Whether it has keys that nobody is known to have.
+    pub fn lacks_somebody(&self) -> bool {
+        self.shards.iter().any(|shard| shard.primary == NOBODY)
+            || match &self.placement {
+                Placement::Slots(shards) => shards.contains(&NOBODY),
+                _ => false,
+            }
+    }
+
     /// Whether every key is where it is in this one. `false` is also said where it would take long to tell.
     pub fn has_keys_as(&self, other: &Pool) -> bool {
         let primary = |shard: &Shard| shard.primary;

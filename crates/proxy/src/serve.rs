@@ -557,7 +557,7 @@ impl Worker {
             }
             Class::Any => match self.any_node(me) {
                 Some(node) => self.forward(me, node, raw),
-                None => self.refuse(me, errors::CLUSTER_DOWN),
+                None => self.refuse(me, self.unserved(self.home_of(me))),
             },
             Class::Key
                 if self.cache.is_on
@@ -601,6 +601,19 @@ impl Worker {
     pub(crate) fn forward_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
         let node = self.home(me).shards[0].primary;
         self.forward(me, node, raw)
+    }
+
+    /// What a client whose own pool is `home` is told where nobody is known who could answer it.
+    pub(crate) fn unserved(&self, home: u16) -> &'static str {
+        let pools = &self.routes.pools;
+        let own = pools.get(usize::from(home));
+        let lacking = own
+            .filter(|pool| pool.lacks_somebody())
+            .or_else(|| pools.iter().find(|pool| pool.lacks_somebody()));
+        match lacking.or(own).map(|pool| &pool.placement) {
+            Some(Placement::Slots(_)) => errors::CLUSTER_DOWN,
+            _ => errors::NO_PRIMARY,
+        }
     }
 
     /// The number of a client's pool.
@@ -652,7 +665,7 @@ impl Worker {
         }
         match found.map(|group| self.routes.node_of_group(group)) {
             None => Ok(None),
-            Some(NOBODY) => Err(errors::CLUSTER_DOWN),
+            Some(NOBODY) => Err(self.unserved(home)),
             Some(node) => Ok(Some(node)),
         }
     }
@@ -715,7 +728,10 @@ impl Worker {
             Err(line) => {
                 let command = self.command_called(me);
                 self.seeing.refused(command);
-                return self.refuse(me, &line);
+                return match node {
+                    NOBODY => self.refuse(me, self.unserved(self.home_of(me))),
+                    _ => self.refuse(me, &line),
+                };
             }
         };
         let kind = self.silenced(me, Kind::Client);

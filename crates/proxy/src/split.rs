@@ -98,7 +98,7 @@ impl Worker {
             self.places = places;
             let node = self.node_of_part(me, id, first as u32);
             return match node {
-                NOBODY => self.refuse(me, errors::CLUSTER_DOWN),
+                NOBODY => self.refuse(me, self.unserved(home)),
                 node => self.forward(me, node, raw),
             };
         }
@@ -275,7 +275,7 @@ impl Worker {
         let waiting = Waiting::one(gather, part, Kind::Part, request, self.now_ms)
             .of(command, self.seeing.now_us);
         let linked = match node {
-            NOBODY => Err(errors::CLUSTER_DOWN.to_owned()),
+            NOBODY => Err(self.unserved(self.home_of(me)).to_owned()),
             node => self.link(node, db, proto),
         };
         match linked {

@@ -7,7 +7,6 @@ use redline_cluster::Redirect;
 use redline_resp::{Proto, ReplyDecoder, Value, encode_request};
 
 use super::{Expected, Names, Server, Space, Step, Topic};
-use crate::errors;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
 use crate::route::{NOBODY, NodeId, Placement, Pool};
 use crate::slab::Ref;
@@ -15,9 +14,9 @@ use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
 
 /// A server that has said nothing for so long is asked for a sign of life: milliseconds.
+const SILENCE_MS: u64 = 5_000;
 /// One that owes an answer for so many ticks (of 100 ms) is given up, whatever it says meanwhile.
 const TICKS_OWED_MAX: u32 = 100;
-const SILENCE_MS: u64 = 5_000;
 /// Once in so many ticks (of 100 ms) a server is asked again for what it has refused.
 const TICKS_REFUSED: u32 = 10;
 
@@ -28,10 +27,10 @@ impl Worker {
     }
 
     /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
-    pub(super) fn subscription_link(&mut self, node: NodeId) -> Result<Ref, String> {
+    pub(super) fn subscription_link(&mut self, node: NodeId, pool: u16) -> Result<Ref, String> {
         if node == NOBODY {
             // Nothing is kept of nobody: whoever has the name later is asked by the picture that says so.
-            return Err(errors::CLUSTER_DOWN.to_owned());
+            return Err(self.unserved(pool).to_owned());
         }
         let known = self.pubsub.servers.iter().position(|it| it.node == node);
         let at = known.unwrap_or_else(|| {
@@ -42,8 +41,8 @@ impl Worker {
                 has_refused: false,
                 has_redirected: false,
                 heard_ms: 0,
-                owed_ticks: 0,
                 is_asked: false,
+                owed_ticks: 0,
             });
             self.pubsub.servers.len() - 1
         });
@@ -53,8 +52,8 @@ impl Worker {
         let upstream = self.connect(node, 0, Proto::Resp2, Purpose::Subscriptions)?;
         let server = &mut self.pubsub.servers[at];
         server.upstream = Some(upstream);
-        server.owed_ticks = 0;
         (server.heard_ms, server.is_asked) = (self.now_ms, false);
+        server.owed_ticks = 0;
         for (space, name) in self.unasked_of(node) {
             self.ask(node, space, &name);
         }
@@ -98,7 +97,7 @@ impl Worker {
 
     /// The same, over a new connection if there is none. Where there is no way to the server now, who has called is told.
     fn ask_over_link(&mut self, node: NodeId, space: Space, name: &[u8]) {
-        match self.subscription_link(node) {
+        match self.subscription_link(node, space.pool) {
             Ok(_) => self.ask(node, space, name),
             Err(line) => self.fail_calls(space, name, format!("-{line}\r\n").as_bytes()),
         }
@@ -215,8 +214,8 @@ impl Worker {
     /// without an answer.
     fn answered(&mut self, node: NodeId, is_it: impl Fn(&Expected) -> bool) -> Option<Expected> {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node)?;
-        server.owed_ticks = 0;
         let at = server.expected.iter().position(is_it)?;
+        server.owed_ticks = 0;
         let mut answered: Vec<Expected> = server.expected.drain(..=at).collect();
         let last = answered.pop();
         for skipped in answered {
@@ -507,13 +506,13 @@ impl Worker {
         for server in &mut self.pubsub.servers {
             let Some(place) = server.upstream else {
                 continue;
+            };
             // One that says this and that, but nothing to what it was told.
             server.owed_ticks += u32::from(!server.expected.is_empty());
             if server.owed_ticks > TICKS_OWED_MAX {
                 gone.push(place);
                 continue;
             }
-            };
             if now_ms.saturating_sub(server.heard_ms) <= SILENCE_MS {
                 continue;
             }
@@ -555,7 +554,8 @@ impl Worker {
                 continue;
             }
             // Where there is no way to the server now, and nobody waits to be told, nothing is copied for it.
-            if self.subscription_link(node).is_err() && self.pubsub.calls.is_empty() {
+            let pool = self.routes.nodes[usize::from(node)].pool;
+            if self.subscription_link(node, pool).is_err() && self.pubsub.calls.is_empty() {
                 continue;
             }
             for (space, name) in self.unasked_of(node) {
