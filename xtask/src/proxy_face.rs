@@ -1,6 +1,7 @@
-//! Clients of a Redis Cluster in front of proxies that show themselves as one: redis-cli, redis-py, ioredis and go-redis, each
-//! against two proxies with the same three servers behind them.
+//! Clients of a Redis Cluster in front of proxies that show themselves as one: redis-cli, redis-py, ioredis, go-redis, Jedis and
+//! Lettuce, each against two proxies with the same three servers behind them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -45,20 +46,25 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
     let python = install::redis_py()?;
     let expected = ["nodes 2", "sum 19900", "deleted 200"];
     let mut ways = 0;
-    for (name, program, script, protocols) in [
-        ("redis-py", python, Some("py/cluster.py"), &["2", "3"][..]),
-        ("go-redis", go, None, &["2", "3"]),
+    let java = install::java_programs(&sources.join("java"))?;
+    let script = |name: &str| vec![OsString::from(sources.join(name))];
+    let class = |name: &str| ["-XX:TieredStopAtLevel=1", "-cp", &java, name].map(OsString::from);
+    let jvm = PathBuf::from("java");
+    for (name, program, before, protocols) in [
+        ("redis-py", python, script("py/cluster.py"), &["2", "3"][..]),
+        ("go-redis", go, Vec::new(), &["2", "3"]),
+        ("ioredis", "node".into(), script("js/cluster.js"), &[""]),
         (
-            "ioredis",
-            PathBuf::from("node"),
-            Some("js/cluster.js"),
-            &[""],
+            "Jedis",
+            jvm.clone(),
+            class("JedisCluster").into(),
+            &["2", "3"],
         ),
+        ("Lettuce", jvm, class("LettuceCluster").into(), &["2", "3"]),
     ] {
         for protocol in protocols {
             let mut command = Command::new(&program);
-            command.args(script.map(|script| sources.join(script)));
-            command.arg(&port).arg(protocol);
+            command.args(&before).arg(&port).arg(protocol);
             command.env("NODE_PATH", node.join("node_modules"));
             let said = captured(command, b"", TIMEOUT)
                 .map_err(|failure| format!("{name} {protocol}: {failure}"))?;
@@ -84,6 +90,6 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
         return Err(format!("redis-cli -c: {said:?}"));
     }
     Ok(format!(
-        "redis-py, go-redis and ioredis in {ways} ways, and redis-cli -c, take two proxies for a cluster"
+        "redis-py, go-redis, ioredis, Jedis and Lettuce in {ways} ways, and redis-cli -c, take two proxies for a cluster"
     ))
 }
