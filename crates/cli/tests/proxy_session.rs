@@ -82,10 +82,18 @@ fn replies_are_skipped_one_at_a_time() {
             "CLIENT REPLY ON",
             "GET k",
         ],
+        &["CLIENT REPLY OFF", "RESET", "GET k"],
         &["PING a b", "CLIENT SETINFO Lib-Name a\u{1}b"],
     ] {
         let [ours, theirs] = both(lines, 2);
         assert_eq!(ours, theirs, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_reset_whose_reply_is_skipped_has_none() {
+    for answers in both(&["CLIENT REPLY SKIP", "RESET", "GET k"], 2) {
+        assert_eq!(answers[0], Value::NullBulk, "{answers:?}");
     }
 }
 

@@ -288,7 +288,10 @@ impl Worker {
         }
         if let Some(client) = self.clients.find(me) {
             let session = std::mem::replace(&mut client.session, Session::Shared);
-            client.silence = Silence::On;
+            // Behind CLIENT REPLY SKIP this is the call that gets no reply.
+            if client.silence != Silence::Next {
+                client.silence = Silence::On;
+            }
             client.restricted = false;
             let watched = std::mem::take(&mut client.monitors);
             let subscribed = client.subscribed.take();

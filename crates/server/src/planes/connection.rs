@@ -195,8 +195,12 @@ pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> 
     set_proto(session, Proto::Resp2);
     session.db = 0;
     session.card.db.store(0, Ordering::Relaxed);
-    session.reply_mode = ReplyMode::On;
-    session.set_state(state::REPLY | state::NO_TOUCH, false);
+    // Behind CLIENT REPLY SKIP this is the call that gets no reply.
+    if session.reply_mode != ReplyMode::Skipping {
+        session.reply_mode = ReplyMode::On;
+        session.set_state(state::REPLY, false);
+    }
+    session.set_state(state::NO_TOUCH, false);
     session
         .card
         .set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
