@@ -152,6 +152,17 @@ fn saved_results_are_compared_in_their_order() {
     assert_eq!(ran.code, 3, "{}{}", ran.stdout, ran.stderr);
     // A tenth is less than a fifth.
     assert_eq!(compare(&slower, &["--fail-if", "slower=20%"]).code, 0);
+    assert!(!ran.stdout.contains("same load"), "{}", ran.stdout);
+    let mut other = result.clone();
+    other["settings"]["connections"] = 51.into();
+    let other = saved(folder.path(), "other", &other, &[1.0, 1.1, 0.9, 1.0]);
+    let ran = compare(&other, &[]);
+    assert!(
+        ran.stdout
+            .contains("one of B is of 1 x GET <a>, 400 requests/s, 51 connections, pipeline 1."),
+        "{}",
+        ran.stdout
+    );
     let ran = compare(&slower[..3], &[]);
     assert_eq!(
         (ran.code, ran.stderr.contains("4 and 3 saved results")),

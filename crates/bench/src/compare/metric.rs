@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cause::verdict::Bottleneck;
-use crate::run::result::RunResult;
+use crate::run::result::{RunResult, Settings};
 
 /// A figure of a run that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -97,6 +97,8 @@ pub struct Sample {
     pub bottleneck: Bottleneck,
     /// Whether it was an open loop.
     pub is_paced: bool,
+    /// What was sent and how, in words; of a result that was saved.
+    pub load: Option<String>,
 }
 
 impl Sample {
@@ -108,7 +110,10 @@ impl Sample {
         let cpu_us = servers
             .map(|one| one.user_us_per_request + one.system_us_per_request)
             .sum();
-        Sample::of_slice(result, Some(cpu_us))
+        Sample {
+            load: Some(load(&result.settings)),
+            ..Sample::of_slice(result, Some(cpu_us))
+        }
     }
 
     /// Of a run whose servers took so much CPU time for each reply.
@@ -117,6 +122,7 @@ impl Sample {
             figures: Metric::ALL.map(|metric| metric.of(result, server_cpu_us)),
             bottleneck: result.verdict.bottleneck,
             is_paced: result.settings.offered_rps.is_some(),
+            load: None,
         }
     }
 
@@ -124,4 +130,17 @@ impl Sample {
     pub fn figure(&self, metric: Metric) -> Option<f64> {
         self.figures[metric as usize]
     }
+}
+
+fn load(settings: &Settings) -> String {
+    let commands = settings.commands.iter();
+    let commands = commands.map(|command| format!("{} x {}", command.weight, command.template));
+    let commands: Vec<String> = commands.collect();
+    let rate = settings.offered_rps;
+    let rate = rate.map_or(String::new(), |rps| format!(", {rps} requests/s"));
+    let (connections, pipeline) = (settings.connections, settings.pipeline);
+    format!(
+        "{}{rate}, {connections} connections, pipeline {pipeline}",
+        commands.join(", ")
+    )
 }

@@ -585,6 +585,17 @@ fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
             }
         }
     }
+    // Saved results say what they are of; who gives options knows.
+    let first = pairs.first().and_then(|(a, _)| a.load.as_ref());
+    let samples = pairs.iter().flat_map(|(a, b)| [("A", a), ("B", b)]);
+    let other = samples
+        .filter_map(|(side, sample)| Some((side, sample.load.as_ref()?)))
+        .find(|&(_, load)| Some(load) != first);
+    if let (Some(first), Some((side, other))) = (first, other) {
+        notes.push(format!(
+            "Not all results are of the same load: the first of A is of {first}; one of {side} is of {other}."
+        ));
+    }
     notes
 }
 
