@@ -14,7 +14,7 @@ use std::{
 };
 
 use redline_keyspace::{
-    Ahead, Classes, Expiry, Held, Hint, Keyspace, Local, View, hash,
+    Classes, Expiry, Held, Hint, Keyspace, Local, View, Walk, hash,
     lock::{StripeSet, Wake, WakeToken},
     stripe_of,
 };
@@ -216,7 +216,7 @@ struct Worker<'a> {
     rng: fastrand::Rng,
     keys: Vec<[u8; 16]>,
     hashes: Vec<u64>,
-    ahead: Vec<Ahead>,
+    ahead: Walk,
     hints: Vec<Hint>,
     out: Vec<u8>,
     /// Requests that found their stripe held.
@@ -231,7 +231,7 @@ impl<'a> Worker<'a> {
             rng: fastrand::Rng::with_seed(number + 1),
             keys: Vec::new(),
             hashes: Vec::new(),
-            ahead: Vec::new(),
+            ahead: Walk::default(),
             hints: Vec::new(),
             out: Vec::new(),
             aside: Vec::new(),
@@ -264,11 +264,12 @@ impl<'a> Worker<'a> {
                 self.hashes.push(hash);
             }
         }
-        Ahead::fetch(&mut self.ahead);
+        self.ahead.begin();
         self.hashes
             .iter()
             .for_each(|hash| self.space.locks().prefetch(stripe_of(*hash)));
         for at in 0..BATCH {
+            self.ahead.reach(at);
             if !self.run_one(work, at) {
                 self.aside.push(at);
             }
@@ -291,7 +292,7 @@ impl<'a> Worker<'a> {
     }
 
     fn get_or_set(&mut self, at: usize, write: bool) -> bool {
-        let (key, ahead) = (&self.keys[at], self.ahead[at]);
+        let (key, ahead) = (&self.keys[at], *self.ahead.get(at).expect("each has a key"));
         let stripe = stripe_of(ahead.hash());
         if !self.space.locks().try_one(stripe) {
             return false;

@@ -39,31 +39,44 @@ impl Keyspace {
 }
 
 impl Ahead {
-    /// The other passes: directories, buckets, and the entries that the buckets' tags point to. What has spilled
-    /// beyond its bucket is followed in rounds of its own, since each further bucket is another miss.
+    /// The other passes over some keys at once: directories, buckets, and the entries that the buckets' tags point to.
+    /// What has spilled beyond its bucket is followed in rounds of its own, since each further bucket is another miss.
     #[inline]
     pub fn fetch(keys: &mut [Ahead]) {
-        for key in &*keys {
-            if let Some(index) = key.index {
-                index.prefetch_directory(key.hash);
-            }
-        }
-        for key in &mut *keys {
-            if let Some(index) = key.index {
-                key.sight = index.prefetch_bucket(key.hash);
-            }
-        }
+        keys.iter().for_each(Ahead::directory);
+        keys.iter_mut().for_each(Ahead::bucket);
         for keys in keys.chunks_mut(64) {
-            let mut spilled = 0u64;
-            for (i, key) in keys.iter_mut().enumerate() {
-                if let Some(index) = key.index {
-                    spilled |= u64::from(index.prefetch_entry(&mut key.sight, key.hash)) << i;
-                }
-            }
-            if spilled != 0 {
-                follow(keys, spilled);
-            }
+            fetch_entries(keys);
         }
+    }
+
+    /// Second step: asks for the word of the directory.
+    #[inline]
+    fn directory(&self) {
+        if let Some(index) = self.index {
+            index.prefetch_directory(self.hash);
+        }
+    }
+
+    /// Third step: asks for the bucket.
+    #[inline]
+    fn bucket(&mut self) {
+        if let Some(index) = self.index {
+            self.sight = index.prefetch_bucket(self.hash);
+        }
+    }
+
+    /// Fourth step: asks for the entry. `true`: it has spilled out of its bucket.
+    #[inline]
+    fn entry(&mut self) -> bool {
+        self.index
+            .is_some_and(|index| index.prefetch_entry(&mut self.sight, self.hash))
+    }
+
+    /// Further steps: looks for the entry so many buckets beyond the first. `true`: it is still further.
+    fn beyond(&mut self, step: u32) -> bool {
+        self.index
+            .is_some_and(|index| index.prefetch_entry_beyond(&mut self.sight, self.hash, step))
     }
 
     /// The key's hash.
@@ -83,21 +96,168 @@ impl Ahead {
     }
 }
 
-/// The keys of the set bits were not in their home buckets.
-fn follow(keys: &mut [Ahead], mut spilled: u64) {
-    /// Buckets beyond the first that are looked at: at the usual fill one key in a hundred is further away.
-    const STEPS_MAX: u32 = 3;
+/// Buckets beyond the first that are looked at: at the usual fill one key in a hundred is further away.
+const STEPS_MAX: u32 = 3;
+
+/// The fourth step and the further ones, for up to 64 keys at once.
+fn fetch_entries(keys: &mut [Ahead]) {
+    let mut spilled = 0u64;
+    for (i, key) in keys.iter_mut().enumerate() {
+        spilled |= u64::from(key.entry()) << i;
+    }
     for step in 1..=STEPS_MAX {
         let mut rest = spilled;
         while rest != 0 {
             let i = rest.trailing_zeros();
             rest &= rest - 1;
-            let key = &mut keys[i as usize];
-            let further =
-                |index: &Index| index.prefetch_entry_beyond(&mut key.sight, key.hash, step);
-            if !key.index.is_some_and(further) {
+            if !keys[i as usize].beyond(step) {
                 spilled &= !(1 << i);
             }
         }
+    }
+}
+
+/// The keys of a batch in the order in which they will be looked up. They are walked to while the batch is decoded and
+/// executed, each some keys behind the one before: a CPU has room for a dozen or two of misses at a time, and whoever
+/// asks for more in a row waits for the first of them.
+#[derive(Default)]
+pub struct Walk {
+    keys: Vec<Ahead>,
+    /// Keys of the last 64 whose entries are beyond the buckets looked at so far: bit `number % 64`.
+    spilled: u64,
+}
+
+/// Keys between two steps of the walk.
+const STRIDE: usize = 4;
+/// So far ahead of its use an entry is asked for: it leaves a stride for each further bucket, and one for the entry.
+const ENTRY_AHEAD: usize = STRIDE * (STEPS_MAX as usize + 1);
+
+impl Walk {
+    /// Adds a key that will be looked up after those that are here, and walks on with the ones before. Gives its number.
+    #[inline]
+    pub fn push(&mut self, key: Ahead) -> usize {
+        let number = self.keys.len();
+        self.keys.push(key);
+        if let Some(before) = number.checked_sub(STRIDE) {
+            self.keys[before].directory();
+        }
+        if let Some(before) = number.checked_sub(2 * STRIDE) {
+            self.keys[before].bucket();
+        }
+        number
+    }
+
+    /// All are here: walks on with the last ones, and asks for the first entries.
+    pub fn begin(&mut self) {
+        let all = self.keys.len();
+        self.keys[all.saturating_sub(STRIDE)..]
+            .iter()
+            .for_each(Ahead::directory);
+        self.keys[all.saturating_sub(2 * STRIDE)..]
+            .iter_mut()
+            .for_each(Ahead::bucket);
+        self.spilled = 0;
+        fetch_entries(&mut self.keys[..all.min(ENTRY_AHEAD)]);
+    }
+
+    /// This key is about to be looked up: asks for the entries of later ones. To be told of each key in turn.
+    #[inline]
+    pub fn reach(&mut self, number: usize) {
+        let at = number + ENTRY_AHEAD;
+        let Some(key) = self.keys.get_mut(at) else {
+            return;
+        };
+        self.spilled |= u64::from(key.entry()) << (at % 64);
+        if self.spilled != 0 {
+            self.follow(number);
+        }
+    }
+
+    fn follow(&mut self, number: usize) {
+        for step in 1..=STEPS_MAX {
+            let at = number + ENTRY_AHEAD - STRIDE * step as usize;
+            let bit = 1 << (at % 64);
+            if self.spilled & bit != 0 && (!self.keys[at].beyond(step) || step == STEPS_MAX) {
+                self.spilled &= !bit;
+            }
+        }
+    }
+
+    /// What is known of a key, by its number.
+    #[inline]
+    pub fn get(&self, number: usize) -> Option<&Ahead> {
+        self.keys.get(number)
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn keys(&self) -> &[Ahead] {
+        &self.keys
+    }
+
+    /// Forgets them.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.keys.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_types::Limits;
+
+    use super::*;
+    use crate::{
+        Classes, Expiry, Held, Local, View,
+        lock::{Wake, WakeToken},
+    };
+
+    struct NobodyWaits;
+
+    impl Wake for NobodyWaits {
+        fn wake(&self, _token: WakeToken) {}
+    }
+
+    #[test]
+    fn a_walk_finds_by_and_by_what_a_fetch_finds_at_once() {
+        const KEYS: usize = 290_000;
+        let space = Keyspace::new(1, Box::new(NobodyWaits));
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let key = |number: usize| format!("key:{number}").into_bytes();
+        let mut view = View::new(&space, Held::All, &mut local, 0, 1_700_000_000_000);
+        for number in 0..KEYS {
+            view.set_string(&key(number), b"value", Expiry::Clear);
+            view.changed(Classes::STRING, "set", &key(number));
+        }
+        view.finish();
+        let ahead = |number| space.ahead(0, redline_table::hash(&key(number)));
+
+        let (mut walked, mut found, mut followed) = (0, 0, 0);
+        for count in [0, 1, 3, 4, 5, 8, 9, 15, 16, 17, 40, 64, 65, 500, 60_000] {
+            let mut at_once: Vec<Ahead> = (walked..walked + count).map(ahead).collect();
+            Ahead::fetch(&mut at_once);
+            let mut walk = Walk::default();
+            for (at, number) in (walked..walked + count).enumerate() {
+                assert_eq!(walk.push(ahead(number)), at);
+            }
+            walk.begin();
+            for (at, expected) in at_once.iter().enumerate() {
+                walk.reach(at);
+                let key = walk.get(at).expect("as many keys");
+                let index = key.index.expect("a table");
+                assert_eq!(
+                    key.recall(index),
+                    expected.recall(index),
+                    "key {at} of {count}"
+                );
+                found += usize::from(key.recall(index).is_some());
+                let mut home = ahead(walked + at);
+                home.bucket();
+                followed += usize::from(home.entry());
+            }
+            walked += count;
+        }
+        assert!(found * 100 > walked * 95, "{found} of {walked}");
+        assert!(followed >= 20, "{followed} of {walked} had spilled");
     }
 }

@@ -18,7 +18,7 @@ mod view;
 mod wait;
 mod watch;
 
-pub use ahead::Ahead;
+pub use ahead::{Ahead, Walk};
 pub use entry::{Blob, Garbage, INLINE_BYTES_MAX, Owned, PACKED_BYTES_MAX, StringRef, ValueRef};
 pub use notify::{Classes, EXPIRED, Event, Events};
 pub use policy::{Clock, Policy};

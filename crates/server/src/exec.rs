@@ -1,11 +1,12 @@
 //! From a decoded request to its reply: the batch, the gate, the locks, the handler.
 //!
-//! # Five passes
+//! # Five steps to a key
 //!
 //! A GET on a large keyspace is four dependent cache misses: the slot, its directory, the bucket, the entry. One
-//! after the other they cost more than everything else together, so a batch is walked once for each: decode and
-//! hash every request, asking for its slot; then for the directories; then for the buckets; then for the entries
-//! that the buckets' tags point to; then execute. All but the last take no lock and may be wrong without harm.
+//! after the other they cost more than everything else together, so a batch takes each step for many keys before the
+//! next: while requests are decoded and hashed, asking for their slots, the directories and then the buckets of those
+//! some requests before are asked for; while they are executed, the entries of those that come next. Both are in
+//! [`redline_keyspace::Walk`]; none but the last step takes a lock, and what they find may be wrong without harm.
 //!
 //! # A unit
 //!
@@ -345,7 +346,7 @@ impl Worker {
         }
         if ns >= self.timing.watched_ns {
             // It may have had brief calls inside.
-            self.timing.look_closely_if(!gate.is_brief(0));
+            self.timing.suspect_if(!gate.is_brief(0));
             let event = match gate.flags.has(Flags::FAST) {
                 true => "fast-command",
                 false => "command",

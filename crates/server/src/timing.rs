@@ -10,15 +10,19 @@
 //! # The close look
 //!
 //! What took too long is therefore looked for where it is cheap: a timed batch, an EXEC or a script, and by the coarse
-//! clock, which costs next to nothing, a whole turn of the loop. If that took as long as a logged command, the worker times
-//! every call for [`CLOSE_LOOK_MS`], but [`CLOSE_LOOK_CALLS`] at most: what is slow again gets logged, with its own time. A threshold too small for the
-//! coarse clock ([`COARSE_NS_MIN`]) has every batch timed, and one below [`CLOSE_NS_MIN`] every call: whoever asks for
-//! that pays for it. The first [`FIRST_CALLS`] calls after the start and after CONFIG RESETSTAT are timed one by one as well:
-//! whoever tries something out finds each call counted. So a brief call that is slow once, in a batch of several, is missed; one that is slow again is not.
+//! clock, which costs next to nothing, a whole turn of the loop. Where one took as long as a logged command it may have
+//! been somebody else who had the CPU, as another process, a limit of a container's. So for [`CLOSE_LOOK_MS`] each turn is
+//! asked what it used: only if a turn is slow again, and has run for that long or has slept, the worker times every call
+//! for [`CLOSE_LOOK_MS`], but [`CLOSE_LOOK_CALLS`] at most: what is slow again gets logged, with its own time. A threshold
+//! too small for the coarse clock ([`COARSE_NS_MIN`]) has every batch timed, and a slow one brings the close look at once;
+//! one below [`CLOSE_NS_MIN`] has every call timed: whoever asks for that pays for it. The first [`FIRST_CALLS`] calls
+//! after the start and after CONFIG RESETSTAT are timed one by one as well: whoever tries something out finds each call
+//! counted. So a brief call that is slow once or twice, in batches of several, is missed; one that goes on being slow is
+//! not.
 //!
 //! Must not know: which commands there are, what is done with the times.
 
-use redline_net::clock;
+use redline_net::{clock, process};
 
 use crate::{commandlog::Kind, settings::Settings};
 
@@ -28,7 +32,8 @@ const SMALL_BATCH: usize = 128;
 const SMALL_BATCHES_PER_TIMED: u32 = 16;
 /// Of so many brief calls inside EXEC and scripts one is timed.
 pub const INSIDE_PER_TIMED: u32 = 16;
-/// So long every call is timed after something took too long, in milliseconds, and at most so many calls: they cost
+/// So long every turn is watched, and then every call timed, after something took too long, in milliseconds, and at most
+/// so many calls: they cost
 /// about a tenth of the least delay for which this is done, however often the machine makes us wait.
 const CLOSE_LOOK_MS: u64 = 1000;
 const CLOSE_LOOK_CALLS: usize = 10_000;
@@ -68,6 +73,10 @@ pub struct Timing {
     /// What they took together, by the coarse clock: true on average.
     pub turn_ms: u64,
     always: bool,
+    /// Until when turns are watched; 0: they are not.
+    watch_until_ms: u64,
+    /// While turns are watched: what the thread had used when this one began.
+    used_before: Option<Used>,
     close_until_ms: u64,
     close_calls_left: usize,
     small_batches: u32,
@@ -88,6 +97,8 @@ impl Default for Timing {
             turns: 0,
             turn_ms: 0,
             always: false,
+            watch_until_ms: 0,
+            used_before: None,
             close_until_ms: 0,
             close_calls_left: 0,
             small_batches: 0,
@@ -152,7 +163,7 @@ impl Timing {
     pub fn end_batch(&mut self, charge: &Charge, requests: usize) -> u64 {
         let took_ns = clock::monotonic_ns().saturating_sub(charge.began_ns);
         let together_ns = took_ns.saturating_sub(self.apart_ns);
-        self.look_closely_if(together_ns >= self.watched_ns);
+        self.suspect_if(together_ns >= self.watched_ns);
         together_ns / (requests as u64).saturating_sub(self.apart).max(1)
     }
 
@@ -176,22 +187,77 @@ impl Timing {
         self.inside.is_multiple_of(INSIDE_PER_TIMED)
     }
 
+    /// A turn of the loop begins.
+    #[inline]
+    pub fn begin_turn(&mut self, now_ms: u64) {
+        if self.watch_until_ms != 0 {
+            self.watch(now_ms);
+        }
+    }
+
+    #[cold]
+    fn watch(&mut self, now_ms: u64) {
+        self.used_before = (now_ms < self.watch_until_ms).then(Used::now);
+        if self.used_before.is_none() {
+            self.watch_until_ms = 0;
+        }
+    }
+
     /// A turn of the loop began and ended, by the coarse clock.
     pub fn note_turn(&mut self, began_ms: u64, ended_ms: u64) {
         let took_ms = ended_ms.saturating_sub(began_ms);
         self.turns += 1;
         self.turn_ms += took_ms;
-        let took_ns = took_ms.saturating_mul(1_000_000);
         // A step of that clock is up to 4 ms, so what took 10 may look like 8.
-        self.look_closely_if(took_ns >= self.watched_ns / 2 && self.watched_ns >= COARSE_NS_MIN);
+        let slow_ns = self.watched_ns / 2;
+        let slow = took_ms.saturating_mul(1_000_000) >= slow_ns;
+        if slow && self.watched_ns >= COARSE_NS_MIN {
+            match &self.used_before {
+                Some(before) => self.look_closely_if(before.explains(slow_ns, &Used::now())),
+                None => self.suspect_if(true),
+            }
+        }
     }
 
-    /// Something with calls in it took too long: each is timed for a while.
-    pub fn look_closely_if(&mut self, slow: bool) {
+    /// Something with calls in it took too long: whether they did is found out.
+    pub fn suspect_if(&mut self, slow: bool) {
+        if !slow {
+        } else if self.watched_ns < COARSE_NS_MIN {
+            self.look_closely_if(true);
+        } else {
+            self.watch_until_ms = clock::monotonic_coarse_ms() + CLOSE_LOOK_MS;
+        }
+    }
+
+    /// Calls took too long: each is timed for a while.
+    fn look_closely_if(&mut self, slow: bool) {
         if slow {
             self.close_until_ms = clock::monotonic_coarse_ms() + CLOSE_LOOK_MS;
             self.close_calls_left = CLOSE_LOOK_CALLS;
         }
+    }
+}
+
+/// What a thread had used of the CPU's time at some moment.
+#[derive(Debug)]
+struct Used {
+    cpu_ns: u64,
+    /// So often it had gone to sleep.
+    sleeps: u64,
+}
+
+impl Used {
+    fn now() -> Used {
+        Used {
+            cpu_ns: clock::thread_cpu_ns(),
+            sleeps: process::sleeps_thread(),
+        }
+    }
+
+    /// Is it the thread itself that took `took_ns` until `later`? It ran, or waited for something; else it was ready,
+    /// and somebody else had the CPU.
+    fn explains(&self, took_ns: u64, later: &Used) -> bool {
+        later.cpu_ns.saturating_sub(self.cpu_ns) >= took_ns || later.sleeps > self.sleeps
     }
 }
 
@@ -250,15 +316,50 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_turn_or_batch_brings_a_close_look() {
-        let mut by_turn = timing(10_000);
-        by_turn.note_turn(100, 104);
-        by_turn.begin_batch(1);
-        assert!(!by_turn.closely, "a step of the coarse clock is nothing");
-        by_turn.note_turn(100, 108);
-        by_turn.begin_batch(1);
-        assert!(by_turn.closely);
+    fn a_turn_that_is_slow_again_brings_a_close_look_unless_others_had_the_cpu() {
+        /// A turn that takes so long by the clock, and of that so much of the CPU's time.
+        fn turn(timing: &mut Timing, took_ms: u64, ran_ns: u64) -> bool {
+            let now_ms = clock::monotonic_coarse_ms();
+            timing.begin_turn(now_ms);
+            if let Some(before) = &mut timing.used_before {
+                before.cpu_ns -= ran_ns;
+            }
+            timing.note_turn(now_ms, now_ms + took_ms);
+            timing.begin_batch(1);
+            timing.closely
+        }
+        const RAN_NS: u64 = 15_000_000;
+        while clock::thread_cpu_ns() < RAN_NS {}
+        let mut timing = timing(10_000);
+        assert!(
+            !turn(&mut timing, 4, 0) && timing.watch_until_ms == 0,
+            "a step of the clock"
+        );
+        assert!(!turn(&mut timing, 8, 0), "it is watched from now on");
+        assert!(!turn(&mut timing, 2, RAN_NS), "not slow");
+        assert!(turn(&mut timing, 8, RAN_NS));
+    }
 
+    #[test]
+    fn who_ran_or_slept_is_slow_by_itself() {
+        let used = |cpu_ns, sleeps| Used { cpu_ns, sleeps };
+        assert!(used(1_000, 7).explains(5_000, &used(6_000, 7)));
+        assert!(used(1_000, 7).explains(5_000, &used(1_200, 8)));
+        assert!(!used(1_000, 7).explains(5_000, &used(5_999, 7)));
+    }
+
+    #[test]
+    fn turns_are_watched_for_a_while() {
+        let mut timing = timing(10_000);
+        timing.note_turn(100, 120);
+        timing.begin_turn(timing.watch_until_ms - 1);
+        assert!(timing.used_before.is_some());
+        timing.begin_turn(timing.watch_until_ms);
+        assert!(timing.used_before.is_none() && timing.watch_until_ms == 0);
+    }
+
+    #[test]
+    fn a_slow_batch_is_suspect() {
         let mut by_batch = timing(10_000);
         let slow = Charge {
             began_ns: clock::monotonic_ns() - 20_000_000,
@@ -266,10 +367,17 @@ mod tests {
         };
         by_batch.note_apart(15_000_000);
         assert!(by_batch.end_batch(&slow, 2) >= 5_000_000);
+        assert_eq!(
+            by_batch.watch_until_ms, 0,
+            "the slow one was timed by itself"
+        );
         by_batch.begin_batch(1);
-        assert!(!by_batch.closely, "the slow one was timed by itself");
         by_batch.end_batch(&slow, 2);
-        by_batch.begin_batch(1);
-        assert!(by_batch.closely);
+        assert_ne!(by_batch.watch_until_ms, 0);
+
+        let mut small_threshold = timing(5_000);
+        small_threshold.end_batch(&slow, 2);
+        small_threshold.begin_batch(1);
+        assert!(small_threshold.closely);
     }
 }

@@ -307,6 +307,7 @@ impl Worker {
         }
         self.read_clock();
         let began_ms = clock::monotonic_coarse_ms();
+        self.timing.begin_turn(began_ms);
         // What is read and decoded goes by limits, too.
         self.refresh_if_changed();
         if self.accept == Accept::NextTurn {

@@ -4,7 +4,7 @@
 
 use std::{mem, ops::Range};
 
-use redline_keyspace::{Ahead, Held, Keyspace, View, stripe_of};
+use redline_keyspace::{Ahead, Held, Keyspace, View, Walk, stripe_of};
 use redline_resp::{Args, Blob, HEADS, Heads, Name, ProtocolError, Span};
 use redline_spec::{self as spec, CommandId};
 use redline_table::dict::LOOK_AHEAD_MAX;
@@ -25,7 +25,7 @@ pub struct Batch {
     /// Their arguments, relative to the first byte of each.
     pub(crate) spans: Vec<Span>,
     /// Their first keys, where these are at fixed places: of each such request one, in their order.
-    ahead: Vec<Ahead>,
+    ahead: Walk,
     /// What the last requests began with, and which commands that named.
     pub(crate) heads: Heads,
     named: [Option<CommandId>; HEADS],
@@ -148,9 +148,10 @@ impl Batch {
                 let first = spec::data_key(id);
                 let key = if first == 0 { None } else { argv.get(first) };
                 if let Some(key) = key {
-                    ahead = self.ahead.len() as u32;
-                    self.ahead
-                        .push(space.ahead(db, redline_keyspace::hash(key)));
+                    ahead = self
+                        .ahead
+                        .push(space.ahead(db, redline_keyspace::hash(key)))
+                        as u32;
                 }
                 What::Command(id)
             }
@@ -192,12 +193,12 @@ impl Worker {
         }
         // One key alone has nothing that its misses could overlap with.
         if batch.requests.len() > 1 {
-            Ahead::fetch(&mut batch.ahead);
+            batch.ahead.begin();
         }
         if self.shared.workers().len() > 1 {
             // Alone we find the locks in our own cache.
             let locks = self.shared.keyspace.locks();
-            for key in &batch.ahead {
+            for key in batch.ahead.keys() {
                 locks.prefetch(stripe_of(key.hash()));
             }
         }
@@ -209,6 +210,9 @@ impl Worker {
                 looked_ahead = index + self.look_ahead(group, batch, index);
             }
             let request = &batch.requests[index];
+            if request.ahead != NO_KEY {
+                batch.ahead.reach(request.ahead as usize);
+            }
             let number = request.member();
             let member = &mut group[number];
             if member.session.closing || member.session.deferred.is_some() {
