@@ -24,6 +24,7 @@ mod gathering;
 pub mod limits;
 mod listener;
 mod mailbox;
+mod pacing;
 mod pipe;
 mod poller;
 pub mod process;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::address::unix_address;
+use crate::pacing::Pacing;
 use crate::{Address, NetError, PeerAddr, Stream};
 
 /// A listening socket.
@@ -21,6 +22,8 @@ pub struct Listener {
     /// Of a unix socket: its file, removed when the listener is dropped.
     file: Option<SocketFile>,
     is_tls: bool,
+    /// Of a TCP socket: for connections from elsewhere.
+    pacing: Option<Pacing>,
 }
 
 /// Whether a port may be bound that others have, who say the same.
@@ -153,7 +156,14 @@ impl Listener {
 
     fn accepted(&self, socket: Socket, address: &SockAddr) -> (Stream, PeerAddr) {
         match (&self.file, address.as_socket()) {
-            (None, Some(address)) => (Stream::tcp(socket), PeerAddr::Tcp(address)),
+            (None, Some(address)) => {
+                if let Some(pacing) = &self.pacing
+                    && !address.ip().is_loopback()
+                {
+                    pacing.put_on(&socket);
+                }
+                (Stream::tcp(socket), PeerAddr::Tcp(address))
+            }
             (None, None) => unreachable!("a TCP listener's peers have IP addresses"),
             (Some(file), _) => (Stream::unix(socket), PeerAddr::Unix(file.path.clone())),
         }
@@ -245,11 +255,13 @@ fn listen_tcp(address: SocketAddr, backlog: u32, sharing: Sharing) -> io::Result
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
+    let pacing = Pacing::take_off(&socket);
     socket.listen(backlog_of(backlog))?;
     Ok(Listener {
         socket,
         file: None,
         is_tls: false,
+        pacing,
     })
 }
 
@@ -268,6 +280,7 @@ fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<Liste
         socket,
         file: Some(file),
         is_tls: false,
+        pacing: None,
     })
 }
 

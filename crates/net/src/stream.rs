@@ -16,6 +16,7 @@ use rustix::net::{self, RecvFlags, SendFlags};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::address::{unix_address, write_host_port};
+use crate::pacing::Pacing;
 use crate::tls::{ClientTls, ServerTls, Tls, TlsError};
 use crate::{Address, Endpoint, NetError};
 
@@ -505,6 +506,9 @@ fn unconnected(endpoint: &Endpoint) -> io::Result<(Stream, SockAddr)> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let socket = Socket::new(Domain::for_address(*address), kind, None)?;
+            if address.ip().is_loopback() {
+                Pacing::take_off(&socket);
+            }
             Ok((Stream::tcp(socket), SockAddr::from(*address)))
         }
         Endpoint::Unix(path) => {

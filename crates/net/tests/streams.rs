@@ -11,6 +11,7 @@ use redline_net::{
     Address, Endpoint, Flush, Interest, Listener, PeerAddr, Poller, Read, Shutdown, Stream,
     connect, connect_blocking, connect_endpoint, flush,
 };
+use rustix::net::sockopt::tcp_congestion;
 
 use common::{Family, accept, connected, read_exactly, wait_for};
 
@@ -30,6 +31,20 @@ fn bytes_travel_both_ways_over_every_family() {
             Some(6)
         );
         assert_eq!(read_exactly(&mut pair.client, 6), b"answer");
+    }
+}
+
+#[test]
+fn within_this_machine_neither_end_is_paced() {
+    for family in Family::all() {
+        let pair = connected(family);
+        if family == Family::Unix {
+            continue;
+        }
+        for end in [&pair.client, &pair.server] {
+            let control = tcp_congestion(end).unwrap();
+            assert!(!control.starts_with("bbr"), "{family:?}: {control}");
+        }
     }
 }
 
