@@ -10,6 +10,10 @@ pub trait ScriptEnv {
     /// an error reply. `reply` is empty before.
     fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer);
 
+    /// An error that the script returns, also deep inside, or raises. `counted`: it says itself that statistics have it
+    /// already, as the errors of [`call`](ScriptEnv::call) do.
+    fn failed(&mut self, _error: &[u8], _counted: bool) {}
+
     /// Called about every millisecond while a script runs. The server counts the script's time here, serves its event
     /// loop once that is over the threshold, and may end the script.
     fn tick(&mut self) -> Tick;

@@ -591,6 +591,33 @@ fn errors_are_counted_once_wherever_they_arise() {
             &["errorstat_MINE:count=1", "eval 0,1"],
         ),
         ("error('x')", &["errorstat_ERR:count=1", "eval 0,1"]),
+        // Whoever says that an error is counted is believed, and then it fails once for each.
+        (
+            "error{err = 'MINE own', ignore_error_stats_update = true}",
+            &["eval 0,1"],
+        ),
+        (
+            "return {err = 'MINE own', ignore_error_stats_update = true}",
+            &["eval 0,1"],
+        ),
+        (
+            "local e = redis.pcall('get') e.err = 'OTHER x' return e",
+            &["errorstat_ERR:count=1", "get 1,0", "eval 0,1"],
+        ),
+        // So are those inside an array, of which new ones are one failure together.
+        (
+            "return {redis.error_reply('A x'), {redis.error_reply('A y')}, 1}",
+            &["errorstat_A:count=2", "eval 0,1"],
+        ),
+        (
+            "return {{redis.error_reply('MINE x')}, redis.pcall('get'), redis.pcall('get')}",
+            &[
+                "errorstat_ERR:count=2",
+                "errorstat_MINE:count=1",
+                "get 2,0",
+                "eval 0,3",
+            ],
+        ),
     ] {
         client.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
         assert_eq!(counted(&mut client), expected, "{script}");

@@ -38,10 +38,13 @@ pub(super) struct Failure {
     pub(super) text: Vec<u8>,
     source: Vec<u8>,
     line: c_int,
+    /// It says itself that statistics have it.
+    counted: bool,
 }
 
 impl Failure {
     pub(super) fn set(&mut self, code: &[u8], text: &[u8]) {
+        self.counted = false;
         self.text.clear();
         self.text.extend_from_slice(code);
         self.text.extend_from_slice(text);
@@ -145,6 +148,7 @@ pub(super) unsafe fn finish(
             // Whatever came of it: a script at its limits may have failed to raise the error as well.
             (*machine).failure.text.clear();
             (*machine).failure.text.extend_from_slice(text);
+            (*machine).failure.counted = false;
             (*machine).failure.write(name, reply);
         } else if status == ffi::LUA_OK {
             to_reply::write(state, machine, reply);
@@ -157,6 +161,8 @@ pub(super) unsafe fn finish(
                 );
             }
             (*machine).failure.write(name, reply);
+            let failure = &raw const (*machine).failure;
+            to_reply::report(machine, until_nul(&(*failure).text), (*failure).counted);
         }
     }
 }
@@ -287,6 +293,11 @@ pub(super) unsafe extern "C-unwind" fn handle_error(state: *mut lua_State) -> c_
             other => CStr::from_ptr(ffi::lua_typename(state, other)).to_bytes(),
         };
         (*machine).failure.set(code, text);
+        if is_table {
+            ffi::lua_pushstring(state, c"ignore_error_stats_update".as_ptr());
+            ffi::lua_rawget(state, 1);
+            (*machine).failure.counted = ffi::lua_toboolean(state, -1) != 0;
+        }
 
         let mut frame: ffi::lua_Debug = std::mem::zeroed();
         let mut level = 1;

@@ -6,10 +6,11 @@ use mlua_sys as ffi;
 use mlua_sys::lua_State;
 use redline_resp::{Mark, Proto, Reply};
 
-use super::Machine;
 use super::set_up::{
-    UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_MAP, UP_OK, UP_SET, UP_STRING, UP_VERBATIM,
+    UP_BIG_NUMBER, UP_DOUBLE, UP_ERR, UP_FORMAT, UP_IGNORE, UP_MAP, UP_OK, UP_SET, UP_STRING,
+    UP_VERBATIM,
 };
+use super::{Machine, unpanicking};
 
 /// Room that a value needs on the stack: of a map its table, a key, a value and the key's copy.
 const SLOTS_PER_VALUE: c_int = 4;
@@ -34,6 +35,7 @@ pub(super) unsafe fn write(state: *mut lua_State, machine: *mut Machine, reply: 
             proto: (*machine).proto,
             open: &mut *open,
             reply,
+            machine,
         };
         writer.value();
         while writer.step() {
@@ -41,6 +43,19 @@ pub(super) unsafe fn write(state: *mut lua_State, machine: *mut Machine, reply: 
                 reply.truncate(mark);
                 return reply.error("ERR The reply of the script is too large");
             }
+        }
+    }
+}
+
+/// Tells the environment of an error that a script ends with.
+///
+/// # Safety
+/// `machine` is that of an interpreter that runs; nobody else uses its environment.
+pub(super) unsafe fn report(machine: *mut Machine, error: &[u8], counted: bool) {
+    // SAFETY: as promised by the caller; what runs is there for as long as the machine points to it.
+    unsafe {
+        if let Some(running) = (*machine).running {
+            unpanicking(|| (*running.as_ptr()).env.failed(error, counted));
         }
     }
 }
@@ -76,6 +91,8 @@ struct Writer<'a, 'r> {
     proto: Proto,
     open: &'a mut Vec<Aggregate>,
     reply: &'a mut Reply<'r>,
+    /// Only to find the script's environment.
+    machine: *mut Machine,
 }
 
 impl Writer<'_, '_> {
@@ -113,7 +130,12 @@ impl Writer<'_, '_> {
         unsafe {
             let table = ffi::lua_gettop(state);
             if self.field(table, UP_ERR) == ffi::LUA_TSTRING {
-                self.reply.error_bytes(until_nul(bytes_at(state, -1)));
+                let error = until_nul(bytes_at(state, -1));
+                self.reply.error_bytes(error);
+                ffi::lua_pushvalue(state, UP_IGNORE);
+                ffi::lua_rawget(state, table);
+                let counted = ffi::lua_toboolean(state, -1) != 0;
+                report(self.machine, error, counted);
             } else if self.field(table, UP_OK) == ffi::LUA_TSTRING {
                 write_line(self.reply, b"+", bytes_at(state, -1));
             } else if self.field(table, UP_DOUBLE) == ffi::LUA_TNUMBER {

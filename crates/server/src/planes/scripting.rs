@@ -226,7 +226,7 @@ fn run(
     let mut env = Env {
         worker,
         session,
-        counted: None,
+        failures: Failures::default(),
         began_ms,
         changes_before,
         db,
@@ -248,9 +248,19 @@ fn run(
         (Program::Function(_), Ok(None)) => unreachable!("a function has an interpreter"),
         (Program::Function(_), Err(error)) => reply.error_bytes(&error.text()),
     }
-    let counted = env.counted.take();
-    if let Some((b'-', line)) = out.bytes_since(mark).split_first() {
-        note_failure(worker, &args[0], line, counted.as_deref());
+    let mut failures = env.failures;
+    if let Some((b'-', line)) = out.bytes_since(mark).split_first()
+        && failures == Failures::default()
+    {
+        let line = line.split(|byte| *byte == b'\r').next();
+        worker.stats.note_error(line.unwrap_or_default());
+        failures.new = true;
+    }
+    if failures != Failures::default()
+        && let Ok(id) = worker.shared.names.resolve(&args[0], None)
+    {
+        let failed = &worker.stats.commands[id as usize].failed;
+        failed.add(failures.counted + u64::from(failures.new));
     }
     // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
     out.append(&mut session.out);
@@ -277,16 +287,13 @@ fn run(
     Ok(())
 }
 
-/// Counts a run that has ended with an error. If that is one of a command that the script has called, to which its place
-/// has been added, it is counted already.
-fn note_failure(worker: &Worker, name: &[u8], line: &[u8], counted: Option<&[u8]>) {
-    let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    if !counted.is_some_and(|counted| line.starts_with(counted)) {
-        worker.stats.note_error(line);
-    }
-    if let Ok(id) = worker.shared.names.resolve(name, None) {
-        worker.stats.commands[id as usize].failed.add(1);
-    }
+/// The errors that a script has ended with.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Failures {
+    /// There was one that no statistics had: however many, the run counts as one that failed.
+    new: bool,
+    /// Those that were in the statistics: each counts as a failure of its own, as in Redis.
+    counted: u64,
 }
 
 /// So long a script runs before others can learn what it is: milliseconds. Most end sooner.
@@ -300,8 +307,7 @@ struct Env<'a> {
     changes_before: u64,
     /// The caller's database: SELECT inside a script ends with it.
     db: u32,
-    /// The error that a call of it was answered last, which has been counted.
-    counted: Option<Vec<u8>>,
+    failures: Failures,
     /// What it declares.
     flags: ScriptFlags,
     /// The call that runs it, and the function that this calls.
@@ -386,7 +392,6 @@ impl ScriptEnv for Env<'_> {
             self.session.out.clear();
             self.session.reply().error_bytes(&text);
             self.worker.stats.note_error(&text);
-            self.counted = Some(text.into_owned());
         }
         self.session.proto = own_proto;
         std::mem::swap(&mut self.session.out, reply);
@@ -397,6 +402,15 @@ impl ScriptEnv for Env<'_> {
             .expect("a script runs inside a unit");
         if unit.changes > self.changes_before {
             self.worker.shared.running_script.note_write();
+        }
+    }
+
+    fn failed(&mut self, error: &[u8], counted: bool) {
+        if counted {
+            self.failures.counted += 1;
+        } else {
+            self.worker.stats.note_error(error);
+            self.failures.new = true;
         }
     }
 
