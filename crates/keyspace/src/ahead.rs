@@ -1,7 +1,7 @@
 //! Looking ahead: the cache misses of many keys are started before the first key is used. Takes no lock.
 //!
 //! A key is four dependent misses away: its slot, the slot's directory, the bucket, the entry. One after the other they
-//! cost more than all the rest of a GET, so a batch of keys is walked once for each. What is read on the way may be
+//! cost more than all the rest of a GET, so each step is taken for many keys before the next. What is read on the way may be
 //! changed by others meanwhile: then a useless line is fetched, and the search under the lock finds the truth. If nothing
 //! has changed, the entry that was seen is the truth, and no search is made (see `redline_table::Index`).
 //!
@@ -23,7 +23,7 @@ pub struct Ahead {
 }
 
 impl Keyspace {
-    /// First pass: asks for the key's slot.
+    /// First step: asks for the key's slot.
     #[inline]
     pub fn ahead(&self, db: u32, hash: u64) -> Ahead {
         let index = self.db(db).map(|db| &db.slots[slot_of(hash)]);
@@ -39,7 +39,7 @@ impl Keyspace {
 }
 
 impl Ahead {
-    /// The other passes over some keys at once: directories, buckets, and the entries that the buckets' tags point to.
+    /// The other steps for some keys at once: directories, buckets, and the entries that the buckets' tags point to.
     /// What has spilled beyond its bucket is followed in rounds of its own, since each further bucket is another miss.
     #[inline]
     pub fn fetch(keys: &mut [Ahead]) {
@@ -207,16 +207,7 @@ mod tests {
     use redline_types::Limits;
 
     use super::*;
-    use crate::{
-        Classes, Expiry, Held, Local, View,
-        lock::{Wake, WakeToken},
-    };
-
-    struct NobodyWaits;
-
-    impl Wake for NobodyWaits {
-        fn wake(&self, _token: WakeToken) {}
-    }
+    use crate::{Classes, Expiry, Held, Local, View, lock::NobodyWaits};
 
     #[test]
     fn a_walk_finds_by_and_by_what_a_fetch_finds_at_once() {

@@ -86,6 +86,15 @@ pub trait Wake: Send + Sync {
     fn wake(&self, token: WakeToken);
 }
 
+/// For tests in which nobody is put aside.
+#[cfg(test)]
+pub(crate) struct NobodyWaits;
+
+#[cfg(test)]
+impl Wake for NobodyWaits {
+    fn wake(&self, _token: WakeToken) {}
+}
+
 /// A set of stripes: one bit each, so inserting is O(1) and iterating is ascending and free of
 /// duplicates, which is the order the protocol demands.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -141,15 +141,9 @@ mod tests {
     use super::*;
     use crate::{
         Local,
-        lock::{Wake, WakeToken},
+        lock::NobodyWaits,
         view::{Expiry, View},
     };
-
-    struct NobodyWaits;
-
-    impl Wake for NobodyWaits {
-        fn wake(&self, _: WakeToken) {}
-    }
 
     fn fill(keys: usize, bytes: usize, expire_at_ms: Option<i64>) -> Keyspace {
         let space = Keyspace::new(1, Box::new(NobodyWaits));

@@ -524,17 +524,8 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        lock::{Wake, WakeToken},
-        view::Expiry,
-    };
+    use crate::{lock::NobodyWaits, view::Expiry};
     use redline_types::{Hash, Limits};
-
-    struct NobodyWaits;
-
-    impl Wake for NobodyWaits {
-        fn wake(&self, _: WakeToken) {}
-    }
 
     const NOW_MS: i64 = 1_000_000;
 

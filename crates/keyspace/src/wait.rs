@@ -348,7 +348,7 @@ impl Keyspace {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
-    use crate::lock::{Locks, Wake};
+    use crate::lock::{Locks, NobodyWaits};
     use loom::{cell::UnsafeCell, sync::atomic::AtomicU64, thread};
 
     fn waiter() -> Waiter {
@@ -363,12 +363,6 @@ mod model {
             when_gone: false,
             call: Box::new(()),
         }
-    }
-
-    struct NobodyWaits;
-
-    impl Wake for NobodyWaits {
-        fn wake(&self, _: WakeToken) {}
     }
 
     /// A key that one stripe guards: its elements, and who waits for it.

@@ -32,9 +32,8 @@ const SMALL_BATCH: usize = 128;
 const SMALL_BATCHES_PER_TIMED: u32 = 16;
 /// Of so many brief calls inside EXEC and scripts one is timed.
 pub const INSIDE_PER_TIMED: u32 = 16;
-/// So long every turn is watched, and then every call timed, after something took too long, in milliseconds, and at most
-/// so many calls: they cost
-/// about a tenth of the least delay for which this is done, however often the machine makes us wait.
+/// So long every turn is watched, and then every call timed, after something took too long, in milliseconds, and at most so
+/// many calls: they cost about a tenth of the least delay for which this is done, however often the machine makes us wait.
 const CLOSE_LOOK_MS: u64 = 1000;
 const CLOSE_LOOK_CALLS: usize = 10_000;
 /// See the head of this file.
@@ -221,10 +220,9 @@ impl Timing {
 
     /// Something with calls in it took too long: whether they did is found out.
     pub fn suspect_if(&mut self, slow: bool) {
-        if !slow {
-        } else if self.watched_ns < COARSE_NS_MIN {
-            self.look_closely_if(true);
-        } else {
+        let at_once = self.watched_ns < COARSE_NS_MIN;
+        self.look_closely_if(slow && at_once);
+        if slow && !at_once {
             self.watch_until_ms = clock::monotonic_coarse_ms() + CLOSE_LOOK_MS;
         }
     }

@@ -5,13 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use redline_types::pack::End;
 
 use super::*;
-use crate::{lock::STRIPES, lock::Wake, lock::WakeToken, notify::Classes, space::SLOTS};
-
-struct NobodyWaits;
-
-impl Wake for NobodyWaits {
-    fn wake(&self, _token: WakeToken) {}
-}
+use crate::{lock::NobodyWaits, lock::STRIPES, notify::Classes, space::SLOTS};
 
 /// A keyspace, and a worker that is alone with it.
 struct Alone {

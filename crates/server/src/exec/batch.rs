@@ -1,4 +1,4 @@
-//! The requests of a group that were decoded together, and the passes over them: see the head of `exec.rs`.
+//! The requests of a group that were decoded together, and the steps to their keys: see the head of `exec.rs`.
 //!
 //! Must not know: how a single command runs.
 
@@ -78,7 +78,7 @@ impl Request {
     }
 }
 
-/// What the first pass found out about a request.
+/// What is known of a request once it is decoded.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(super) id: CommandId,
@@ -115,8 +115,8 @@ impl Batch {
     }
 
     #[allow(clippy::too_many_arguments)] // the hottest call of the product; a struct would be made and taken apart
-    /// First pass: takes a request in, looks its command up, hashes its key and asks for the slot. `bytes` begin with
-    /// the request, which is `len` long.
+    /// Takes a request in, looks its command up, hashes its key and walks on to the keys. `bytes` begin with the request,
+    /// which is `len` long.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -186,7 +186,7 @@ impl Batch {
 }
 
 impl Worker {
-    /// The other passes over a batch.
+    /// Runs a batch, walking on to its keys.
     pub(crate) fn execute(&mut self, group: &mut [Member], batch: &mut Batch) {
         if batch.requests.is_empty() {
             return;

@@ -1,6 +1,6 @@
 //! How a worker serves the sessions that are ready, and puts requests aside that cannot run yet.
 //!
-//! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the passes
+//! Sessions are served in *groups*: sockets are read until there is enough for some dozens of requests, so that the steps
 //! of `exec.rs` have something to overlap also where pipelines are short; then all of it is decoded, the group is
 //! executed, and each session written to once.
 //!
