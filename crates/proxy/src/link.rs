@@ -312,7 +312,14 @@ impl Worker {
         links.failures += 1;
         links.retry_at_ms = self.now_ms + span / 2 + salt % (span / 2 + 1);
         links.reason = reason.to_owned();
-        self.tell(Report::Failed { node });
+        let answers = self.answers_of(node);
+        self.tell(Report::Failed { node, answers });
+    }
+
+    /// How many requests of clients a server has answered, those of all workers.
+    fn answers_of(&self, node: NodeId) -> u64 {
+        let server = &self.routes.nodes[usize::from(node)];
+        self.shared.seen.answers_of(node, server)
     }
 
     pub(crate) fn tell(&self, report: Report) {
@@ -481,6 +488,7 @@ impl Worker {
             }),
             State::Open => self.tell(Report::Failed {
                 node: upstream.node,
+                answers: self.answers_of(upstream.node),
             }),
             // It has no such database, or no such protocol: that is about this connection alone.
             State::Greeting if reason.starts_with("ERR") || reason.starts_with("NOPROTO") => {}
@@ -814,7 +822,8 @@ impl Worker {
             if state == State::Connecting {
                 self.failed(node, "connection timed out");
             }
-            self.tell(Report::TimedOut { node });
+            let answers = self.answers_of(node);
+            self.tell(Report::TimedOut { node, answers });
             self.lose(at, "it did not answer in time", false);
         }
     }

@@ -284,7 +284,7 @@ impl Worker {
         };
         match wanted {
             true => self.seeing.took(upstream, 1, len),
-            false => upstream.stats.responses.add(1),
+            false => upstream.stats.answered_us(1),
         }
         if wanted && reply[0] == b'-' && front.kind != Kind::Part {
             self.seeing.failed(one.command);

@@ -31,11 +31,15 @@ pub enum Report {
     Failed {
         /// Which server.
         node: NodeId,
+        /// How many requests of clients it has answered so far, those of all workers.
+        answers: u64,
     },
     /// A server kept a request, or a connection attempt, waiting for too long.
     TimedOut {
         /// Which server.
         node: NodeId,
+        /// How many requests of clients it has answered so far, those of all workers.
+        answers: u64,
     },
     /// A connection was made, and the server accepts who we are.
     Well {

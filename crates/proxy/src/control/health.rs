@@ -1,6 +1,7 @@
 //! When a server counts as failed. Pure: times come in as milliseconds of any clock that does not go back.
 //!
-//! Failures in a row eject a server: workers refuse requests for it at once instead of having clients wait. It is then
+//! Failures in a row eject a server: workers refuse requests for it at once instead of having clients wait. Between two of a
+//! row it has answered nothing, neither a probe nor a request. It is then
 //! probed after pauses that double, with some chance in them so that many proxies do not knock together; one good
 //! answer brings it back. Connections that break and requests that time out count as probes that fail, so a server that
 //! hangs with its connections open goes the way of one that is gone.
@@ -15,6 +16,8 @@ pub struct Health {
     pause_ms: u64,
     probe_at_ms: u64,
     failed_at_ms: u64,
+    /// How many requests it had answered when it failed last.
+    answers: u64,
 }
 
 /// Failures that come together are one: every worker reports its own connection.
@@ -29,6 +32,7 @@ impl Health {
             pause_ms: 0,
             probe_at_ms: now_ms,
             failed_at_ms: 0,
+            answers: 0,
         }
     }
 
@@ -47,12 +51,28 @@ impl Health {
         self.probe_at_ms
     }
 
-    /// Somebody could not use it: a probe will tell. True if it is ejected by this.
-    pub fn doubted(&mut self, now_ms: u64, policy: &FailurePolicy, chance: f64) -> bool {
+    /// Somebody could not use it: a probe will tell. `answers`: how many requests it has answered so far. True if it is
+    /// ejected by this.
+    pub fn doubted(
+        &mut self,
+        now_ms: u64,
+        answers: u64,
+        policy: &FailurePolicy,
+        chance: f64,
+    ) -> bool {
         if self.is_ejected || now_ms < self.failed_at_ms + ONE_FAILURE_MS {
             return false;
         }
-        self.failed(now_ms, policy, chance)
+        if answers != self.answers {
+            (self.answers, self.failures) = (answers, 0);
+        }
+        let latest_ms = self.probe_at_ms;
+        let ejects = self.failed(now_ms, policy, chance);
+        if !ejects {
+            // However often it is doubted, the probe comes.
+            self.probe_at_ms = self.probe_at_ms.min(latest_ms);
+        }
+        ejects
     }
 
     /// A probe failed. `chance`, from 0 to 1, spreads the pauses. True if it is ejected by this.
@@ -126,9 +146,34 @@ mod tests {
     fn reports_of_many_workers_at_once_are_one_failure() {
         let mut health = Health::new(0);
         for worker in 0..8 {
-            assert!(!health.doubted(1_000 + worker, &policy(), 0.5), "{worker}");
+            assert!(
+                !health.doubted(1_000 + worker, 0, &policy(), 0.5),
+                "{worker}"
+            );
         }
-        assert!(!health.doubted(1_200, &policy(), 0.5));
-        assert!(health.doubted(1_400, &policy(), 0.5));
+        assert!(!health.doubted(1_200, 0, &policy(), 0.5));
+        assert!(health.doubted(1_400, 0, &policy(), 0.5));
+    }
+
+    #[test]
+    fn failures_between_which_requests_were_answered_are_not_in_a_row() {
+        let mut health = Health::new(0);
+        for round in 1..20 {
+            assert!(!health.doubted(round * 1_000, round, &policy(), 0.5));
+            assert!(!health.doubted(round * 1_000 + 200, round, &policy(), 0.5));
+        }
+        assert!(health.doubted(20_000, 19, &policy(), 0.5));
+    }
+
+    #[test]
+    fn who_is_doubted_again_and_again_is_probed_all_the_same() {
+        let mut policy = policy();
+        policy.limit = 1_000;
+        let mut health = Health::new(0);
+        health.well(0, 10_000);
+        for round in 0..10 {
+            health.doubted(5_000 + round * 101, 0, &policy, 0.5);
+        }
+        assert_eq!(health.probe_at_ms(), 5_100);
     }
 }

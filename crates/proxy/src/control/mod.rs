@@ -395,7 +395,7 @@ impl Control {
                 Report::Unknown { pool, host, port } => {
                     self.unknown(usize::from(pool), Address::tcp(host, port), now_ms);
                 }
-                Report::Failed { node } | Report::TimedOut { node } => {
+                Report::Failed { node, answers } | Report::TimedOut { node, answers } => {
                     let why = match report {
                         Report::TimedOut { .. } => "it keeps requests waiting",
                         _ => "connections to it cannot be made, or break",
@@ -406,7 +406,7 @@ impl Control {
                     };
                     let pool = known.pool;
                     let policy = policy(&self.pools, pool);
-                    if known.health.doubted(now_ms, &policy, chance) {
+                    if known.health.doubted(now_ms, answers, &policy, chance) {
                         self.ejected(node, why);
                     }
                     self.refresh(pool, now_ms);

@@ -40,7 +40,7 @@ pub use record::{MIXED, NO_COMMAND, Seeing};
 pub use stats::{Counters, NodeStats};
 
 use crate::config::Config;
-use crate::route::Routes;
+use crate::route::{Node, NodeId, Routes};
 use stats::{Totals, WorkerStats, lock};
 use steps::Monitors;
 use tune::Tune;
@@ -90,6 +90,12 @@ impl Seen {
         let mut totals = Totals::of(&self.workers, &routes.nodes);
         totals.subtract(&lock(&self.baseline));
         totals
+    }
+
+    /// How many requests of clients the server `node`, whose number is `number`, has answered since the start.
+    pub fn answers_of(&self, number: NodeId, node: &Node) -> u64 {
+        let workers = self.workers.iter();
+        workers.map(|worker| worker.answers_of(number, node)).sum()
     }
 
     /// CONFIG RESETSTAT.

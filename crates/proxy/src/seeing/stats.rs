@@ -122,6 +122,8 @@ pub struct NodeStats {
     pub requests: Counter,
     /// Replies.
     pub responses: Counter,
+    /// Those of them that no client wanted: to what the proxy asks by itself.
+    own_responses: Counter,
     /// Bytes that went there.
     pub sent_bytes: Counter,
     /// Bytes that came from there.
@@ -140,6 +142,14 @@ pub struct NodeStats {
     pub latency: Histogram,
     /// The same as the latency monitors want it.
     pub steps: Box<[Steps]>,
+}
+
+impl NodeStats {
+    /// Replies have come to what the proxy asks by itself.
+    pub fn answered_us(&self, count: u64) {
+        self.responses.add(count);
+        self.own_responses.add(count);
+    }
 }
 
 /// What a worker has seen of one command.
@@ -238,6 +248,18 @@ impl WorkerStats {
             }),
         };
         Arc::clone(&nodes[at].get_or_insert_with(fresh).stats)
+    }
+
+    /// How many requests of clients the server `node`, whose number is `number`, has answered.
+    pub fn answers_of(&self, number: NodeId, node: &Node) -> u64 {
+        let nodes = lock(&self.nodes);
+        let counted = nodes.get(usize::from(number)).and_then(Option::as_ref);
+        let counted = counted.filter(|counted| counted.is(node));
+        counted.map_or(0, |Counted { stats, .. }| {
+            // The other one may have been counted in between.
+            let own = stats.own_responses.get();
+            stats.responses.get().saturating_sub(own)
+        })
     }
 
     /// The counters of a command.
