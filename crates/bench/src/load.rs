@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use redline_net::tls::ClientTls;
-use redline_net::{Waker, clock, limits};
+use redline_net::{Stream, Waker, clock, limits};
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -35,6 +35,9 @@ pub struct Outcome<L> {
     pub elapsed: Duration,
     /// Why the test ended early, if it did.
     pub failure: Option<Failure>,
+    /// The connections. With them some servers end threads, of which the system then knows nothing any more: who wants to
+    /// look at those drops these later.
+    pub open: Vec<Stream>,
 }
 
 /// What was counted so far, while a test runs.
@@ -329,10 +332,16 @@ impl<L> Overseer<'_, L> {
         let started = || self.ended.iter().filter(|ended| ended.started_ns > 0);
         let from = started().map(|ended| ended.started_ns).min().unwrap_or(0);
         let to = started().map(|ended| ended.ended_ns).max().unwrap_or(0);
+        let (mut loads, mut open) = (Vec::new(), Vec::new());
+        for ended in self.ended {
+            loads.push(ended.load);
+            open.extend(ended.open);
+        }
         Outcome {
+            loads,
             elapsed: Duration::from_nanos(to.saturating_sub(from)),
-            loads: self.ended.into_iter().map(|ended| ended.load).collect(),
             failure: self.failure,
+            open,
         }
     }
 }

@@ -267,6 +267,8 @@ pub struct Progress {
 pub struct Ended<L> {
     /// Its load, with what was measured.
     pub load: L,
+    /// Its connections, which are still open.
+    pub open: Vec<Stream>,
     /// When the first request left, on the monotonic clock; 0 if none did.
     pub started_ns: u64,
     /// When the last reply arrived, or when the test was ended early.
@@ -366,8 +368,10 @@ impl<'a, L: Load> Worker<'a, L> {
             self.load.give_up(&mut connection.pending, now_ns);
         }
         self.load.end(now_ns);
+        let open = self.connections.into_iter();
         Ended {
             load: self.load,
+            open: open.map(|connection| connection.stream).collect(),
             started_ns: self.started_ns,
             ended_ns: if stopped { now_ns } else { self.last_reply_ns },
             failure: result.err(),

@@ -41,6 +41,7 @@ impl Process {
         Some(Snapshot {
             at: Instant::now(),
             threads,
+            process: process::cpu_of(self.pid).ok().filter(|_| !self.embedded),
             resident_bytes: process::resident_bytes_of(self.pid).ok(),
         })
     }
@@ -53,15 +54,21 @@ pub fn generator_snapshot() -> Option<Snapshot> {
     Some(Snapshot {
         at: Instant::now(),
         threads,
+        process: None,
         resident_bytes: process::resident_bytes().ok(),
     })
 }
+
+/// By how much a time in ticks of 10 ms, of which user and system time have one each, may be too long.
+const TICKS: Duration = Duration::from_millis(20);
 
 /// What a process has used until a moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Instant,
     threads: Vec<Thread>,
+    /// Of all its threads, those that have ended included; `None` of a part of a process.
+    process: Option<CpuTime>,
     resident_bytes: Option<u64>,
 }
 
@@ -190,7 +197,8 @@ impl Snapshot {
     /// What was used since `earlier`.
     ///
     /// The kernel counts user and system time in ticks of 10 ms, but running time exactly. So the sum is the exact
-    /// one, and is split as the ticks are.
+    /// one, and is split as the ticks are. What threads have used that have ended since is in the process's time only, in
+    /// ticks: that counts where it is more than these explain.
     pub fn since(&self, earlier: &Snapshot) -> Used {
         let mut used = Used {
             wall: self.at.duration_since(earlier.at),
@@ -209,6 +217,12 @@ impl Snapshot {
             let sleeps = thread.sleeps.zip(slept_before);
             let sleeps = sleeps.map(|(now, before)| now.saturating_sub(before));
             used.add_thread(cpu, waited.unwrap_or_default(), sleeps);
+        }
+        if let Some((now, before)) = self.process.zip(earlier.process) {
+            let all = now.since(&before);
+            if all.total() > used.cpu.total() + TICKS {
+                used.cpu = all;
+            }
         }
         used
     }
@@ -260,11 +274,13 @@ mod tests {
         let before = Snapshot {
             at,
             resident_bytes: None,
+            process: None,
             threads: vec![thread(1, 100, 100, 205, 0), thread(2, 0, 0, 0, 0)],
         };
         let after = Snapshot {
             at: at + Duration::from_secs(1),
             resident_bytes: None,
+            process: None,
             // Thread 3 is new.
             threads: vec![
                 thread(1, 400, 200, 613, 7),
@@ -283,12 +299,36 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_ended_between_two_looks_are_in_the_processs_own_time() {
+        let at = Instant::now();
+        let cpu = |user_ms, system_ms| CpuTime {
+            user: Duration::from_millis(user_ms),
+            system: Duration::from_millis(system_ms),
+        };
+        let look = |second, process, threads| Snapshot {
+            at: at + Duration::from_secs(second),
+            resident_bytes: None,
+            process: Some(process),
+            threads,
+        };
+        let before = look(0, cpu(1_000, 500), vec![thread(1, 10, 0, 12, 0)]);
+        // Two threads came and went.
+        let after = look(1, cpu(1_600, 800), vec![thread(1, 20, 0, 24, 0)]);
+        let used = after.since(&before);
+        assert_eq!(used.cpu, cpu(600, 300));
+        // Its threads tell exactly what the process tells in ticks.
+        let after = look(1, cpu(1_010, 510), vec![thread(1, 20, 0, 24, 0)]);
+        assert_eq!(after.since(&before).cpu, cpu(12, 0));
+    }
+
+    #[test]
     fn of_each_look_there_remains_one_figure() {
         let start = Instant::now();
         let at = |second: u64, ran_ms: u64, bytes: u64| Snapshot {
             at: start + Duration::from_secs(second),
             threads: vec![thread(1, ran_ms, 0, ran_ms, 0)],
             resident_bytes: Some(bytes),
+            process: None,
         };
         let mut looks = Looks::default();
         looks.add(Some(at(0, 100, 7)));

@@ -185,6 +185,7 @@ pub fn run<'a>(
         loads: loads.collect(),
         elapsed: outcome.elapsed,
         failure: outcome.failure,
+        open: outcome.open,
     };
     Ok((outcome, counts))
 }
@@ -653,6 +654,7 @@ impl<'a> Engine for Follower<'_, 'a> {
                 drive: self.drive,
                 counts: self.counts,
             },
+            open: self.links.into_iter().flatten().map(Link::end).collect(),
             started_ns: self.started_ns,
             ended_ns: if stopped { now_ns } else { self.last_reply_ns },
             failure: result.err(),

@@ -643,6 +643,7 @@ impl Prepared {
         let (outcome, counts) = self.drive(drives, manner.connections, following, &mut watch)?;
         let after = self.snapshots();
         watch.finish();
+        drop(outcome.open);
         let (watched, series) = (watch.watched, watch.series);
         let happened = watch.incident.map(|incident| incident.happened);
         let info: Vec<_> = info_before.into_iter().zip(self.infos(plan)).collect();

@@ -25,6 +25,13 @@ pub(super) struct Link {
     pub(super) awaited: VecDeque<(Awaited, u64)>,
 }
 
+impl Link {
+    /// What is left of it when nobody asks any more.
+    pub(super) fn end(self) -> Stream {
+        self.stream
+    }
+}
+
 /// What the next reply of a connection answers.
 pub(super) enum Awaited {
     /// What prepares the connection.

@@ -1,0 +1,37 @@
+//! What `redline bench run` says of the costs of a server: one whose threads end with their connections.
+
+mod fake_server;
+mod invocation;
+
+use std::time::Duration;
+
+use fake_server::{FakeServer, reply};
+use invocation::bench;
+use redline_net::process;
+use serde_json::Value;
+
+/// Alone in its process: a server that lives in the generator's is told from it by its threads, and other tests have some.
+#[test]
+fn threads_that_end_with_their_connections_are_counted() {
+    const COST: Duration = Duration::from_millis(1);
+    let server = FakeServer::start(|_| {
+        let before = process::cpu_thread();
+        while process::cpu_thread().since(&before).total() < COST {
+            std::hint::black_box((0..1000u64).sum::<u64>());
+        }
+        reply("$1\r\nx\r\n")
+    });
+    let port = server.port();
+    let words = ["run", "-p", &port, "-c", "2", "-n", "300", "--command"];
+    let ran = bench(&[&words[..], &["GET a", "--no-calibration", "--json", "-"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let result: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+    let parties = result["parties"].as_array().expect("there are some");
+    let party = parties.iter().find(|party| party["role"] == "server");
+    let party = party.expect("it is on this machine");
+    // Until the first look, some requests may have been answered.
+    let us = party["user_us_per_request"].as_f64().unwrap()
+        + party["system_us_per_request"].as_f64().unwrap();
+    assert!(us > 500.0, "{party}");
+    assert!(party["busiest_share"].as_f64().unwrap() > 0.1, "{party}");
+}
