@@ -24,6 +24,7 @@
 //! | `compare/` | `redline bench compare`: runs in pairs, and how sure a difference is |
 //! | `failover/` | `redline bench failover`: numbered values while a primary fails |
 //! | `suites/` | published benchmarks as files, and their tables (`suite` is redis-benchmark's own) |
+//! | `saved` | what `--json` has left, read again |
 //! | `html/` | results as a page with charts |
 #![forbid(unsafe_code)]
 
@@ -46,6 +47,7 @@ mod outgoing;
 mod probe;
 mod report;
 mod run;
+mod saved;
 mod session;
 mod suite;
 mod suites;

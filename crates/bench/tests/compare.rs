@@ -307,16 +307,113 @@ fn files_that_are_no_results_are_named() {
     let missing = bench(&["report", name]);
     assert_eq!(missing.code, 1);
     assert!(missing.stderr.starts_with(name), "{}", missing.stderr);
-    fs::write(&path, "{}").unwrap();
-    assert!(bench(&["report", name]).stderr.contains("missing field"));
     let mut result = measured();
+    let whole = result.to_string();
     result["format"] = 99.into();
-    fs::write(&path, result.to_string()).unwrap();
-    assert!(
-        bench(&["report", name])
-            .stderr
-            .contains("format 99 is not known")
-    );
+    let newer = result.to_string();
+    result["format"] = 1.into();
+    result.as_object_mut().unwrap().remove("achieved_rps");
+    for (text, said) in [
+        (
+            "{}",
+            "this is JSON, but of nothing that redline bench measures",
+        ),
+        (
+            "[1]",
+            "this is JSON, but of nothing that redline bench measures",
+        ),
+        ("", "the file is empty"),
+        (
+            "GET a",
+            "this is no JSON (expected value at line 1 column 1)",
+        ),
+        ("at_s,answered\n", "this is the series that --csv has left"),
+        ("#[StartTime: 1.0]\n", "this is the log that --hdr has left"),
+        ("<!DOCTYPE html>\n", "this is a page (--html has left it?)"),
+        (&whole[..whole.len() / 2], "the JSON is cut off"),
+        (&newer, "format 99 is not known here, which is 1"),
+        (
+            &result.to_string(),
+            "something is missing or wrong (missing field `achieved_rps`",
+        ),
+    ] {
+        fs::write(&path, text).unwrap();
+        for words in [
+            &["report", name][..],
+            &["compare", "--", name, name, name, "--", name, name, name],
+        ] {
+            let ran = bench(words);
+            let named = format!("{name}: {said}");
+            assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{words:?} {text}");
+            assert!(ran.stderr.starts_with(&named), "{words:?}: {}", ran.stderr);
+            assert!(ran.stderr.ends_with("It takes what --json has left.\n"));
+        }
+    }
+}
+
+#[test]
+fn results_of_something_else_than_runs_are_called_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let result = measured();
+    let a = saved(folder.path(), "a", &result, &[1.0, 1.01, 0.99]);
+    let comparison = place("comparison.json");
+    let a: Vec<&str> = a.iter().map(String::as_str).collect();
+    let words = ["compare", "--json", &comparison, "--"];
+    assert_eq!(bench(&[&words[..], &a, &["--"], &a].concat()).code, 0);
+    let step = serde_json::json!({"passed": true, "result": result});
+    let stairs = serde_json::json!({"format": 1, "objective": {"figure": "P99", "ms": 2.0}, "knee_rps": 5.0,
+        "text": "", "ended_early": null, "steps": [step]});
+    let suite = serde_json::json!({"format": 1, "name": "s", "title": "t", "source": "u", "scale": 1.0, "runs": []});
+    for (name, text) in [("stairs.json", stairs), ("suite.json", suite)] {
+        fs::write(place(name), text.to_string()).unwrap();
+    }
+    for (name, what) in [
+        ("comparison.json", "a comparison"),
+        ("stairs.json", "a staircase"),
+        ("suite.json", "a suite"),
+    ] {
+        let other = place(name);
+        let ran = bench(&[&["compare", "--"], &a[..], &["--", &other, a[0], a[1]]].concat());
+        let said = format!(
+            "{other}: this is the result of {what}; what can be compared are results that `redline bench run --json` has left.\n"
+        );
+        assert_eq!((ran.code, ran.stderr), (1, said));
+        // A page of its own has each of them.
+        let ran = bench(&["report", &other, "-o", "-"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}");
+        let ran = bench(&["report", a[0], &other, "-o", "-"]);
+        let said = format!("{other}: this is the result of {what}, which has a page of its own");
+        assert!(
+            ran.code == 1 && ran.stderr.starts_with(&said),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn saved_results_may_have_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = saved(folder.path(), "a", &measured(), &[1.0, 1.01, 0.99]);
+    let other: Vec<String> = results
+        .iter()
+        .map(|name| name.replace(".json", ".result"))
+        .collect();
+    for (from, to) in results.iter().zip(&other) {
+        fs::copy(from, to).unwrap();
+    }
+    let words = |names: &[String]| names.to_vec();
+    let words = [
+        vec!["compare".into(), "--".into()],
+        words(&results),
+        vec!["--".into()],
+        words(&other),
+    ]
+    .concat();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ran = bench(&words);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
 }
 
 #[test]

@@ -23,7 +23,8 @@ use crate::failure::Failure;
 use crate::html;
 use crate::html::charts::{self, Axes, Line};
 use crate::run::arguments::{Arguments, Command, RunPlan, one_to_stdout, seconds};
-use crate::run::{Written, can_be_written, read_result, write, write_json};
+use crate::run::{Written, can_be_written, write, write_json};
+use crate::saved::{self, Saved};
 use crate::{StartEmbedded, Streams};
 use bootstrap::{PAIRS_MIN, Ratio};
 use judge::Aim;
@@ -143,7 +144,8 @@ pub struct Figure {
     pub high: f64,
 }
 
-const FORMAT: u32 = 2;
+/// Of [`Comparison`].
+pub const FORMAT: u32 = 2;
 /// An interval whose ends are this far apart leaves room for differences that matter to everybody.
 const WIDE: f64 = 1.25;
 /// What a run takes if nobody says how long, and there is time for many: of rates, and of percentiles, whose rare events
@@ -332,8 +334,11 @@ fn measure(
             ));
         }
     };
-    let are_files =
-        |words: &[String]| !words.is_empty() && words.iter().all(|word| word.ends_with(".json"));
+    // Options would not begin with a word that is none.
+    let is_file = |word: &String| {
+        word.ends_with(".json") || !word.starts_with('-') && Path::new(word).is_file()
+    };
+    let are_files = |words: &[String]| !words.is_empty() && words.iter().all(is_file);
     if are_files(a) && are_files(b) {
         return Ok(Measured {
             pairs: saved(a, b)?,
@@ -342,14 +347,14 @@ fn measure(
             failure: None,
         });
     }
-    // Of one side only, or one of them with another name: options would not begin with a word that is none.
+    // Of one side only.
     if let Some(word) = [a, b].concat().iter().find(|word| word.ends_with(".json"))
         && [a, b]
             .iter()
             .any(|words| words.first().is_some_and(|word| !word.starts_with('-')))
     {
         return Err(Failure::Local(format!(
-            "\"{word}\" is a saved result: then A and B are files only, all of them named .json."
+            "\"{word}\" is a saved result: then A and B are files only."
         )));
     }
     let (a, b) = (plan(options, a, both)?, plan(options, b, both)?);
@@ -418,7 +423,12 @@ fn saved(a: &[String], b: &[String]) -> Result<Vec<(Sample, Sample)>, Failure> {
             b.len()
         )));
     }
-    let read = |path: &String| read_result(Path::new(path)).map(|result| Sample::of(&result));
+    let read = |path: &String| match saved::read(Path::new(path))? {
+        Saved::Run(result) => Ok(Sample::of(&result)),
+        other => Err(Failure::Local(format!(
+            "{path}: this is {other}; what can be compared are results that `redline bench run --json` has left."
+        ))),
+    };
     let pairs = a.iter().zip(b);
     pairs.map(|(a, b)| Ok((read(a)?, read(b)?))).collect()
 }

@@ -37,7 +37,7 @@ use crate::run::{Written, can_be_written, write, write_json};
 use crate::workload::template::Protocol;
 
 /// Changes when a field changes its meaning or goes away; new fields may come without.
-const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 1;
 /// Seconds until keys are gone by themselves.
 const EXPIRE_S: u32 = 3600;
 /// Keys that are read back at a time: few enough for one write.

@@ -43,14 +43,14 @@ pub enum Command {
     },
     /// Writes numbered values while a command of yours makes a primary fail, and says what was lost and for how long
     Failover(Box<FailoverArguments>),
-    /// Makes a page with charts of what --json has left: of a run, of several side by side, of a comparison, a suite, a failover
+    /// Makes a page with charts of what --json has left: of a run, of several side by side, of a comparison, a suite, a staircase, a failover
     Report(ReportArguments),
 }
 
 /// The options of `report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArguments {
-    /// What --json has left: one of a comparison or a suite, or any number of runs and failovers
+    /// What --json has left: one of a comparison, a suite or a staircase, or any number of runs and failovers
     #[arg(required = true, value_name = "FILE")]
     pub results: Vec<PathBuf>,
     /// The page, one HTML file that needs no other (- for standard output)

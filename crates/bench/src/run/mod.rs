@@ -27,7 +27,7 @@ pub(crate) mod record;
 pub mod result;
 mod series;
 mod server;
-mod stairs;
+pub mod stairs;
 pub mod text;
 pub mod watch;
 
@@ -39,12 +39,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::saved::{self, Saved};
 use crate::{StartEmbedded, Streams};
 use crate::{compare, failover, html, suites};
 use arguments::{Arguments, Command, ReportArguments, RunArguments, RunPlan, one_to_stdout};
 use execute::{Finished, Prepared};
-use result::{FORMAT, RunResult};
-use stairs::{Climb, Objective};
+use result::RunResult;
+use stairs::{Climb, Objective, Stairs};
 
 /// The sub-commands: a first argument that is one of them is none of redis-benchmark's.
 const COMMANDS: &[&str] = &["run", "compare", "report", "failover"];
@@ -251,11 +252,7 @@ fn climb_stairs(
         written.and(write_json(path, &stairs, stdout));
     }
     if let Some(path) = &plan.output.html {
-        let named = stairs.steps.iter().map(|step| {
-            let rate = step.result.settings.offered_rps.unwrap_or(0.0);
-            (format!("{rate:.0} requests/s"), step.result.clone())
-        });
-        let page = page(&named.collect::<Vec<_>>());
+        let page = page_of_stairs(&stairs);
         written.and(page.and_then(|page| write(path, &page, stdout)));
     }
     written.end(failure)
@@ -270,28 +267,36 @@ fn report(arguments: &ReportArguments, stdout: &mut dyn Write) -> Result<(), Fai
     write(Path::new("-"), &format!("{}\n", path.display()), stdout)
 }
 
-fn page_of_saved(results: &[PathBuf]) -> Result<String, Failure> {
-    if let [path] = results {
-        // Each of the schemas wants fields that no other has.
-        let text = read(path)?;
-        if let Ok(comparison) = serde_json::from_slice(&text) {
-            return compare::page(&comparison);
-        }
-        if let Ok(suite) = serde_json::from_slice(&text) {
-            return suites::page(&suite);
+fn page_of_saved(paths: &[PathBuf]) -> Result<String, Failure> {
+    let mut results: Vec<(String, RunResult)> = Vec::new();
+    for path in paths {
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        let name = name.to_string_lossy().into_owned();
+        match saved::read(path)? {
+            Saved::Run(result) => results.push((name, *result)),
+            Saved::Failover(failover) => results.push((name, failover.run)),
+            other if paths.len() > 1 => {
+                let text = format!(
+                    "{}: this is {other}, which has a page of its own: side by side stand runs and failovers.",
+                    path.display()
+                );
+                return Err(Failure::Local(text));
+            }
+            Saved::Comparison(comparison) => return compare::page(&comparison),
+            Saved::Suite(suite) => return suites::page(&suite),
+            Saved::Stairs(stairs) => return page_of_stairs(&stairs),
         }
     }
-    let named = |path: &PathBuf| {
-        let name = path.file_stem().unwrap_or(path.as_os_str());
-        let result = match serde_json::from_slice::<failover::FailoverResult>(&read(path)?) {
-            Ok(failover) => failover.run,
-            Err(_) => read_result(path)?,
-        };
-        Ok((name.to_string_lossy().into_owned(), result))
-    };
-    let results: Vec<(String, RunResult)> =
-        results.iter().map(named).collect::<Result<_, Failure>>()?;
     page(&results)
+}
+
+/// The steps side by side.
+fn page_of_stairs(stairs: &Stairs) -> Result<String, Failure> {
+    let named = stairs.steps.iter().map(|step| {
+        let rate = step.result.settings.offered_rps.unwrap_or(0.0);
+        (format!("{rate:.0} requests/s"), step.result.clone())
+    });
+    page(&named.collect::<Vec<_>>())
 }
 
 fn page(results: &[(String, RunResult)]) -> Result<String, Failure> {
@@ -317,22 +322,6 @@ pub fn write_json(
         .map_err(|error| failed(error.into()))
         .and_then(|()| out.write_all(b"\n").map_err(failed))
         .and_then(|()| out.flush().map_err(failed))
-}
-
-/// Reads a result that `--json` has left.
-pub fn read_result(path: &Path) -> Result<RunResult, Failure> {
-    let named = |reason: String| Failure::Local(format!("{}: {reason}", path.display()));
-    let result: RunResult = serde_json::from_slice(&read(path)?)
-        .map_err(|error| named(format!("not a result that --json has left ({error})")))?;
-    if result.format == FORMAT {
-        Ok(result)
-    } else {
-        Err(named(format!("format {} is not known here", result.format)))
-    }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::local(&path.display().to_string(), &error))
 }
 
 /// Writes to a file, or to standard output for `-`.

@@ -156,7 +156,8 @@ pub struct Step {
     pub result: RunResult,
 }
 
-const FORMAT: u32 = 1;
+/// Of [`Stairs`].
+pub const FORMAT: u32 = 1;
 
 /// Climbs; what was measured before a failure or Ctrl-C comes back with it.
 pub fn climb(

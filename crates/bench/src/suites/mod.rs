@@ -56,7 +56,8 @@ pub struct SuiteRun {
     pub result: RunResult,
 }
 
-const FORMAT: u32 = 1;
+/// Of [`SuiteResult`].
+pub const FORMAT: u32 = 1;
 
 /// What a suite is run with.
 pub struct Request<'a> {
