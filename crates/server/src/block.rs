@@ -50,7 +50,7 @@ use crate::{
     planes::{self, publish_events},
     session::{Aside, Card, Deferred, REGISTERED_BYTES, Session, Token, Unit, flag},
     shared::{Message, Shared},
-    tracking,
+    tracking::{self, Changes},
     worker::Worker,
 };
 
@@ -246,6 +246,15 @@ impl Worker {
             return self.serve(held);
         }
         self.shared.keyspace.commit(&mut self.local);
+        self.tell_changes();
+    }
+
+    /// Tells who has named prefixes of what the unit has changed under them.
+    #[inline]
+    pub(crate) fn tell_changes(&mut self) {
+        if !self.changes.is_empty() {
+            self.changes.tell(&self.shared);
+        }
     }
 
     /// The same for EXEC and scripts; a script takes the stripes that are missing.
@@ -277,12 +286,14 @@ impl Worker {
         }
         // Before anybody hears of it: what a reply may depend on has its number.
         shared.keyspace.commit(&mut self.local);
+        self.tell_changes();
         for (waiter, outcome) in served {
             tell(&shared, &waiter, outcome);
         }
         // Who was served may hear of what its own call has changed: behind the reply.
         if !self.local.events.is_empty() {
-            publish_events(&shared, &mut self.local, None);
+            publish_events(&shared, &mut self.local, &mut self.changes, None);
+            self.tell_changes();
         }
     }
 
@@ -549,7 +560,9 @@ impl Worker {
 /// After a step of expiry or eviction, which holds its one stripe still: publishes its events, and has the calls run
 /// again that want to know that their key has gone.
 pub fn after_upkeep(shared: &Shared, local: &mut Local, now_ms: i64) {
-    publish_events(shared, local, None);
+    let mut changes = Changes::default();
+    publish_events(shared, local, &mut changes, None);
+    changes.tell(shared);
     while let Some(Ready { db, key }) = local.ready.pop_front() {
         let held = Held::One(stripe_of(redline_keyspace::hash(&key)));
         let mut view = View::new(&shared.keyspace, held, local, db, now_ms);

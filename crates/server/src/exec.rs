@@ -153,7 +153,8 @@ impl Worker {
             redline_commands::propagate(&mut ctx.keys, id, args);
         }
         if !self.local.events.is_empty() {
-            planes::publish_events(shared, &mut self.local, Some(&session.card));
+            let by = Some(&*session.card);
+            planes::publish_events(shared, &mut self.local, &mut self.changes, by);
         }
         self.end_effects(Held::One(stripe));
         self.shared.keyspace.locks().unlock_one(stripe);
@@ -493,7 +494,8 @@ impl Worker {
             self.show(session, id, args, inside.in_script);
         }
         if !self.local.events.is_empty() {
-            planes::publish_events(shared, &mut self.local, Some(&session.card));
+            let by = Some(&*session.card);
+            planes::publish_events(shared, &mut self.local, &mut self.changes, by);
         }
         if session.is(state::TRACKING) && has_run && tracking::remembers(session, id) {
             self.remember_keys(session.card.token(), id, args);

@@ -6,7 +6,8 @@
 //! ([`remember`]). Whoever changes the key holds that stripe too: the keyspace reports an event
 //! (`Classes::CHANGED`), and before the stripe is let go of the clients are taken out of the table and sent a message
 //! ([`Tracking::changed`]). So no change falls between a read and its registration. In broadcasting mode (BCAST)
-//! nothing is remembered: the key is compared with the prefixes that clients have named.
+//! nothing is remembered: the key is compared with the prefixes that clients have named, and put down with those that it
+//! begins with ([`Changes`]). At the end of a unit, its stripes still held, each prefix is one message of all its keys.
 //!
 //! # No invalidation overtakes the reply that registered it
 //!
@@ -83,15 +84,29 @@ pub struct Mode {
 }
 
 /// What has changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// Everything: a database was emptied.
     All,
     /// This key, which the client has read.
     Key(Arc<[u8]>),
-    /// A key with this prefix.
-    Prefixed(Arc<[u8]>, Arc<[u8]>),
+    /// Keys with this prefix, in order, each once.
+    Prefixed(Arc<[u8]>, Keys),
 }
+
+impl News {
+    fn key_count(&self) -> usize {
+        match self {
+            News::Prefixed(_, keys) => keys.len(),
+            News::All | News::Key(_) => 1,
+        }
+    }
+}
+
+/// The keys that a unit has changed under prefixes that somebody has named, and whose own change each was first:
+/// told when it ends ([`Changes::tell`]).
+#[derive(Debug, Default)]
+pub struct Changes(BTreeMap<Arc<[u8]>, ChangedKeys>);
 
 /// A change on its way to clients of one worker that track keys.
 #[derive(Clone, Debug)]
@@ -112,6 +127,10 @@ pub struct Redirected {
 }
 
 type Shard = HashMap<Box<[u8]>, Vec<Token>>;
+/// Keys of one message.
+type Keys = Arc<[Arc<[u8]>]>;
+/// Keys, and whose own change each was.
+type ChangedKeys = BTreeMap<Arc<[u8]>, Option<Token>>;
 
 /// The registry.
 pub struct Tracking {
@@ -191,9 +210,15 @@ impl Tracking {
         }
     }
 
-    /// A key has changed, and its stripe is held: tells those who have read it, and whom its prefix concerns. `by`: the
-    /// client whose command it was.
-    pub fn changed(&self, workers: &[WorkerHandle], key: &[u8], by: Option<&Card>) {
+    /// A key has changed, and its stripe is held: tells those who have read it, and puts it down under its prefixes. `by`:
+    /// the client whose command it was.
+    pub fn changed(
+        &self,
+        workers: &[WorkerHandle],
+        key: &[u8],
+        by: Option<&Card>,
+        changes: &mut Changes,
+    ) {
         let silent = by.filter(|card| card.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0);
         let silent = silent.map(|card| card.token());
         if let Some(tokens) = self.take(key) {
@@ -209,14 +234,10 @@ impl Tracking {
                 .range::<[u8], _>((Unbounded, Included(bound)))
                 .next_back()
         };
-        for (prefix, tokens) in beginnings(key, up_to) {
+        for (prefix, _) in beginnings(key, up_to) {
             let key = shared_key.get_or_insert_with(|| key.into()).clone();
-            tell(
-                workers,
-                tokens,
-                silent,
-                &News::Prefixed(prefix.clone(), key),
-            );
+            let keys = changes.0.entry(prefix.clone()).or_default();
+            keys.entry(key).or_insert(silent);
         }
     }
 
@@ -298,6 +319,43 @@ impl Tracking {
         self.shards[usize::from(stripe) % SHARDS]
             .lock()
             .expect("no panic under the table")
+    }
+}
+
+impl Changes {
+    /// Has nothing changed that anybody wants to be told of?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The end of a unit whose stripes are still held: tells everybody who has named one of the prefixes.
+    #[cold]
+    pub fn tell(&mut self, shared: &Shared) {
+        let prefixes = shared.tracking.prefixes.read();
+        let prefixes = prefixes.expect("no panic under the prefixes");
+        while let Some((prefix, keys)) = self.0.pop_first() {
+            let Some(tokens) = prefixes.get(&prefix) else {
+                continue;
+            };
+            let silent: BTreeSet<Token> = keys.values().copied().flatten().collect();
+            let but = |own: Option<Token>| -> News {
+                let told = keys.iter().filter(|(_, by)| by.is_none() || **by != own);
+                News::Prefixed(prefix.clone(), told.map(|(key, _)| key.clone()).collect())
+            };
+            let others: Vec<Token> = tokens
+                .iter()
+                .copied()
+                .filter(|token| !silent.contains(token))
+                .collect();
+            tell(shared.workers(), &others, None, &but(None));
+            for own in tokens.iter().filter(|token| silent.contains(token)) {
+                let news = but(Some(*own));
+                if news.key_count() > 0 {
+                    tell(shared.workers(), &[*own], None, &news);
+                }
+            }
+        }
     }
 }
 
@@ -403,11 +461,16 @@ pub fn hear(session: &mut Session, news: &News) -> bool {
         return false;
     }
     if mode.redirect.is_some() || matches!(news, News::Prefixed(..)) {
-        if mode.pending.len() >= PENDING_MAX {
+        // What one unit has changed is not torn apart, however much it is.
+        let waiting: usize = mode.pending.iter().map(News::key_count).sum();
+        if waiting < PENDING_MAX {
+            mode.pending.push(news.clone());
+        } else if mode.redirect.is_some() {
             mode.pending.clear();
             mode.pending.push(News::All);
         } else {
-            mode.pending.push(news.clone());
+            before_write(session);
+            hear(session, news);
         }
         return true;
     }
@@ -474,8 +537,7 @@ pub fn write(session: &mut Session, news: &[News], redirected: bool) {
     if session.proto == Proto::Resp2 && !(redirected && subscribed) {
         return;
     }
-    let mut at = 0;
-    while at < news.len() {
+    for news in news {
         let mut reply = session.reply();
         if reply.proto() == Proto::Resp3 {
             reply.push(2);
@@ -485,26 +547,17 @@ pub fn write(session: &mut Session, news: &[News], redirected: bool) {
             reply.bulk(b"message");
             reply.bulk(CHANNEL);
         }
-        match &news[at] {
+        match news {
             News::All => reply.null(),
             News::Key(key) => {
                 reply.array(1);
                 reply.bulk(key);
             }
-            News::Prefixed(prefix, _) => {
-                let same =
-                    |news: &&News| matches!(news, News::Prefixed(other, _) if other == prefix);
-                let keys = news[at..].iter().take_while(same).count();
-                reply.array(keys);
-                for news in &news[at..at + keys] {
-                    if let News::Prefixed(_, key) = news {
-                        reply.bulk(key);
-                    }
-                }
-                at += keys - 1;
+            News::Prefixed(_, keys) => {
+                reply.array(keys.len());
+                keys.iter().for_each(|key| reply.bulk(key));
             }
         }
-        at += 1;
     }
 }
 
@@ -534,11 +587,24 @@ pub fn beginnings<'a, V>(
 
 /// Puts what has changed under prefixes behind everything else, each key once: one message for each prefix.
 fn gather(news: Vec<News>) -> Vec<News> {
-    let is_single = |news: &News| !matches!(news, News::Prefixed(..));
-    let (mut gathered, mut prefixed): (Vec<_>, Vec<_>) = news.into_iter().partition(is_single);
-    prefixed.sort();
-    prefixed.dedup();
-    gathered.append(&mut prefixed);
+    let mut gathered = Vec::new();
+    let mut prefixed: BTreeMap<_, Vec<Keys>> = BTreeMap::new();
+    for news in news {
+        match news {
+            News::Prefixed(prefix, keys) => prefixed.entry(prefix).or_default().push(keys),
+            single => gathered.push(single),
+        }
+    }
+    for (prefix, mut parts) in prefixed {
+        let keys = match &mut parts[..] {
+            [keys] => keys.clone(),
+            parts => {
+                let keys: BTreeSet<_> = parts.iter().flat_map(|keys| keys.iter()).collect();
+                keys.into_iter().cloned().collect()
+            }
+        };
+        gathered.push(News::Prefixed(prefix, keys));
+    }
     gathered
 }
 
@@ -594,21 +660,21 @@ mod tests {
     #[test]
     fn keys_of_a_prefix_come_once_and_behind_the_rest() {
         let name = |text: &str| -> Arc<[u8]> { text.as_bytes().into() };
-        let under = |prefix: &str, key: &str| News::Prefixed(name(prefix), name(key));
+        let under = |prefix: &str, keys: &[&str]| {
+            News::Prefixed(name(prefix), keys.iter().map(|key| name(key)).collect())
+        };
         let news = vec![
-            under("b", "b2"),
+            under("b", &["b2"]),
             News::Key(name("k")),
-            under("a", "a1"),
-            under("b", "b1"),
-            under("b", "b2"),
+            under("a", &["a1"]),
+            under("b", &["b1", "b2", "b3"]),
             News::All,
         ];
         let gathered = [
             News::Key(name("k")),
             News::All,
-            under("a", "a1"),
-            under("b", "b1"),
-            under("b", "b2"),
+            under("a", &["a1"]),
+            under("b", &["b1", "b2", "b3"]),
         ];
         assert_eq!(gather(news), gathered);
     }

@@ -36,7 +36,7 @@ use crate::{
     shared::{Message, Pause, Shared},
     stats::WorkerStats,
     timing::Timing,
-    tracking,
+    tracking::{self, Changes},
 };
 use handover::HandOver;
 
@@ -80,6 +80,8 @@ pub struct Worker {
     pub rules: u64,
     /// Its share of the keyspace's memory, randomness and counters.
     pub local: Local,
+    /// What the unit that runs has changed under prefixes that clients track.
+    pub(crate) changes: Changes,
     /// Its counters.
     pub stats: Arc<WorkerStats>,
     /// Wall clock of this turn: Unix time in milliseconds.
@@ -222,6 +224,7 @@ impl Worker {
         let workers = shared.workers().len();
         let mut worker = Worker {
             local: Local::new(fastrand::Rng::new(), settings.limits.clone()),
+            changes: Changes::default(),
             epoch: 0,
             rules: u64::MAX,
             stats,

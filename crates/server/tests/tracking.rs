@@ -178,6 +178,40 @@ fn prefixes_are_broadcast() {
     });
 }
 
+/// Redis sends one message for each prefix and turn of its loop; with several workers a transaction or a script was told
+/// in as many pieces as its changes happened to be heard of in.
+#[test]
+fn what_one_unit_changes_under_a_prefix_is_one_message() {
+    let server = start(settings(4));
+    let mut writes = Client::connect(&server);
+    let mut hear: Vec<Client> = (0..8).map(|_| resp3(&server)).collect();
+    for client in &mut hear {
+        client
+            .call("CLIENT TRACKING ON BCAST PREFIX a PREFIX b")
+            .ok();
+    }
+    // More than wait for a client that is told by way of another one.
+    let names: Vec<String> = (0..1200).map(|number| format!("{number:04}")).collect();
+    let sets = names.iter().map(|name| format!("SET a{name} 1"));
+    let mut calls = vec!["MULTI".to_owned()];
+    calls.extend(sets.chain(["SET b1 1".into(), "SET a0000 2".into(), "EXEC".into()]));
+    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    let under_a: Vec<String> = names.iter().map(|name| format!("a{name}")).collect();
+    let under_a: Vec<&str> = under_a.iter().map(String::as_str).collect();
+    let mut all_hear = || {
+        for client in &mut hear {
+            assert_eq!(client.read(), invalidates(&under_a));
+            assert_eq!(client.read(), invalidates(&["b1"]));
+            hears_nothing(client);
+        }
+    };
+    pipeline(&mut writes, &calls, calls.len());
+    all_hear();
+    let script = "for i = 0, 1199 do redis.call('del', string.format('a%04d', i)) end redis.call('del', 'b1')";
+    writes.call_args(&[b"EVAL", script.as_bytes(), b"0"]);
+    all_hear();
+}
+
 /// A client that has asked something since the writer was answered may trust what it has kept.
 #[test]
 fn a_reply_does_not_overtake_what_was_broadcast_before_its_request() {

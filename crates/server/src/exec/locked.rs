@@ -39,7 +39,10 @@ impl Worker {
             Scope::None | Scope::Counters | Scope::OneStripe => loop {
                 match self.handle(session, id, args, Held::None, &[]) {
                     Err(Error::Busy(busy)) => self.wait_for_stripe(session, busy.0)?,
-                    other => return Ok(other?),
+                    other => {
+                        self.tell_changes();
+                        return Ok(other?);
+                    }
                 }
             },
             Scope::All => self.run_locked(session, id, args, &StripeSet::all(), true, &[]),

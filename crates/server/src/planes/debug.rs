@@ -268,7 +268,8 @@ fn with_keys_at<R>(
     let result = run(&mut view);
     view.finish();
     if !worker.local.events.is_empty() {
-        publish_events(&shared, &mut worker.local, Some(&session.card));
+        let by = Some(&*session.card);
+        publish_events(&shared, &mut worker.local, &mut worker.changes, by);
     }
     if alone {
         // Keys that somebody waits for may have come.

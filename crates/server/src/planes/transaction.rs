@@ -202,7 +202,7 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> b
             );
             let gone = !view.contains(&watched.key);
             view.finish();
-            publish_events(&shared, &mut worker.local, None);
+            publish_events(&shared, &mut worker.local, &mut worker.changes, None);
             gone
         })
 }
@@ -283,7 +283,7 @@ pub(crate) fn watch(
         }
     }
     view.finish();
-    publish_events(&shared, &mut worker.local, None);
+    publish_events(&shared, &mut worker.local, &mut worker.changes, None);
     worker.end_effects(held);
     worker.unlock_set(session, &stripes);
     session
