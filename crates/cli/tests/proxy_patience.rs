@@ -15,7 +15,7 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, call, ok, proxy_with, scripted};
+use proxying::{REDLINE, assert_error, call, ok, proxy_with, scripted, signal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: usize = 1 << 20;
@@ -445,4 +445,23 @@ fn how_many_calls_may_wait_is_for_the_configuration_to_say() {
     // They use theirs no longer.
     assert_eq!(call(&mut third, "RPUSH k x"), Value::Integer(1));
     assert!(matches!(call(&mut third, "BLPOP k 0"), Value::Array(_)));
+}
+
+#[test]
+fn who_connects_together_with_many_is_not_turned_away_while_the_proxy_is_busy() {
+    // What the system does not let wait to be accepted is dropped, and tries again after 1 s, 3 s, 7 s.
+    let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let count = 800.min(most.trim().parse::<usize>().unwrap());
+    let server = server();
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool_of(server.address())));
+    signal(&proxy, "-STOP");
+    let come = |_| TcpStream::connect_timeout(&proxy.address(), Duration::from_secs(5)).unwrap();
+    let mut clients: Vec<TcpStream> = (0..count).map(come).collect();
+    signal(&proxy, "-CONT");
+    for client in &mut clients {
+        client.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 7];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+    }
 }

@@ -21,8 +21,9 @@ use crate::seeing::{Seen, log, metrics};
 use crate::settings::Settings;
 use crate::worker::{Shared, Start, WAKER_TOKEN, Worker, poller};
 
-/// Connections that may wait to be accepted.
-pub const BACKLOG: u32 = 511;
+/// Connections that may wait to be accepted, if the system lets so many (`net.core.somaxconn`). Who finds no room waits a second
+/// and more before it tries again, and many come at once where processes begin anew.
+pub const BACKLOG: u32 = 65_535;
 /// Descriptors beside those of clients, if there may be so many; else a quarter of what there is.
 const DESCRIPTORS_SPARE: u64 = 1024;
 
