@@ -25,7 +25,7 @@ use super::series::{self, HdrLog, Series};
 use super::server::{Info, Server};
 use super::watch::{Happened, Watch};
 use crate::cause::parties::{Process, Snapshot, Used};
-use crate::cause::preflight::{self, Facts};
+use crate::cause::preflight::Facts;
 use crate::cluster::follow::{self, Counts};
 use crate::cluster::map::Map;
 use crate::cluster::source::Source;
@@ -458,31 +458,6 @@ impl Prepared {
             Ok(times[times.len() / 2])
         };
         ping().ok()
-    }
-
-    pub(super) fn server_name(&self) -> Option<String> {
-        let info = &self.servers[0].info;
-        let field = |name: &str| info.get(name).map(String::as_str);
-        let (name, version) = match (field("redline_version"), field("valkey_version")) {
-            (Some(version), _) => ("redline", version),
-            (_, Some(version)) => ("valkey", version),
-            _ => match field("redis_version") {
-                Some(version) => ("redis", version),
-                // What says nothing of itself has the name of its process.
-                None => {
-                    let process = self.servers[0].process.as_ref();
-                    let unnamed = || preflight::is_proxy(info).then(|| "a proxy".to_owned());
-                    return process.map(|process| process.name.clone()).or_else(unnamed);
-                }
-            },
-        };
-        // It gives the version that its clients may rely on, of servers that nobody asked.
-        let by = if preflight::is_proxy(info) {
-            "a proxy that says "
-        } else {
-            ""
-        };
-        Some(format!("{by}{name} {version}"))
     }
 
     fn connection_plan(&self, connections: usize) -> Plan {

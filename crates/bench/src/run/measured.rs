@@ -101,7 +101,7 @@ impl Measured<'_> {
                 address: self.prepared.servers[0].plan.address.to_string(),
                 nodes: self.nodes(),
                 embedded: plan.target.embedded,
-                server: self.prepared.server_name(),
+                server: self.prepared.servers[0].name(),
                 tls: plan.target.tls.is_some(),
             },
             settings: settings(plan, threads),

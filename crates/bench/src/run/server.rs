@@ -30,6 +30,18 @@ pub struct Server {
 /// Lines of INFO that are all alike only if one server has said them.
 const IDENTITY: [&str; 3] = ["run_id", "process_id", "tcp_port"];
 
+/// Those that say their own version, each in the field of its name, beside that of the Redis that their clients may rely on.
+const NAMES: [&str; 8] = [
+    "redline",
+    "valkey",
+    "dragonfly",
+    "garnet",
+    "kvrocks",
+    "keydb",
+    "pika",
+    "redict",
+];
+
 impl Server {
     /// A server at which `process` listens, and which has not been asked anything.
     pub fn new(plan: ServerPlan, endpoint: Endpoint, process: Option<Process>) -> Server {
@@ -70,5 +82,75 @@ impl Server {
         if self.is_listed {
             self.process = None;
         }
+    }
+
+    /// What it is and its version, as far as it says so.
+    pub fn name(&self) -> Option<String> {
+        let is_proxy = preflight::is_proxy(&self.info);
+        match named(&self.info) {
+            // A proxy gives the version that its clients may rely on, of servers that nobody asked.
+            Some(said) if is_proxy => Some(format!("a proxy that says {said}")),
+            Some(said) => Some(said),
+            // What says nothing of itself has the name of its process.
+            None => match &self.process {
+                Some(process) => Some(process.name.clone()),
+                None => is_proxy.then(|| "a proxy".to_owned()),
+            },
+        }
+    }
+}
+
+fn named(info: &Info) -> Option<String> {
+    let version = |name: &str| info.get(&format!("{name}_version"));
+    let said = info.get("server_name").map(String::as_str);
+    let mut names = said.into_iter().chain(NAMES);
+    if let Some((name, own)) = names.find_map(|name| Some((name, version(name)?))) {
+        // Dragonfly says df-v1.2.3.
+        let own = own.strip_prefix("df-").unwrap_or(own);
+        let own = own.strip_prefix('v').unwrap_or(own);
+        return Some(format!("{name} {own}"));
+    }
+    // KeyDB's version stands where Redis's would, in a reply that has a section of its own.
+    let name = if info.contains_key("mvcc_depth") {
+        "keydb"
+    } else {
+        said.unwrap_or("redis")
+    };
+    version("redis").map(|version| format!("{name} {version}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_called_by_their_own_names() {
+        for (said, name) in [
+            ("redis_version:7.0.15", "redis 7.0.15"),
+            (
+                "redis_version:7.2.4 server_name:valkey valkey_version:9.1.2",
+                "valkey 9.1.2",
+            ),
+            (
+                "redis_version:8.2.3 server_name:redline redline_version:0.1.0",
+                "redline 0.1.0",
+            ),
+            (
+                "redis_version:7.4.0 dragonfly_version:df-v1.40.1",
+                "dragonfly 1.40.1",
+            ),
+            ("garnet_version:1.1.9 redis_version:7.4.3", "garnet 1.1.9"),
+            (
+                "kvrocks_version:2.17.0 redis_version:4.0.0",
+                "kvrocks 2.17.0",
+            ),
+            ("redis_version:6.3.4 mvcc_depth:0", "keydb 6.3.4"),
+            ("redis_version:7.2.4 server_name:other", "other 7.2.4"),
+        ] {
+            let fields = said.split(' ').filter_map(|field| field.split_once(':'));
+            let info = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!(named(&info.collect()).as_deref(), Some(name));
+        }
+        assert_eq!(named(&Info::new()), None);
     }
 }
