@@ -194,8 +194,11 @@ impl<'a> Drive<'a> {
         choices: Vec<Choice>,
         quota: Option<&'a AtomicU64>,
         random: fastrand::Rng,
-        recorder: Recorder,
+        mut recorder: Recorder,
     ) -> Drive<'a> {
+        if quota.is_some() {
+            recorder.count_requests();
+        }
         Drive {
             total_weight: choices.iter().map(|choice| choice.weight).sum(),
             manner,
@@ -610,8 +613,10 @@ impl Load for Drive<'_> {
         }
         for request in pending.under_way.drain(..) {
             self.under_way -= 1;
-            self.recorder
-                .given_up(request.row, 1, request.due_ns, GivenUp::Lost, now_ns);
+            if self.recorder.counts(request.sent_ns) {
+                self.recorder
+                    .given_up(request.row, 1, request.due_ns, GivenUp::Lost, now_ns);
+            }
         }
         if pending.queued {
             self.free.retain(|&free| free != token);
@@ -692,9 +697,12 @@ impl Load for Drive<'_> {
 
     fn give_up(&mut self, pending: &mut Pending, now_ns: u64) {
         let left = pending.under_way.drain(..);
-        for request in left.filter(|request| !request.settled) {
-            self.recorder
-                .given_up(request.row, 1, request.due_ns, GivenUp::Unanswered, now_ns);
+        let left = left.filter(|request| !request.settled);
+        for request in left {
+            if self.recorder.counts(request.sent_ns) {
+                self.recorder
+                    .given_up(request.row, 1, request.due_ns, GivenUp::Unanswered, now_ns);
+            }
         }
     }
 

@@ -157,6 +157,8 @@ pub struct Recorder {
     pub response_us: u64,
     /// The measured time begins here, on the monotonic clock.
     from_ns: u64,
+    /// What was written before is not recorded either, whenever its reply comes.
+    counts_requests: bool,
     slice_ns: u64,
     slice: Slice,
     slices: mpsc::Sender<Slice>,
@@ -184,6 +186,7 @@ impl Recorder {
             replies: 0,
             response_us: 0,
             from_ns: 0,
+            counts_requests: false,
             slice_ns,
             slice: Slice::new(0),
             slices,
@@ -195,6 +198,16 @@ impl Recorder {
         self.from_ns = from_ns;
     }
 
+    /// The requests of the measured time are what counts, and not its replies: as many as were asked for.
+    pub fn count_requests(&mut self) {
+        self.counts_requests = true;
+    }
+
+    /// Whether what becomes of a request is recorded that was written then.
+    pub fn counts(&self, sent_ns: u64) -> bool {
+        !self.counts_requests || self.is_measuring(sent_ns)
+    }
+
     /// Whether the measured time has begun.
     pub fn is_measuring(&self, now_ns: u64) -> bool {
         now_ns >= self.from_ns
@@ -204,7 +217,7 @@ impl Recorder {
     #[inline]
     pub fn answered(&mut self, answered: Answered, count: u64, now_ns: u64) {
         self.replies += count;
-        if !self.is_measuring(now_ns) {
+        if !self.is_measuring(now_ns) || !self.counts(answered.sent_ns) {
             return;
         }
         self.turn_slice(now_ns);
