@@ -155,6 +155,8 @@ struct Counter {
     words: usize,
     /// Bytes missing until the word is whole, its line end included.
     jump: usize,
+    /// The word is the last of its request.
+    is_last: bool,
 }
 
 impl Counter {
@@ -167,6 +169,7 @@ impl Counter {
             if self.jump > 0 {
                 return Some((at, requests));
             }
+            requests += usize::from(std::mem::take(&mut self.is_last));
             let Some(length) = buf[at..].iter().position(|&byte| byte == b'\n') else {
                 return (buf.len() - at < 32).then_some((at, requests));
             };
@@ -177,8 +180,7 @@ impl Counter {
                 (b'$', 1..) => {
                     self.jump = usize::checked_add(number, 2)?;
                     self.words -= 1;
-                    // The last word's bytes may still be to come: a reply may then be early, never too many.
-                    requests += usize::from(self.words == 0);
+                    self.is_last = self.words == 0;
                 }
                 _ => return None,
             }
@@ -226,6 +228,16 @@ mod tests {
                 wrong.escape_ascii()
             );
         }
+    }
+
+    #[test]
+    fn a_request_counts_when_its_last_byte_is_there() {
+        let mut counter = Counter::default();
+        let mut request = Vec::new();
+        encode_request(&["SET", "a", "x".repeat(100).as_str()], &mut request);
+        let (last, before) = request.split_last().unwrap();
+        assert_eq!(counter.count(before), Some((before.len(), 0)));
+        assert_eq!(counter.count(&[*last]), Some((1, 1)));
     }
 
     #[test]
