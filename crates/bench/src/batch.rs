@@ -28,23 +28,31 @@ const BATCH_BYTES_MAX: usize = 4 << 30;
 
 impl Batch {
     /// `depth` times `request`. With a `keyspace`, every `__rand_int__` becomes a number.
-    pub fn new(request: &[u8], depth: usize, keyspace: Option<u64>) -> Result<Batch, TooLarge> {
+    pub fn new(request: Vec<u8>, depth: usize, keyspace: Option<u64>) -> Result<Batch, TooLarge> {
         let size = request
             .len()
             .checked_mul(depth)
             .filter(|&size| size <= BATCH_BYTES_MAX)
             .ok_or(TooLarge)?;
-        let mut bytes = Vec::with_capacity(size);
-        let mut patches = Vec::new();
         let places = if keyspace.is_some() {
-            placeholders(request)
+            placeholders(&request)
         } else {
             Vec::new()
         };
-        for _ in 0..depth {
-            patches.extend(places.iter().map(|place| bytes.len() + place));
-            bytes.extend_from_slice(request);
-        }
+        let starts = (0..depth).map(|index| index * request.len());
+        let patches: Vec<usize> = starts
+            .flat_map(|start| places.iter().map(move |place| start + place))
+            .collect();
+        // One that is large is not held twice.
+        let mut bytes = if depth == 1 {
+            request
+        } else {
+            let mut bytes = Vec::with_capacity(size);
+            for _ in 0..depth {
+                bytes.extend_from_slice(&request);
+            }
+            bytes
+        };
         for &at in &patches {
             bytes[at..at + PLACEHOLDER.len()].fill(b'0');
         }
@@ -131,7 +139,7 @@ mod tests {
 
     #[test]
     fn without_a_keyspace_the_text_stays() {
-        let mut batch = Batch::new(b"a__rand_int__b", 2, None).unwrap();
+        let mut batch = Batch::new(b"a__rand_int__b".to_vec(), 2, None).unwrap();
         assert_eq!(
             batch.next(&mut fastrand::Rng::with_seed(1)),
             b"a__rand_int__ba__rand_int__b"
@@ -152,7 +160,8 @@ mod tests {
             999_999_999_999,
             1_000_000_000_000,
         ] {
-            let mut batch = Batch::new(b"<__rand_int____rand_int__>", 2, Some(keyspace)).unwrap();
+            let mut batch =
+                Batch::new(b"<__rand_int____rand_int__>".to_vec(), 2, Some(keyspace)).unwrap();
             let mut random = fastrand::Rng::with_seed(7);
             let mut seen = std::collections::HashSet::new();
             for _ in 0..200 {
@@ -178,7 +187,7 @@ mod tests {
     #[test]
     fn an_empty_keyspace_gives_zeroes() {
         for keyspace in [0, 1] {
-            let mut batch = Batch::new(b"__rand_int__", 1, Some(keyspace)).unwrap();
+            let mut batch = Batch::new(b"__rand_int__".to_vec(), 1, Some(keyspace)).unwrap();
             assert_eq!(
                 batch.next(&mut fastrand::Rng::with_seed(1)),
                 b"000000000000"
@@ -188,7 +197,7 @@ mod tests {
 
     #[test]
     fn binary_arguments_do_not_hide_places_behind_them() {
-        let mut batch = Batch::new(b"\0__rand_int__", 1, Some(1)).unwrap();
+        let mut batch = Batch::new(b"\0__rand_int__".to_vec(), 1, Some(1)).unwrap();
         assert_eq!(
             batch.next(&mut fastrand::Rng::with_seed(1)),
             b"\x00000000000000"
@@ -198,16 +207,19 @@ mod tests {
     #[test]
     fn the_same_seed_sends_the_same() {
         let (mut a, mut b) = (fastrand::Rng::with_seed(5), fastrand::Rng::with_seed(5));
-        let mut batch = Batch::new(b"__rand_int__", 3, Some(1_000_000)).unwrap();
+        let mut batch = Batch::new(b"__rand_int__".to_vec(), 3, Some(1_000_000)).unwrap();
         assert_eq!(text(&mut batch.clone(), &mut a), text(&mut batch, &mut b));
     }
 
     #[test]
     fn a_batch_has_a_size_limit() {
         assert_eq!(
-            Batch::new(&[0; 1024], usize::MAX / 2, None).unwrap_err(),
+            Batch::new(vec![0; 1024], usize::MAX / 2, None).unwrap_err(),
             TooLarge
         );
-        assert_eq!(Batch::new(&[0; 1024], 1 << 23, None).unwrap_err(), TooLarge);
+        assert_eq!(
+            Batch::new(vec![0; 1024], 1 << 23, None).unwrap_err(),
+            TooLarge
+        );
     }
 }

@@ -22,6 +22,11 @@ impl Outgoing {
         }
     }
 
+    /// These bytes, of which so many have left.
+    pub fn behind(bytes: Vec<u8>, sent: usize) -> Outgoing {
+        Outgoing { bytes, sent }
+    }
+
     /// What has not left yet.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.sent..]
@@ -78,6 +83,17 @@ mod tests {
             }
         }
         assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn what_has_left_before_does_not_leave_again() {
+        let mut outgoing = Outgoing::behind(b"abcd".to_vec(), 3);
+        assert_eq!(outgoing.rest(), b"d");
+        outgoing.more().push(b'e');
+        outgoing.left(1);
+        assert_eq!(outgoing.rest(), b"e");
+        outgoing.left(1);
+        assert!(outgoing.is_empty());
     }
 
     #[test]

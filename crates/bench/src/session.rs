@@ -239,7 +239,7 @@ impl<'a> Session<'a> {
                 self.options.keyspace.is_some(),
                 self.options.cluster,
             );
-            self.run_test(test.title, &request)?;
+            self.run_test(test.title, request)?;
         }
         match self.options.output {
             Output::Csv => Ok(()),
@@ -260,10 +260,10 @@ impl<'a> Session<'a> {
         if self.setting.form == Form::Histogram {
             self.setting.payload_bytes = request.len();
         }
-        self.run_test(&title, &request)
+        self.run_test(&title, request)
     }
 
-    fn run_test(&mut self, title: &str, request: &[u8]) -> Result<(), Failure> {
+    fn run_test(&mut self, title: &str, request: Vec<u8>) -> Result<(), Failure> {
         let options = &self.options;
         let too_large = |_: TooLarge| {
             Failure::Local(format!(
@@ -278,7 +278,7 @@ impl<'a> Session<'a> {
             return self.run_batches(title, batches);
         }
         let recipe = Recipe {
-            request: request.to_vec(),
+            request,
             depth: options.pipeline,
             keyspace: options.keyspace,
         };

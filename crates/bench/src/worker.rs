@@ -36,6 +36,9 @@ pub trait Load {
     /// Whether it sends by the clock: whether [`Load::due`] has to be asked.
     const PACED: bool = false;
 
+    /// Whether bytes can be had for good that were given to be sent: those of the next are made anew.
+    const PARTS: bool = false;
+
     /// Of a connection that has sent nothing yet.
     fn pending(&self) -> Self::Pending;
 
@@ -52,6 +55,11 @@ pub trait Load {
 
     /// The next bytes of a connection that is to send.
     fn next(&mut self, token: usize, pending: &mut Self::Pending, now_ns: u64) -> &[u8];
+
+    /// The bytes that [`Load::next`] has just given, in a buffer of their own; asked only where [`Load::PARTS`].
+    fn part_with(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// Takes in what arrived, and says how much of it may be dropped, and what is next.
     fn take(&mut self, arrived: Arrived<'_, Self::Pending>) -> Result<Taken, Failure>;
@@ -317,6 +325,8 @@ struct Connection<P> {
 
 /// Room of one read: many replies of 1 KiB, or one LRANGE of 600 elements, many times over.
 const RECEIVE_BYTES: usize = 256 * 1024;
+/// More than this that waits for room is not copied, if its buffer can be had.
+const COPIED_BYTES_MAX: usize = 256 * 1024;
 /// Events taken in one turn.
 const EVENTS_MAX: usize = 1024;
 /// Connections that one thread opens at a time: a server's backlog is limited.
@@ -686,11 +696,14 @@ impl<'a, L: Load> Worker<'a, L> {
                 Ok(())
             }
             Ok(written) => {
-                // The buffer is the next connection's, so the rest is copied.
-                connection
-                    .unsent
-                    .more()
-                    .extend_from_slice(&bytes[written.unwrap_or(0)..]);
+                let written = written.unwrap_or(0);
+                // The buffer is the next connection's, so the rest is copied, unless that is more than another buffer costs.
+                if !L::PARTS || bytes.len() - written <= COPIED_BYTES_MAX {
+                    let rest = &bytes[written..];
+                    connection.unsent.more().extend_from_slice(rest);
+                } else {
+                    connection.unsent = Outgoing::behind(self.load.part_with(), written);
+                }
                 self.await_room(token)
             }
             Err(error) => Err(self.reason_of_broken_write(token, error)),

@@ -512,3 +512,44 @@ fn the_embedded_server_is_loaded_and_named() {
     assert_eq!((ran.code, ran.stderr.as_str()), (1, "no port is free\n"));
     assert_eq!(bench(&["--embedded"]).code, 1);
 }
+
+#[test]
+fn values_that_no_socket_takes_at_once_arrive_whole() {
+    // From one buffer, which the next connection needs, or from one that its connection keeps.
+    const BYTES: usize = 5_000_000;
+    let size = BYTES.to_string();
+    let server = FakeServer::ok();
+    let benchmark = ["-n", "6", "-c", "3", "-d", &size, "-t", "set"];
+    assert_eq!(against(&server, &benchmark).code, 0);
+    let port = server.port();
+    let load = [
+        "-n",
+        "6",
+        "-c",
+        "3",
+        "-d",
+        &size,
+        "--command",
+        "SET a {value}",
+    ];
+    for depth in ["1", "2"] {
+        let words = [
+            &["run", "-p", &port, "-P", depth, "--no-calibration"],
+            &load[..],
+        ]
+        .concat();
+        assert_eq!(bench(&words).code, 0);
+    }
+    let requests = server.requests();
+    let values = requests
+        .iter()
+        .filter(|words| words[0].eq_ignore_ascii_case(b"SET"));
+    let values: Vec<&Vec<u8>> = values.map(|words| &words[2]).collect();
+    assert_eq!(values.len(), 18);
+    assert!(values.iter().all(|value| value.len() == BYTES));
+    let (benchmark, run) = values.split_at(6);
+    assert!(benchmark.iter().all(|value| *value == benchmark[0]));
+    for (index, value) in run.iter().enumerate() {
+        assert!(run[..index].iter().all(|other| other != value));
+    }
+}

@@ -95,7 +95,7 @@ impl Recipe {
         for at in self.tags() {
             request[at + 1..at + 1 + tag.len()].copy_from_slice(&tag);
         }
-        Batch::new(&request, self.depth, self.keyspace)
+        Batch::new(request, self.depth, self.keyspace)
     }
 
     fn tags(&self) -> impl Iterator<Item = usize> {

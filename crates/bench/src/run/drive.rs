@@ -437,6 +437,7 @@ impl<'a> Drive<'a> {
 impl Load for Drive<'_> {
     type Pending = Pending;
     const PACED: bool = true;
+    const PARTS: bool = true;
 
     fn pending(&self) -> Pending {
         Pending {
@@ -485,6 +486,10 @@ impl Load for Drive<'_> {
             self.recorder.sent_bytes += self.out.len() as u64;
         }
         &self.out
+    }
+
+    fn part_with(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
     }
 
     fn take(&mut self, arrived: Arrived<'_, Pending>) -> Result<Taken, Failure> {

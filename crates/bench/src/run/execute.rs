@@ -71,8 +71,9 @@ const CALIBRATION_CONNECTIONS: usize = 200;
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// What a fill has under way on each connection, at least.
-const LOAD_DEPTH: usize = 64;
+/// What a fill has under way on each connection, unless --pipeline is more: so many requests, and no more bytes.
+const FILL_DEPTH_MAX: usize = 64;
+const FILL_BYTES_MAX: f64 = (1 << 20) as f64;
 
 impl Prepared {
     /// Starts the embedded server if asked for, connects, and finds out who answers.
@@ -543,13 +544,14 @@ impl Prepared {
             .map(|thread| sequence.saturating_sub(thread).div_ceil(threads as u64))
             .map(|numbers| AtomicU64::new(numbers * load.requests() as u64))
             .collect();
+        let mean_bytes = load.mean_bytes() / load.requests() as f64;
         let (sender, _slices) = mpsc::channel();
         let inserted = Arc::default();
         let drives = quotas.iter().enumerate().map(|(thread, quota)| {
             let manner = Manner {
                 rate: None,
                 shift: 0.0,
-                depth: plan.manner.pipeline.max(LOAD_DEPTH),
+                depth: plan.manner.pipeline.max(fill_depth(mean_bytes)),
                 window: false,
                 warmup: Duration::ZERO,
                 duration: None,
@@ -826,6 +828,11 @@ fn cpu_us_per_reply<'s>(
     (replies > 0).then(|| all.as_secs_f64() * 1e6 / replies as f64)
 }
 
+/// How many requests of so many bytes a fill has under way on each connection.
+fn fill_depth(mean_bytes: f64) -> usize {
+    ((FILL_BYTES_MAX / mean_bytes) as usize).clamp(1, FILL_DEPTH_MAX)
+}
+
 /// How requests follow their data through a cluster.
 #[derive(Clone, Copy)]
 struct Following {
@@ -935,5 +942,16 @@ impl Observer for Unwatched {
 
     fn observe(&mut self, _totals: &Totals) -> Result<(), Failure> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fill_of_large_values_has_few_of_them_under_way() {
+        let depths = [50.0, 16_384.0, 100_000.0, 2e6, 1e9].map(fill_depth);
+        assert_eq!(depths, [64, 64, 10, 1, 1]);
     }
 }

@@ -276,6 +276,10 @@ impl Renderer {
                 }
             }
         }
+        if bytes > LARGE_BYTES {
+            // What stands behind a value must not have the buffer double for it.
+            out.reserve(bytes + LARGE_BYTES);
+        }
         push_number(out, bytes as u64, 0);
         out.extend_from_slice(b"\r\n");
         self.parts(parts, value_bytes, out, random);
@@ -491,6 +495,8 @@ impl Parser {
 
 /// Digits of the largest number.
 const WIDTH_MAX: usize = 20;
+/// Words above this get their room at once.
+const LARGE_BYTES: usize = 64 * 1024;
 const EXPONENT_MAX: f64 = 20.0;
 
 fn distribution_of(text: &str) -> Result<Distribution, String> {

@@ -1,7 +1,8 @@
 //! Values: how large, and what is in them.
 //!
 //! Knows no keys. Values are pieces of a block of random bytes that each thread makes once: a value costs a copy, not
-//! a random number for every eighth of it. The first eight bytes are new each time, so that no two values are the same.
+//! a random number for every eighth of it, and one that is longer than the block several. The first eight bytes are new each
+//! time, so that no two values are the same.
 
 /// What is in a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,12 +114,13 @@ pub struct ValueSource {
     sizes: Sizes,
     fixed: Option<usize>,
     content: Content,
-    /// Longer than the largest value.
     block: Vec<u8>,
 }
 
-/// The block is this much longer than the largest value: so many different places a value can be cut from.
+/// The block is this much longer than what is cut from it at once: so many different places that can be cut from.
 const BLOCK_SPARE_BYTES: usize = 64 * 1024;
+/// At most so much is cut from the block at once: a value of 1 GB costs no second one, in each thread.
+const CUT_BYTES_MAX: usize = 4 << 20;
 /// Compressible bytes come in pieces of this size.
 const PIECE_BYTES: usize = 64;
 /// Bytes at the front of a value that are new each time.
@@ -127,7 +129,7 @@ const NEW_BYTES: usize = 8;
 impl ValueSource {
     /// Values of these sizes.
     pub fn new(sizes: Sizes, content: Content, random: &mut fastrand::Rng) -> ValueSource {
-        let mut block = vec![0; sizes.largest() + BLOCK_SPARE_BYTES];
+        let mut block = vec![0; sizes.largest().min(CUT_BYTES_MAX) + BLOCK_SPARE_BYTES];
         match content {
             Content::Random => random.fill(&mut block),
             Content::Fixed => block.fill(b'x'),
@@ -157,12 +159,20 @@ impl ValueSource {
     /// Appends a value of `bytes` bytes.
     #[inline]
     pub fn append(&self, bytes: usize, out: &mut Vec<u8>, random: &mut fastrand::Rng) {
-        let at = match self.content {
-            Content::Fixed => 0,
-            _ => random.usize(..BLOCK_SPARE_BYTES / PIECE_BYTES) * PIECE_BYTES,
-        };
         let start = out.len();
-        out.extend_from_slice(&self.block[at..at + bytes]);
+        let mut left = bytes;
+        loop {
+            let at = match self.content {
+                Content::Fixed => 0,
+                _ => random.usize(..BLOCK_SPARE_BYTES / PIECE_BYTES) * PIECE_BYTES,
+            };
+            let cut = left.min(CUT_BYTES_MAX);
+            out.extend_from_slice(&self.block[at..at + cut]);
+            left -= cut;
+            if left == 0 {
+                break;
+            }
+        }
         if self.content == Content::Random {
             let new = random.u64(..).to_le_bytes();
             let bytes = bytes.min(NEW_BYTES);
@@ -221,6 +231,22 @@ mod tests {
         assert_eq!(different.len(), 1000);
         let fixed = values("8", Content::Fixed, 3);
         assert_eq!(fixed[0], fixed[2]);
+    }
+
+    #[test]
+    fn a_value_that_is_larger_than_the_block_is_cut_from_several_places() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let bytes = 3 * CUT_BYTES_MAX + 5;
+        let sizes = Sizes::parse(&bytes.to_string()).unwrap();
+        let source = ValueSource::new(sizes, Content::Random, &mut random);
+        assert!(source.block.len() < 2 * CUT_BYTES_MAX);
+        let mut out = Vec::new();
+        source.append(bytes, &mut out, &mut random);
+        assert_eq!(out.len(), bytes);
+        let mut cuts = out.chunks(CUT_BYTES_MAX);
+        let (first, second) = (cuts.next().unwrap(), cuts.next().unwrap());
+        let same = first.iter().zip(second).filter(|(a, b)| a == b).count();
+        assert!(same < CUT_BYTES_MAX / 100, "{same}");
     }
 
     #[test]
