@@ -13,12 +13,42 @@ pub fn slot_of(key: &[u8]) -> u16 {
 /// the whole key if there is nothing.
 #[inline]
 pub fn tagged(key: &[u8], open: u8, close: u8) -> &[u8] {
+    if !has(key, open) {
+        return key;
+    }
     let part = memchr::memchr(open, key).and_then(|open| {
         let rest = &key[open + 1..];
         let close = memchr::memchr(close, rest)?;
         (close > 0).then(|| &rest[..close])
     });
     part.unwrap_or(key)
+}
+
+/// Keys up to here are looked through in pieces of a fixed size: to get ready for a search takes longer.
+const SHORT_BYTES_MAX: usize = 64;
+
+/// Whether a byte stands in a key, of which most have no tag and are short.
+#[inline]
+fn has(key: &[u8], byte: u8) -> bool {
+    if key.len() > SHORT_BYTES_MAX {
+        return memchr::memchr(byte, key).is_some();
+    }
+    if let Some(last) = key.last_chunk::<16>() {
+        let mut pieces = key.as_chunks::<16>().0.iter();
+        return is_in(last, byte) || pieces.any(|piece| is_in(piece, byte));
+    }
+    match (key.first_chunk::<8>(), key.last_chunk::<8>()) {
+        (Some(first), Some(last)) => is_in(first, byte) || is_in(last, byte),
+        _ => key.contains(&byte),
+    }
+}
+
+/// Without a jump: the compiler takes all bytes at once.
+#[inline]
+fn is_in<const N: usize>(piece: &[u8; N], byte: u8) -> bool {
+    piece
+        .iter()
+        .fold(false, |found, other| found | (*other == byte))
 }
 
 /// CRC-16/XMODEM: polynomial 0x1021, from 0.
@@ -67,6 +97,20 @@ mod tests {
             ("{", 4092),
         ] {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_found_wherever_it_is() {
+        for len in 3..100 {
+            for open in 0..len - 2 {
+                for filling in [b'|', b'z', 0, 0xff] {
+                    let mut key = vec![filling; len];
+                    assert_eq!(tagged(&key, b'{', b'}'), key);
+                    (key[open], key[len - 1]) = (b'{', b'}');
+                    assert_eq!(tagged(&key, b'{', b'}'), &key[open + 1..len - 1]);
+                }
+            }
         }
     }
 
