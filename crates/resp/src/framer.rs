@@ -75,6 +75,25 @@ impl Framer {
         self.missing == 0
     }
 
+    /// Goes over whole elements of the commonest forms.
+    #[inline]
+    fn take_common(&mut self, buf: &[u8]) -> Result<(), ReplyError> {
+        let (mut at, mut missing) = (self.at, self.missing);
+        while missing > 0
+            && let Some((end, elements)) = common(buf, at)
+        {
+            at = end;
+            missing = (missing - 1)
+                .checked_add(elements)
+                .ok_or(ReplyError::TooDeep)?;
+        }
+        if at > self.at {
+            self.scanned = 0;
+        }
+        (self.at, self.missing) = (at, missing);
+        Ok(())
+    }
+
     fn next_any(&mut self, buf: &[u8]) -> Result<Option<usize>, ReplyError> {
         if self.missing == 0 {
             if buf.is_empty() {
@@ -93,15 +112,7 @@ impl Framer {
                 }
                 self.missing -= 1;
             }
-            while self.missing > 0
-                && let Some((end, elements)) = common(buf, self.at)
-            {
-                self.at = end;
-                self.scanned = 0;
-                self.missing = (self.missing - 1)
-                    .checked_add(elements)
-                    .ok_or(ReplyError::TooDeep)?;
-            }
+            self.take_common(buf)?;
             if self.missing == 0 {
                 let end = self.at;
                 *self = Framer::default();
