@@ -11,8 +11,6 @@ use md5::{Digest, Md5};
 use redline_cluster::tagged;
 use serde::{Deserialize, Serialize};
 
-use crate::route::Hashed;
-
 /// What a key is turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -53,7 +51,7 @@ pub enum HashKind {
 
 impl HashKind {
     /// The hash of a key.
-    #[inline]
+    #[inline(always)]
     pub fn of(self, key: &[u8]) -> u32 {
         match self {
             // Only as much of it as a remainder needs is ever looked at: see `Distribution`.
@@ -151,8 +149,10 @@ impl Distribution {
     }
 }
 
-impl Hashed for Distribution {
-    fn shard_of_pattern(&self, pattern: &[u8]) -> Option<usize> {
+impl Distribution {
+    /// The number of the shard that has every key which this pattern becomes with something in place of its `*`; none: they
+    /// may be on several.
+    pub fn shard_of_pattern(&self, pattern: &[u8]) -> Option<usize> {
         let (open, close) = self.tag?;
         let part = tagged(pattern, open, close);
         let begin = pattern.iter().position(|&byte| byte == open)?;
@@ -162,11 +162,9 @@ impl Hashed for Distribution {
         is_fixed.then(|| self.shard(pattern))
     }
 
-    fn shard(&self, key: &[u8]) -> usize {
-        let key = match self.tag {
-            Some((open, close)) => tagged(key, open, close),
-            None => key,
-        };
+    /// The number of the shard that has `key`: below the number of shards.
+    pub fn shard(&self, key: &[u8]) -> usize {
+        let key = self.hashed_part(key);
         match &self.layout {
             Layout::Circle(circle) => circle.shard(self.hash.of(key)),
             Layout::Remainders(entries) => {
@@ -194,6 +192,33 @@ impl Hashed for Distribution {
                 best.map_or(0, |(shard, _)| shard)
             }
             Layout::Random(shards) => fastrand::usize(..(*shards).max(1)),
+        }
+    }
+
+    /// The same for each of many keys, added to `shards`.
+    pub fn shards<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, shards: &mut Vec<u32>) {
+        let Layout::Circle(circle) = &self.layout else {
+            return shards.extend(keys.map(|key| self.shard(key) as u32));
+        };
+        // All hashes come first: in a hash each byte waits for the one before, so the CPU works on several keys at once,
+        // if no jump that it cannot foresee is between them.
+        let begin = shards.len();
+        let parts = keys.map(|key| self.hashed_part(key));
+        match self.hash {
+            // The usual one: known beforehand, it becomes part of the loop.
+            HashKind::Fnv1a64 => shards.extend(parts.map(|part| HashKind::Fnv1a64.of(part))),
+            hash => shards.extend(parts.map(|part| hash.of(part))),
+        }
+        for place in &mut shards[begin..] {
+            *place = circle.shard(*place) as u32;
+        }
+    }
+
+    #[inline]
+    fn hashed_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        match self.tag {
+            Some((open, close)) => tagged(key, open, close),
+            None => key,
         }
     }
 }
@@ -351,6 +376,24 @@ mod tests {
             counts[distribution.shard(format!("key:{key}").as_bytes())] += 1;
         }
         counts
+    }
+
+    #[test]
+    fn many_keys_at_once_are_where_each_of_them_is() {
+        let names = [("a", 1), ("b", 2), ("c", 1)];
+        let keys: Vec<String> = (0..999).map(|key| format!("k{{{key}}}:{key}")).collect();
+        let kinds = ALL.into_iter().chain([HashKind::Atol]);
+        for (kind, hash) in kinds.flat_map(|hash| {
+            use DistributionKind::{Ketama, Modula, Rendezvous};
+            [Ketama, Modula, Rendezvous].map(|kind| (kind, hash))
+        }) {
+            let made = Distribution::new(kind, hash, Some((b'{', b'}')), &names);
+            let each = keys.iter().map(|key| made.shard(key.as_bytes()) as u32);
+            let expected: Vec<u32> = std::iter::once(77).chain(each).collect();
+            let mut shards = vec![77];
+            made.shards(keys.iter().map(|key| key.as_bytes()), &mut shards);
+            assert_eq!(shards, expected, "{kind:?} {hash:?}");
+        }
     }
 
     #[test]

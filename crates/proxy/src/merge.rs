@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use redline_resp::{Framer, ReplyDecoder, Value};
+use redline_resp::{Framer, ReplyDecoder, Value, push_header};
 
 use crate::class::Merge;
 use crate::split::Gather;
@@ -79,7 +79,7 @@ fn array(reply: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 fn header(out: &mut Vec<u8>, count: usize) {
-    out.extend_from_slice(format!("*{count}\r\n").as_bytes());
+    push_header(out, b'*', count as i64);
 }
 
 fn elements(parts: &[&[u8]], order: &[u32], out: &mut Vec<u8>) -> Option<()> {
@@ -96,15 +96,11 @@ fn elements(parts: &[&[u8]], order: &[u32], out: &mut Vec<u8>) -> Option<()> {
     out.reserve(parts.iter().map(|part| part.len()).sum());
     header(out, count);
     let mut framer = Framer::new();
-    // Neighbours of one part are copied in one piece.
-    for row in order.chunk_by(|one, next| one == next) {
-        let rest = &mut rests[row[0] as usize];
-        let mut len = 0;
-        for _ in row {
-            len += framer.next(&rest[len..]).ok()??;
-        }
-        out.extend_from_slice(&rest[..len]);
-        *rest = &rest[len..];
+    for &part in order {
+        let rest = &mut rests[part as usize];
+        let (element, others) = rest.split_at(framer.next(rest).ok()??);
+        out.extend_from_slice(element);
+        *rest = others;
     }
     Some(())
 }

@@ -12,6 +12,7 @@ use redline_net::tls::ClientTls;
 use crate::cache::Caching;
 use crate::config::Secret;
 use crate::custom::ForeignByName;
+use crate::hash::Distribution;
 use crate::prefix::Prefixes;
 
 /// A node's number: its place in [`Routes::nodes`]. It keeps its number for as long as the process runs, so workers may
@@ -71,19 +72,9 @@ pub enum Placement {
     /// There is one shard.
     One,
     /// By a hash and a distribution: the shard's number for a key.
-    Hashed(Arc<dyn Hashed>),
+    Hashed(Arc<Distribution>),
     /// By the slots of a cluster: the shard's number for each, [`NOBODY`] where none is known.
     Slots(Box<[u16; SLOTS]>),
-}
-
-/// A hash and a distribution.
-pub trait Hashed: Send + Sync + std::fmt::Debug {
-    /// The number of the shard that has `key`: below the number of shards for which it was made.
-    fn shard(&self, key: &[u8]) -> usize;
-
-    /// The number of the shard that has every key which this pattern becomes with something in place of its `*`; none: they
-    /// may be on several.
-    fn shard_of_pattern(&self, pattern: &[u8]) -> Option<usize>;
 }
 
 /// A set of servers that hold one set of keys.
@@ -117,6 +108,14 @@ impl Pool {
             Placement::One => 0,
             Placement::Hashed(hashed) => hashed.shard(key) as u16,
             Placement::Slots(_) => slot_of(key),
+        }
+    }
+
+    /// The same for each of many keys, added to `groups`.
+    fn groups_of<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, groups: &mut Vec<u32>) {
+        match &self.placement {
+            Placement::Hashed(hashed) => hashed.shards(keys, groups),
+            _ => groups.extend(keys.map(|key| u32::from(self.group_of(key)))),
         }
     }
 
@@ -189,6 +188,23 @@ impl Routes {
             false => self.prefixes.find(home, key),
         };
         self.group_in(pool, key)
+    }
+
+    /// The same for each key of a call, in place of what is in `groups`.
+    pub fn groups_of<'k>(
+        &self,
+        home: u16,
+        keys: impl Iterator<Item = &'k [u8]>,
+        groups: &mut Vec<u32>,
+    ) {
+        groups.clear();
+        if !self.prefixes.is_empty() {
+            return groups.extend(keys.map(|key| self.group_of(home, key)));
+        }
+        self.pools[usize::from(home)].groups_of(keys, groups);
+        for group in groups {
+            *group |= u32::from(home) << 16;
+        }
     }
 
     /// The server of a group's keys; [`NOBODY`] if none is known.

@@ -4,7 +4,7 @@
 //! A call of many keys becomes one call for each server that has some of them (in a cluster one for each slot, since it
 //! refuses more, but all to one server leave in one write). Keys are copied with the headers that they came with.
 
-use redline_resp::{Args, Proto};
+use redline_resp::{Args, Proto, push_header};
 use redline_spec::CommandId;
 
 use crate::class::Merge;
@@ -82,68 +82,57 @@ impl Worker {
         if !(args.len() - 1).is_multiple_of(step) {
             return self.refuse(me, &errors::wrong_arity(id));
         }
-        // Where each argument ends in `raw`, line end included: the next one's header begins there.
-        let end_of = |at: usize| {
-            let arg = &args[at];
-            arg.as_ptr() as usize - raw.as_ptr() as usize + arg.len() + 2
-        };
         let home = self.home_of(me);
-        let mut places: Vec<u64> = std::mem::take(&mut self.places);
-        places.clear();
-        for (number, key) in args.iter().skip(1).step_by(step).enumerate() {
-            places.push(u64::from(self.routes.group_of(home, key)) << 32 | number as u64);
-        }
-        let first = places[0] >> 32;
-        if places.iter().all(|place| place >> 32 == first) {
-            self.places = places;
-            let node = self.node_of_part(me, id, first as u32);
+        let mut groups = std::mem::take(&mut self.groups);
+        let keys = (1..args.len()).step_by(step).map(|at| &args[at]);
+        self.routes.groups_of(home, keys, &mut groups);
+        let first = groups[0];
+        if groups.iter().all(|group| *group == first) {
+            self.groups = groups;
+            let node = self.node_of_part(me, id, first);
             return match node {
                 NOBODY => self.refuse(me, self.unserved(home)),
                 node => self.forward(me, node, raw),
             };
         }
         let Some(gather) = self.gather(me, merge) else {
-            self.places = places;
+            self.groups = groups;
             return Flow::Done;
         };
-        let count = places.len();
-        sort_by_group(&mut places, &mut self.places_sorted);
+        let mut sorted = std::mem::take(&mut self.sorted);
+        sort_by_group(&groups, &mut sorted);
         let mut order = self.gather_order(gather);
-        order.resize(count, 0);
+        order.resize(groups.len(), 0);
+        // Where an argument ends in `raw`, line end included: the next one's header begins there.
+        let end_of = |at: usize| args.end_of(at) + 2;
         let name = &raw[end_of(0) - args[0].len() - 2..end_of(0)];
+        let mut rest = sorted.as_slice();
         let mut part = 0;
-        let mut from = 0;
-        while from < count {
-            let group = places[from] >> 32;
-            let to = from + places[from..].partition_point(|place| place >> 32 == group);
-            let node = self.node_of_part(me, id, group as u32);
+        while let Some(&first) = rest.first() {
+            let group = groups[first as usize];
+            let count = rest.partition_point(|&number| groups[number as usize] == group);
+            let (mine, others) = rest.split_at(count);
+            let node = self.node_of_part(me, id, group);
             let mut request = std::mem::take(&mut self.request);
             request.clear();
-            head(&mut request, (to - from) * step + 1, args[0].len(), name);
-            let mut at = from;
-            while at < to {
-                // Neighbours are copied in one piece.
-                let first = (places[at] & u64::from(u32::MAX)) as usize;
-                let mut last = first;
-                order[last] = part;
-                at += 1;
-                while at < to && (places[at] & u64::from(u32::MAX)) as usize == last + 1 {
-                    last += 1;
-                    order[last] = part;
-                    at += 1;
-                }
-                request.extend_from_slice(&raw[end_of(first * step)..end_of((last + 1) * step)]);
+            push_header(&mut request, b'*', (count * step + 1) as i64);
+            push_header(&mut request, b'$', args[0].len() as i64);
+            request.extend_from_slice(name);
+            for &number in mine {
+                order[number as usize] = part;
+                let before = number as usize * step;
+                request.extend_from_slice(&raw[end_of(before)..end_of(before + step)]);
             }
             self.send_part(me, gather, part, node, &request);
             self.request = request;
             part += 1;
-            from = to;
+            rest = others;
         }
-        for list in [&mut places, &mut self.places_sorted] {
+        for list in [&mut groups, &mut sorted] {
             list.clear();
-            list.shrink_to(PLACES_KEPT_MAX);
+            list.shrink_to(KEYS_KEPT_MAX);
         }
-        self.places = places;
+        (self.groups, self.sorted) = (groups, sorted);
         self.set_order(gather, order);
         self.all_sent(gather);
         Flow::Done
@@ -360,46 +349,35 @@ impl Worker {
 }
 
 /// Keys of a call for which room is kept.
-const PLACES_KEPT_MAX: usize = 16 * 1024;
+const KEYS_KEPT_MAX: usize = 16 * 1024;
 /// Groups so close together are sorted by counting.
 const GROUPS_NEAR: usize = 64;
 
-/// Sorts numbers of keys, with the group of each in the upper half, by group and then by number, in which order they come.
-/// The shards of a pool have neighbouring numbers; slots have not.
-fn sort_by_group(places: &mut Vec<u64>, spare: &mut Vec<u64>) {
-    let group = |place: &u64| place >> 32;
-    let (least, most) = places.iter().fold((u64::MAX, 0), |(least, most), place| {
-        (least.min(group(place)), most.max(group(place)))
-    });
-    if most.wrapping_sub(least) >= GROUPS_NEAR as u64 {
-        return places.sort_unstable();
+/// Puts the numbers of keys, of which `groups` has the group of each, in order of group and then of number. The shards of a
+/// pool have neighbouring numbers; slots have not.
+fn sort_by_group(groups: &[u32], sorted: &mut Vec<u32>) {
+    sorted.clear();
+    sorted.extend(0..groups.len() as u32);
+    let least = groups.iter().copied().min().unwrap_or(0);
+    let most = groups.iter().copied().max().unwrap_or(0);
+    if (most - least) as usize >= GROUPS_NEAR {
+        return sorted.sort_by_key(|&number| groups[number as usize]);
     }
     // The remainder is what it was, and tells the compiler so.
-    let near = |place: &u64| (group(place) - least) as usize % GROUPS_NEAR;
+    let near = |group: u32| (group - least) as usize % GROUPS_NEAR;
     let mut next = [0; GROUPS_NEAR];
-    for place in &*places {
-        next[near(place)] += 1;
+    for &group in groups {
+        next[near(group)] += 1;
     }
     let mut begin = 0;
-    for count in &mut next {
+    for count in &mut next[..=near(most)] {
         begin += std::mem::replace(count, begin);
     }
-    spare.clear();
-    spare.resize(places.len(), 0);
-    for place in &*places {
-        let at = &mut next[near(place)];
-        spare[*at] = *place;
+    for (number, &group) in groups.iter().enumerate() {
+        let at = &mut next[near(group)];
+        sorted[*at] = number as u32;
         *at += 1;
     }
-    std::mem::swap(places, spare);
-}
-
-/// The header of a request and the command's name, as the client wrote it.
-fn head(out: &mut Vec<u8>, words: usize, name_len: usize, name: &[u8]) {
-    use std::io::Write;
-    // Writing into a vector cannot fail.
-    let _ = write!(out, "*{words}\r\n${name_len}\r\n");
-    out.extend_from_slice(name);
 }
 
 #[cfg(test)]
@@ -408,19 +386,15 @@ mod tests {
 
     #[test]
     fn keys_are_sorted_by_group_whether_these_are_near_or_far() {
-        let mut spare = Vec::new();
+        let mut sorted = Vec::new();
         for far in [1, 3, 7, 64, 16_384] {
-            let mut groups: Vec<u64> = (0..500).map(|_| 7 << 16 | fastrand::u64(..far)).collect();
+            let mut groups: Vec<u32> = (0..500).map(|_| 7 << 16 | fastrand::u32(..far)).collect();
             groups[0] = 7 << 16;
             for len in [1, 2, 500] {
-                let numbered = groups[..len].iter().enumerate();
-                let mut places: Vec<u64> = numbered
-                    .map(|(number, group)| group << 32 | number as u64)
-                    .collect();
-                let mut expected = places.clone();
-                expected.sort_unstable();
-                sort_by_group(&mut places, &mut spare);
-                assert_eq!(places, expected, "{far}, {len}");
+                let mut expected: Vec<u32> = (0..len as u32).collect();
+                expected.sort_by_key(|&number| (groups[number as usize], number));
+                sort_by_group(&groups[..len], &mut sorted);
+                assert_eq!(sorted, expected, "{far}, {len}");
             }
         }
     }

@@ -159,8 +159,8 @@ pub struct Worker {
     /// Where parts of requests are made, and replies out of parts, and keys are put in order; empty between.
     pub(crate) request: Vec<u8>,
     pub(crate) merged: Vec<u8>,
-    pub(crate) places: Vec<u64>,
-    pub(crate) places_sorted: Vec<u64>,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) sorted: Vec<u32>,
     /// Clients to serve, in this turn or the next.
     ready: VecDeque<u32>,
     dirty_clients: Vec<u32>,
@@ -274,8 +274,8 @@ impl Worker {
             reply: ReplyBuffer::new(),
             request: Vec::new(),
             merged: Vec::new(),
-            places: Vec::new(),
-            places_sorted: Vec::new(),
+            groups: Vec::new(),
+            sorted: Vec::new(),
             ready: VecDeque::new(),
             dirty_clients: Vec::new(),
             dirty_upstreams: Vec::new(),

@@ -111,6 +111,14 @@ impl<'a> Args<'a> {
         (span.start == Span::IN_BLOB).then(|| &self.big[span.len as usize])
     }
 
+    /// Where argument `i` ends in the buffer, without its line end. It must not be a blob.
+    #[inline]
+    pub fn end_of(&self, i: usize) -> usize {
+        let Span { start, len } = self.spans[i];
+        debug_assert_ne!(start, Span::IN_BLOB);
+        start as usize + len as usize
+    }
+
     #[inline]
     fn resolve(&self, span: Span) -> &'a [u8] {
         if span.start == Span::IN_BLOB {

@@ -32,7 +32,7 @@ pub use hello::Hello;
 pub use inline::is_of_http;
 pub use protocol_error::ProtocolError;
 pub use reply::{Proto, Reply};
-pub use reply_buffer::{Mark, ReplyBuffer};
+pub use reply_buffer::{Mark, ReplyBuffer, push_header};
 pub use reply_decoder::{ReplyDecoder, ReplyError, Value};
 pub use request::{
     BIG_BULK_BYTES_MIN, BigBulk, Decoded, RequestDecoder, RequestKind, RequestLimits,

@@ -303,7 +303,7 @@ static SHORT_HEADERS: [[u8; 8]; 100] = {
 
 /// Appends `<kind><n>\r\n`. The numbers of up to two digits that nearly all headers have cost one store of a fixed size.
 #[inline]
-pub(crate) fn push_header(out: &mut Vec<u8>, kind: u8, n: i64) {
+pub fn push_header(out: &mut Vec<u8>, kind: u8, n: i64) {
     match SHORT_HEADERS.get(n as usize) {
         Some(header) => {
             let mut header = *header;

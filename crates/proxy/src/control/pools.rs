@@ -13,7 +13,7 @@ use super::sentinel;
 use crate::config::{self, Config, PoolKind};
 use crate::hash::Distribution;
 use crate::prefix::Prefixes;
-use crate::route::{Hashed, NOBODY, NodeId, Placement, Pool, Routes, Shard};
+use crate::route::{NOBODY, NodeId, Placement, Pool, Routes, Shard};
 
 /// Answers of an older view that are refused in a row before it is believed that the cluster is another one.
 const OLDER_VIEWS_MAX: u32 = 30;
@@ -27,7 +27,7 @@ pub struct Known {
     shards: Vec<Shard>,
     /// Of a cluster: by slot, the number of the shard.
     slots: Option<Box<[u16; SLOTS]>>,
-    hashed: Option<Arc<dyn Hashed>>,
+    hashed: Option<Arc<Distribution>>,
     /// The highest epoch heard of: of the cluster, or of each shard's primary.
     epochs: Vec<u64>,
     older_views: u32,
@@ -87,7 +87,7 @@ impl Known {
         };
         let hashed = (names.len() > 1).then(|| {
             let hashed = Distribution::new(config.distribution, config.hash, tag, &names);
-            Arc::new(hashed) as Arc<dyn Hashed>
+            Arc::new(hashed)
         });
         Known {
             config: config.clone(),
