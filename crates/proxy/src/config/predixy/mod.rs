@@ -12,6 +12,7 @@ use redline_acl::PasswordHash;
 use redline_spec::nearest;
 
 use super::*;
+use crate::custom::ids_of;
 
 /// A configuration, and what a person should know who moves in.
 #[derive(Debug)]
@@ -351,7 +352,14 @@ impl Converted {
                 }
             }
             command.max_args = max.unwrap_or(command.min_args);
-            self.config.commands.custom.push(command);
+            // predixy had to be told of what came behind Redis 4.
+            match ids_of(&command.name).is_empty() {
+                true => self.config.commands.custom.push(command),
+                false => self.notes.push(entry.says(&format!(
+                    "{} is known here, and who may call it as well: left out",
+                    command.name
+                ))),
+            }
         }
         Ok(())
     }

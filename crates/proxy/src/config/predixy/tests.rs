@@ -229,6 +229,21 @@ fn every_directive_has_its_place() {
 }
 
 #[test]
+fn commands_that_predixy_had_to_be_told_of_and_we_know_are_left_out() {
+    let pool = "StandaloneServerPool {\nRefreshMethod fixed\nGroup g {\n+ 127.0.0.1:6379\n}\n}\n";
+    let custom = "CustomCommand {\nxadd {\nMode write\nMaxArgs 99\n}\nown.get {\nMode read\n}\nGETEX {\n}\n}\n";
+    let Converted { config, notes } = read_text(&format!("{custom}{pool}")).unwrap();
+    let names = config.commands.custom.iter().map(|it| it.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["own.get"]);
+    let fatal = config.check().into_iter().filter(|it| it.is_fatal);
+    assert_eq!(fatal.collect::<Vec<_>>(), []);
+    for (line, name) in [(2, "xadd"), (9, "getex")] {
+        let said = |note: &&String| note.contains(&format!(":{line}: {name} "));
+        assert!(notes.iter().any(|note| said(&note)), "{notes:?}");
+    }
+}
+
+#[test]
 fn what_is_printed_is_read_again_as_the_same() {
     let text = read_text(EVERYTHING).unwrap().config.to_toml();
     let config = read_text(EVERYTHING).unwrap().config;
