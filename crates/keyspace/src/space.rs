@@ -68,6 +68,8 @@ pub struct Settings {
 pub struct Keyspace {
     pub(crate) locks: Locks,
     pub(crate) dbs: Box<[AtomicPtr<Db>]>,
+    /// A bit for each database: whether there may be a table. It stays when that is taken out.
+    used_dbs: Box<[AtomicU64]>,
     stripes: Box<[StripeCell]>,
     /// Tables of flushed databases, empty again. They are reused and never freed, because the
     /// lock-free prefetch of another worker may still look at one.
@@ -154,6 +156,9 @@ impl Keyspace {
         Keyspace {
             locks,
             dbs: (0..databases).map(|_| AtomicPtr::default()).collect(),
+            used_dbs: (0..databases.div_ceil(64))
+                .map(|_| AtomicU64::default())
+                .collect(),
             stripes,
             fixed_bytes: fixed_bytes as u64,
             spare: Mutex::new(Vec::new()),
@@ -231,6 +236,29 @@ impl Keyspace {
     /// Number of databases.
     pub fn databases(&self) -> u32 {
         self.dbs.len() as u32
+    }
+
+    /// The databases that have been used, in order; the others have no keys. There may be a million, and whoever goes over
+    /// all of them does so many times a second.
+    pub fn used_databases(&self) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.next_used_db(0), |db| self.next_used_db(db + 1))
+    }
+
+    /// The first database from `first` on that has been used.
+    pub(crate) fn next_used_db(&self, first: u32) -> Option<u32> {
+        let mut wanted = !0u64 << (first % 64);
+        for (place, word) in (self.used_dbs.iter().enumerate()).skip(first as usize / 64) {
+            let used = word.load(Ordering::Relaxed) & wanted;
+            if used != 0 {
+                return Some(place as u32 * 64 + used.trailing_zeros());
+            }
+            wanted = !0;
+        }
+        None
+    }
+
+    fn note_used(&self, db: u32) {
+        self.used_dbs[db as usize / 64].fetch_or(1 << (db % 64), Ordering::Relaxed);
     }
 
     /// Keys of a database. Exact when no unit is running, and inside one that holds all stripes.
@@ -316,6 +344,7 @@ impl Keyspace {
         let table = spare
             .pop()
             .unwrap_or_else(|| Box::leak(Box::new(Db::new())));
+        self.note_used(db);
         self.dbs[db as usize].store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
         table
     }
@@ -329,6 +358,8 @@ impl Keyspace {
     }
 
     pub(crate) fn swap_dbs(&self, a: u32, b: u32) {
+        self.note_used(a);
+        self.note_used(b);
         let first = self.dbs[a as usize].load(Ordering::Acquire);
         let second = self.dbs[b as usize].swap(first, Ordering::AcqRel);
         self.dbs[a as usize].store(second, Ordering::Release);

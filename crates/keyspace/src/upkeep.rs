@@ -133,22 +133,19 @@ impl ExpiryCursor {
 
     /// Goes on to the next stripe of the database, or to the next database. Says whether it came round.
     #[inline]
-    fn advance(&mut self, databases: u32) -> bool {
+    fn advance(&mut self, space: &Keyspace) -> bool {
         self.from = 0;
         self.next_expire_ms = i64::MAX;
         self.stripe = self.stripe.saturating_add(self.step);
-        usize::from(self.stripe) >= STRIPES && self.leave_db(databases)
+        usize::from(self.stripe) >= STRIPES && self.leave_db(space)
     }
 
-    /// Goes on to the next database. Says whether it came round.
-    fn leave_db(&mut self, databases: u32) -> bool {
+    /// Goes on to the next database that has been used. Says whether it came round.
+    fn leave_db(&mut self, space: &Keyspace) -> bool {
         self.stripe = self.first;
-        self.db += 1;
-        let round = self.db >= databases;
-        if round {
-            self.db = 0;
-        }
-        round
+        let next = space.next_used_db(self.db + 1);
+        self.db = next.unwrap_or(0);
+        next.is_none()
     }
 }
 
@@ -171,10 +168,9 @@ impl Keyspace {
             done: 0,
             round: false,
         };
-        let databases = self.databases();
         let db = loop {
             step.round = match self.db(cursor.db) {
-                None => cursor.leave_db(databases),
+                None => cursor.leave_db(self),
                 Some(db) => {
                     let next = &cursor.next_ms(db)[usize::from(cursor.stripe)];
                     let next = next.load(Ordering::Relaxed);
@@ -182,7 +178,7 @@ impl Keyspace {
                         break db;
                     }
                     cursor.soonest_ms = cursor.soonest_ms.min(next);
-                    cursor.advance(databases)
+                    cursor.advance(self)
                 }
             };
             if step.round {
@@ -195,7 +191,7 @@ impl Keyspace {
                 cursor.unfinished.push((db, stripe));
             }
             cursor.soonest_ms = cursor.soonest_ms.min(now_ms);
-            step.round = cursor.advance(databases);
+            step.round = cursor.advance(self);
             return step;
         }
         if cursor.from == 0 && !cursor.unfinished.is_empty() {
@@ -270,7 +266,7 @@ impl Keyspace {
                 let next = lowered.min(cursor.next_expire_ms);
                 next_ms.store(next, Ordering::Relaxed);
                 cursor.soonest_ms = cursor.soonest_ms.min(next);
-                step.round = cursor.advance(databases);
+                step.round = cursor.advance(self);
             }
         }
         self.locks.unlock_one(stripe);
@@ -325,7 +321,7 @@ impl Keyspace {
         stripe: usize,
         volatile: bool,
     ) -> impl Iterator<Item = (u32, &'static Db, u64)> {
-        (0..self.databases()).filter_map(move |number| {
+        self.used_databases().filter_map(move |number| {
             let db = self.db(number)?;
             let state = &db.stripes[stripe];
             let count = if volatile {
@@ -476,7 +472,7 @@ impl Keyspace {
         if !self.locks.try_one(here) {
             return step;
         }
-        for db in (0..self.databases()).filter_map(|db| self.db(db)) {
+        for db in self.used_databases().filter_map(|db| self.db(db)) {
             self.compact_stripe(db, local, here, &mut step);
         }
         self.locks.unlock_one(here);
@@ -541,6 +537,33 @@ mod tests {
         view.set_string(key, b"value", expiry);
         view.finish();
         space.locks.unlock_one(stripe);
+    }
+
+    /// With a million databases a server without a request took 5 % of a CPU to look for tables ten times a second.
+    #[test]
+    fn only_databases_that_were_used_are_gone_over() {
+        let mut local = Local::new(fastrand::Rng::with_seed(1), Limits::default());
+        let space = Keyspace::new(300, Box::new(NobodyWaits));
+        let used = || space.used_databases().collect::<Vec<_>>();
+        assert_eq!(used(), []);
+        let key = b"k";
+        let stripe = stripe_of(redline_table::hash(key));
+        for db in [299, 63, 64, 128] {
+            assert!(space.locks.try_one(stripe));
+            let mut view = View::new(&space, Held::One(stripe), &mut local, db, NOW_MS);
+            view.set_string(key, b"value", Expiry::AtMs(NOW_MS + 1));
+            view.finish();
+            space.locks.unlock_one(stripe);
+        }
+        assert_eq!(used(), [63, 64, 128, 299]);
+        let mut cursor = ExpiryCursor::new(Expiring::Keys, 0, 1);
+        while !space
+            .expire_step(&mut local, NOW_MS + 9, &mut cursor, &mut |_| ())
+            .round
+        {}
+        assert!(used().iter().all(|db| space.key_count(*db) == 0));
+        space.swap_dbs(64, 0);
+        assert_eq!(used(), [0, 63, 64, 128, 299]);
     }
 
     #[test]

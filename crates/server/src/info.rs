@@ -499,7 +499,7 @@ fn cluster(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
 
 fn keyspace(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let space = &worker.shared.keyspace;
-    for db in 0..space.databases() {
+    for db in space.used_databases() {
         let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
         if keys > 0 {
             let timed = space.timed_key_count(db);
@@ -520,7 +520,7 @@ fn keysizes(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
         (Kind::Hash, "hashes"),
     ];
     let space = &worker.shared.keyspace;
-    for db in (0..space.databases()).filter(|db| space.key_count(*db) > 0) {
+    for db in space.used_databases().filter(|db| space.key_count(*db) > 0) {
         let sizes = space.value_sizes(db, out.held, out.start);
         distribution(
             out,

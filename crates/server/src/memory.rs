@@ -71,7 +71,7 @@ impl Memory {
                 expiry_bytes,
             }
         };
-        let databases = (0..space.databases()).map(database);
+        let databases = space.used_databases().map(database);
         let function_host = shared.function_host.lock();
         let function_host = function_host.expect("no panic under the interpreter's place");
         let script_heaps = shared.workers().iter();

@@ -305,7 +305,8 @@ fn counters(page: &mut Page, shared: &Shared, totals: &Totals) {
 
 fn keys(page: &mut Page, shared: &Shared) {
     let space = &shared.keyspace;
-    let dbs: Vec<(String, u64, u64)> = (0..space.databases())
+    let dbs: Vec<(String, u64, u64)> = space
+        .used_databases()
         .map(|db| {
             let (keys, expiring) = (space.key_count(db), space.expiring_key_count(db));
             (format!("db{db}"), keys, expiring)
