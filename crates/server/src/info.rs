@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId};
 use redline_types::Kind;
 
 use crate::{
-    REDIS_VERSION, REDLINE_VERSION, VECTOR_SETS, cron,
+    REDIS_VERSION, REDLINE_VERSION, VECTOR_SETS, config, cron,
     memory::{Memory, ratio},
     pubsub,
     session::flag,
@@ -420,12 +420,12 @@ fn replication(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("master_replid2", "0".repeat(40))?;
     out.field("master_repl_offset", 0)?;
     out.field("second_repl_offset", -1)?;
-    out.zeros(&[
-        "repl_backlog_active",
-        "repl_backlog_size",
-        "repl_backlog_first_byte_offset",
-        "repl_backlog_histlen",
-    ])
+    out.field("repl_backlog_active", 0)?;
+    // As configured, also in Redis while there is no backlog: `repl_backlog_active` tells.
+    let backlog = config::find(b"repl-backlog-size").expect("there is such a row");
+    let bytes = backlog.text(&worker.settings);
+    out.field("repl_backlog_size", String::from_utf8_lossy(&bytes))?;
+    out.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"])
 }
 
 fn cpu(_: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {

@@ -122,7 +122,6 @@ const CONSTANT: &[(&str, &[&str])] = &[
             "master_repl_offset",
             "second_repl_offset",
             "repl_backlog_active",
-            "repl_backlog_size",
             "repl_backlog_first_byte_offset",
             "repl_backlog_histlen",
             "unexpected_error_replies",
@@ -428,7 +427,7 @@ fn limits(server: &Server, client: &mut Client, seen: &mut Seen) {
 }
 
 fn settings_and_time(server: &Server, client: &mut Client, seen: &mut Seen) {
-    client.call("CONFIG SET hz 50").ok();
+    client.call("CONFIG SET hz 50 repl-backlog-size 2mb").ok();
     client.call("DEBUG CHANGE-REPL-ID").ok();
     let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = free.local_addr().unwrap().port();
