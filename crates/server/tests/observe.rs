@@ -263,6 +263,29 @@ fn the_role_is_that_of_a_primary_without_replicas() {
     };
     assert_eq!(text(name), "master");
     assert_eq!(*replicas, Value::Array(Vec::new()));
+    for line in ["REPLICAOF no ONE", "slaveof NO one"] {
+        client.call(line).ok();
+    }
+    assert_eq!(
+        client.call("REPLICAOF 127.0.0.1 6379").error(),
+        "ERR replication is not built yet: this server is nobody's replica"
+    );
+    for port in ["x", "-1", "65536", "no"] {
+        let refused = client.call(&format!("SLAVEOF one {port}"));
+        assert_eq!(refused.error(), "ERR Invalid master port");
+    }
+}
+
+#[test]
+fn what_was_never_saved_counts_as_saved_at_the_start() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let time = client.call("TIME");
+    let now: i64 = text(&time.array()[0]).parse().unwrap();
+    let saved = client.call("LASTSAVE").integer();
+    assert!((now - 60..=now).contains(&saved), "{saved} at {now}");
+    let info = text(&client.call("INFO persistence"));
+    assert!(info.contains(&format!("\r\nrdb_last_save_time:{saved}\r\n")));
 }
 
 #[test]

@@ -491,12 +491,15 @@ roll! {
 
         Debug => debug::debug,
         Info => server::info,
+        Lastsave => server::lastsave,
         Lolwut => server::lolwut,
         ModuleList => connection::module_list,
         Monitor => server::monitor,
         Pfselftest => server::pfselftest,
+        Replicaof => replication::replicaof,
         Role => replication::role,
         Shutdown => server::shutdown,
+        Slaveof => replication::replicaof,
         Time => server::time,
     }
     containers {

@@ -21,16 +21,13 @@ pub const UNBUILT: &[&str] = &[
     "bgrewriteaof",
     "bgsave",
     "failover",
-    "lastsave",
     "migrate",
     "module|load",
     "module|loadex",
     "module|unload",
     "psync",
     "replconf",
-    "replicaof",
     "save",
-    "slaveof",
     "sync",
 ];
 

@@ -694,6 +694,8 @@ fn weight(row: &Row) -> usize {
         | CommandId::ClientUnpause
         | CommandId::Monitor
         | CommandId::Shutdown
+        | CommandId::Replicaof
+        | CommandId::Slaveof
         | CommandId::Debug
         | CommandId::ConfigSet
         | CommandId::ConfigRewrite

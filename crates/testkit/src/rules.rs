@@ -72,6 +72,7 @@ pub fn rule(words: &[Vec<u8>]) -> Rule {
         | CommandId::ClientList
         | CommandId::ClientInfo
         | CommandId::Role
+        | CommandId::Lastsave
         | CommandId::ClientId
         | CommandId::ObjectIdletime
         | CommandId::ObjectFreq

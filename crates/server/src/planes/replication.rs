@@ -1,4 +1,4 @@
-//! ROLE, WAIT, WAITAOF: what clients ask of replication and of the append-only file, neither of which exists.
+//! ROLE, REPLICAOF, WAIT, WAITAOF: what clients ask of replication and of the append-only file, neither of which exists.
 //!
 //! So there are no replicas, none has acknowledged anything, and nothing is synced to a file. Must not know: how a client
 //! is put aside.
@@ -21,6 +21,20 @@ pub(crate) fn role(_: &mut Worker, session: &mut Session, _: Args<'_>) -> Result
     reply.integer(0);
     reply.array(0);
     Ok(())
+}
+
+/// To be no replica is what the server is; to be one is not built.
+pub(crate) fn replicaof(_: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {
+    if args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one") {
+        session.reply().ok();
+        return Ok(());
+    }
+    let port = number::parse_i64(&args[2]).filter(|port| (0..=i64::from(u16::MAX)).contains(port));
+    let text = match port {
+        Some(_) => "ERR replication is not built yet: this server is nobody's replica",
+        None => "ERR Invalid master port",
+    };
+    Err(Error::line(text).into())
 }
 
 pub(crate) fn wait(worker: &mut Worker, session: &mut Session, args: Args<'_>) -> Result<(), Halt> {

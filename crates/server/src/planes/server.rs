@@ -120,6 +120,17 @@ fn draw(rng: &mut fastrand::Rng, columns: usize, rows: usize) -> String {
     text
 }
 
+/// When data was last saved. Nothing ever is, and then Redis names its start.
+pub(crate) fn lastsave(
+    worker: &mut Worker,
+    session: &mut Session,
+    _: Args<'_>,
+) -> Result<(), Halt> {
+    let started_s = worker.shared.started_us / 1_000_000;
+    session.reply().integer(started_s as i64);
+    Ok(())
+}
+
 pub(crate) fn shutdown(
     worker: &mut Worker,
     session: &mut Session,

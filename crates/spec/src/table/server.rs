@@ -1,6 +1,16 @@
 //! The server as a whole: the rows of the group `server`. Rows only.
 
 use super::prelude::*;
+use crate::Arg;
+
+/// What REPLICAOF takes.
+const REPLICA_OF: Arg = one_of(
+    "args",
+    &[
+        block("host-port", &[string("host"), integer("port")]),
+        block("no-one", &[word("no", "NO"), word("one", "ONE")]),
+    ],
+);
 
 rows! { Server:
     Command = "command" {
@@ -276,6 +286,16 @@ rows! { Server:
         args: [string("section").optional().multiple()],
     }
 
+    Lastsave = "lastsave" {
+        summary: "Tell when data was last saved: at the start, if never.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        arity: 1,
+        flags: [LOADING, STALE, FAST],
+        acl: [ADMIN, DANGEROUS],
+        tips: ["nondeterministic_output"],
+    }
+
     Latency = "latency" {
         summary: "Inspect what took long, and how long commands take.",
         since: "2.8.13",
@@ -474,6 +494,15 @@ rows! { Server:
         flags: [ADMIN, NOSCRIPT, LOADING, STALE],
     }
 
+    Replicaof = "replicaof" {
+        summary: "Be a replica of another server, or of none any more.",
+        complexity: "O(1)",
+        since: "5.0.0",
+        arity: 3,
+        flags: [ADMIN, NOSCRIPT, STALE, NO_ASYNC_LOADING],
+        args: [REPLICA_OF],
+    }
+
     RestoreAsking = "restore-asking" {
         summary: "RESTORE, as a cluster sends it that moves a slot.",
         complexity: "O(1) to make the key and O(N*M) to read it, N: elements, M: their average size; O(N*M*log(N)) for sorted sets",
@@ -524,6 +553,16 @@ rows! { Server:
             word("force", "FORCE").since("7.0.0").optional(),
             word("abort", "ABORT").since("7.0.0").optional(),
         ],
+    }
+
+    Slaveof = "slaveof" {
+        summary: "REPLICAOF, by its old name.",
+        complexity: "O(1)",
+        since: "1.0.0",
+        deprecated: { since: "5.0.0", replaced_by: "`REPLICAOF`" },
+        arity: 3,
+        flags: [ADMIN, NOSCRIPT, STALE, NO_ASYNC_LOADING],
+        args: [REPLICA_OF],
     }
 
     Slowlog = "slowlog" {
