@@ -355,7 +355,7 @@ impl Converted {
             // predixy had to be told of what came behind Redis 4.
             match ids_of(&command.name).is_empty() {
                 true => self.config.commands.custom.push(command),
-                false => self.notes.push(entry.says(&format!(
+                false => self.notes.push(entry.says(format!(
                     "{} is known here, and who may call it as well: left out",
                     command.name
                 ))),
