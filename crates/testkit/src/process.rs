@@ -1,11 +1,13 @@
 //! A server as a process of its own: on a free loopback port, in a directory of its own, stopped when dropped.
 //! Knows which words start a redis-server and `redline server`, and nothing else of them.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -245,13 +247,21 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A port of the loopback that nobody has now.
+/// A port of the loopback that nobody has now, and that this process has not given out before: who was given one may
+/// not have taken it yet.
 pub fn free_port() -> io::Result<u16> {
     free_address().map(|address| address.port())
 }
 
 fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let mut given = GIVEN.lock().expect("nobody panics under it");
+        if given.insert(address.port()) {
+            return Ok(address);
+        }
+    }
 }
 
 fn fresh_directory() -> io::Result<PathBuf> {
@@ -267,5 +277,16 @@ fn fresh_directory() -> io::Result<PathBuf> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => return other.map(|()| path),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_to_two() {
+        let ports = (0..2_000).map(|_| free_port().unwrap());
+        assert_eq!(ports.collect::<BTreeSet<_>>().len(), 2_000);
     }
 }
