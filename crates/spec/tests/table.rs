@@ -54,6 +54,8 @@ fn handlers_are_named_as_their_commands() {
         let expected = match id {
             // RESTORE under a second name, which only says that the caller comes from another node.
             CommandId::RestoreAsking => "restore",
+            // REPLICAOF under its older name.
+            CommandId::Slaveof => "replicaof",
             _ if row(id).group == Group::Cluster => "disabled",
             _ if name.ends_with("_help") => "help",
             _ => &name,
