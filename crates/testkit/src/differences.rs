@@ -53,6 +53,30 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "SORT of numbers after a call with a number out of range",
+        reason: "Redis takes errno for what reading the number said, and an earlier call may have left it there.",
+        parts_ways: false,
+        explains: |call, ours, theirs| {
+            let is_number = |element: &Value| match element {
+                Value::Bulk(text) => std::str::from_utf8(text)
+                    .is_ok_and(|text| text.parse().is_ok_and(f64::is_finite)),
+                _ => false,
+            };
+            let elsewhere = |word: &Vec<u8>| {
+                ["by", "get", "store"]
+                    .iter()
+                    .any(|option| word.eq_ignore_ascii_case(option.as_bytes()))
+            };
+            (is(call, 0, "sort") || is(call, 0, "sort_ro"))
+                && !call.iter().skip(2).any(elsewhere)
+                && matches!(ours, Value::Array(elements) if elements.iter().all(is_number))
+                && is_text(
+                    theirs,
+                    "ERR One or more scores can't be converted into double",
+                )
+        },
+    },
+    Difference {
         name: "OBJECT ENCODING of a whole number that INCRBYFLOAT left",
         reason: "Redis keeps it as text until it is written again; here the encoding follows from the value.",
         parts_ways: false,
