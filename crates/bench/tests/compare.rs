@@ -403,16 +403,13 @@ fn saved_results_may_have_any_name() {
     for (from, to) in results.iter().zip(&other) {
         fs::copy(from, to).unwrap();
     }
-    let words = |names: &[String]| names.to_vec();
-    let words = [
-        vec!["compare".into(), "--".into()],
-        words(&results),
-        vec!["--".into()],
-        words(&other),
-    ]
-    .concat();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let ran = bench(&words);
+    let [a, b] = [&results, &other].map(|names| names.iter().map(String::as_str));
+    let words = ["compare", "--"]
+        .into_iter()
+        .chain(a)
+        .chain(["--"])
+        .chain(b);
+    let ran = bench(&words.collect::<Vec<_>>());
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
 }
 

@@ -147,9 +147,7 @@ impl Distribution {
         };
         Distribution { hash, tag, layout }
     }
-}
 
-impl Distribution {
     /// The number of the shard that has every key which this pattern becomes with something in place of its `*`; none: they
     /// may be on several.
     pub fn shard_of_pattern(&self, pattern: &[u8]) -> Option<usize> {
