@@ -13,10 +13,11 @@
 //!
 //! Requests have a schedule that does not care about replies: each thread has an even share of the rate, and is shifted
 //! against the others by an even share of the interval. A request that is due leaves on the connection that has been
-//! free for the longest time. If none is free it waits, and so do those behind it, which costs nothing but the number
-//! of the next: they are all sent, late, and their response times count from when they were due. Two more times are
-//! recorded: the service time, from the write, and how late a request was written although a connection was free
-//! (schedule lag), which is the generator's own fault.
+//! free for the longest time, and what is due by then leaves with it, as far as that connection has room: with a write
+//! for each, the writes would be what limits the rate. If no connection is free it waits, and so do those behind it,
+//! which costs nothing but the number of the next: they are all sent, late, and their response times count from when
+//! they were due. Two more times are recorded: the service time, from the write, and how late a request was written
+//! although a connection was free (schedule lag), which is the generator's own fault.
 //! When the time is over, what is due is still sent for a moment; requests that are then still unsent or unanswered are
 //! counted, and enter the response times with what they have waited so far, as the least that they would have taken.
 
@@ -231,6 +232,11 @@ impl<'a> Drive<'a> {
             self.now_ns < self.until_ns
         };
         open && !self.exhausted
+    }
+
+    /// Whether the next request may leave and, in the open loop, should have.
+    fn is_due(&self, now_ns: u64) -> bool {
+        self.next_due_ns <= now_ns && self.may_send()
     }
 
     fn deadline_ns(&self) -> u64 {
@@ -473,9 +479,15 @@ impl Load for Drive<'_> {
         if self.manner.rate.is_some() {
             // `due` has taken it from the list.
             pending.queued = false;
-            let due_ns = self.next_due_ns;
-            if self.add(pending, due_ns, now_ns) {
+            loop {
+                let due_ns = self.next_due_ns;
+                if !self.add(pending, due_ns, now_ns) {
+                    break;
+                }
                 self.recorder.lagged(due_ns.max(self.freed_ns), now_ns);
+                if !self.is_due(now_ns) || !self.has_room(pending) {
+                    break;
+                }
             }
             self.free(token, pending, now_ns);
         } else {
@@ -587,7 +599,7 @@ impl Load for Drive<'_> {
         if self.usage_at_start.is_none() && self.recorder.is_measuring(now_ns) {
             self.usage_at_start = Some(Usage::until(now_ns));
         }
-        if self.next_due_ns > now_ns || !self.may_send() {
+        if !self.is_due(now_ns) {
             return None;
         }
         self.free.pop_front()
@@ -761,35 +773,64 @@ mod tests {
     use crate::workload::template::Template;
     use crate::workload::values::{Content, Sizes};
 
+    /// A load in an open loop of `GET a`, `GET b` and so on, a command for each of `words`.
+    fn paced(words: &[&str], manner: Manner) -> Drive<'static> {
+        let commands: Vec<String> = words.iter().map(|word| format!("GET {word}")).collect();
+        let sizes = Sizes::parse("3").unwrap();
+        let template = Template::parse(&commands.join(" ; "), &sizes).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        let choice = Choice {
+            renderer: template.renderer(
+                Protocol::Resp,
+                0,
+                1,
+                Content::Fixed,
+                &Arc::default(),
+                &mut random,
+            ),
+            rows: 0..words.len() as u32,
+            weight: 1,
+        };
+        let (sender, _slices) = mpsc::channel();
+        let recorder = Recorder::new(words.len(), true, u64::MAX, sender);
+        Drive::new(manner, vec![choice], None, random, recorder)
+    }
+
+    #[test]
+    fn what_is_due_together_leaves_together_as_far_as_there_is_room() {
+        let manner = Manner {
+            rate: Some(1e6),
+            depth: 4,
+            ..Manner::plain()
+        };
+        let mut drive = paced(&["a"], manner);
+        let mut pending = [drive.pending(), drive.pending()];
+        drive.begin(2, 1_000);
+        // From the first on, one is due each microsecond: six by now.
+        let now_ns = 6_500;
+        let mut sent = Vec::new();
+        while let Some(token) = drive.due(now_ns) {
+            let one = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n".len();
+            let bytes = drive.next(token, &mut pending[token], now_ns).len();
+            sent.push((token, bytes / one));
+        }
+        assert_eq!(sent, [(0, 4), (1, 2)]);
+        assert_eq!(drive.wait(), Wait::Until(7_000));
+    }
+
     #[test]
     fn what_was_never_sent_is_counted_in_full_whatever_the_rate() {
-        let template = Template::parse("GET a ; GET b", &Sizes::parse("3").unwrap()).unwrap();
         for (rate, seconds, due) in [
             (1e9, 10, 10_000_000_000),
             (3e5, 10, 3_000_000),
             (10.0, 3, 30),
         ] {
-            let mut random = fastrand::Rng::with_seed(1);
-            let choice = Choice {
-                renderer: template.renderer(
-                    Protocol::Resp,
-                    0,
-                    1,
-                    Content::Fixed,
-                    &Arc::default(),
-                    &mut random,
-                ),
-                rows: 0..2,
-                weight: 1,
-            };
             let manner = Manner {
                 rate: Some(rate),
                 duration: Some(Duration::from_secs(seconds)),
                 ..Manner::plain()
             };
-            let (sender, _slices) = mpsc::channel();
-            let recorder = Recorder::new(2, true, u64::MAX, sender);
-            let mut drive = Drive::new(manner, vec![choice], None, random, recorder);
+            let mut drive = paced(&["a", "b"], manner);
             drive.begin(1, 1);
             drive.end(1 + seconds * 1_000_000_000);
             assert_eq!(drive.recorder.unsent, due);
