@@ -1,7 +1,7 @@
 //! Running out of descriptors, and using many of them. A program of its own, since the limit is the process's; one
 //! test, since a second would share it.
 
-mod common;
+mod sockets;
 
 use std::fs::File;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use redline_net::{
     limits,
 };
 
-use common::{PATIENCE, accept};
+use sockets::{PATIENCE, accept};
 
 const LISTENER: usize = usize::MAX;
 
@@ -41,7 +41,7 @@ fn out_of_descriptors() {
         }
     };
     assert!(is_out_of_descriptors(&full));
-    common::wait_for(&mut poller, LISTENER, |event| event.readable);
+    sockets::wait_for(&mut poller, LISTENER, |event| event.readable);
     for _ in 0..3 {
         let error = listener.accept().expect_err("no descriptor is free");
         assert!(is_out_of_descriptors(&error), "{error}");

@@ -1,6 +1,6 @@
 //! Listening: Redis's `bind` addresses, unix socket files, and what happens when an address is taken.
 
-mod common;
+mod sockets;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use redline_net::{Address, Listener, PeerAddr, connect_blocking};
 
-use common::{PATIENCE, accept, exists};
+use sockets::{PATIENCE, accept, exists};
 
 fn has_ipv6() -> bool {
-    common::Family::all().contains(&common::Family::V6)
+    sockets::Family::all().contains(&sockets::Family::V6)
 }
 
 #[test]

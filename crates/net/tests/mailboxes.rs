@@ -1,6 +1,6 @@
 //! A mailbox with a real poller and real threads.
 
-mod common;
+mod sockets;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redline_net::{Interest, Mailbox, Poller, Read, Stream, Waker};
 
-use common::PATIENCE;
+use sockets::PATIENCE;
 
 const WAKER: usize = 0;
 
@@ -76,7 +76,7 @@ fn a_wake_up_before_the_wait_is_not_lost() {
     for _ in 0..3 {
         waker.wake();
         waker.wake();
-        let event = common::wait_for(&mut poller, WAKER, |_| true);
+        let event = sockets::wait_for(&mut poller, WAKER, |_| true);
         assert!(event.readable);
         poller.poll(Some(Duration::ZERO)).unwrap();
         assert_eq!(
@@ -103,13 +103,13 @@ fn a_stream_moves_to_another_threads_poller() {
         let mut streams = Vec::new();
         while streams.is_empty() {
             if mailbox.prepare_to_sleep() {
-                common::wait_for(&mut poller, WAKER, |_| true);
+                sockets::wait_for(&mut poller, WAKER, |_| true);
             }
             mailbox.drain(&mut streams);
         }
         let mut stream = streams.remove(0);
         poller.register(&stream, 2, Interest::Read).unwrap();
-        common::wait_for(&mut poller, 2, |event| event.readable);
+        sockets::wait_for(&mut poller, 2, |event| event.readable);
         let mut room = [0; 8];
         assert_eq!(
             stream.read(&mut room).unwrap(),
@@ -124,7 +124,7 @@ fn a_stream_moves_to_another_threads_poller() {
     // Sent before it is registered there: registering reports what is there already.
     ours.write(b"early").unwrap();
     sender.send(theirs);
-    assert_eq!(common::read_exactly(&mut ours, 5), b"early");
+    assert_eq!(sockets::read_exactly(&mut ours, 5), b"early");
     worker.join().unwrap();
     here.poll(Some(Duration::ZERO)).unwrap();
     assert_eq!(here.event_count(), 0);

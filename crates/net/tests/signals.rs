@@ -1,6 +1,6 @@
 //! Signals as events. A program of its own with one test, since a process has one set of signal handlers.
 
-mod common;
+mod sockets;
 
 use std::process::Command;
 use std::time::Duration;
@@ -25,13 +25,13 @@ fn signals_arrive_as_events_and_are_given_back_afterwards() {
             ("INT", Signal::Interrupt),
         ] {
             kill(name);
-            common::wait_for(&mut poller, 1, |event| event.readable);
+            sockets::wait_for(&mut poller, 1, |event| event.readable);
             assert_eq!(received.next(), Some(signal));
             assert_eq!(received.next(), None);
         }
         // Come, but not looked at before the receiver goes: the next receiver must not get it.
         kill("HUP");
-        common::wait_for(&mut poller, 1, |event| event.readable);
+        sockets::wait_for(&mut poller, 1, |event| event.readable);
         poller.deregister(&received).unwrap();
         drop(received);
         assert_eq!(caught(), before);

@@ -1,6 +1,6 @@
 //! Streams over real sockets: what arrives, what leaves, how connections begin and end, and how their ends are named.
 
-mod common;
+mod sockets;
 
 use std::io::{IoSlice, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use redline_net::{
 };
 use rustix::net::sockopt::tcp_congestion;
 
-use common::{Family, accept, connected, read_exactly, wait_for};
+use sockets::{Family, accept, connected, read_exactly, wait_for};
 
 const TOKEN: usize = 7;
 
@@ -287,7 +287,7 @@ fn writing_to_a_peer_that_is_gone_is_an_error_and_no_signal() {
     for family in Family::all() {
         let mut pair = connected(family);
         drop(pair.client);
-        let deadline = Instant::now() + common::PATIENCE;
+        let deadline = Instant::now() + sockets::PATIENCE;
         // Over TCP the first write may still succeed: it is what brings the reset.
         loop {
             match flush(&mut pair.server, &mut [IoSlice::new(b"anybody there?")]) {
