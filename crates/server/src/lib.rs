@@ -3,6 +3,8 @@
 //! Start with [`Server::start`] (what is made), then `worker.rs` (the loop), then `exec.rs` (the way of a
 //! request). Must not know: the proxy, the bench.
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod balance;
 mod block;
