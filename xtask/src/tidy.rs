@@ -9,66 +9,28 @@ use serde_json::Value;
 
 use crate::run::{Failure, captured, cargo, workspace};
 
-/// Which rooms a room may know. An edge that is not here needs a reason, in this table and in ARCHITECTURE.md.
-const EDGES: &[(&str, &[&str])] = &[
-    ("resp", &[]),
-    ("net", &[]),
-    ("spec", &[]),
-    ("table", &[]),
-    // Large collections live in the same table as keys.
-    ("types", &["table"]),
-    ("keyspace", &["types", "table"]),
-    ("rdb", &["types"]),
-    ("commands", &["spec", "keyspace", "types", "rdb", "resp"]),
-    ("scripting", &["spec", "resp"]),
-    // Which keys and channels a rule means is a glob.
-    ("acl", &["spec", "types"]),
-    // Who owns which slot comes as a reply.
-    ("cluster", &["resp"]),
-    // The figures of INFO memory come from the table's heap.
-    (
-        "server",
-        &[
-            "net",
-            "resp",
-            "spec",
-            "types",
-            "keyspace",
-            "commands",
-            "scripting",
-            "acl",
-            "table",
-            "rdb",
-            "observe",
-        ],
-    ),
-    ("bench", &["net", "resp", "spec", "cluster"]),
-    ("observe", &["net", "resp", "spec"]),
-    (
-        "proxy",
-        &["net", "resp", "spec", "cluster", "acl", "observe"],
-    ),
-    ("cli", &["server", "bench", "proxy"]),
-    ("testkit", &["resp", "spec"]),
-    ("xtask", &["testkit"]),
-];
-/// What tests and benchmarks of a room may know beyond that.
+/// Where the edges and the dependencies are written down: this file only compares.
+const MAP: &str = "ARCHITECTURE.md";
+/// What tests and benchmarks of a room may know beyond its edges.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("server", &["testkit"]),
-    ("proxy", &["testkit"]),
     ("cli", &["testkit", "resp"]),
     ("xtask", &["spec"]),
 ];
 /// Rooms that need `unsafe`. Every other one forbids it.
-const UNSAFE_ROOMS: &[&str] = &["table", "keyspace", "net", "scripting", "server"];
+const UNSAFE_ROOMS: &[&str] = &["table", "keyspace", "net", "scripting"];
 /// Names that say nothing of what is inside.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "misc", "helpers", "helper", "common"];
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Checks everything; the failure lists all that is wrong.
 pub fn run() -> Result<(), Failure> {
-    let mut faults = edge_faults(&metadata()?);
-    faults.extend(file_faults(&workspace())?);
+    let root = workspace();
+    let map = fs::read_to_string(root.join(MAP)).map_err(|error| format!("{MAP}: {error}"))?;
+    let packages = packages(&metadata()?);
+    let mut faults = edge_faults(&packages, &edges(&map)?);
+    faults.extend(dependency_faults(&packages, &dependencies(&map)?));
+    faults.extend(file_faults(&root)?);
     if faults.is_empty() {
         return Ok(());
     }
@@ -90,48 +52,156 @@ fn metadata() -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))
 }
 
+/// A crate of the workspace, and what it depends on directly.
+struct Package {
+    room: String,
+    /// Crates of the workspace.
+    rooms: Vec<Needed>,
+    /// All others.
+    crates: Vec<Needed>,
+}
+
+struct Needed {
+    name: String,
+    in_tests: bool,
+}
+
 fn room(package: &str) -> &str {
     package.strip_prefix("redline-").unwrap_or(package)
 }
 
-fn edge_faults(metadata: &Value) -> Vec<String> {
-    let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
-    let allowed_in_tests: BTreeMap<&str, &[&str]> = TEST_EDGES.iter().copied().collect();
-    let mut faults = Vec::new();
-    let mut seen = BTreeSet::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
-        let name = room(package["name"].as_str().unwrap_or_default());
-        seen.insert(name);
-        let Some(edges) = allowed.get(name) else {
-            faults.push(format!("the room {name} is not in the table of edges"));
+fn packages(metadata: &Value) -> Vec<Package> {
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let packages = packages.map(|package| {
+        let needed = package["dependencies"].as_array().into_iter().flatten();
+        // Only what the workspace itself holds has a path.
+        let (rooms, crates): (Vec<_>, Vec<_>) =
+            needed.partition(|needed| needed["path"].is_string());
+        let all = |needed: Vec<&Value>| {
+            let needed = needed.into_iter().map(|needed| Needed {
+                name: room(&name(needed)).to_owned(),
+                // The model checker takes the place of std's atomics in tests only.
+                in_tests: needed["kind"] == "dev" || needed["target"] == "cfg(loom)",
+            });
+            needed.collect()
+        };
+        Package {
+            room: room(&name(package)).to_owned(),
+            rooms: all(rooms),
+            crates: all(crates),
+        }
+    });
+    packages.collect()
+}
+
+/// The lines of a section of the map, from its headline to the next one.
+fn section<'m>(map: &'m str, headline: &str) -> Result<impl Iterator<Item = &'m str>, Failure> {
+    let at = map.lines().position(|line| line == headline);
+    let at = at.ok_or_else(|| format!("{MAP} has no \"{headline}\""))?;
+    Ok(map
+        .lines()
+        .skip(at + 1)
+        .take_while(|line| !line.starts_with('#')))
+}
+
+fn listed(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim)
+}
+
+/// Which rooms each room may know: lines of the form `room, room → room, room`.
+fn edges(map: &str) -> Result<BTreeMap<String, Vec<String>>, Failure> {
+    let mut edges = BTreeMap::new();
+    for line in section(map, "### Edges")? {
+        let Some((from, to)) = line.split_once('→') else {
             continue;
         };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // Only what the workspace itself holds is a room.
-            let Some(to) = dependency["path"]
-                .as_str()
-                .and(dependency["name"].as_str())
-                .map(room)
-            else {
-                continue;
-            };
-            let in_tests = dependency["kind"].as_str() == Some("dev");
-            let known = edges.contains(&to)
-                || in_tests
-                    && allowed_in_tests
-                        .get(name)
-                        .is_some_and(|edges| edges.contains(&to));
-            if !known {
-                faults.push(format!("{name} may not know {to}"));
-            }
+        let to = listed(to).filter(|to| *to != "nothing of ours");
+        let to: Vec<String> = to.map(str::to_owned).collect();
+        for from in listed(from) {
+            let from = from.split_once(" (").map_or(from, |(room, _)| room);
+            edges.insert(from.to_owned(), to.clone());
         }
     }
-    faults.extend(
-        allowed
-            .keys()
-            .filter(|name| !seen.contains(*name))
-            .map(|name| format!("there is no room {name}")),
-    );
+    Ok(edges)
+}
+
+fn edge_faults(packages: &[Package], edges: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let allowed_in_tests: BTreeMap<&str, &[&str]> = TEST_EDGES.iter().copied().collect();
+    let mut faults = Vec::new();
+    for Package { room, rooms, .. } in packages {
+        let Some(allowed) = edges.get(room) else {
+            faults.push(format!("the room {room} is not among the edges in {MAP}"));
+            continue;
+        };
+        let in_tests = allowed_in_tests.get(room.as_str()).copied().unwrap_or(&[]);
+        let is_known = |to: &Needed| {
+            allowed.contains(&to.name) || to.in_tests && in_tests.contains(&to.name.as_str())
+        };
+        let unknown = rooms.iter().filter(|to| !is_known(to));
+        faults.extend(unknown.map(|to| {
+            format!(
+                "{room} may not know {}: {MAP} has no such edge (a new one needs a reason)",
+                to.name
+            )
+        }));
+        let gone = allowed
+            .iter()
+            .filter(|to| rooms.iter().all(|needed| needed.name != **to));
+        faults.extend(gone.map(|to| format!("{room} does not know {to}, as {MAP} has it")));
+    }
+    let there = |name: &String| packages.iter().any(|package| package.room == *name);
+    let gone = edges.keys().filter(|name| !there(name));
+    faults.extend(gone.map(|name| format!("there is no room {name}, as {MAP} has it")));
+    faults
+}
+
+/// Which rooms use each crate from elsewhere: rows of the form `| \`crate\`, \`crate\` | room, room | why |`. The room
+/// `tests` stands for tests, benchmarks and the testkit.
+fn dependencies(map: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Failure> {
+    let mut dependencies = BTreeMap::new();
+    for line in section(map, "### Dependencies")? {
+        let mut cells = line.split('|').skip(1);
+        let (Some(crates), Some(rooms)) = (cells.next(), cells.next()) else {
+            continue;
+        };
+        let rooms: BTreeSet<String> = listed(rooms).map(str::to_owned).collect();
+        // A feature stands in brackets behind its crate.
+        for name in crates.split(',').filter_map(|name| name.split('`').nth(1)) {
+            dependencies.insert(name.to_owned(), rooms.clone());
+        }
+    }
+    Ok(dependencies)
+}
+
+fn dependency_faults(
+    packages: &[Package],
+    written: &BTreeMap<String, BTreeSet<String>>,
+) -> Vec<String> {
+    let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in packages {
+        for needed in &package.crates {
+            let by = match needed.in_tests || package.room == "testkit" {
+                true => "tests",
+                false => package.room.as_str(),
+            };
+            used.entry(needed.name.as_str()).or_default().insert(by);
+        }
+    }
+    let mut faults = Vec::new();
+    for (name, by) in &used {
+        match written.get(*name) {
+            None => faults.push(format!("{MAP} does not say why there is {name}")),
+            Some(rooms) if rooms.iter().eq(by.iter()) => {}
+            Some(rooms) => faults.push(format!(
+                "{name} is used by {by:?}, and not by {rooms:?}, as {MAP} has it"
+            )),
+        }
+    }
+    let gone = written
+        .keys()
+        .filter(|name| !used.contains_key(name.as_str()));
+    faults.extend(gone.map(|name| format!("nobody uses {name}, as {MAP} has it")));
     faults
 }
 
@@ -148,16 +218,21 @@ fn file_faults(root: &Path) -> Result<Vec<String>, Failure> {
         if !opening.is_some_and(|line| line.starts_with("//!")) {
             faults.push(format!("{shown} does not open with what it is (//!)"));
         }
-        let stem = file
-            .file_stem()
-            .and_then(|stem| stem.to_str())
-            .unwrap_or_default();
-        if EMPTY_NAMES.contains(&stem) {
+        if EMPTY_NAMES.contains(&name_of(&file)) {
             faults.push(format!("{shown}: the name says nothing"));
         }
         faults.extend(unsafe_fault(root, &file, &text).map(|fault| format!("{shown} {fault}")));
     }
     Ok(faults)
+}
+
+/// What a module is called: `x` for `x.rs` and for `x/mod.rs`.
+fn name_of(file: &Path) -> &str {
+    let named = match file.ends_with("mod.rs") {
+        true => file.parent().and_then(Path::file_name),
+        false => file.file_stem(),
+    };
+    named.and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 fn unsafe_fault(root: &Path, file: &Path, text: &str) -> Option<&'static str> {
@@ -206,22 +281,56 @@ mod tests {
         assert_eq!(run(), Ok(()));
     }
 
-    #[test]
-    fn an_undeclared_edge_is_found() {
-        let metadata = serde_json::json!({"packages": [
+    fn packages_of_resp() -> Vec<Package> {
+        packages(&serde_json::json!({"packages": [
             {"name": "redline-resp", "dependencies": [
                 {"name": "redline-server", "path": "/x", "kind": null},
                 {"name": "memchr", "kind": null},
+                {"name": "proptest", "kind": "dev"},
             ]},
-        ]});
-        let faults = edge_faults(&metadata);
-        assert!(
-            faults.contains(&"resp may not know server".to_owned()),
-            "{faults:?}"
+        ]}))
+    }
+
+    #[test]
+    fn an_undeclared_edge_is_found() {
+        let map = "### Edges\n```text\nresp, net → nothing of ours\n```\n";
+        let faults = edge_faults(&packages_of_resp(), &edges(map).unwrap());
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        assert!(faults[0].starts_with("resp may not know server"));
+        assert!(faults[1].starts_with("there is no room net"));
+    }
+
+    #[test]
+    fn an_edge_that_nobody_uses_is_found() {
+        let map = "### Edges\nresp (a note) → server, table\n";
+        let faults = edge_faults(&packages_of_resp(), &edges(map).unwrap());
+        assert_eq!(
+            faults,
+            ["resp does not know table, as ARCHITECTURE.md has it"]
         );
-        assert!(
-            !faults.iter().any(|fault| fault.contains("memchr")),
-            "{faults:?}"
+    }
+
+    #[test]
+    fn a_dependency_is_written_down_with_those_who_use_it() {
+        let faults = |rows: &str| {
+            let map = format!("### Dependencies\n| crate | used by | why |\n|---|---|---|\n{rows}");
+            dependency_faults(&packages_of_resp(), &dependencies(&map).unwrap())
+        };
+        let none: [String; 0] = [];
+        assert_eq!(
+            faults("| `memchr` (with `std`) | resp | search |\n| `proptest` | tests | input |\n"),
+            none
         );
+        let wrong = faults("| `memchr`, `itoa` | resp, net | search |\n");
+        assert_eq!(wrong.len(), 3, "{wrong:?}");
+        assert!(wrong[0].starts_with("memchr is used by {\"resp\"}, and not by"));
+        assert!(wrong[1].ends_with("does not say why there is proptest"));
+        assert!(wrong[2].starts_with("nobody uses itoa"));
+    }
+
+    #[test]
+    fn a_module_in_a_folder_has_the_name_of_the_folder() {
+        assert_eq!(name_of(Path::new("tests/common/mod.rs")), "common");
+        assert_eq!(name_of(Path::new("src/poller.rs")), "poller");
     }
 }
