@@ -23,43 +23,111 @@ const WORKERS: [usize; 3] = [1, 2, 8];
 const ACCESS_ROUNDS: usize = 400;
 /// Rounds of what Valkey alone has, for each number of workers and each protocol.
 const VALKEY_ROUNDS: usize = 60;
-const STEPS: [(&str, Step); 28] = [
-    ("spec", spec),
-    ("compare", compare_replies),
-    ("payloads", payloads_both_ways),
-    ("access", compare_access),
-    ("valkey", compare_with_valkey),
-    ("config", compare_configuration),
-    ("benchmark", suite::redis_benchmark_against_us),
-    ("cli", command_line_tools::run),
-    ("clients", clients::run),
-    ("histories", histories::run),
-    ("jobs", jobs::run),
-    ("bench", suite::our_bench_against_redis),
-    ("cluster", clusters::run),
-    ("failover", failover::run),
-    ("memcached", memcached::run),
-    ("many", many::run),
-    ("report", reports::run),
-    ("proxy", proxy::run),
-    ("proxy-reads", proxy_reads::run),
-    ("proxy-cache", proxy_cache::run),
-    ("proxy-face", proxy_face::run),
-    ("proxy-tls", proxy_tls::run),
-    ("through", through::run),
-    ("tls", tls::run),
-    ("verdicts", verdicts::run),
-    ("compared", compared::run),
-    ("suites", client_suites::run),
-    ("tcl", tcl::run),
+/// The steps, in the order in which they run.
+const STEPS: &[Step] = &[
+    always("spec", spec),
+    always("compare", compare_replies),
+    always("payloads", payloads_both_ways),
+    always("access", compare_access),
+    always("valkey", compare_with_valkey),
+    always("config", compare_configuration),
+    always("benchmark", suite::redis_benchmark_against_us),
+    always("cli", command_line_tools::run),
+    always("clients", clients::run),
+    always("histories", histories::run),
+    always("jobs", jobs::run),
+    always("bench", suite::our_bench_against_redis),
+    always("cluster", clusters::run),
+    always("failover", failover::run),
+    always("memcached", memcached::run),
+    on_request("many", many::run, "10,000 connections"),
+    on_request(
+        "report",
+        reports::run,
+        "the bench's pages in a browser; as root",
+    ),
+    always("proxy", proxy::run),
+    always("proxy-reads", proxy_reads::run),
+    always("proxy-cache", proxy_cache::run),
+    always("proxy-face", proxy_face::run),
+    always("proxy-tls", proxy_tls::run),
+    always("through", through::run),
+    always("tls", tls::run),
+    on_request(
+        "verdicts",
+        verdicts::run,
+        "bottlenecks built for real, and what the bench says of them; a minute, as root, on a quiet machine",
+    ),
+    on_request(
+        "compared",
+        compared::run,
+        "servers that the bench has to tell apart or not; two minutes, on a quiet machine",
+    ),
+    on_request(
+        "suites",
+        client_suites::run,
+        "test suites of client libraries; half an hour, --units runs a part",
+    ),
+    on_request(
+        "tcl",
+        tcl::run,
+        "the test suite of Redis 7.0; an hour, --units runs a part",
+    ),
 ];
-/// Steps that take too long, or want a quieter machine, than a run has that names none.
-const ON_REQUEST: [&str; 6] = ["suites", "tcl", "verdicts", "compared", "many", "report"];
+
+/// A part of the comparison. It says what it did, or what is wrong.
+struct Step {
+    name: &'static str,
+    run: fn(&Setting) -> Result<String, Failure>,
+    /// What it is, if it runs only when it is named: it takes too long, or wants a quieter machine.
+    on_request: Option<&'static str>,
+}
+
+const fn always(name: &'static str, run: fn(&Setting) -> Result<String, Failure>) -> Step {
+    Step {
+        name,
+        run,
+        on_request: None,
+    }
+}
+
+const fn on_request(
+    name: &'static str,
+    run: fn(&Setting) -> Result<String, Failure>,
+    what: &'static str,
+) -> Step {
+    Step {
+        name,
+        run,
+        on_request: Some(what),
+    }
+}
+
+/// What `--help` says of the steps.
+pub fn usage_of_steps() -> String {
+    const COLUMNS: usize = 100;
+    let mut text = String::from("    Steps:");
+    let mut column = text.len();
+    for step in STEPS.iter().filter(|step| step.on_request.is_none()) {
+        if column + 1 + step.name.len() > COLUMNS {
+            text.push_str("\n   ");
+            column = 3;
+        }
+        text.push(' ');
+        text.push_str(step.name);
+        column += 1 + step.name.len();
+    }
+    text.push_str(".\n    Only when named:");
+    for step in STEPS {
+        if let Some(what) = step.on_request {
+            text.push_str(&format!("\n      {:10}{what}", step.name));
+        }
+    }
+    text
+}
 
 /// DEBUG is used to look at both servers.
 pub const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
-
-type Step = fn(&Setting) -> Result<String, Failure>;
 
 /// What the command line says.
 #[derive(Debug)]
@@ -108,24 +176,24 @@ impl Options {
                 "--only" => options.only.extend(listed(value)),
                 "--units" => options.units = listed(value),
                 "--binary" => options.binary = Some(PathBuf::from(value)),
-                _ => return Err(format!("unknown option {name}\n{}", crate::USAGE)),
+                _ => return Err(format!("unknown option {name}\n{}", crate::usage())),
             }
         }
         let unknown = options
             .only
             .iter()
-            .find(|only| STEPS.iter().all(|(step, _)| step != only));
+            .find(|only| STEPS.iter().all(|step| step.name != **only));
         match unknown {
-            Some(step) => Err(format!("no step is called {step}\n{}", crate::USAGE)),
+            Some(step) => Err(format!("no step is called {step}\n{}", crate::usage())),
             None => Ok(options),
         }
     }
 
-    fn wants(&self, step: &str) -> bool {
+    fn wants(&self, step: &Step) -> bool {
         if self.only.is_empty() {
-            return !ON_REQUEST.contains(&step);
+            return step.on_request.is_none();
         }
-        self.only.iter().any(|only| only == step)
+        self.only.iter().any(|only| only == step.name)
     }
 }
 
@@ -148,13 +216,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         },
     };
     let mut failed = Vec::new();
-    for (name, step) in STEPS {
-        if !options.wants(name) {
-            continue;
-        }
+    for step in STEPS.iter().filter(|step| options.wants(step)) {
+        let name = step.name;
         let start = Instant::now();
         println!("compat: {name} ...");
-        match step(&setting) {
+        match (step.run)(&setting) {
             Ok(summary) => println!(
                 "compat: {name} ok, {:.1} s: {summary}",
                 start.elapsed().as_secs_f64()
@@ -199,7 +265,7 @@ impl Setting {
         self.options.calls.unwrap_or(usual)
     }
 
-    /// Is this unit of the Tcl suite to be run?
+    /// Is this part of a test suite to be run: a unit of the Tcl suite, a client's suite?
     pub fn wants_unit(&self, unit: &str) -> bool {
         let units = &self.options.units;
         units.is_empty() || units.iter().any(|wanted| wanted == unit)
@@ -404,4 +470,55 @@ pub fn listed(disagreements: &[compare::Disagreement]) -> String {
         .map(|found| format!("  {found}"))
         .collect();
     listed.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_the_documents_name_are_there() {
+        let root = workspace();
+        let folders = [root.clone(), root.join("docs")];
+        let files = folders
+            .iter()
+            .flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let mut named = 0;
+        for file in files.map(|file| file.unwrap().path()) {
+            if file.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            for call in text.split("`cargo xtask compat ").skip(1) {
+                let call = call.split('`').next().unwrap_or_default();
+                let words: Vec<String> = call.split_whitespace().map(str::to_owned).collect();
+                let wrong = Options::parse(&words).err();
+                assert!(wrong.is_none(), "{}: {call}: {wrong:?}", file.display());
+                named += 1;
+            }
+        }
+        assert!(named > 10, "the documents name {named} calls");
+        assert!(Options::parse(&["nosuch".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn the_usage_names_every_step_once() {
+        let usage = usage_of_steps();
+        let (always, on_request) = usage.split_once("Only when named:").unwrap();
+        for step in STEPS {
+            let times = match step.on_request {
+                None => {
+                    let words = always.split([' ', '\n', '.']);
+                    words.filter(|word| *word == step.name).count()
+                }
+                Some(_) => {
+                    let names = on_request
+                        .lines()
+                        .map(|line| line.split_whitespace().next());
+                    names.filter(|name| *name == Some(step.name)).count()
+                }
+            };
+            assert_eq!(times, 1, "{} in\n{usage}", step.name);
+        }
+    }
 }
