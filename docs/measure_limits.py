@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What happens at limits: many connections, a full memory, many keys due at one moment.
+"""What happens at limits: many connections, a full memory, many keys due at one moment, many deleted.
 
     docs/measure_limits.py connections REDLINE [--idle 60000] [--active 10000] [--threads 1]
     docs/measure_limits.py evict       REDLINE REDIS [--requests 1500000]
     docs/measure_limits.py usage       REDLINE
     docs/measure_limits.py expire      REDLINE [--keys 1000000] [--threads 2]
+    docs/measure_limits.py returned    REDLINE [--keys 3000000] [--threads 1]
 
 `connections`: resident memory of the server for each idle connection (over a unix socket), before and after each has sent
 a PING; then the rate of `redline bench` with many active clients, of its rate with 100, idle ones still there; the server
@@ -14,6 +15,7 @@ and what was possible is printed.
 allkeys-lru and allkeys-lfu. Both servers may hold the same number of keys: `maxmemory` is what each uses for so many.
 `usage`: the sum of MEMORY USAGE over all keys, of what the resident memory has grown by, for each type.
 `expire`: the time until all keys are gone that were due at one moment, and the latency of GETs meanwhile.
+`returned`: the resident memory in the 10 s after nine tenths of the keys were deleted, of what it was before.
 
 Everything that is started is stopped.
 """
@@ -302,6 +304,22 @@ def expire(options):
         print(f"{options.keys} keys due at one moment are gone after {gone[0]:.3f} s; {meanwhile}; before: {quiet}")
 
 
+def returned(options):
+    key = lambda n: b"%016x" % (n * 0x9E3779B97F4A7C15 % 2**64)
+    with Server(os.path.abspath(options.redline), "--threads", options.threads) as server:
+        client = Client(server.port)
+        for start in range(0, options.keys, 1000):
+            client.call("MSET", *[word for n in range(start, start + 1000) for word in (key(n), b"v" * 16)])
+        peak = server.resident()
+        for start in range(0, options.keys, 1000):
+            client.call("DEL", *[key(n) for n in range(start, start + 1000) if n % 10])
+        print(f"{options.keys} keys take {peak >> 20} MiB; a tenth is left")
+        for second in range(0, 11, 2):
+            now = server.resident()
+            print(f"after {second:2} s: {now >> 20} MiB, {now / peak:.2f} of that", flush=True)
+            time.sleep(2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
@@ -310,6 +328,7 @@ def main():
         "evict": {"requests": 1_500_000, "keys": 200_000, "rounds": 1},
         "usage": {},
         "expire": {"keys": 1_000_000, "threads": 2},
+        "returned": {"keys": 3_000_000, "threads": 1},
     }
     for name, defaults in numbers.items():
         part = parts.add_parser(name)
