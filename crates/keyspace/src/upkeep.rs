@@ -37,12 +37,17 @@ pub enum Expiring {
 #[derive(Debug)]
 pub struct ExpiryCursor {
     what: Expiring,
+    /// The first stripe that it visits, and how many further on the next one is.
     first: u16,
     step: u16,
+    /// Where it is.
     stripe: u16,
     db: u32,
+    /// The place in the stripe's index where a walk that was too long for one step goes on; 0: at its begin.
     from: u32,
+    /// The earliest time that this walk has met and that is not due yet: Unix time in milliseconds.
     next_expire_ms: i64,
+    /// The earliest time that was met since [`ExpiryCursor::take_soonest_ms`].
     soonest_ms: i64,
     /// Walks that were given up, because the stripe was in use when they were to go on: the table and the
     /// stripe. Until they are walked again nobody knows what is due there.
@@ -64,7 +69,7 @@ pub enum Evicted {
 }
 
 /// What a step found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Entries looked at.
     pub checked: usize,
@@ -163,27 +168,10 @@ impl Keyspace {
         cursor: &mut ExpiryCursor,
         publish: &mut dyn FnMut(&mut Local),
     ) -> Step {
-        let mut step = Step {
-            checked: 0,
-            done: 0,
-            round: false,
-        };
-        let db = loop {
-            step.round = match self.db(cursor.db) {
-                None => cursor.leave_db(self),
-                Some(db) => {
-                    let next = &cursor.next_ms(db)[usize::from(cursor.stripe)];
-                    let next = next.load(Ordering::Relaxed);
-                    if cursor.from != 0 || next < now_ms || cursor.owes(db) {
-                        break db;
-                    }
-                    cursor.soonest_ms = cursor.soonest_ms.min(next);
-                    cursor.advance(self)
-                }
-            };
-            if step.round {
-                return step;
-            }
+        let mut step = Step::default();
+        let Some(db) = self.next_due(cursor, now_ms) else {
+            step.round = true;
+            return step;
         };
         let stripe = cursor.stripe;
         if !self.locks.try_one(stripe) {
@@ -224,22 +212,7 @@ impl Keyspace {
         match cursor.what {
             Expiring::Keys => {
                 step.done = due.len();
-                // As a batch of requests does: a step towards all entries before the next.
-                let due: Vec<(u64, Entry)> = due
-                    .iter()
-                    // SAFETY: the stripe is held.
-                    .map(|(entry, _)| (redline_table::hash(unsafe { entry.key() }), *entry))
-                    .collect();
-                let mut ahead: Vec<Ahead> = due
-                    .iter()
-                    .map(|(hash, _)| self.ahead(cursor.db, *hash))
-                    .collect();
-                Ahead::fetch(&mut ahead);
-                for (hash, entry) in &due {
-                    // Each is removed once.
-                    view.expire(cursor.db, *hash, *entry);
-                    view.commit();
-                }
+                self.remove_keys(&mut view, cursor.db, due.iter().map(|(entry, _)| *entry));
             }
             Expiring::Elements => {
                 for (entry, at) in due {
@@ -271,6 +244,44 @@ impl Keyspace {
         }
         self.locks.unlock_one(stripe);
         step
+    }
+
+    /// Goes on to the next stripe where something is due, and says in which database. `None`: it came round, or had no
+    /// further to go.
+    fn next_due(&self, cursor: &mut ExpiryCursor, now_ms: i64) -> Option<&'static Db> {
+        loop {
+            let came_round = match self.db(cursor.db) {
+                None => cursor.leave_db(self),
+                Some(db) => {
+                    let next = &cursor.next_ms(db)[usize::from(cursor.stripe)];
+                    let next = next.load(Ordering::Relaxed);
+                    if cursor.from != 0 || next < now_ms || cursor.owes(db) {
+                        return Some(db);
+                    }
+                    cursor.soonest_ms = cursor.soonest_ms.min(next);
+                    cursor.advance(self)
+                }
+            };
+            if came_round {
+                return None;
+            }
+        }
+    }
+
+    /// Removes keys that are due, of a stripe that the view holds.
+    fn remove_keys(&self, view: &mut View<'_>, db: u32, due: impl Iterator<Item = Entry>) {
+        let due: Vec<(u64, Entry)> = due
+            // SAFETY: the stripe is held.
+            .map(|entry| (redline_table::hash(unsafe { entry.key() }), entry))
+            .collect();
+        // As a batch of requests does: a step towards all entries before the next.
+        let mut ahead: Vec<Ahead> = due.iter().map(|(hash, _)| self.ahead(db, *hash)).collect();
+        Ahead::fetch(&mut ahead);
+        for (hash, entry) in due {
+            // Each is removed once.
+            view.expire(db, hash, entry);
+            view.commit();
+        }
     }
 
     /// Is more memory used than `maxmemory` allows?
@@ -463,11 +474,7 @@ impl Keyspace {
     /// memory to be vacated. `stripe` is the walk's cursor; the walk is over when it reaches [`STRIPES`].
     /// A stripe in use is tried again at the next call.
     pub fn compact_step(&self, local: &mut Local, stripe: &mut usize) -> Step {
-        let mut step = Step {
-            checked: 0,
-            done: 0,
-            round: false,
-        };
+        let mut step = Step::default();
         let here = *stripe as u16;
         if !self.locks.try_one(here) {
             return step;
