@@ -11,7 +11,7 @@
 //! | | [`route`] | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
 //! | connections | [`worker`], `slab` | the loop, and its numbered places |
 //! | | `handshake`, `client` | a client on its way in, and once it is in |
-//! | | `upstream`, `link` | a connection to a server; making, sharing and losing them |
+//! | | `upstream`, `link` | a connection to a server; making, sharing and (`link/lost`) losing them |
 //! | the way there | `serve` | decodes requests and sends each on its way; `class`: which way a command goes |
 //! | | `access`, `custom` | who may call what; commands that the table does not have, or not by that name |
 //! | | `admit`, `rates` | users' rates, faults on purpose, copies for another pool |

@@ -1,25 +1,26 @@
-//! A worker's connections to servers: making them, finding the shared one, writing to them, and what becomes of the requests
-//! when one is lost. Must not know what the requests ask for, beyond whether they write.
+//! A worker's connections to servers: making them, finding the shared one, writing to them, ending them. Must not know what
+//! requests ask for.
+
+mod lost;
 
 use std::io;
 use std::sync::Arc;
 
 use redline_net::tls::ClientTls;
 use redline_net::{NetError, connect_endpoint, error_text, is_out_of_descriptors};
-use redline_resp::{Decoded, Proto, RequestDecoder, RequestLimits, encode_request};
-use redline_spec::{self as spec, Flags};
+use redline_resp::{Proto, RequestLimits, encode_request};
 
 use crate::cache::tracking;
 use crate::client::Pause;
 use crate::errors;
 use crate::private::Session;
-use crate::reads::READ_TRIES_MAX;
 use crate::report::Report;
 use crate::route::{NOBODY, Node, NodeId, Routes};
-use crate::seeing::{MIXED, log};
+use crate::seeing::log;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
+pub(crate) use lost::Loss;
 
 /// Connections to one server that long replies may have for themselves; beyond that others wait behind such a reply.
 const DETACHED_MAX: usize = 64;
@@ -29,8 +30,6 @@ const PASSING_BYTES: usize = 64 * 1024;
 const NONE: u32 = u32::MAX;
 /// How long a server is left alone after the first failed attempt, and at most: milliseconds.
 const BACKOFF_MS: (u64, u64) = (50, 5_000);
-/// How often a request is sent, all in all, because its connection broke.
-const TRIES_MAX: u8 = 2;
 /// Requests that wait for one server and are not answered.
 const WAITING_MAX: usize = 256 * 1024;
 
@@ -276,7 +275,7 @@ impl Worker {
             Err(error) => {
                 let reason = error_text(&error);
                 self.failed(node, &reason);
-                self.lose(at, &reason, true);
+                self.lose(at, &reason, Loss::Broken);
             }
         }
     }
@@ -376,7 +375,7 @@ impl Worker {
         if upstream.stream.has_unsent()
             && let Err(error) = upstream.stream.write(&[])
         {
-            return self.lose(at, &error_text(&error), true);
+            return self.lose(at, &error_text(&error), Loss::Broken);
         }
         let end = upstream.may_send();
         while upstream.sent < end && !full {
@@ -390,7 +389,7 @@ impl Worker {
                     full = upstream.sent < end;
                 }
                 Ok(None) => full = true,
-                Err(error) => return self.lose(at, &error_text(&error), true),
+                Err(error) => return self.lose(at, &error_text(&error), Loss::Broken),
             }
         }
         // What is encrypted and not taken by the socket.
@@ -472,156 +471,6 @@ impl Worker {
         }
     }
 
-    /// A connection is lost. What was not sent goes out again, and so do reads; who waits for a write that was sent is told
-    /// that nobody knows what became of it. A server that hangs (not `may_retry`) gets nothing again. Where
-    /// replicas are read from, reads go to another server.
-    pub(crate) fn lose(&mut self, at: u32, reason: &str, may_retry: bool) {
-        let Some(mut upstream) = self.upstreams.take(at) else {
-            return;
-        };
-        self.forget(at, &mut upstream, reason);
-        let hears = upstream.purpose == Purpose::Subscriptions;
-        match upstream.state {
-            // A server may close what has not been used for a while.
-            State::Open if upstream.waiting.is_empty() && !hears => self.tell(Report::Lost {
-                pool: self.routes.nodes[usize::from(upstream.node)].pool,
-            }),
-            State::Open => self.tell(Report::Failed {
-                node: upstream.node,
-                answers: self.answers_of(upstream.node),
-            }),
-            // It has no such database, or no such protocol: that is about this connection alone.
-            State::Greeting if reason.starts_with("ERR") || reason.starts_with("NOPROTO") => {}
-            // Or it may not be asked what changes.
-            State::Greeting if upstream.purpose == Purpose::Tracking => {}
-            // It does not take us: as bad as if it were not there.
-            State::Greeting => self.failed(upstream.node, reason),
-            State::Connecting => {}
-        }
-        let name = self.routes.nodes[usize::from(upstream.node)].name.clone();
-        log::debug(|| format!("a connection to {name} is lost: {reason}"));
-        let unavailable = errors::unavailable(&name, reason);
-        let unknown = errors::outcome_unknown(&name, reason);
-        let out = std::mem::take(&mut upstream.out);
-        let mut start = upstream.acked;
-        let mix = std::mem::take(&mut upstream.mix);
-        let mut unmix = mix
-            .iter()
-            .flat_map(|(command, many)| std::iter::repeat_n(*command, (*many).into()));
-        for run in std::mem::take(&mut upstream.waiting) {
-            let end = start + run.bytes as usize;
-            let half_out = upstream.streaming && start == upstream.acked;
-            if upstream.passes && run.kind == Kind::Client && half_out {
-                if self.clients.find(run.to).is_some() {
-                    self.close_client(run.to.at);
-                }
-                continue;
-            }
-            if upstream.passes && run.kind == Kind::Client {
-                // Nobody has made a call that lacks its end.
-                let client = self.clients.find(run.to);
-                let is_half =
-                    client.is_some_and(|client| matches!(client.session, Session::Passing(_)));
-                let line = match is_half || upstream.state != State::Open {
-                    true => &unavailable,
-                    false => &unknown,
-                };
-                self.seeing.lost(&run, upstream.node, &[]);
-                self.fail(run, line);
-                continue;
-            }
-            let mut requests = Requests::of(&out[start..end]);
-            // The front one may have been answered in part.
-            requests.by_ref().take(run.answered.into()).for_each(drop);
-            let part_gone = upstream.streaming && start == upstream.acked;
-            let mut mixed = unmix.by_ref().take(match run.command {
-                MIXED => run.count.into(),
-                _ => 0,
-            });
-            for (number, (range, writes)) in requests.enumerate() {
-                let number = number as u32;
-                let was_sent = start + range.start < upstream.sent;
-                let one = Waiting {
-                    seq: run.seq.wrapping_add(number),
-                    count: 1,
-                    answered: 0,
-                    tries: run.tries + 1,
-                    since_ms: self.now_ms as u32,
-                    bytes: range.len() as u32,
-                    command: mixed.next().unwrap_or(run.command),
-                    ..run
-                };
-                if part_gone && number == 0 {
-                    // Half a reply is out already: there is no way to end it but to end the client. Or nobody wanted it.
-                    match run.kind {
-                        Kind::Client if self.clients.find(run.to).is_some() => {
-                            self.close_client(run.to.at);
-                        }
-                        Kind::Client => {}
-                        _ => self.fail(one, &unavailable),
-                    }
-                    continue;
-                }
-                let request = &out[start + range.start..start + range.end];
-                let (node, db, proto) = (upstream.node, upstream.db, upstream.proto);
-                if !writes
-                    && run.tries + 1 < READ_TRIES_MAX
-                    && upstream.purpose == Purpose::Shared
-                    && run.kind.is_wanted()
-                    && let Some(other) = self.other_reader(request, node, run.tries, (db, proto))
-                {
-                    if let Some(other) = self.upstreams.get(other) {
-                        other.push(one, request, &mut self.cache);
-                    }
-                    self.mark_upstream(other);
-                    continue;
-                }
-                let again = may_retry
-                    && run.tries + 1 < TRIES_MAX
-                    && (!was_sent || !writes)
-                    && upstream.purpose == Purpose::Shared;
-                if !again || !run.kind.is_wanted() {
-                    let line = if was_sent && writes {
-                        &unknown
-                    } else {
-                        &unavailable
-                    };
-                    self.seeing.lost(&one, upstream.node, request);
-                    self.fail(one, line);
-                    continue;
-                }
-                match self.link(node, db, proto) {
-                    Ok(fresh) => {
-                        if let Some(fresh) = self.upstreams.get(fresh) {
-                            fresh.push(one, request, &mut self.cache);
-                        }
-                        self.mark_upstream(fresh);
-                    }
-                    Err(line) => {
-                        self.seeing.lost(&one, node, request);
-                        self.fail(one, &line);
-                    }
-                }
-            }
-            start = end;
-        }
-        if let Some(owner) = upstream.owner {
-            self.lost_private(owner);
-        }
-        self.let_go(upstream.held_back);
-    }
-
-    /// Answers one request with an error.
-    pub(crate) fn fail(&mut self, waiting: Waiting, line: &str) {
-        let reply = format!("-{line}\r\n");
-        match waiting.kind {
-            Kind::Client => self.deliver(waiting.to, waiting.seq, 1, reply.as_bytes()),
-            Kind::Silent => self.deliver(waiting.to, waiting.seq, 1, b""),
-            Kind::Part => self.part_done(waiting.to, waiting.seq, reply.as_bytes()),
-            Kind::Setup | Kind::Multi | Kind::Nobody => {}
-        }
-    }
-
     /// There is a new picture: connections that lead elsewhere now get nothing new, those to servers that hang are cut.
     pub(crate) fn adopt(&mut self, fresh: Arc<Routes>) {
         let old = std::mem::replace(&mut self.routes, fresh);
@@ -643,10 +492,10 @@ impl Worker {
             let now = &self.routes.nodes[number];
             let before = &old.nodes[number];
             if now.ejected && !before.ejected {
-                self.lose(at, "it does not answer", false);
+                self.lose(at, "it does not answer", Loss::Silent);
             } else if now.is_silent && !before.is_silent && is_shared {
                 // Others can answer what waits for it.
-                self.lose(at, "it does not answer", false);
+                self.lose(at, "it does not answer", Loss::Silent);
             } else if now.endpoint != before.endpoint
                 || now.pool != before.pool
                 || has_tls(&self.routes, now) != has_tls(&old, before)
@@ -824,7 +673,7 @@ impl Worker {
             }
             let answers = self.answers_of(node);
             self.tell(Report::TimedOut { node, answers });
-            self.lose(at, "it did not answer in time", false);
+            self.lose(at, "it did not answer in time", Loss::Silent);
         }
     }
 }
@@ -873,76 +722,11 @@ fn say(upstream: &mut Upstream, words: &[&str]) {
     upstream.push_own(waiting, &bytes);
 }
 
-/// The requests in bytes that were forwarded: where each is, and whether it writes.
-pub(crate) struct Requests {
-    bytes: Vec<u8>,
-    at: usize,
-    spans: Vec<redline_resp::Span>,
-    limits: RequestLimits,
-}
-
-impl Requests {
-    /// Of bytes that hold whole requests.
-    pub(crate) fn of(bytes: &[u8]) -> Requests {
-        Requests {
-            bytes: bytes.to_vec(),
-            at: 0,
-            spans: Vec::new(),
-            limits: forwarded(),
-        }
-    }
-}
-
 /// The limits of requests that were let pass already.
 pub(crate) fn forwarded() -> RequestLimits {
     RequestLimits {
         bulk_bytes_max: i64::MAX as u64,
         big_bulk_bytes_min: usize::MAX,
         ..RequestLimits::default()
-    }
-}
-
-impl Iterator for Requests {
-    type Item = (std::ops::Range<usize>, bool);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.bytes.get_mut(self.at..)?;
-        if rest.is_empty() {
-            return None;
-        }
-        self.spans.clear();
-        let decoded = RequestDecoder::new().decode(rest, &self.limits, &mut self.spans);
-        let Ok(Decoded::Request { consumed, .. }) = decoded else {
-            return None;
-        };
-        let args = redline_resp::Args::new(rest, &self.spans);
-        let writes = match spec::resolve(&args[0], args.get(1)) {
-            Ok(id) => !spec::gate(id).flags.has(Flags::READONLY),
-            Err(_) => true,
-        };
-        let range = self.at..self.at + consumed;
-        self.at += consumed;
-        Some((range, writes))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn forwarded_requests_are_found_again() {
-        let mut bytes = Vec::new();
-        for words in [&["GET", "k"][..], &["SET", "k", "v"], &["XREADX"]] {
-            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-            encode_request(&words, &mut bytes);
-        }
-        let found: Vec<_> = Requests::of(&bytes).collect();
-        assert_eq!(found.len(), 3);
-        assert_eq!(found[2].0.end, bytes.len());
-        assert_eq!(
-            found.iter().map(|one| one.1).collect::<Vec<_>>(),
-            [false, true, true]
-        );
     }
 }

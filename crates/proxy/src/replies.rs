@@ -9,6 +9,7 @@ use redline_net::{Read, error_text};
 
 use crate::client::Pause;
 use crate::errors;
+use crate::link::Loss;
 use crate::seeing::NO_COMMAND;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Waiting};
@@ -110,7 +111,7 @@ impl Worker {
         }
         self.settle_marks(at);
         if let Some(reason) = end {
-            self.lose(at, &reason, true);
+            self.lose(at, &reason, Loss::Broken);
         } else if let Some(upstream) = self.upstreams.get(at) {
             more |= upstream.pipe.is_some();
             if (!upstream.held_back.is_empty() || upstream.stream.has_unsent()) && !upstream.dirty {

@@ -11,6 +11,7 @@
 use redline_net::{Interest, Pipe, Read, Stream, clock, error_text};
 
 use crate::client::Pause;
+use crate::link::Loss;
 use crate::private::Session;
 use crate::slab::Ref;
 use crate::upstream::Kind;
@@ -105,7 +106,7 @@ impl Worker {
                         Step::Dry
                     }
                     Ok(Read::Eof) => Step::Ended,
-                    Err(error) => return self.lose(at, &error_text(&error), true),
+                    Err(error) => return self.lose(at, &error_text(&error), Loss::Broken),
                 },
                 (0, _, _) => match pipe.empty(&client.stream, !upstream.framer.is_between()) {
                     Ok(Some(bytes)) => {
@@ -126,7 +127,7 @@ impl Worker {
             match step {
                 Step::Moved(bytes) => moved += bytes,
                 Step::Dry => return,
-                Step::Ended => return self.lose(at, "it closed the connection", true),
+                Step::Ended => return self.lose(at, "it closed the connection", Loss::Broken),
                 Step::Done => return self.end_pipe(at),
                 Step::Full => return self.rest_for(at, to),
             }
@@ -176,7 +177,7 @@ impl Worker {
             self.give_pipe(pipe);
         }
         if is_whole && let Err(reason) = self.end_stream(at, b"") {
-            return self.lose(at, &reason, true);
+            return self.lose(at, &reason, Loss::Broken);
         }
         self.enqueue_upstream(at);
     }
@@ -227,7 +228,7 @@ impl Worker {
                     }
                     Ok(None) => Step::Full,
                     Err(error) => {
-                        self.lose(place.at, &error_text(&error), true);
+                        self.lose(place.at, &error_text(&error), Loss::Broken);
                         Step::Moved(0)
                     }
                 },

@@ -22,6 +22,7 @@ use redline_spec::CommandId;
 
 use crate::client::Silence;
 use crate::custom::ForeignByName;
+use crate::link::Loss;
 use crate::private::Session;
 use crate::route::{NOBODY, NodeId, Pool, Routes, Shard};
 use crate::seeing::log;
@@ -399,7 +400,7 @@ impl Worker {
             return;
         };
         if was_asked {
-            return self.lose(place.at, "it does not answer", false);
+            return self.lose(place.at, "it does not answer", Loss::Silent);
         }
         if upstream.state == State::Open {
             const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";

@@ -7,6 +7,7 @@ use redline_cluster::Redirect;
 use redline_resp::{Proto, ReplyDecoder, Value, encode_request};
 
 use super::{Expected, Names, Server, Space, Step, Topic};
+use crate::link::Loss;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
 use crate::route::{NOBODY, NodeId, Placement, Pool};
 use crate::slab::Ref;
@@ -530,7 +531,7 @@ impl Worker {
         }
         for place in gone {
             if self.upstreams.find(place).is_some() {
-                self.lose(place.at, "it does not answer", false);
+                self.lose(place.at, "it does not answer", Loss::Silent);
             }
         }
     }

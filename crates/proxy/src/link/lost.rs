@@ -1,0 +1,291 @@
+//! What becomes of the requests on a connection that is lost. Must not know what they ask for, beyond whether they write.
+//!
+//! What was not sent goes out again, and so do reads; who waits for a write that was sent is told that nobody knows what became
+//! of it. Where replicas are read from, reads go to another server.
+
+use redline_resp::{Decoded, RequestDecoder, RequestLimits};
+use redline_spec::{self as spec, Flags};
+
+use super::forwarded;
+use crate::errors;
+use crate::private::Session;
+use crate::reads::READ_TRIES_MAX;
+use crate::report::Report;
+use crate::seeing::{MIXED, log};
+use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
+use crate::worker::Worker;
+
+/// How often a request is sent, all in all, because its connection broke.
+const TRIES_MAX: u8 = 2;
+
+/// How a connection was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It broke, or was closed: requests may go to the same server again.
+    Broken,
+    /// The server says nothing any more: it gets no request again.
+    Silent,
+}
+
+/// What holds for all requests of a connection that is lost.
+struct Lost<'a> {
+    upstream: &'a Upstream,
+    loss: Loss,
+    /// The error for a request that nobody has made, or that changes nothing.
+    unavailable: String,
+    /// The error for one that may have been made.
+    outcome_unknown: String,
+}
+
+/// One of those requests.
+struct Unanswered<'a> {
+    waiting: Waiting,
+    bytes: &'a [u8],
+    writes: bool,
+    was_sent: bool,
+}
+
+impl Worker {
+    /// A connection is lost, for this reason: whoever waits for a reply on it gets one, from elsewhere or an error.
+    pub(crate) fn lose(&mut self, at: u32, reason: &str, loss: Loss) {
+        let Some(mut upstream) = self.upstreams.take(at) else {
+            return;
+        };
+        self.forget(at, &mut upstream, reason);
+        self.report_loss(&upstream, reason);
+        let name = self.routes.nodes[usize::from(upstream.node)].name.clone();
+        log::debug(|| format!("a connection to {name} is lost: {reason}"));
+        let out = std::mem::take(&mut upstream.out);
+        let runs = std::mem::take(&mut upstream.waiting);
+        let held_back = std::mem::take(&mut upstream.held_back);
+        let lost = Lost {
+            upstream: &upstream,
+            loss,
+            unavailable: errors::unavailable(&name, reason),
+            outcome_unknown: errors::outcome_unknown(&name, reason),
+        };
+        let mut commands_of_mixed = upstream
+            .mix
+            .iter()
+            .flat_map(|(command, many)| std::iter::repeat_n(*command, (*many).into()));
+        let mut start = upstream.acked;
+        for run in runs {
+            // Its first reply is passed on in parts, and some are out.
+            let is_half_out = upstream.streaming && start == upstream.acked;
+            if upstream.passes && run.kind == Kind::Client {
+                self.lose_passing(&lost, run, is_half_out);
+                continue;
+            }
+            let end = start + run.bytes as usize;
+            let mut requests = Requests::of(&out[start..end]);
+            // The front one may have been answered in part.
+            requests.by_ref().take(run.answered.into()).for_each(drop);
+            let mut commands = commands_of_mixed.by_ref().take(match run.command {
+                MIXED => run.count.into(),
+                _ => 0,
+            });
+            for (number, (range, writes)) in requests.enumerate() {
+                let waiting = Waiting {
+                    seq: run.seq.wrapping_add(number as u32),
+                    count: 1,
+                    answered: 0,
+                    tries: run.tries + 1,
+                    since_ms: self.now_ms as u32,
+                    bytes: range.len() as u32,
+                    command: commands.next().unwrap_or(run.command),
+                    ..run
+                };
+                if is_half_out && number == 0 {
+                    self.lose_half_out(waiting, &lost.unavailable);
+                    continue;
+                }
+                let request = Unanswered {
+                    waiting,
+                    bytes: &out[start + range.start..start + range.end],
+                    writes,
+                    was_sent: start + range.start < upstream.sent,
+                };
+                self.lose_request(&lost, request);
+            }
+            start = end;
+        }
+        if let Some(owner) = upstream.owner {
+            self.lost_private(owner);
+        }
+        self.let_go(held_back);
+    }
+
+    /// Tells the control side what the loss says of the server.
+    fn report_loss(&mut self, upstream: &Upstream, reason: &str) {
+        let hears = upstream.purpose == Purpose::Subscriptions;
+        match upstream.state {
+            // A server may close what has not been used for a while.
+            State::Open if upstream.waiting.is_empty() && !hears => self.tell(Report::Lost {
+                pool: self.routes.nodes[usize::from(upstream.node)].pool,
+            }),
+            State::Open => self.tell(Report::Failed {
+                node: upstream.node,
+                answers: self.answers_of(upstream.node),
+            }),
+            // It has no such database, or no such protocol: that is about this connection alone.
+            State::Greeting if reason.starts_with("ERR") || reason.starts_with("NOPROTO") => {}
+            // Or it may not be asked what changes.
+            State::Greeting if upstream.purpose == Purpose::Tracking => {}
+            // It does not take us: as bad as if it were not there.
+            State::Greeting => self.failed(upstream.node, reason),
+            State::Connecting => {}
+        }
+    }
+
+    /// A large request, of which nothing is kept, was under way, or its reply.
+    fn lose_passing(&mut self, lost: &Lost<'_>, run: Waiting, is_half_out: bool) {
+        if is_half_out {
+            if self.clients.find(run.to).is_some() {
+                self.close_client(run.to.at);
+            }
+            return;
+        }
+        // Nobody has made a call that lacks its end.
+        let client = self.clients.find(run.to);
+        let lacks_end = client.is_some_and(|client| matches!(client.session, Session::Passing(_)));
+        let line = match lacks_end || lost.upstream.state != State::Open {
+            true => &lost.unavailable,
+            false => &lost.outcome_unknown,
+        };
+        self.give_up(lost, run, &[], line);
+    }
+
+    /// Half a reply is out already: there is no way to end it but to end the client. Or nobody wanted it.
+    fn lose_half_out(&mut self, waiting: Waiting, line: &str) {
+        match waiting.kind {
+            Kind::Client if self.clients.find(waiting.to).is_some() => {
+                self.close_client(waiting.to.at);
+            }
+            Kind::Client => {}
+            _ => self.fail(waiting, line),
+        }
+    }
+
+    /// Sends a request again where that does no harm; otherwise its client gets an error.
+    fn lose_request(&mut self, lost: &Lost<'_>, request: Unanswered<'_>) {
+        let Unanswered {
+            waiting,
+            bytes,
+            writes,
+            was_sent,
+        } = request;
+        let &Upstream {
+            node, db, proto, ..
+        } = lost.upstream;
+        let may_move = lost.upstream.purpose == Purpose::Shared && waiting.kind.is_wanted();
+        if !writes
+            && waiting.tries < READ_TRIES_MAX
+            && may_move
+            && let Some(other) = self.other_reader(bytes, node, waiting.tries - 1, (db, proto))
+        {
+            return self.queue_again(other, waiting, bytes);
+        }
+        let may_be_made = was_sent && writes;
+        if lost.loss == Loss::Silent || waiting.tries >= TRIES_MAX || may_be_made || !may_move {
+            let line = match may_be_made {
+                true => &lost.outcome_unknown,
+                false => &lost.unavailable,
+            };
+            return self.give_up(lost, waiting, bytes, line);
+        }
+        match self.link(node, db, proto) {
+            Ok(fresh) => self.queue_again(fresh, waiting, bytes),
+            Err(line) => self.give_up(lost, waiting, bytes, &line),
+        }
+    }
+
+    fn queue_again(&mut self, at: u32, waiting: Waiting, bytes: &[u8]) {
+        if let Some(upstream) = self.upstreams.get(at) {
+            upstream.push(waiting, bytes, &mut self.cache);
+        }
+        self.mark_upstream(at);
+    }
+
+    fn give_up(&mut self, lost: &Lost<'_>, waiting: Waiting, bytes: &[u8], line: &str) {
+        self.seeing.lost(&waiting, lost.upstream.node, bytes);
+        self.fail(waiting, line);
+    }
+
+    /// Answers one request with an error.
+    pub(crate) fn fail(&mut self, waiting: Waiting, line: &str) {
+        let reply = format!("-{line}\r\n");
+        match waiting.kind {
+            Kind::Client => self.deliver(waiting.to, waiting.seq, 1, reply.as_bytes()),
+            Kind::Silent => self.deliver(waiting.to, waiting.seq, 1, b""),
+            Kind::Part => self.part_done(waiting.to, waiting.seq, reply.as_bytes()),
+            Kind::Setup | Kind::Multi | Kind::Nobody => {}
+        }
+    }
+}
+
+/// The requests in bytes that were forwarded: where each is, and whether it writes.
+struct Requests {
+    bytes: Vec<u8>,
+    at: usize,
+    spans: Vec<redline_resp::Span>,
+    limits: RequestLimits,
+}
+
+impl Requests {
+    /// Of bytes that hold whole requests.
+    fn of(bytes: &[u8]) -> Requests {
+        Requests {
+            bytes: bytes.to_vec(),
+            at: 0,
+            spans: Vec::new(),
+            limits: forwarded(),
+        }
+    }
+}
+
+impl Iterator for Requests {
+    type Item = (std::ops::Range<usize>, bool);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.bytes.get_mut(self.at..)?;
+        if rest.is_empty() {
+            return None;
+        }
+        self.spans.clear();
+        let decoded = RequestDecoder::new().decode(rest, &self.limits, &mut self.spans);
+        let Ok(Decoded::Request { consumed, .. }) = decoded else {
+            return None;
+        };
+        let args = redline_resp::Args::new(rest, &self.spans);
+        let writes = match spec::resolve(&args[0], args.get(1)) {
+            Ok(id) => !spec::gate(id).flags.has(Flags::READONLY),
+            Err(_) => true,
+        };
+        let range = self.at..self.at + consumed;
+        self.at += consumed;
+        Some((range, writes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redline_resp::encode_request;
+
+    use super::*;
+
+    #[test]
+    fn forwarded_requests_are_found_again() {
+        let mut bytes = Vec::new();
+        for words in [&["GET", "k"][..], &["SET", "k", "v"], &["XREADX"]] {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            encode_request(&words, &mut bytes);
+        }
+        let found: Vec<_> = Requests::of(&bytes).collect();
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[2].0.end, bytes.len());
+        assert_eq!(
+            found.iter().map(|one| one.1).collect::<Vec<_>>(),
+            [false, true, true]
+        );
+    }
+}
