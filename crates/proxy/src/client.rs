@@ -76,7 +76,7 @@ pub struct Client {
     /// Requests, or parts of them, that will be sent again.
     pub put_off: u32,
     /// What CLIENT REPLY said.
-    pub silence: Silence,
+    pub reply_mode: ReplyMode,
     /// What it is in the midst of: a transaction, a blocking call, subscriptions.
     pub session: Session,
     /// What it is subscribed to.
@@ -132,17 +132,17 @@ pub enum Pause {
     Time,
 }
 
-/// CLIENT REPLY.
+/// What CLIENT REPLY says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// Every reply is sent.
+pub enum ReplyMode {
+    /// Replies are sent.
     On,
-    /// None is.
+    /// No replies.
     Off,
-    /// That of the next request is not: SKIP is being called.
-    Called,
-    /// That of this request is not.
-    Next,
+    /// The reply of the next request is not sent; then on again.
+    SkipNext,
+    /// The reply of this request is not sent.
+    Skipping,
 }
 
 /// What a client told of itself.
@@ -214,7 +214,7 @@ impl Client {
             pause: Pause::No,
             must_settle: false,
             put_off: 0,
-            silence: Silence::On,
+            reply_mode: ReplyMode::On,
             session: Session::Shared,
             subscribed: None,
             restricted: false,

@@ -13,7 +13,7 @@ use redline_resp::{Args, Span};
 use redline_spec as spec;
 
 use crate::class::Class;
-use crate::client::{Pause, Silence};
+use crate::client::{Pause, ReplyMode};
 use crate::private::{Lease, Session};
 use crate::route::NOBODY;
 use crate::slab::Ref;
@@ -81,7 +81,7 @@ impl Worker {
         let command = self.commands[id as usize];
         let is_plain = self.clients.find(me).is_some_and(|client| {
             matches!(client.session, Session::Shared)
-                && client.silence == Silence::On
+                && client.reply_mode == ReplyMode::On
                 && !client.restricted
                 // Of these every argument is looked at.
                 && !client.is_watched

@@ -13,7 +13,7 @@ use redline_resp::{
 use redline_spec::{self as spec, CommandId, Unresolved};
 
 use crate::class::{Class, Command};
-use crate::client::{Pause, Silence};
+use crate::client::{Pause, ReplyMode};
 use crate::custom::{self, Called};
 use crate::errors;
 use crate::private::Session;
@@ -257,7 +257,7 @@ impl Worker {
     fn shared_target(&mut self, me: Ref, command: Command, raw: &[u8]) -> Option<u32> {
         let client = self.clients.find(me)?;
         if !matches!(client.session, Session::Shared)
-            || client.silence != Silence::On
+            || client.reply_mode != ReplyMode::On
             || client.is_watched
             || client.restricted
         {
@@ -377,10 +377,10 @@ impl Worker {
         if let Some(client) = self.clients.find(me)
             && flow == Flow::Done
         {
-            client.silence = match client.silence {
-                Silence::Called => Silence::Next,
-                Silence::Next => Silence::On,
-                silence => silence,
+            client.reply_mode = match client.reply_mode {
+                ReplyMode::SkipNext => ReplyMode::Skipping,
+                ReplyMode::Skipping => ReplyMode::On,
+                reply_mode => reply_mode,
             };
         }
         flow
@@ -770,7 +770,7 @@ impl Worker {
         let silent = self
             .clients
             .find(me)
-            .is_some_and(|client| client.silence != Silence::On);
+            .is_some_and(|client| client.reply_mode != ReplyMode::On);
         match kind {
             Kind::Client if silent => Kind::Silent,
             kind => kind,
@@ -792,8 +792,8 @@ impl Worker {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
-        let (number, proto, silence) = (client.number(), client.proto, client.silence);
-        self.answer_as(me, number, proto, silence, write)
+        let (number, proto, reply_mode) = (client.number(), client.proto, client.reply_mode);
+        self.answer_as(me, number, proto, reply_mode, write)
     }
 
     /// The same for a request that has a number.
@@ -802,13 +802,13 @@ impl Worker {
         me: Ref,
         number: u32,
         proto: Proto,
-        silence: Silence,
+        reply_mode: ReplyMode,
         write: impl FnOnce(&mut Reply<'_>),
     ) -> Flow {
         let mut buffer = std::mem::take(&mut self.reply);
         write(&mut Reply::new(&mut buffer, proto));
-        match silence {
-            Silence::On => self.deliver(me, number, 1, buffer.bytes()),
+        match reply_mode {
+            ReplyMode::On => self.deliver(me, number, 1, buffer.bytes()),
             _ => self.deliver(me, number, 1, b""),
         }
         buffer.clear();

@@ -8,7 +8,7 @@ use redline_resp::{Args, Proto, push_header};
 use redline_spec::CommandId;
 
 use crate::class::Merge;
-use crate::client::Silence;
+use crate::client::ReplyMode;
 use crate::errors;
 use crate::merge;
 use crate::route::{NOBODY, NodeId};
@@ -31,7 +31,7 @@ pub struct Gather {
     pub(crate) client: Ref,
     pub(crate) seq: u32,
     pub(crate) proto: Proto,
-    pub(crate) silence: Silence,
+    pub(crate) reply_mode: ReplyMode,
     /// How the replies become one.
     pub(crate) merge: Merge,
     /// Parts that have not come.
@@ -55,7 +55,7 @@ impl Gather {
             client,
             seq: 0,
             proto: Proto::Resp2,
-            silence: Silence::On,
+            reply_mode: ReplyMode::On,
             merge: Merge::First,
             missing: 0,
             bytes: Vec::new(),
@@ -227,7 +227,7 @@ impl Worker {
         gather.client = me;
         gather.seq = client.number();
         gather.proto = client.proto;
-        gather.silence = client.silence;
+        gather.reply_mode = client.reply_mode;
         gather.merge = merge;
         gather.command = client.last.map_or(NO_COMMAND, |id| id as u16);
         gather.since_us = self.seeing.now_us as u32;
@@ -320,7 +320,7 @@ impl Worker {
         let mut merged = std::mem::take(&mut self.merged);
         if let Some(client) = self.clients.find(gather.client) {
             client.gathered -= gather.bytes.len();
-            if gather.silence == Silence::On {
+            if gather.reply_mode == ReplyMode::On {
                 merge::merge(&gather, &mut merged);
             }
             if let Merge::Commands(listing) = gather.merge

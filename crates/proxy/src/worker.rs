@@ -22,7 +22,7 @@ use redline_spec::CommandId;
 use crate::admit::Traffic;
 use crate::cache::Cache;
 use crate::class::Command;
-use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, Silence};
+use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, ReplyMode};
 use crate::config::Identities;
 use crate::control::{Reload, reload};
 use crate::custom::Names;
@@ -72,7 +72,7 @@ pub enum Message {
     /// The end: close everything and return.
     Stop,
     /// The answer to CONFIG RELOAD, for the request of a client: `None` if all went well, or an error.
-    Answer(Ref, u32, Silence, Option<String>),
+    Answer(Ref, u32, ReplyMode, Option<String>),
 }
 
 /// What all workers share.
@@ -459,8 +459,8 @@ impl Worker {
                 }
                 Message::Watched(lines) => self.take_lines(&lines),
                 Message::Stop => self.drain(),
-                Message::Answer(client, number, silence, error) => {
-                    self.reloaded(client, number, silence, error);
+                Message::Answer(client, number, reply_mode, error) => {
+                    self.reloaded(client, number, reply_mode, error);
                 }
             }
         }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use redline_resp::{Args, Proto, ReplyDecoder, Span, Value};
 use redline_spec::CommandId;
 
-use crate::client::Silence;
+use crate::client::ReplyMode;
 use crate::custom::ForeignByName;
 use crate::link::Loss;
 use crate::private::Session;
@@ -283,7 +283,7 @@ impl Worker {
             return false;
         };
         if !matches!(client.session, Session::Shared)
-            || client.silence != Silence::On
+            || client.reply_mode != ReplyMode::On
             || client.put_off > 0
         {
             return false;

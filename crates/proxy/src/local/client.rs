@@ -8,7 +8,7 @@ use redline_net::{PeerAddr, clock};
 use redline_resp::{Args, Proto};
 use redline_spec::CommandId;
 
-use crate::client::{Client, Silence};
+use crate::client::{Client, ReplyMode};
 use crate::errors;
 use crate::serve::Flow;
 use crate::slab::Ref;
@@ -192,7 +192,7 @@ impl Worker {
             }
             CommandId::ClientList => self.list(me, args),
             CommandId::ClientKill => self.kill(me, args),
-            CommandId::ClientReply => self.set_silence(me, &args[2]),
+            CommandId::ClientReply => self.set_reply_mode(me, &args[2]),
             // No client is ever evicted here, and access times are the servers' business as long as this is off.
             CommandId::ClientNoEvict => self.switch(me, &args[2], true),
             CommandId::ClientNoTouch => self.switch(me, &args[2], false),
@@ -382,28 +382,28 @@ impl Worker {
         }
     }
 
-    fn set_silence(&mut self, me: Ref, word: &[u8]) -> Flow {
-        let silence = match word {
-            word if word.eq_ignore_ascii_case(b"ON") => Silence::On,
-            word if word.eq_ignore_ascii_case(b"OFF") => Silence::Off,
-            word if word.eq_ignore_ascii_case(b"SKIP") => Silence::Called,
+    fn set_reply_mode(&mut self, me: Ref, word: &[u8]) -> Flow {
+        let reply_mode = match word {
+            word if word.eq_ignore_ascii_case(b"ON") => ReplyMode::On,
+            word if word.eq_ignore_ascii_case(b"OFF") => ReplyMode::Off,
+            word if word.eq_ignore_ascii_case(b"SKIP") => ReplyMode::SkipNext,
             _ => return self.refuse(me, errors::SYNTAX),
         };
         if let Some(client) = self.clients.find(me) {
-            match (silence, client.silence) {
-                (Silence::Called, Silence::Off) => {}
-                _ => client.silence = silence,
+            match (reply_mode, client.reply_mode) {
+                (ReplyMode::SkipNext, ReplyMode::Off) => {}
+                _ => client.reply_mode = reply_mode,
             }
         }
-        match silence {
-            Silence::On => self.status(me, "OK"),
+        match reply_mode {
+            ReplyMode::On => self.status(me, "OK"),
             _ => {
                 // Silent from this reply on.
                 let Some(client) = self.clients.find(me) else {
                     return Flow::Done;
                 };
                 let (number, proto) = (client.number(), client.proto);
-                self.answer_as(me, number, proto, Silence::Off, |_| {})
+                self.answer_as(me, number, proto, ReplyMode::Off, |_| {})
             }
         }
     }

@@ -9,7 +9,7 @@ use redline_net::{clock, error_text};
 use redline_resp::{Args, Hello, Proto};
 use redline_spec::{CommandId, row};
 
-use crate::client::Silence;
+use crate::client::ReplyMode;
 use crate::control::reload;
 use crate::errors;
 use crate::private::Session;
@@ -248,7 +248,7 @@ impl Worker {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
         };
-        let (number, silence) = (client.next, client.silence);
+        let (number, reply_mode) = (client.next, client.reply_mode);
         let mailbox = self.shared.workers[self.number].0.clone();
         let begun = reload.begin(move |ended| {
             let line = ended.err().map(|error| {
@@ -256,7 +256,7 @@ impl Worker {
                 reload::say_why(&error);
                 "ERR the configuration stays as it is; the proxy's log says why".to_owned()
             });
-            mailbox.send(Message::Answer(me, number, silence, line));
+            mailbox.send(Message::Answer(me, number, reply_mode, line));
         });
         match begun {
             Ok(()) => client.number(),
@@ -270,13 +270,13 @@ impl Worker {
         &mut self,
         me: Ref,
         number: u32,
-        silence: Silence,
+        reply_mode: ReplyMode,
         error: Option<String>,
     ) {
         let Some(proto) = self.clients.find(me).map(|client| client.proto) else {
             return;
         };
-        self.answer_as(me, number, proto, silence, |reply| match &error {
+        self.answer_as(me, number, proto, reply_mode, |reply| match &error {
             Some(line) => reply.error(line),
             None => reply.simple("OK"),
         });
@@ -289,8 +289,8 @@ impl Worker {
         if let Some(client) = self.clients.find(me) {
             let session = std::mem::replace(&mut client.session, Session::Shared);
             // Behind CLIENT REPLY SKIP this is the call that gets no reply.
-            if client.silence != Silence::Next {
-                client.silence = Silence::On;
+            if client.reply_mode != ReplyMode::Skipping {
+                client.reply_mode = ReplyMode::On;
             }
             client.restricted = false;
             let watched = std::mem::take(&mut client.monitors);
