@@ -398,30 +398,36 @@ impl Check {
     }
 
     fn commands(&mut self, commands: &Commands) {
-        let known = |name: &str| {
-            let full = name.replace(' ', "|");
-            let is_own = OWN.iter().any(|own| own.eq_ignore_ascii_case(&full));
-            is_own || !ids_of(name).is_empty() || unbuilt(full.as_bytes()).is_some()
-        };
+        self.names_of_commands(commands);
+        self.renamed(commands);
+        let custom = commands.custom.iter();
+        self.names(
+            "commands.custom",
+            custom.map(|command| command.name.as_str()),
+        );
+        for command in &commands.custom {
+            self.custom(command);
+        }
+    }
+
+    /// The names by which `forbidden`, `renamed` and `permitted` mean commands.
+    fn names_of_commands(&mut self, commands: &Commands) {
         // A module's name has a dot in it, by custom; who knows whether the servers have the module?
-        let foreign = |name: &str| {
+        let is_foreign = |name: &str| {
             let container = name.split(['|', ' ']).next().unwrap_or_default();
-            let mut custom = commands.custom.iter();
-            let is_custom = custom.any(|command| command.name.eq_ignore_ascii_case(container));
-            is_custom || container.contains('.')
+            is_custom(commands, container) || container.contains('.')
         };
         let named = commands.forbidden.iter().map(|name| ("forbidden", name));
         let named = named.chain(commands.renamed.keys().map(|name| ("renamed", name)));
-        let unknown: Vec<_> = named
-            .filter(|(_, name)| !known(name) && !foreign(name))
-            .collect();
-        for (list, name) in unknown {
-            self.error(
-                &format!("commands.{list}"),
-                format!(
-                    "there is no command \"{name}\"; one of a module without a dot in its name needs [[commands.custom]]"
-                ),
-            );
+        for (list, name) in named {
+            if !is_known(name) && !is_foreign(name) {
+                self.error(
+                    &format!("commands.{list}"),
+                    format!(
+                        "there is no command \"{name}\"; one of a module without a dot in its name needs [[commands.custom]]"
+                    ),
+                );
+            }
         }
         for name in commands.permitted.iter().flatten() {
             if !OF_EVERYTHING
@@ -437,74 +443,60 @@ impl Check {
                 );
             }
         }
-        for name in commands
-            .renamed
-            .keys()
-            .filter(|name| name.contains(['|', ' ']))
-        {
-            self.error(
-                "commands.renamed",
-                format!("\"{name}\" is a part of a command; rename the whole"),
-            );
+    }
+
+    /// Commands that get another name, and these names.
+    fn renamed(&mut self, commands: &Commands) {
+        const PLACE: &str = "commands.renamed";
+        for name in commands.renamed.keys() {
+            if name.contains(['|', ' ']) {
+                let text = format!("\"{name}\" is a part of a command; rename the whole");
+                self.error(PLACE, text);
+            }
         }
-        let new_names: Vec<String> = commands
-            .renamed
-            .values()
-            .map(|name| name.to_ascii_lowercase())
-            .collect();
-        self.names("commands.renamed", new_names.iter().map(String::as_str));
+        let lower = |name: &String| name.to_ascii_lowercase();
+        let new_names: Vec<String> = commands.renamed.values().map(lower).collect();
+        self.names(PLACE, new_names.iter().map(String::as_str));
+        let is_renamed = |name: &str| {
+            let mut names = commands.renamed.keys();
+            names.any(|renamed| renamed.eq_ignore_ascii_case(name))
+        };
         for (name, new) in &commands.renamed {
-            let is_renamed = |new: &str| {
-                let mut names = commands.renamed.keys();
-                names.any(|name| name.eq_ignore_ascii_case(new))
-            };
-            let is_custom = |new: &str| {
-                let mut custom = commands.custom.iter();
-                custom.any(|command| command.name.eq_ignore_ascii_case(new))
-            };
             let text = if name.eq_ignore_ascii_case(new) {
                 format!("\"{name}\" has that name already; leave it out")
             } else if is_renamed(new) {
                 format!(
                     "\"{name}\" cannot be called \"{new}\", which is renamed itself: nobody could tell the two apart; take another name"
                 )
-            } else if known(new) || is_custom(new) {
+            } else if is_known(new) || is_custom(commands, new) {
                 format!("\"{new}\" is a command; take another name")
             } else {
                 continue;
             };
-            self.error("commands.renamed", text);
+            self.error(PLACE, text);
         }
-        let own_names: Vec<String> = commands
-            .renamed
-            .keys()
-            .map(|name| name.to_ascii_lowercase())
-            .collect();
-        self.names("commands.renamed", own_names.iter().map(String::as_str));
-        self.names(
-            "commands.custom",
-            commands.custom.iter().map(|command| command.name.as_str()),
-        );
-        for command in &commands.custom {
-            let place = format!("commands.custom \"{}\"", command.name);
-            if known(&command.name) {
-                self.error(&place, "this command is known already; leave it out");
-            }
-            if command.min_args == 0
-                || command.max_args < command.min_args
-                || command.max_args > 9_999
-            {
-                self.error(
-                    &place,
-                    "`min-args` is at least 1, `max-args` not less and at most 9999",
-                );
-            }
-            if command.key != 0 && command.key >= command.min_args {
-                self.error(
-                    &place,
-                    "`key` is an argument that every call has: it is below `min-args`",
-                );
-            }
+        let own_names: Vec<String> = commands.renamed.keys().map(lower).collect();
+        self.names(PLACE, own_names.iter().map(String::as_str));
+    }
+
+    /// A command that the servers have and the table has not.
+    fn custom(&mut self, command: &CustomCommand) {
+        let place = format!("commands.custom \"{}\"", command.name);
+        if is_known(&command.name) {
+            self.error(&place, "this command is known already; leave it out");
+        }
+        if command.min_args == 0 || command.max_args < command.min_args || command.max_args > 9_999
+        {
+            self.error(
+                &place,
+                "`min-args` is at least 1, `max-args` not less and at most 9999",
+            );
+        }
+        if command.key != 0 && command.key >= command.min_args {
+            self.error(
+                &place,
+                "`key` is an argument that every call has: it is below `min-args`",
+            );
         }
     }
 
@@ -661,6 +653,19 @@ impl Check {
             );
         }
     }
+}
+
+/// Whether a command of this name is known without asking servers: in the table, the proxy's own, or Redis's and not built.
+fn is_known(name: &str) -> bool {
+    let full = name.replace(' ', "|");
+    let is_own = OWN.iter().any(|own| own.eq_ignore_ascii_case(&full));
+    is_own || !ids_of(name).is_empty() || unbuilt(full.as_bytes()).is_some()
+}
+
+/// Whether the configuration adds a command of this name.
+fn is_custom(commands: &Commands, name: &str) -> bool {
+    let mut custom = commands.custom.iter();
+    custom.any(|command| command.name.eq_ignore_ascii_case(name))
 }
 
 impl Shard {
