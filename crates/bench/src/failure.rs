@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// The same, of an attempt that named the endpoint.
+    /// That `address` cannot be reached, by an error that names the endpoint which was tried.
     pub fn connect_endpoint(address: &Address, error: &NetError) -> Failure {
         Failure::connect(address, &error.error)
     }

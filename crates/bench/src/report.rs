@@ -39,7 +39,7 @@ pub struct Setting {
     pub keep_alive: bool,
     /// What the server said about itself, if it did.
     pub server: Option<ServerConfig>,
-    /// The same of each master of a cluster, in their order, if it is one.
+    /// What each master of a cluster said about itself, in their order; `None`: it is no cluster.
     pub masters: Option<Vec<Option<ServerConfig>>>,
     /// `--threads` as asked for, 0 if not.
     pub threads: usize,

@@ -31,7 +31,7 @@ enum Word {
     Text(&'static str),
     /// A key of its own; in a cluster with a tag behind it.
     Key(&'static str),
-    /// The same with a random number at its end.
+    /// A key with a random number at its end; in a cluster with a tag behind it.
     Keys(&'static str),
     /// The payload of `-d`.
     Payload,

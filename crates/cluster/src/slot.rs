@@ -57,7 +57,7 @@ pub fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| crc16_next(crc, byte))
 }
 
-/// The same with one more byte.
+/// The [`crc16`] of the bytes that `crc` is of, and one more.
 #[inline]
 pub fn crc16_next(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]

@@ -355,7 +355,7 @@ fn bit_offset(ctx: &Ctx<'_>, word: &[u8]) -> Result<u64, Error> {
     check_offset(ctx, parse_i64(word).ok_or(BAD_OFFSET)?)
 }
 
-/// The same, where `#3` is the fourth field of its width.
+/// The place of a field: a bit offset, or `#3` for the fourth field of its width.
 fn field_offset(ctx: &Ctx<'_>, word: &[u8], field: Field) -> Result<u64, Error> {
     let Some(number) = word.strip_prefix(b"#") else {
         return bit_offset(ctx, word);

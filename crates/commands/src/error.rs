@@ -77,7 +77,7 @@ impl Error {
         Error::Line(format!("ERR wrong number of arguments for '{command}' command").into())
     }
 
-    /// The same for a subcommand, where its container has HELP.
+    /// Too few arguments of a subcommand, or too many, in the words of a container that has HELP.
     pub fn wrong_subcommand_arity(container: &str, subcommand: &[u8]) -> Error {
         Error::quoting(
             "ERR unknown subcommand or wrong number of arguments for '",

@@ -157,7 +157,7 @@ fn read<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
         .transpose()
 }
 
-/// The same for a key that is going to be changed.
+/// The bytes of a key that is going to be changed; `None` without it.
 fn existing<'a>(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Option<&'a [u8]>, Error> {
     match ctx.keys.peek(key) {
         None => Ok(None),

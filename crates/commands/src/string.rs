@@ -510,7 +510,7 @@ fn store(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, expiry: Ex
     }
 }
 
-/// The same with the events of SET.
+/// Stores one argument under another, and reports the events of SET.
 #[inline]
 fn set_and_report(ctx: &mut Ctx<'_>, args: Args<'_>, key: usize, value: usize, expiry: Expiry) {
     store(ctx, args, key, value, expiry);

@@ -113,7 +113,7 @@ impl TestDb {
             .to_owned()
     }
 
-    /// The same for a command line without spaces in its words.
+    /// [`TestDb::run`] for a command line without spaces in its words.
     pub(crate) fn words(&mut self, line: &str) -> String {
         self.run(&line.split_ascii_whitespace().collect::<Vec<_>>())
     }

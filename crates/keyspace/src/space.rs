@@ -145,7 +145,7 @@ impl Keyspace {
         Keyspace::with_locks(databases, Locks::new(wake))
     }
 
-    /// The same for one thread, and faster: see [`Locks::of_one_thread`].
+    /// An empty keyspace that only one thread uses; its locks are cheaper: see [`Locks::of_one_thread`].
     pub fn of_one_thread(databases: usize, wake: Box<dyn Wake>) -> Keyspace {
         Keyspace::with_locks(databases, Locks::of_one_thread(wake))
     }

@@ -104,7 +104,7 @@ pub trait Collection: DataType + Into<Value> {
     fn empty(limits: &Limits) -> Self;
     /// The collection in a value, if it is of this type.
     fn of(value: &Value) -> Option<&Self>;
-    /// The same, to be changed.
+    /// The collection in a value, to be changed, if it is of this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
 }
 
@@ -867,7 +867,7 @@ impl<'a> View<'a> {
         self.propagate_words(words.iter().map(|word| Word::Bytes(word)));
     }
 
-    /// The same, with words that may be large.
+    /// [`View::propagate`] for words that may be large: those of the call itself need no copy.
     pub fn propagate_words<'w>(&mut self, words: impl IntoIterator<Item = Word<'w>>) {
         self.propagated = true;
         if self.is_journaled() {

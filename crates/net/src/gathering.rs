@@ -49,7 +49,7 @@ const TOO_LONG_MAX: u32 = 8;
 pub struct Gathering {
     /// Clients that something came from since the last tick.
     active: u32,
-    /// The same, between the two ticks before.
+    /// Clients that something came from between the two ticks before.
     active_before: u32,
     /// How often something came from clients since the last tick.
     heard: u32,

@@ -63,7 +63,7 @@ const RESTS_MAX: u32 = 4;
 pub enum Interest {
     /// Data, end of stream, errors.
     Read,
-    /// The same, and room to write (also: a connection attempt has ended).
+    /// Data, end of stream, errors, and room to write (also: a connection attempt has ended).
     ReadWrite,
 }
 

@@ -60,7 +60,7 @@ impl Histogram {
         self.record_at(Bucket::of(ns), times);
     }
 
-    /// The same where the bucket is known: one look for several histograms.
+    /// [`Histogram::record`] where the bucket is known: it is found once for several histograms.
     #[inline]
     pub fn record_at(&self, bucket: Bucket, times: u64) {
         self.0[bucket.0].add(times);

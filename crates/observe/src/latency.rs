@@ -54,7 +54,7 @@ impl Events {
             .collect()
     }
 
-    /// One of them.
+    /// What happened under this name.
     pub fn find(&self, event: &[u8]) -> Option<(&'static str, Series)> {
         let events = self.events();
         let mut pairs = events.iter();

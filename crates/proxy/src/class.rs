@@ -48,7 +48,7 @@ pub enum Merge {
     First,
     /// One behind the other.
     Concat,
-    /// The same, but what several say is there once.
+    /// One behind the other, without what another one has said already.
     Distinct,
     /// Element by element: 1 where all have 1.
     And,

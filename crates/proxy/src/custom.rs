@@ -305,7 +305,7 @@ impl Names {
             .then(|| errors::unknown_subcommand(&errors::preview(container.as_bytes()), sub))
     }
 
-    /// The same for one that is called by the name that it was given.
+    /// A command as it is when it is called by the name that the configuration gave it.
     fn by_another_name(&self, id: CommandId) -> Command {
         let mut command = Command::of(id);
         if self.refused.contains(&id) {

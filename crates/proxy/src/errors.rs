@@ -10,7 +10,7 @@ pub const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same s
 pub const INVALID_KEYS: &str = "ERR Invalid arguments specified for command";
 /// SORT's options read keys that may be on other servers.
 pub const SORT_BY_ELSEWHERE: &str = "ERR BY option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.";
-/// The same.
+/// SORT with GET reads keys that may be on other servers.
 pub const SORT_GET_ELSEWHERE: &str = "ERR GET option of SORT denied in cluster mode when keys formed by the pattern may be in different slots.";
 /// SELECT of a database that is not there.
 pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
@@ -23,7 +23,7 @@ pub const NOT_A_SHORT_INTEGER: &str =
 pub const SYNTAX: &str = "ERR syntax error";
 /// The slot has no server.
 pub const CLUSTER_DOWN: &str = "CLUSTERDOWN Hash slot not served";
-/// The same of a shard that Sentinels watch, which is no cluster's.
+/// A shard that Sentinels watch has no server yet.
 pub const NO_PRIMARY: &str = "ERR upstream is not available: no Sentinel has named its primary yet";
 /// CLUSTER, READONLY, READWRITE, ASKING.
 pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";

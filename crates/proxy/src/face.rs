@@ -176,7 +176,7 @@ impl Face {
 }
 
 impl Proxy {
-    /// The same in whichever proxy is asked.
+    /// A node's id: 40 hexadecimal digits, the same whichever proxy is asked.
     fn id(&self) -> String {
         self.hashed("node")
     }

@@ -193,7 +193,7 @@ impl Distribution {
         }
     }
 
-    /// The same for each of many keys, added to `shards`.
+    /// [`shard`](Self::shard) of each of many keys, added to `shards`.
     pub fn shards<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, shards: &mut Vec<u32>) {
         let Layout::Circle(circle) = &self.layout else {
             return shards.extend(keys.map(|key| self.shard(key) as u32));

@@ -111,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// The same for each of many keys, added to `groups`.
+    /// [`group_of`](Self::group_of) of each of many keys, added to `groups`.
     fn groups_of<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, groups: &mut Vec<u32>) {
         match &self.placement {
             Placement::Hashed(hashed) => hashed.shards(keys, groups),

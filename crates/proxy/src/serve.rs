@@ -717,7 +717,7 @@ impl Worker {
         self.forward_as_is(me, node, stripped.as_deref().unwrap_or(raw))
     }
 
-    /// The same for a request that is as servers are to get it.
+    /// Sends one request to a server as it stands: no prefix is taken off its keys.
     pub(crate) fn forward_as_is(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
         let Some(client) = self.clients.find(me) else {
             return Flow::Done;
@@ -796,7 +796,7 @@ impl Worker {
         self.answer_as(me, number, proto, reply_mode, write)
     }
 
-    /// The same for a request that has a number.
+    /// Answers a request that has had its number before.
     pub(crate) fn answer_as(
         &mut self,
         me: Ref,

@@ -12,7 +12,7 @@ pub struct Settings {
     pub clients_max: usize,
     /// Bytes of output that a client may leave unread before it is cut off. Replies that come before their turn count.
     pub client_output_bytes_max: usize,
-    /// The same of a client that is subscribed to something.
+    /// Bytes of output that a client with subscriptions may leave unread before it is cut off.
     pub subscriber_output_bytes_max: usize,
     /// Bytes of output beyond which no more requests of the client are taken.
     pub client_output_bytes_high: usize,

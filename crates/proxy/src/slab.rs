@@ -90,12 +90,12 @@ impl<T> Slab<T> {
         self.places.get_mut(at as usize)?.value.as_deref_mut()
     }
 
-    /// The same, to look at.
+    /// Who is at this place now, to look at.
     pub fn look(&self, at: u32) -> Option<&T> {
         self.places.get(at as usize)?.value.as_deref()
     }
 
-    /// The same, if it is still the same one.
+    /// Who is at this place, if it is still the one that was put there.
     #[inline]
     pub fn find(&mut self, place: Ref) -> Option<&mut T> {
         let found = self.places.get_mut(place.at as usize)?;

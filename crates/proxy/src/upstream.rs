@@ -265,7 +265,7 @@ impl Upstream {
         self.push_own(waiting, bytes);
     }
 
-    /// The same for requests that concern no key.
+    /// Queues a run of `waiting.count` requests that concern no key, so the cache need not know of them.
     #[inline]
     pub fn push_own(&mut self, waiting: Waiting, bytes: &[u8]) {
         if let Some(marks) = &mut self.marks {

@@ -64,7 +64,7 @@ impl<'a> Reply<'a> {
         self.line(b'-', line.as_bytes());
     }
 
-    /// The same with bytes that a client sent in it.
+    /// [`Reply::error`] for a line that quotes what a client sent, which may be any bytes.
     pub fn error_bytes(&mut self, line: &[u8]) {
         self.line(b'-', line);
     }

@@ -160,7 +160,7 @@ impl ReplyDecoder {
         ReplyDecoder::default()
     }
 
-    /// The same with another limit on how deep aggregates may be nested.
+    /// A decoder that takes aggregates nested up to `depth_max` deep.
     pub fn with_depth_max(depth_max: usize) -> ReplyDecoder {
         ReplyDecoder {
             frames: Vec::new(),

@@ -80,7 +80,7 @@ pub enum LibraryError {
     Engine(Vec<u8>),
     /// There is one of that name.
     Exists(String),
-    /// The same, while several are restored.
+    /// There is one of that name among those that were to be restored, or before them.
     ExistsAtRestore(String),
     /// It is not Lua: the compiler's words.
     Compile(String),

@@ -228,7 +228,7 @@ impl Worker {
         Err(denied)
     }
 
-    /// The same, refused in the words that the client sees.
+    /// May the session's user make this call? The error is in the words that the client sees; a refusal is counted and kept.
     pub(crate) fn permit(
         &mut self,
         session: &Session,
@@ -307,7 +307,7 @@ impl Worker {
         Err(WRONG_PASSWORD)
     }
 
-    /// The same, and a failure is nobody's business.
+    /// Logs a session in if user and password are right; a failure is neither answered, nor counted, nor kept.
     pub(crate) fn try_log_in(&self, session: &mut Session, user: &[u8], password: &[u8]) -> bool {
         let users = &self.settings.acl;
         let Some(user) = users.authenticate(user, password) else {

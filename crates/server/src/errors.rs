@@ -16,7 +16,7 @@ pub const BUSY_FUNCTION: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
 );
 
-/// The same of a script.
+/// A script is over its threshold.
 pub const BUSY: Error = Error::line(
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 );
@@ -52,7 +52,7 @@ pub fn unknown_subcommand(container: CommandId, args: Args<'_>) -> Error {
     )
 }
 
-/// The same where only the subcommand's handler can tell.
+/// Too few arguments of a subcommand, or too many, where only its handler can tell.
 pub fn wrong_subcommand_arity(container: CommandId, args: Args<'_>) -> Error {
     let name = spec::row(container).name.to_ascii_uppercase();
     Error::wrong_subcommand_arity(&name, preview(args.get(1).unwrap_or_default()))

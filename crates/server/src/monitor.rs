@@ -53,7 +53,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The same for one of them.
+    /// The same line for one of its monitors.
     pub fn to_one(&self, token: Token) -> Line {
         let text = self.text.clone();
         Line {

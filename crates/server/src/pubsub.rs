@@ -265,7 +265,7 @@ impl Channels {
 }
 
 impl Delivery {
-    /// The same to one of them.
+    /// The same message for one of its subscribers.
     pub fn to_one(&self, token: Token) -> Delivery {
         Delivery {
             to: vec![token],

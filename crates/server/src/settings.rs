@@ -188,7 +188,7 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// The same in the words of `redline-net`.
+    /// These settings as `redline-net` wants them.
     pub(crate) fn options(&self) -> ServerTlsOptions {
         let outgoing = self
             .client_cert_file

@@ -112,7 +112,7 @@ pub struct Worker {
     pub(crate) detour: bool,
     /// Active expiry.
     pub expiry: ExpiryCursor,
-    /// The same for elements of collections.
+    /// Active expiry of elements of collections.
     pub element_expiry: ExpiryCursor,
     /// A compaction that this worker carries out, and the next stripe.
     pub compaction: Option<(Compaction, usize)>,

@@ -125,7 +125,7 @@ const fn letters(word: u64) -> u64 {
     u64::from_le_bytes(letters)
 }
 
-/// The same with lower-case letters for upper-case ones.
+/// The word with lower-case letters for upper-case ones.
 const fn lower_case(word: u64) -> u64 {
     let mut bytes = word.to_le_bytes();
     bytes.make_ascii_lowercase();

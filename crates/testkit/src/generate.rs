@@ -662,7 +662,7 @@ impl Generator {
 
 /// A script that runs the command in its arguments.
 pub const CALL_IN_SCRIPT: &str = "return redis.call(unpack(ARGV))";
-/// The same, with errors as values.
+/// A script that runs the command in its arguments, and takes its error for a value.
 pub const PCALL_IN_SCRIPT: &str = "return redis.pcall(unpack(ARGV))";
 
 /// The call that a script of this module makes, or the call itself.

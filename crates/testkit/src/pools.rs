@@ -482,7 +482,7 @@ pub const TIMEOUTS: &[&str] = &[
     "0.001", "0.002", "1e-3", "0.0005", "0.001", ".001", "x", "-1", "nan", "inf", "", "1e400",
     "-0.5",
 ];
-/// The same in whole milliseconds.
+/// Times that a blocking command may wait, in whole milliseconds.
 pub const BLOCK_MILLISECONDS: &[&str] = &["1", "2", "1", "-1", "abc", "1.5", "9223372036854775807"];
 /// Where XREAD begins.
 pub const AFTER_IDS: &[&str] = &[

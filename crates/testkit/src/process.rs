@@ -43,7 +43,7 @@ impl ServerProcess {
         ServerProcess::start(program, &[], None, words)
     }
 
-    /// The same with a configuration file of this text.
+    /// Starts a redis-server with a configuration file of this text; `words` come behind it.
     pub fn redis_of_file(
         program: &Path,
         text: &str,

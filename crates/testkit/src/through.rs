@@ -49,7 +49,7 @@ const OF_ONE_SERVER: &[&str] = &[
     "wait",
     "waitaof",
 ];
-/// The same of subcommands.
+/// Subcommands that concern one server, its keepers or one connection to it.
 const OF_ONE_CONNECTION: &[&str] = &[
     "client|caching",
     "client|getredir",

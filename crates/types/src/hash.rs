@@ -347,7 +347,7 @@ impl Hash {
         self.scan_timed(cursor, count, |field, value, _| visit(field, value))
     }
 
-    /// The same with the times at which fields expire.
+    /// [`Hash::scan`] with the times at which fields expire.
     pub fn scan_timed(
         &self,
         cursor: u64,

@@ -69,7 +69,7 @@ impl<'a> Element<'a> {
         Element::Bytes(bytes)
     }
 
-    /// The same element in canonical form.
+    /// This element in canonical form.
     #[inline]
     pub fn canonical(self) -> Element<'a> {
         match self {
@@ -455,7 +455,7 @@ impl Pack {
         self.count = packed.count as u32;
     }
 
-    /// The same as a new one.
+    /// A new pack of what [`Pack::packed`] showed.
     pub(crate) fn of_packed(packed: PackedRef<'_>) -> Pack {
         let mut pack = Pack::new();
         pack.load(packed);

@@ -22,9 +22,9 @@ pub enum PackedForm {
     Zset,
     /// The members of a set of integers, ascending, of two bytes each.
     Ints16,
-    /// The same of four bytes.
+    /// The members of a set of integers, ascending, of four bytes each.
     Ints32,
-    /// The same of eight bytes.
+    /// The members of a set of integers, ascending, of eight bytes each.
     Ints64,
 }
 

@@ -163,7 +163,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// The same in shares of the span.
+    /// What it used of the span: CPUs and shares, as the verdict wants them.
     pub fn load(&self) -> Load {
         let wall = self.wall.as_secs_f64().max(1e-9);
         let share = |span: Duration| span.as_secs_f64() / wall;

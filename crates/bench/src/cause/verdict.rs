@@ -81,7 +81,7 @@ pub struct Load {
     pub waiting: f64,
     /// CPUs used by all of its threads, in user mode: 1.0 is one CPU.
     pub user: f64,
-    /// The same, in the kernel.
+    /// CPUs used by all of its threads, in the kernel.
     pub system: f64,
     /// How often a second its busiest thread slept because it had nothing to do; `None` if that is not known.
     pub sleeps_per_second: Option<f64>,

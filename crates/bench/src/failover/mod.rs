@@ -80,7 +80,7 @@ pub struct FailoverResult {
     /// What went wrong on the way, by kind: the first word of an error, `lost` and `timeout` of connections, `connect` of
     /// attempts to make one.
     pub trouble: BTreeMap<String, u64>,
-    /// The same by piece of the series, warm-up excluded.
+    /// What went wrong, by kind, in each piece of the series; without the warm-up.
     pub trouble_over_time: Vec<Trouble>,
     /// Latencies, costs, and the series with the CPUs of every node.
     pub run: RunResult,

@@ -321,7 +321,7 @@ fn details(out: &mut String, name: &str, result: &RunResult) {
     }
 }
 
-/// The same with its lines.
+/// [`escaped`] text of several lines.
 fn escaped_lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(escaped).collect();
     lines.join("\n")

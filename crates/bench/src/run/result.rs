@@ -258,7 +258,7 @@ impl Latency {
         }
     }
 
-    /// The same with the curve.
+    /// The figures of a histogram, and its curve.
     pub fn with_curve(histogram: &Histogram<u64>) -> Latency {
         let mut curve: Vec<(f64, u64)> = Vec::new();
         for step in histogram.iter_quantiles(CURVE_STEPS_PER_HALF) {

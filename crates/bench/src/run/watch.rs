@@ -21,7 +21,7 @@ use crate::load::{Observer, Totals};
 const UNTIL_STARTED: Duration = Duration::from_millis(5);
 /// From one look to the next.
 const LOOK_MIN: Duration = Duration::from_millis(100);
-/// The same while somebody looks on.
+/// From one look to the next at the most while somebody looks on (`--live`).
 const SHOWN_MAX: Duration = Duration::from_millis(500);
 
 /// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.

@@ -485,10 +485,10 @@ pub struct User {
     /// Keys begin with one of these; empty: any key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub key_prefixes: Vec<String>,
-    /// The same for reading, in place of `key-prefixes`.
+    /// Keys that it may read begin with one of these, in place of `key-prefixes`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read_key_prefixes: Vec<String>,
-    /// The same for writing, in place of `key-prefixes`.
+    /// Keys that it may write begin with one of these, in place of `key-prefixes`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write_key_prefixes: Vec<String>,
     /// Rules of Redis's ACL, such as `+@read ~cache:*`.
@@ -583,9 +583,9 @@ impl Default for Log {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Samples {
-    /// What only somebody who looks for a fault wants.
+    /// Clients that come and go.
     pub verbose: u32,
-    /// The same, less of it.
+    /// Connections to servers.
     pub debug: u32,
     /// Each request.
     pub info: u32,

@@ -12,7 +12,7 @@ use redline_resp::{ReplyDecoder, Value, encode_request};
 const READ_BYTES: usize = 64 * 1024;
 /// Answers longer than this, one or all that come in one turn, are none that we asked for: bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The same of messages, of which nobody knows how many come: bytes.
+/// Pushed messages longer than this, one or all that come in one turn, are nonsense: bytes.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The connection. `Q` says what an answer is about.

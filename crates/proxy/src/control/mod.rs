@@ -123,7 +123,7 @@ enum Peer {
     Node(NodeId),
     /// A Sentinel of a pool, by its place in the list.
     Sentinel(usize, usize),
-    /// The same, for messages.
+    /// A Sentinel of a pool, for the messages that it publishes.
     Watch(usize, usize),
 }
 

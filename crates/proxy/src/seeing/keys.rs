@@ -43,9 +43,9 @@ struct Count {
 /// How often a key came, by samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
-    /// Samples per second.
+    /// Samples per second as counted, which may be too many: others may have had the counter before.
     pub per_second: f64,
-    /// The same, at least.
+    /// Samples per second that were certainly this key's.
     pub least_per_second: f64,
 }
 

@@ -33,11 +33,11 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// How important a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// For somebody who looks for a fault.
+    /// Clients that come and go: for somebody who looks for a fault.
     Verbose,
-    /// The same, less of it.
+    /// Connections to servers: likewise.
     Debug,
-    /// Of requests.
+    /// Each request.
     Info,
     /// What changes.
     Notice,
@@ -126,7 +126,7 @@ pub fn verbose(text: impl FnOnce() -> String) {
     }
 }
 
-/// The same, less of it.
+/// What happens to connections to servers; the text is made only if it is wanted.
 pub fn debug(text: impl FnOnce() -> String) {
     if is_wanted(Level::Debug) {
         say(Level::Debug, &text());

@@ -140,7 +140,7 @@ pub struct NodeStats {
     pub us: Counter,
     /// From request to reply.
     pub latency: Histogram,
-    /// The same as the latency monitors want it.
+    /// From request to reply, in the steps of each latency monitor.
     pub steps: Box<[Steps]>,
 }
 

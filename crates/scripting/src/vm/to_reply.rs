@@ -77,7 +77,7 @@ enum Kind {
     Array,
     /// The table, its field `map`, and a key of that. The next key.
     MapKey,
-    /// The same and the key's value. That value.
+    /// The table, its field `map`, a key of that and the key's value. That value.
     MapValue,
     /// The table, its field `set`, and an element of that. The next element.
     Set,

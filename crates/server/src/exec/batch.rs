@@ -31,7 +31,7 @@ pub struct Batch {
     named: [Option<CommandId>; HEADS],
 }
 
-/// One of them.
+/// A request of a batch.
 pub(crate) struct Request {
     /// What is known of its first key, in the batch; [`NO_KEY`]: that is not at a fixed place, or there is none.
     ahead: u32,

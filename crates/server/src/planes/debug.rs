@@ -238,7 +238,7 @@ fn with_keys<R>(
     with_keys_at(worker, session, worker.now_ms, run)
 }
 
-/// The same at a time.
+/// [`with_keys`] as of another time: what expires later than that is still there. 0: nothing has expired.
 fn with_keys_at<R>(
     worker: &mut Worker,
     session: &mut Session,

@@ -90,7 +90,7 @@ impl Ints {
         }
     }
 
-    /// The same as a new array.
+    /// A new array of what [`Ints::packed`] showed.
     pub(super) fn of_packed(packed: PackedRef<'_>) -> Ints {
         match packed.form {
             PackedForm::Ints16 => Ints::W16(packed.bytes.as_chunks().0.to_vec()),

@@ -61,7 +61,7 @@ impl<V> IdMap<V> {
         Some(&run[at].1)
     }
 
-    /// The same, to be changed.
+    /// The item under this id, to be changed.
     pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut V> {
         let (_, run) = self.runs.range_mut(..=id).next_back()?;
         let at = position(run, id).ok()?;

@@ -172,7 +172,7 @@ impl Node {
         self.write(first, id, contents);
     }
 
-    /// The same for an entry that has been deleted: only its place is kept.
+    /// Adds an entry that has been deleted behind all others: only its place is kept.
     pub(super) fn push_deleted<'a>(
         &mut self,
         first: StreamId,

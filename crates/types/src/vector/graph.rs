@@ -263,7 +263,7 @@ impl Graph {
         self.search_layer(vector, from, ef, 0, &mut visited, accept)
     }
 
-    /// The same by looking at every node.
+    /// What [`Graph::nearest`] would give at best, found by looking at every node.
     pub fn nearest_of_all(
         &self,
         vector: &Stored,

@@ -47,7 +47,7 @@ enum Field {
     Capabilities(Vec<u8>),
     /// At least so many seconds since it connected.
     Age(i64),
-    /// The same since it was last active.
+    /// At least so many seconds since it was last active.
     Idle(i64),
 }
 
@@ -62,7 +62,7 @@ enum Class {
 
 /// The letters that there are for flags, whether or not a client of ours can have them.
 const FLAGS: &[u8] = b"ABENMOPRSTUbcdeirtux";
-/// The same of capabilities.
+/// The letters that there are for capabilities.
 const CAPABILITIES: &[u8] = b"r";
 
 impl Filters {
