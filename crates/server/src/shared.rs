@@ -27,12 +27,47 @@ use crate::{
     names::Names,
     pubsub::{Delivery, PubSub, Transit},
     session::{Card, Token, flag},
-    settings::Published,
+    settings::{Published, Settings},
     start::Origin,
     stats::{Rates, Totals, WorkerStats},
     tracking::{Invalidation, Redirected, Tracking},
     worker::Worker,
 };
+
+/// One of the two TCP ports that clients come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpPort {
+    /// That of the parameter `port`: no TLS.
+    Plain,
+    /// That of `tls-port`: every connection begins with a handshake.
+    Tls,
+}
+
+impl TcpPort {
+    /// Both.
+    pub const ALL: [TcpPort; 2] = [TcpPort::Plain, TcpPort::Tls];
+
+    /// The parameter that sets it.
+    pub fn parameter(self) -> &'static str {
+        match self {
+            TcpPort::Plain => "port",
+            TcpPort::Tls => "tls-port",
+        }
+    }
+
+    /// What that is set to; `None`: nothing is to be listened on.
+    pub fn configured(self, settings: &Settings) -> Option<u16> {
+        match self {
+            TcpPort::Plain => settings.port,
+            TcpPort::Tls => settings.tls.port,
+        }
+    }
+
+    /// Whether a listener's connections are as this port's: with TLS or without. That of a unix socket has none.
+    pub fn is_like(self, listener: &Listener) -> bool {
+        listener.is_tls() == (self == TcpPort::Tls)
+    }
+}
 
 /// What a worker finds in its mailbox.
 pub enum Message {
@@ -285,13 +320,13 @@ pub struct Shared {
     pub origin: Origin,
     /// Ports and paths that are listened on, in words.
     pub listening: OnceLock<Vec<String>>,
-    /// The TCP port that was bound (the configured one, or the one that the system chose for 0).
+    /// The number of [`TcpPort::Plain`] that was bound (the configured one, or the one that the system chose); 0: none.
     pub port: AtomicUsize,
+    /// That of [`TcpPort::Tls`].
+    pub tls_port: AtomicUsize,
     /// The listeners, of which the first worker has those that are open.
     listeners: Mutex<Vec<Weak<Listener>>>,
-    /// The same of the port with TLS; 0: none.
-    pub tls_port: AtomicUsize,
-    /// How connections to that port are made; read by whoever accepts.
+    /// How connections with TLS are made; read by whoever accepts.
     pub tls: Mutex<Option<ServerTls>>,
     /// Calls that took long or moved much.
     pub command_logs: CommandLogs,
@@ -398,38 +433,41 @@ impl Shared {
         }
     }
 
-    /// The port of this kind is the one that these listen on.
-    pub fn set_port(&self, tls: bool, listeners: &[Arc<Listener>]) {
-        let place = if tls { &self.tls_port } else { &self.port };
-        let mut of_kind = listeners.iter().filter(|listener| listener.is_tls() == tls);
-        let port = of_kind.find_map(|listener| listener.port());
-        let settings = self.settings.current();
-        let wanted = if tls {
-            settings.tls.port
-        } else {
-            settings.port
+    /// Takes note of the listeners of a port, and of the number that was bound.
+    pub fn set_port(&self, which: TcpPort, listeners: &[Arc<Listener>]) {
+        let own = || {
+            let listeners = listeners.iter();
+            listeners.filter(move |listener| which.is_like(listener))
         };
+        let port = own().find_map(|listener| listener.port());
+        let wanted = which.configured(&self.settings.current());
         // With no address to listen on the port stays the one of the next address.
         if port.is_some() || wanted.is_none() {
-            place.store(usize::from(port.unwrap_or(0)), Ordering::Release);
+            let port = usize::from(port.unwrap_or(0));
+            self.bound(which).store(port, Ordering::Release);
         }
         let mut known = self.listeners.lock().expect("no panic under the listeners");
         known.retain(|listener| listener.strong_count() > 0);
-        let new = listeners.iter().filter(|listener| listener.is_tls() == tls);
-        known.extend(new.map(Arc::downgrade));
+        known.extend(own().map(Arc::downgrade));
     }
 
-    /// The port of this kind that was bound; 0: none so far.
-    pub fn bound_port(&self, tls: bool) -> u16 {
-        let place = if tls { &self.tls_port } else { &self.port };
-        place.load(Ordering::Acquire) as u16
+    /// The number of the port that was bound; 0: none so far.
+    pub fn bound_port(&self, which: TcpPort) -> u16 {
+        self.bound(which).load(Ordering::Acquire) as u16
     }
 
-    /// The TCP listeners of this kind that are open.
-    pub fn tcp_listeners(&self, tls: bool) -> Vec<Arc<Listener>> {
+    fn bound(&self, which: TcpPort) -> &AtomicUsize {
+        match which {
+            TcpPort::Plain => &self.port,
+            TcpPort::Tls => &self.tls_port,
+        }
+    }
+
+    /// The listeners of a port that are open.
+    pub fn tcp_listeners(&self, which: TcpPort) -> Vec<Arc<Listener>> {
         let known = self.listeners.lock().expect("no panic under the listeners");
         let open = known.iter().filter_map(Weak::upgrade);
-        open.filter(|listener| listener.is_tls() == tls && listener.port().is_some())
+        open.filter(|listener| which.is_like(listener) && listener.port().is_some())
             .collect()
     }
 

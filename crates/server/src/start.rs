@@ -24,7 +24,7 @@ use crate::{
     access, log, metrics,
     service::{Service, apply_oom_score},
     settings::{Published, Settings},
-    shared::{Bell, Chore, Message, Shared, WorkerHandle},
+    shared::{Bell, Chore, Message, Shared, TcpPort, WorkerHandle},
     worker::{Start, Worker},
 };
 
@@ -152,9 +152,9 @@ impl Server {
         if let Some(tls) = tls {
             shared.set_tls(tls);
         }
-        [false, true]
-            .into_iter()
-            .for_each(|tls| shared.set_port(tls, &listeners));
+        for which in TcpPort::ALL {
+            shared.set_port(which, &listeners);
+        }
         shared.show_title();
         let names = listeners
             .iter()
@@ -224,12 +224,12 @@ impl Server {
 
     /// The TCP port that it listens on; 0: none.
     pub fn port(&self) -> u16 {
-        self.shared.port.load(Ordering::Acquire) as u16
+        self.shared.bound_port(TcpPort::Plain)
     }
 
     /// The port with TLS; 0: none.
     pub fn tls_port(&self) -> u16 {
-        self.shared.tls_port.load(Ordering::Acquire) as u16
+        self.shared.bound_port(TcpPort::Tls)
     }
 
     /// The port of the metrics; 0: none.

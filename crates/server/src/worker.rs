@@ -33,7 +33,7 @@ use crate::{
     log, monitor,
     session::{Aside, Card, EndedWatch, NO_COMMAND, Names, ReplyMode, Session, Token, Unit, flag},
     settings::Settings,
-    shared::{Message, Pause, Shared},
+    shared::{Message, Pause, Shared, TcpPort},
     stats::WorkerStats,
     timing::Timing,
     tracking::{self, Changes},
@@ -423,14 +423,14 @@ impl Worker {
         }
     }
 
-    /// Listens on these instead of the TCP listeners of before, either those with TLS or those without.
-    pub fn replace_tcp_listeners(&mut self, fresh: Vec<Arc<Listener>>, tls: bool) {
+    /// Listens on these instead of the listeners that a port had before.
+    pub fn replace_tcp_listeners(&mut self, which: TcpPort, fresh: Vec<Arc<Listener>>) {
         // Who has been let in by the kernel is not turned away for it.
         (0..self.listeners.len()).for_each(|index| self.accept(index));
         let (old, kept) = mem::take(&mut self.listeners)
             .into_iter()
             .partition::<Vec<_>, _>(|listener: &Arc<Listener>| {
-                listener.port().is_some() && listener.is_tls() == tls
+                listener.port().is_some() && which.is_like(listener)
             });
         for listener in old.iter().chain(&kept) {
             // What cannot be taken off goes when its descriptor closes.

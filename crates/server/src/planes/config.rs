@@ -6,7 +6,7 @@
 use std::{collections::HashSet, io::Write, path::Path, sync::Arc};
 
 use redline_commands::Error;
-use redline_net::{Listener, limits, tls::ServerTls};
+use redline_net::{Listener, error_text, limits, tls::ServerTls};
 use redline_resp::Args;
 use redline_types::glob::{self, Case};
 
@@ -18,7 +18,7 @@ use crate::{
     service::apply_oom_score,
     session::Session,
     settings::{Permission, Settings},
-    shared::{Message, Shared},
+    shared::{Message, Shared, TcpPort},
     start::{apply_to_keyspace, reserved_descriptors},
     worker::Worker,
 };
@@ -219,8 +219,8 @@ struct Effects {
     /// A parameter that is set and concerns TLS, be it to the value that it had.
     tls_parameter: Option<&'static str>,
     tls: Option<ServerTls>,
-    /// Of each kind, without TLS and with it, those that take the place of what was there.
-    listeners: [Option<Vec<Arc<Listener>>>; 2],
+    /// Ports whose listeners change, and what takes their place.
+    listeners: Vec<(TcpPort, Vec<Arc<Listener>>)>,
 }
 
 impl Effects {
@@ -241,14 +241,11 @@ impl Effects {
             });
             self.tls = Some(made?);
         }
-        let ports = [
-            (settings.port, before.port),
-            (settings.tls.port, before.tls.port),
-        ];
-        for (kind, (port, before_port)) in ports.into_iter().enumerate() {
-            if port != before_port || settings.bind != before.bind {
-                let made = listeners(kind == 1, port, port != before_port, settings, shared)?;
-                self.listeners[kind] = Some(made);
+        for which in TcpPort::ALL {
+            let is_as_before = which.configured(settings) == which.configured(before);
+            if !is_as_before || settings.bind != before.bind {
+                let made = listeners(which, before, settings, shared)?;
+                self.listeners.push((which, made));
             }
         }
         if settings.maxclients > before.maxclients {
@@ -279,7 +276,7 @@ impl Effects {
         {
             let refused = |error| {
                 let _ = apply_oom_score(&before.service);
-                ("dir", errno_text(&error))
+                ("dir", error_text(&error))
             };
             std::env::set_current_dir(dir).map_err(refused)?;
             // Relative, it would mean another one from now on.
@@ -293,57 +290,50 @@ impl Effects {
         if let Some(tls) = self.tls {
             worker.shared.set_tls(tls);
         }
-        for (kind, listeners) in self.listeners.into_iter().enumerate() {
-            let Some(listeners) = listeners else { continue };
-            let tls = kind == 1;
-            worker.shared.set_port(tls, &listeners);
+        for (which, listeners) in self.listeners {
+            worker.shared.set_port(which, &listeners);
             worker.shared.workers()[0]
                 .mailbox
                 .send(Message::Run(Box::new(move |worker| {
-                    worker.replace_tcp_listeners(listeners, tls)
+                    worker.replace_tcp_listeners(which, listeners)
                 })));
         }
     }
 }
 
-/// Listens on the configured port, with TLS or without; on none if there is none. `moved`: it is not the port of before.
+/// Listens where a port is configured to be now; on nothing if it is not. `before`: the settings until now.
 fn listeners(
-    tls: bool,
-    port: Option<u16>,
-    moved: bool,
+    which: TcpPort,
+    before: &Settings,
     settings: &Settings,
     shared: &Shared,
 ) -> Result<Vec<Arc<Listener>>, (&'static str, Refusal)> {
-    let Some(port) = port else {
+    let Some(configured) = which.configured(settings) else {
         return Ok(Vec::new());
     };
-    let port = match moved {
-        true => port,
+    let has_moved = which.configured(before) != Some(configured);
+    let port = match shared.bound_port(which) {
         // The one that the system chose, if it was to choose.
-        false => Some(shared.bound_port(tls))
-            .filter(|port| *port != 0)
-            .unwrap_or(port),
+        bound if bound != 0 && !has_moved => bound,
+        _ => configured,
     };
-    let old = shared.tcp_listeners(tls);
+    let old = shared.tcp_listeners(which);
     let old: Vec<&Listener> = old.iter().map(|listener| &**listener).collect();
     let backlog = settings.tcp_backlog;
     let bound = Listener::bind_tcp_beside(&old, &settings.bind, port, backlog);
     let bound = bound.map_err(|error| {
         log::warning(&format!("Could not listen on {error}"));
-        let why = "Unable to listen on this port. Check server logs.";
-        match (moved, tls) {
-            (false, _) => ("bind", "Failed to bind to specified addresses.".into()),
-            (true, false) => ("port", why.into()),
-            (true, true) => ("tls-port", why.into()),
+        match has_moved {
+            true => (
+                which.parameter(),
+                "Unable to listen on this port. Check server logs.".into(),
+            ),
+            false => ("bind", "Failed to bind to specified addresses.".into()),
         }
     })?;
-    let made = bound.into_iter().map(|listener| match tls {
-        true => Arc::new(listener.for_tls()),
-        false => Arc::new(listener),
+    let made = bound.into_iter().map(|listener| match which {
+        TcpPort::Plain => Arc::new(listener),
+        TcpPort::Tls => Arc::new(listener.for_tls()),
     });
     Ok(made.collect())
-}
-
-fn errno_text(error: &std::io::Error) -> String {
-    redline_net::error_text(error)
 }
