@@ -3,8 +3,8 @@
 //! Must not know: how its settings were written.
 
 use std::{
-    fmt,
-    path::PathBuf,
+    fmt, mem,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering, mpsc},
     thread::JoinHandle,
 };
@@ -156,60 +156,14 @@ impl Server {
             shared.set_port(which, &listeners);
         }
         shared.show_title();
-        let names = listeners
-            .iter()
-            .filter_map(|listener| listener.local_address().ok());
-        let names = names.map(|address| match (&address, &unixsocket) {
-            (PeerAddr::Unix(_), Some(path)) => path.display().to_string(),
-            _ => address.to_string(),
-        });
-        let _ = shared.listening.set(names.collect());
-
-        let mut starts = Vec::new();
-        let mut handles = Vec::new();
-        let (mut listeners, mut signals) = (Some(listeners), Some(signals));
-        for number in 0..workers {
-            let system = |error| StartError::System("worker", error);
-            let mut poller = Poller::new(EVENTS_MAX).map_err(system)?;
-            let mailbox: Mailbox<Message> = Mailbox::new(poller.waker(0).map_err(system)?);
-            handles.push(WorkerHandle {
-                mailbox: mailbox.sender(),
-                stats: Arc::default(),
-                connections: 0.into(),
-                transit: Arc::default(),
-                load: 0.into(),
-            });
-            starts.push(Start {
-                number,
-                shared: shared.clone(),
-                poller,
-                mailbox,
-                listeners: listeners.take().unwrap_or_default(),
-                signals: signals.take().flatten(),
-            });
-        }
-        bell.set(
-            handles
-                .iter()
-                .map(|handle| handle.mailbox.clone())
-                .collect(),
-        );
-        shared.set_workers(handles.into_boxed_slice());
+        let listening = in_words(&listeners, unixsocket.as_deref());
+        let _ = shared.listening.set(listening);
+        let starts = prepare_workers(&shared, &bell, workers, listeners, signals)?;
         let reaper = spawn("reaper", {
             let shared = shared.clone();
             move || reap(&shared, &todo)
         })?;
-        let cpus = shared.settings.current().server_cpulist.clone();
-        let threads = starts
-            .into_iter()
-            .map(|start| {
-                let cpus = cpus.clone();
-                spawn(&format!("worker-{}", start.number), move || {
-                    pin(cpus.as_deref());
-                    Worker::new(start).run();
-                })
-            })
-            .collect::<Result<_, _>>()?;
+        let threads = spawn_workers(&shared, starts)?;
         let metrics = responder
             .map(|(port, responder)| start_metrics(&shared, port, responder))
             .transpose()?;
@@ -299,6 +253,70 @@ impl Drop for Server {
         self.stop();
         self.wait();
     }
+}
+
+/// What each listener listens on, as people write it.
+fn in_words(listeners: &[Arc<Listener>], unixsocket: Option<&Path>) -> Vec<String> {
+    let addresses = listeners
+        .iter()
+        .filter_map(|listener| listener.local_address().ok());
+    let words = addresses.map(|address| match (&address, unixsocket) {
+        (PeerAddr::Unix(_), Some(path)) => path.display().to_string(),
+        _ => address.to_string(),
+    });
+    words.collect()
+}
+
+/// Makes what every worker has before it begins, and lets them know each other. The first one gets the listeners and the
+/// signals.
+fn prepare_workers(
+    shared: &Arc<Shared>,
+    bell: &Bell,
+    count: usize,
+    mut listeners: Vec<Arc<Listener>>,
+    mut signals: Option<Signals>,
+) -> Result<Vec<Start>, StartError> {
+    let (mut starts, mut handles) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let system = |error| StartError::System("worker", error);
+        let mut poller = Poller::new(EVENTS_MAX).map_err(system)?;
+        let mailbox: Mailbox<Message> = Mailbox::new(poller.waker(0).map_err(system)?);
+        handles.push(WorkerHandle {
+            mailbox: mailbox.sender(),
+            stats: Arc::default(),
+            connections: 0.into(),
+            transit: Arc::default(),
+            load: 0.into(),
+        });
+        starts.push(Start {
+            number,
+            shared: shared.clone(),
+            poller,
+            mailbox,
+            listeners: mem::take(&mut listeners),
+            signals: signals.take(),
+        });
+    }
+    bell.set(
+        handles
+            .iter()
+            .map(|handle| handle.mailbox.clone())
+            .collect(),
+    );
+    shared.set_workers(handles.into_boxed_slice());
+    Ok(starts)
+}
+
+fn spawn_workers(shared: &Shared, starts: Vec<Start>) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let cpus = shared.settings.current().server_cpulist.clone();
+    let threads = starts.into_iter().map(|start| {
+        let cpus = cpus.clone();
+        spawn(&format!("worker-{}", start.number), move || {
+            pin(cpus.as_deref());
+            Worker::new(start).run();
+        })
+    });
+    threads.collect()
 }
 
 /// Tries those parts of a start that open nothing: users, certificates, CPUs.
