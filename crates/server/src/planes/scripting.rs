@@ -197,10 +197,7 @@ fn run(
     let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
     let inside_exec = session.unit.is_some();
     if !inside_exec {
-        worker.lock_script(session)?;
-        let mut unit = worker.spare_unit.take().unwrap_or_default();
-        unit.script = true;
-        session.unit = Some(unit);
+        begin_unit(worker, session)?;
     }
     if worker.monitored
         && let Ok(id) = worker.shared.names.resolve(&args[0], None)
@@ -248,20 +245,8 @@ fn run(
         (Program::Function(_), Ok(None)) => unreachable!("a function has an interpreter"),
         (Program::Function(_), Err(error)) => reply.error_bytes(&error.text()),
     }
-    let mut failures = env.failures;
-    if let Some((b'-', line)) = out.bytes_since(mark).split_first()
-        && failures == Failures::default()
-    {
-        let line = line.split(|byte| *byte == b'\r').next();
-        worker.stats.note_error(line.unwrap_or_default());
-        failures.new = true;
-    }
-    if failures != Failures::default()
-        && let Ok(id) = worker.shared.names.resolve(&args[0], None)
-    {
-        let failed = &worker.stats.commands[id as usize].failed;
-        failed.add(failures.counted + u64::from(failures.new));
-    }
+    let failures = env.failures;
+    count_failures(worker, &args[0], out.bytes_since(mark), failures);
     // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
     out.append(&mut session.out);
     session.out = out;
@@ -277,14 +262,46 @@ fn run(
     running.end();
     running.end_slow();
     if !inside_exec {
-        let mut unit = session.unit.take().expect("just looked at");
-        worker.end_unit_effects(&mut unit);
-        worker.shared.keyspace.locks().unlock_set(&unit.stripes);
-        worker.shared.keyspace.locks().unlock_script();
-        *unit = Unit::default();
-        worker.spare_unit = Some(unit);
+        end_unit(worker, session);
     }
     Ok(())
+}
+
+/// Takes the script mutex and makes the unit of a script that is not part of a transaction.
+fn begin_unit(worker: &mut Worker, session: &mut Session) -> Result<(), Halt> {
+    worker.lock_script(session)?;
+    let mut unit = worker.spare_unit.take().unwrap_or_default();
+    unit.script = true;
+    session.unit = Some(unit);
+    Ok(())
+}
+
+/// Tells of what that unit has changed, and lets go of its stripes and of the script mutex.
+fn end_unit(worker: &mut Worker, session: &mut Session) {
+    let mut unit = session.unit.take().expect("`begin_unit` made it");
+    worker.end_unit_effects(&mut unit);
+    worker.shared.keyspace.locks().unlock_set(&unit.stripes);
+    worker.shared.keyspace.locks().unlock_script();
+    *unit = Unit::default();
+    worker.spare_unit = Some(unit);
+}
+
+/// Adds the errors that a run has ended with to the statistics of the command that called it. A reply that is an error
+/// and was not told of by the interpreter is one, too.
+fn count_failures(worker: &Worker, command: &[u8], reply: &[u8], mut failures: Failures) {
+    if let Some((b'-', line)) = reply.split_first()
+        && failures == Failures::default()
+    {
+        let line = line.split(|byte| *byte == b'\r').next();
+        worker.stats.note_error(line.unwrap_or_default());
+        failures.new = true;
+    }
+    if failures != Failures::default()
+        && let Ok(id) = worker.shared.names.resolve(command, None)
+    {
+        let failed = &worker.stats.commands[id as usize].failed;
+        failed.add(failures.counted + u64::from(failures.new));
+    }
 }
 
 /// The errors that a script has ended with.
