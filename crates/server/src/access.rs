@@ -102,7 +102,7 @@ impl Session {
     pub(crate) fn become_user(&mut self, user: &Arc<User>, rules: u64) {
         self.set_state(state::RESTRICTED, !user.is_unrestricted());
         if self.user.name() != user.name() {
-            let mut names = self.card.names.lock().expect("no panic under the names");
+            let mut names = self.card.names();
             names.user = user.name().to_vec();
         }
         self.user = user.clone();

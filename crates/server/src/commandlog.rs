@@ -116,7 +116,7 @@ fn entry_of(session: &Session, id: CommandId, args: Args<'_>, value: u64, at_s: 
     let (addr, name) = match from_script {
         true => (String::new(), Vec::new()),
         false => {
-            let names = session.card.names.lock().expect("no panic under the names");
+            let names = session.card.names();
             (session.card.addr.clone(), names.name.clone())
         }
     };

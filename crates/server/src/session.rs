@@ -4,7 +4,7 @@
 //! CLIENT KILL marks it. Must not know: how commands run.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering},
 };
 
@@ -113,7 +113,7 @@ pub struct Card {
     /// When it connected: Unix time in milliseconds.
     pub created_ms: u64,
     /// Names that it gave itself: CLIENT SETNAME, and CLIENT SETINFO's library and version.
-    pub names: Mutex<Names>,
+    pub(crate) names: Mutex<Names>,
     /// Selected database.
     pub db: AtomicU32,
     /// 2 or 3.
@@ -182,6 +182,11 @@ pub mod flag {
 }
 
 impl Card {
+    /// The names that it gave itself, for as long as nobody else may read or change them.
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().expect("no panic under the names")
+    }
+
     /// Where to reach its session now. A message to where it was before is sent on, see `worker/handover.rs`.
     #[inline]
     pub fn token(&self) -> Token {

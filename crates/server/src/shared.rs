@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -303,8 +303,7 @@ pub struct Shared {
     pub names: Names,
     /// The script that is running.
     pub running_script: RunningScript,
-    /// All clients, by id.
-    pub clients: Mutex<BTreeMap<u64, Arc<Card>>>,
+    clients: Mutex<BTreeMap<u64, Arc<Card>>>,
     next_client_id: AtomicU64,
     client_eviction: Mutex<()>,
     workers: OnceLock<Box<[WorkerHandle]>>,
@@ -523,10 +522,15 @@ impl Shared {
         self.next_client_id.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// All clients, by id: a leaf among the locks.
+    pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Card>>> {
+        self.clients.lock().expect("no panic under the clients")
+    }
+
     /// The clients now, by ascending id. Those that have been killed are gone for everybody, though their workers may
     /// not have closed them yet.
     pub fn client_cards(&self) -> Vec<Arc<Card>> {
-        let clients = self.clients.lock().expect("no panic under the clients");
+        let clients = self.clients();
         let cards = clients.values();
         let there = cards.filter(|card| !card.killed.load(Ordering::Acquire));
         there.cloned().collect()
@@ -534,7 +538,7 @@ impl Shared {
 
     /// Where to reach this client's session.
     pub fn token_of(&self, id: u64) -> Option<Token> {
-        let clients = self.clients.lock().expect("no panic under the clients");
+        let clients = self.clients();
         clients.get(&id).map(|card| card.token())
     }
 

@@ -502,8 +502,7 @@ pub fn after_write(worker: &Worker, session: &mut Session) {
     };
     let news = gather(mem::take(&mut mode.pending));
     let target = {
-        let clients = worker.shared.clients.lock();
-        let clients = clients.expect("no panic under the clients");
+        let clients = worker.shared.clients();
         let stays = |card: &&Arc<Card>| {
             !card.killed.load(Ordering::Acquire)
                 && card.flags.load(Ordering::Relaxed) & flag::CLOSING == 0
@@ -610,7 +609,7 @@ fn gather(news: Vec<News>) -> Vec<News> {
 
 /// The tokens of all clients that track keys.
 fn tracking_clients(shared: &Shared) -> HashSet<Token> {
-    let clients = shared.clients.lock().expect("no panic under the clients");
+    let clients = shared.clients();
     clients
         .values()
         .filter(|card| card.flags.load(Ordering::Relaxed) & flag::TRACKING != 0)

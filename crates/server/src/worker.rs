@@ -556,11 +556,7 @@ impl Worker {
         }
         self.update_card(&mut session);
         let card = session.card.clone();
-        self.shared
-            .clients
-            .lock()
-            .expect("no panic under the clients")
-            .insert(card.id, card);
+        self.shared.clients().insert(card.id, card);
         let place = &mut self.places[index];
         place.used = true;
         place.session = Some(session);
@@ -580,11 +576,7 @@ impl Worker {
         self.unwatch(&mut session);
         self.drop_wait(&mut session);
         self.give_way(&mut session);
-        self.shared
-            .clients
-            .lock()
-            .expect("no panic under the clients")
-            .remove(&session.card.id);
+        self.shared.clients().remove(&session.card.id);
         self.shared.workers()[self.number]
             .connections
             .fetch_sub(1, Ordering::Relaxed);

@@ -36,7 +36,7 @@ pub(crate) fn client_getname(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let card = session.card.clone();
-    let names = card.names.lock().expect("no panic under the names");
+    let names = card.names();
     match names.name.as_slice() {
         b"" => session.reply().null(),
         name => session.reply().bulk(name),
@@ -63,12 +63,7 @@ pub fn check_name(name: &[u8]) -> Result<(), Error> {
 /// Gives the connection a name (CLIENT SETNAME, HELLO SETNAME).
 pub fn set_name(session: &mut Session, name: &[u8]) -> Result<(), Error> {
     check_name(name)?;
-    session
-        .card
-        .names
-        .lock()
-        .expect("no panic under the names")
-        .name = name.to_vec();
+    session.card.names().name = name.to_vec();
     Ok(())
 }
 
@@ -86,7 +81,7 @@ pub(crate) fn client_setinfo(
         let why = " cannot contain spaces, newlines or special characters.";
         return Err(Error::quoting("ERR ", option, why).into());
     }
-    let mut names = session.card.names.lock().expect("no panic under the names");
+    let mut names = session.card.names();
     let place = if library {
         &mut names.library
     } else {
@@ -270,8 +265,7 @@ pub(crate) fn client_unblock(
     };
     let id = number::parse_i64(&args[2]).ok_or(Error::NotInteger)?;
     let card = {
-        let clients = worker.shared.clients.lock();
-        let clients = clients.expect("no panic under the clients");
+        let clients = worker.shared.clients();
         u64::try_from(id)
             .ok()
             .and_then(|id| clients.get(&id).cloned())
@@ -374,7 +368,7 @@ fn write_line(out: &mut String, card: &Card, letters: &str, now_ms: i64) {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let now_s = (now_ms / 1000) as u64;
     let flags = card.flags.load(Ordering::Relaxed);
-    let names = card.names.lock().expect("no panic under the names");
+    let names = card.names();
     let text = String::from_utf8_lossy;
     let command = card.command.load(Ordering::Relaxed);
     let command = spec::CommandId::ALL

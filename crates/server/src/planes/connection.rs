@@ -204,13 +204,7 @@ pub(crate) fn reset(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> 
     session
         .card
         .set_flag(flag::NO_EVICT | flag::NO_TOUCH, false);
-    session
-        .card
-        .names
-        .lock()
-        .expect("no panic under the names")
-        .name
-        .clear();
+    session.card.names().name.clear();
     session.become_default(&worker.settings.acl);
     session.reply().simple("RESET");
     Ok(())

@@ -83,8 +83,7 @@ fn parse_options(worker: &Worker, options: Args<'_>) -> Result<(Mode, Prefixes),
                     ));
                 }
                 let id = number::parse_i64(id).ok_or(Error::NotInteger)?;
-                let clients = worker.shared.clients.lock();
-                let clients = clients.expect("no panic under the clients");
+                let clients = worker.shared.clients();
                 let known = u64::try_from(id).ok().filter(|id| clients.contains_key(id));
                 mode.redirect = Some(known.ok_or(Error::line(
                     "ERR The client ID you want redirect to does not exist",
