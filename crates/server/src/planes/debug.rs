@@ -119,17 +119,8 @@ pub(crate) fn debug(
                 .for_each(|digest| reply.simple(&digest.to_string()));
         }
         (b"error", 3) => {
-            let text: Vec<u8> = args[2]
-                .iter()
-                .map(|byte| {
-                    if matches!(byte, b'\r' | b'\n') {
-                        b' '
-                    } else {
-                        *byte
-                    }
-                })
-                .collect();
-            session.reply().error_bytes(&text);
+            // Its line ends become spaces, as in every error.
+            session.reply().error_bytes(&args[2]);
         }
         (b"listpack", 3) => {
             let elements = with_keys(worker, session, |view| packed_elements(view, &args[2]))?;
@@ -147,17 +138,7 @@ pub(crate) fn debug(
             session.reply().ok();
         }
         (b"move-client", 4) => {
-            let (id, to) = (number::parse_i64(&args[2]), number::parse_i64(&args[3]));
-            let workers = worker.shared.workers();
-            let to = to.and_then(|to| usize::try_from(to).ok());
-            let to = to.filter(|to| *to < workers.len()).ok_or(NO_SUCH_WORKER)?;
-            let id = id.and_then(|id| u64::try_from(id).ok());
-            let token = id.and_then(|id| worker.shared.token_of(id));
-            let token = token.ok_or(NO_SUCH_CLIENT)?;
-            let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
-            workers[token.worker()]
-                .mailbox
-                .send(Message::Run(Box::new(begin)));
+            move_client(worker, &args[2], &args[3])?;
             session.reply().ok();
         }
         (b"object", 3) => {
@@ -166,7 +147,7 @@ pub(crate) fn debug(
             session.reply().simple(&text?);
         }
         (b"pause-cron", 3) => {
-            let rest = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            let rest = is_on(&args[2]);
             worker.shared.timers_rest.store(rest, Ordering::Relaxed);
             session.reply().ok();
         }
@@ -203,12 +184,12 @@ pub(crate) fn debug(
             session.reply().ok();
         }
         (b"set-active-expire", 3) => {
-            let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            let on = is_on(&args[2]);
             worker.shared.active_expire.store(on, Ordering::Relaxed);
             session.reply().ok();
         }
         (b"set-skip-checksum-validation", 3) => {
-            let skipped = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            let skipped = is_on(&args[2]);
             worker.shared.settings.update(|settings| {
                 settings.limits.payload_checksum_skipped = skipped;
                 Ok::<(), Error>(())
@@ -217,7 +198,7 @@ pub(crate) fn debug(
             session.reply().ok();
         }
         (b"set-disable-deny-scripts", 3) => {
-            let on = number::parse_i64(&args[2]).unwrap_or(0) != 0;
+            let on = is_on(&args[2]);
             worker.shared.scripts_may_look.store(on, Ordering::Relaxed);
             session.reply().ok();
         }
@@ -225,6 +206,26 @@ pub(crate) fn debug(
             return Err(Error::wrong_subcommand_arity("DEBUG", &args[1]).into());
         }
     }
+    Ok(())
+}
+
+/// A switch, which is off unless it is a number other than 0.
+fn is_on(word: &[u8]) -> bool {
+    number::parse_i64(word).unwrap_or(0) != 0
+}
+
+/// Has another worker serve a client as soon as it has nothing to do.
+fn move_client(worker: &Worker, client: &[u8], to: &[u8]) -> Result<(), Error> {
+    let workers = worker.shared.workers();
+    let to = number::parse_i64(to).and_then(|to| usize::try_from(to).ok());
+    let to = to.filter(|to| *to < workers.len()).ok_or(NO_SUCH_WORKER)?;
+    let id = number::parse_i64(client).and_then(|id| u64::try_from(id).ok());
+    let token = id.and_then(|id| worker.shared.token_of(id));
+    let token = token.ok_or(NO_SUCH_CLIENT)?;
+    let begin = move |worker: &mut Worker| worker.begin_to_hand_over(token, to);
+    workers[token.worker()]
+        .mailbox
+        .send(Message::Run(Box::new(begin)));
     Ok(())
 }
 
