@@ -9,8 +9,8 @@ use super::metric::Sample;
 use super::ranks;
 use crate::StartEmbedded;
 use crate::failure::Failure;
-use crate::run::arguments::RunPlan;
 use crate::run::execute::Prepared;
+use crate::run::plan::RunPlan;
 
 /// Beyond, more pairs make an interval narrower by next to nothing.
 pub const PAIRS_MAX: usize = 2000;

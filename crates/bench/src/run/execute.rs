@@ -16,9 +16,10 @@ use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint, Stream, clock};
 use redline_resp::{Value, encode_request};
 
-use super::arguments::{OnError, RunPlan, SILENCE_MAX, ServerPlan, TargetPlan};
+use super::arguments::OnError;
 use super::drive::{Choice, Drive, Manner};
 use super::measured::{self, Measured};
+use super::plan::{RunPlan, SILENCE_MAX, ServerPlan, TargetPlan};
 use super::record::{Recorder, Row, Slice};
 use super::result::{Latency, OwnCost, RunResult};
 use super::series::{self, HdrLog, Series};

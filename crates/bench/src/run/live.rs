@@ -21,8 +21,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, Wrap};
 use ratatui::{Frame, Terminal};
 
-use super::arguments::RunPlan;
 use super::execute::Prepared;
+use super::plan::RunPlan;
 use super::series::Recent;
 use super::watch::Watched;
 use crate::cause::parties::{Looks, Used, generator_snapshot, stolen_share};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use redline_net::process::{self, MachineTime};
 
-use super::arguments::RunPlan;
 use super::drive::Drive;
 use super::execute::Prepared;
+use super::plan::RunPlan;
 use super::record::{self, Recorder, Row};
 use super::result::{
     CommandResult, FORMAT, Latency, Node, Party, Point, Requests, RunResult, Settings, Target,

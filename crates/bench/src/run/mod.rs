@@ -6,6 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `arguments` | the command line of the sub-commands |
+//! | `plan` | what it means for a run, checked |
 //! | `execute` | one run from its first connection to its result |
 //! | `server` | one server that takes part |
 //! | `watch`, `measured` | what is seen meanwhile, and what all of it comes to |
@@ -23,6 +24,7 @@ pub mod drive;
 pub mod execute;
 mod live;
 mod measured;
+pub mod plan;
 pub(crate) mod record;
 pub mod result;
 mod series;
@@ -42,8 +44,9 @@ use crate::failure::Failure;
 use crate::saved::{self, Saved};
 use crate::{StartEmbedded, Streams};
 use crate::{compare, failover, html, suites};
-use arguments::{Arguments, Command, ReportArguments, RunArguments, RunPlan, one_to_stdout};
+use arguments::{Arguments, Command, ReportArguments, RunArguments, one_to_stdout};
 use execute::{Finished, Prepared};
+use plan::RunPlan;
 use result::RunResult;
 use stairs::{Climb, Objective, Stairs};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redline_net::{Endpoint, process};
 
-use super::arguments::ServerPlan;
+use super::plan::ServerPlan;
 use crate::cause::parties::Process;
 use crate::cause::preflight;
 

@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{RATE_MAX, RunPlan};
 use super::execute::{Finished, Prepared};
+use super::plan::{RATE_MAX, RunPlan};
 use super::result::{Latency, RunResult};
 use crate::failure::Failure;
 

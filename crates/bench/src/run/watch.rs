@@ -9,9 +9,9 @@ use redline_net::Endpoint;
 use redline_net::process::{self, MachineTime};
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Incident, RunPlan};
 use super::execute::Prepared;
 use super::live::Showing;
+use super::plan::{Incident, RunPlan};
 use super::series::Series;
 use crate::cause::parties::{Looks, Memory, Process};
 use crate::failure::Failure;
