@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::load::{self, Observer, Plan, Totals};
 use crate::options::{Options, Output};
+use crate::probe::Probed;
 use crate::report::{self, LiveLine, Measured, Sample, Setting};
 use crate::suite::{self, PayloadSource};
 use crate::worker::Place;
@@ -120,22 +121,16 @@ impl<'a> Session<'a> {
                 threads => threads,
             };
         }
+        let addresses: Vec<Address> = match masters.as_slice() {
+            [] => vec![options.server.clone()],
+            masters => masters
+                .iter()
+                .map(|master| master.address.clone())
+                .collect(),
+        };
         let (mut places, mut configs) = (Vec::new(), Vec::new());
-        let addresses = masters.iter().map(|master| master.address.clone());
-        let lone = masters.is_empty().then(|| options.server.clone());
-        for address in addresses.chain(lone) {
-            let probed = probe::probe(
-                &mut control,
-                &address,
-                tls.as_ref(),
-                &auth(&options),
-                options.db,
-            );
-            let is_unreached = matches!(probed, Err(Failure::Connect { .. }));
-            if is_unreached && !options.cluster && !options.idle && options.output == Output::Csv {
-                print(stdout, report::csv_header(options.compat.form()))?;
-            }
-            let probed = probed?;
+        for address in addresses {
+            let probed = probe_one(&mut control, &options, &address, tls.as_ref(), stdout)?;
             if probed.config.is_none() {
                 let what = match options.cluster {
                     true => format!("node CONFIG {address}"),
@@ -368,6 +363,23 @@ fn print(stdout: &mut dyn Write, text: &str) -> Result<(), Failure> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::local("standard output", &error))
+}
+
+/// Asks a server, or a master of a cluster, about itself. As redis-benchmark does it, CSV has its header even if nobody is
+/// reached.
+fn probe_one(
+    control: &mut Control,
+    options: &Options,
+    address: &Address,
+    tls: Option<&ClientTls>,
+    stdout: &mut dyn Write,
+) -> Result<Probed, Failure> {
+    let probed = probe::probe(control, address, tls, &auth(options), options.db);
+    let is_unreached = matches!(probed, Err(Failure::Connect { .. }));
+    if is_unreached && !options.cluster && !options.idle && options.output == Output::Csv {
+        print(stdout, report::csv_header(options.compat.form()))?;
+    }
+    probed
 }
 
 /// The masters of the cluster that the server is a node of; at least two, as redis-benchmark wants it.
