@@ -1,18 +1,22 @@
-//! What becomes of those who subscribe where servers do not answer as servers do: each of them gets an answer or an error.
+//! What becomes of those who subscribe where servers do not answer as servers do, or are lost: each of them gets an answer
+//! or an error, and hears again what it has heard.
 
 mod proxying;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use redline_resp::Value;
 use redline_testkit::client::Client;
+use redline_testkit::process::ServerProcess;
 
-use proxying::{PATIENCE, assert_error, call, proxy_with, scripted, scripted_over, shards, words};
+use proxying::{
+    Behind, PATIENCE, assert_error, call, proxy_with, scripted, scripted_over, shards, until, words,
+};
 
 /// Something that came for a name: `*3`, a word, the name, and one thing more.
 fn said(word: &str, name: &str, last: &str) -> Vec<u8> {
@@ -195,4 +199,198 @@ fn a_redirect_to_a_node_that_no_map_had_is_followed() {
     let reply = call(&mut client, "SSUBSCRIBE k");
     assert!(matches!(reply, Value::Array(_)), "{reply:?}");
     assert_eq!(words(Some(reply)), ["ssubscribe", "k", "1"]);
+}
+
+#[test]
+fn subscribing_where_the_server_is_lost_is_an_error() {
+    let mut behind = Behind::new(1, 1);
+    let mut client = behind.client();
+    assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
+    drop(behind.servers.remove(0));
+    for _ in 0..3 {
+        assert_error(&call(&mut client, "SUBSCRIBE c"), "ERR");
+    }
+    // And what it had does not stay behind.
+    assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
+}
+
+/// What a server says of a name, and of how many there are now.
+fn confirmed(word: &str, name: &[u8], count: usize) -> Vec<u8> {
+    said(word, &String::from_utf8_lossy(name), &format!(":{count}"))
+}
+
+/// That a server has subscribed somebody to one name.
+fn subscribed_to(name: &[u8]) -> Vec<u8> {
+    confirmed("subscribe", name, 1)
+}
+
+/// The slot of `k`.
+const SLOT_OF_K: usize = 7629;
+
+#[test]
+fn a_shards_channel_that_nobody_has_is_asked_for_when_somebody_has_it_again() {
+    let has_hole = Arc::new(AtomicBool::new(false));
+    let port = Arc::new(AtomicUsize::new(0));
+    let (is_hole, own_port, asked) = (
+        Arc::clone(&has_hole),
+        Arc::clone(&port),
+        AtomicUsize::new(0),
+    );
+    let node = scripted(move |words| {
+        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let port = own_port.load(Ordering::SeqCst);
+        let range = |from: usize, to: usize| {
+            let (host, id) = (text("127.0.0.1"), text("id"));
+            format!("*3\r\n:{from}\r\n:{to}\r\n*3\r\n{host}:{port}\r\n{id}")
+        };
+        let upper: Vec<Vec<u8>> = words.iter().map(|it| it.to_ascii_uppercase()).collect();
+        match (&upper[0][..], upper.get(1).map(Vec::as_slice)) {
+            (b"CLUSTER", Some(b"INFO")) => {
+                text("cluster_state:ok\r\ncluster_current_epoch:1\r\n").into_bytes()
+            }
+            (b"CLUSTER", Some(b"SLOTS")) => match is_hole.load(Ordering::SeqCst) {
+                true => format!(
+                    "*2\r\n{}{}",
+                    range(0, SLOT_OF_K - 1),
+                    range(SLOT_OF_K + 1, 16_383)
+                ),
+                false => format!("*1\r\n{}", range(0, 16_383)),
+            }
+            .into_bytes(),
+            (b"CLUSTER", _) => b"*0\r\n".to_vec(),
+            (b"SSUBSCRIBE", _) => {
+                let mut reply = confirmed("ssubscribe", &words[1], 1);
+                if asked.fetch_add(1, Ordering::SeqCst) > 0 {
+                    reply.extend(b"*3\r\n$8\r\nsmessage\r\n$1\r\nk\r\n$5\r\nagain\r\n");
+                }
+                reply
+            }
+            (b"SUBSCRIBE", Some(b"GONE")) => {
+                [confirmed("sunsubscribe", b"k", 0), subscribed_to(b"gone")].concat()
+            }
+            (b"SUBSCRIBE", _) => subscribed_to(&words[1]),
+            (b"UNSUBSCRIBE", _) => confirmed("unsubscribe", &words[1], 0),
+            _ => b"+PONG\r\n".to_vec(),
+        }
+    });
+    port.store(node.port().into(), Ordering::SeqCst);
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{node}' }}]\n"
+    ));
+    let [mut of_shard, mut other, mut asks] =
+        [(); 3].map(|()| Client::connect(proxy.address()).unwrap());
+    until("the map is known", || !call(&mut asks, "GET k").is_error());
+    assert_eq!(
+        words(Some(call(&mut of_shard, "SSUBSCRIBE k"))),
+        ["ssubscribe", "k", "1"]
+    );
+    has_hole.store(true, Ordering::SeqCst);
+    until("nobody has the slot", || {
+        call(&mut asks, "GET k").is_error()
+    });
+    // With this the node says that it has the channel no longer.
+    assert_eq!(
+        words(Some(call(&mut other, "SUBSCRIBE gone"))),
+        ["subscribe", "gone", "1"]
+    );
+    assert_eq!(
+        words(Some(call(&mut other, "UNSUBSCRIBE gone"))),
+        ["unsubscribe", "gone", "0"]
+    );
+    has_hole.store(false, Ordering::SeqCst);
+    assert_eq!(words(of_shard.reply().unwrap()), ["smessage", "k", "again"]);
+}
+
+#[test]
+fn what_a_server_refuses_the_proxy_is_no_answer_to_somebody_elses_subscribe() {
+    // Whoever is subscribed is refused all but SUBSCRIBE, and hears of that together with what comes behind it.
+    let held = Arc::new(AtomicUsize::new(0));
+    let subscribers = Mutex::new(Vec::new());
+    let refused = Arc::clone(&held);
+    let address = scripted_over(move |words, stream| {
+        let (me, mut subscribers) = (stream.peer_addr().unwrap(), subscribers.lock().unwrap());
+        let is_subscriber = subscribers.contains(&me);
+        Some(match words[0].as_slice() {
+            b"SUBSCRIBE" => {
+                subscribers.push(me);
+                let mut reply =
+                    b"-BUSY a script runs\r\n".repeat(refused.swap(0, Ordering::SeqCst));
+                reply.extend(subscribed_to(&words[1]));
+                reply
+            }
+            _ if is_subscriber => {
+                refused.fetch_add(1, Ordering::SeqCst);
+                Vec::new()
+            }
+            _ => b"+PONG\r\n".to_vec(),
+        })
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    let [mut one, mut two] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    assert_eq!(
+        words(Some(call(&mut one, "SUBSCRIBE a"))),
+        ["subscribe", "a", "1"]
+    );
+    // The proxy asks for a sign of life, and only then for another name.
+    one.send(b"UNSUBSCRIBE a\r\n").unwrap();
+    until("it is asked", || held.load(Ordering::SeqCst) > 0);
+    assert_eq!(
+        words(Some(call(&mut two, "SUBSCRIBE b"))),
+        ["subscribe", "b", "1"]
+    );
+    assert_eq!(words(one.reply().unwrap()), ["unsubscribe", "a", "0"]);
+    // Nobody here hears that name any more, which the server is told, and refuses.
+    until("it is told", || held.load(Ordering::SeqCst) > 0);
+    assert_eq!(
+        words(Some(call(&mut one, "SUBSCRIBE c"))),
+        ["subscribe", "c", "1"]
+    );
+}
+
+/// A server that ends the connection of who wants to hear `x`, refuses as many who then want to hear `a`, and sends the next
+/// of them a message. The proxy in front of it; who hears `a` there; and somebody else, who has just seen the connection end.
+fn lost_and_refused(refusals: usize) -> (ServerProcess, Client, Client) {
+    let (is_lost, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let address = scripted(move |words| match (words[0].as_slice(), words.get(1)) {
+        (b"SUBSCRIBE", Some(name)) if name == b"a" && is_lost.load(Ordering::SeqCst) => {
+            if refused.fetch_add(1, Ordering::SeqCst) < refusals {
+                return b"-BUSY a script runs\r\n".to_vec();
+            }
+            let mut reply = subscribed_to(name);
+            reply.extend(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nagain\r\n");
+            reply
+        }
+        // No reply at all: the proxy ends the connection.
+        (b"SUBSCRIBE", Some(name)) if name == b"x" => {
+            is_lost.store(true, Ordering::SeqCst);
+            b"?\r\n".to_vec()
+        }
+        (b"SUBSCRIBE", Some(name)) => subscribed_to(name),
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    let [mut hears, mut other] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    assert!(!call(&mut hears, "SUBSCRIBE a").is_error());
+    assert_error(&call(&mut other, "SUBSCRIBE x"), "ERR");
+    (proxy, hears, other)
+}
+
+#[test]
+fn who_subscribes_first_after_a_loss_does_not_leave_others_deaf() {
+    let (_proxy, mut hears, mut other) = lost_and_refused(0);
+    // This makes the connection anew, before anything else does.
+    until("it is there again", || {
+        !call(&mut other, "SUBSCRIBE b").is_error()
+    });
+    assert_eq!(words(hears.reply().unwrap()), ["message", "a", "again"]);
+    assert_eq!(
+        words(Some(call(&mut other, "SUBSCRIBE a"))),
+        ["subscribe", "a", "2"]
+    );
+}
+
+#[test]
+fn a_name_that_is_refused_when_it_is_asked_for_again_is_not_forgotten() {
+    let (_proxy, mut hears, _other) = lost_and_refused(2);
+    assert_eq!(words(hears.reply().unwrap()), ["message", "a", "again"]);
 }
