@@ -15,7 +15,7 @@ use super::to_reply::{bytes_at, until_nul};
 
 use super::watch::look;
 use super::{
-    BUFFER_BYTES_KEPT, Machine, json, load, machine, msgpack, strings, structs, unpanicking,
+    BUFFER_BYTES_KEPT, Machine, json, load, machine, msgpack, raise, strings, structs, unpanicking,
 };
 use crate::reply_reader::ReplyReader;
 use crate::script::sha1_hex;
@@ -83,7 +83,8 @@ pub(super) unsafe fn push_library(state: *mut lua_State) {
         let functions = plain
             .into_iter()
             .chain(strings::FUNCTIONS)
-            .chain(load::FUNCTIONS);
+            .chain(load::FUNCTIONS)
+            .chain(raise::FUNCTIONS);
         for (name, function) in functions {
             ffi::lua_pushcclosure(state, function, 0);
             ffi::lua_setfield(state, -2, name.as_ptr());

@@ -28,6 +28,7 @@ mod json;
 mod load;
 mod memory;
 mod msgpack;
+mod raise;
 mod run;
 mod set_up;
 mod strings;

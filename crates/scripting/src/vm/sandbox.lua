@@ -12,7 +12,7 @@ local redis, behind, shown_metatables, for_functions = ...
 
 local host = {}
 for name in ('look random randomseed find match gsub gmatch_step gsub_step format next pairs rawget rawset getmetatable'
-  .. ' setmetatable insert unpack loadstring'):gmatch('%S+') do
+  .. ' setmetatable insert unpack loadstring error'):gmatch('%S+') do
   host[name], redis[name] = redis[name], nil
 end
 
@@ -49,11 +49,11 @@ local function pick(from, names)
   return picked
 end
 
-local globals = pick(_G, 'error gcinfo rawequal select tonumber tostring type')
+local globals = pick(_G, 'gcinfo rawequal select tonumber tostring type')
 local globals_stand_in = readonly(globals)
 globals._VERSION = 'Lua 5.1'
 globals._G = globals_stand_in
-for name in ('next pairs rawget rawset getmetatable setmetatable unpack'):gmatch('%S+') do
+for name in ('next pairs rawget rawset getmetatable setmetatable unpack error'):gmatch('%S+') do
   globals[name] = host[name]
 end
 
