@@ -328,6 +328,17 @@ fn clients_are_listed_named_and_ended() {
 }
 
 #[test]
+fn a_script_left_the_client_listed_in_the_database_that_it_selected() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    let script: &[u8] = b"redis.call('select', 3) return redis.call('set', 'k', 'v')";
+    client.call_args(&[b"EVAL", script, b"0"]).ok();
+    assert_eq!(client.call("DBSIZE"), Value::Integer(0));
+    let line = text(&client.call("CLIENT INFO"));
+    assert!(line.contains(" db=0 "), "{line}");
+}
+
+#[test]
 fn clients_are_picked_by_several_filters() {
     let server = server();
     let (mut a, mut b) = (Client::connect(&server), Client::connect(&server));
@@ -591,6 +602,15 @@ fn errors_are_counted_once_wherever_they_arise() {
             &["errorstat_MINE:count=1", "eval 0,1"],
         ),
         ("error('x')", &["errorstat_ERR:count=1", "eval 0,1"]),
+        // One word is a code where a script raises it, since more comes behind it then; not where it is returned.
+        (
+            "error{err = 'MINE'}",
+            &["errorstat_MINE:count=1", "eval 0,1"],
+        ),
+        (
+            "return {err = 'MINE'}",
+            &["errorstat_ERR:count=1", "eval 0,1"],
+        ),
         // Whoever says that an error is counted is believed, and then it fails once for each.
         (
             "error{err = 'MINE own', ignore_error_stats_update = true}",

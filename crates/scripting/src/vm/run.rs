@@ -63,6 +63,11 @@ impl Failure {
 
     /// Writes it as the error of the script or function of that name.
     pub(super) fn write(&self, name: &[u8], reply: &mut Reply<'_>) {
+        reply.error_bytes(&self.line(name));
+    }
+
+    /// What it says then.
+    fn line(&self, name: &[u8]) -> Vec<u8> {
         let mut line = Vec::with_capacity(self.text.len() + 96);
         line.extend_from_slice(until_nul(&self.text));
         line.extend_from_slice(b" script: ");
@@ -74,7 +79,7 @@ impl Failure {
             line.extend_from_slice(itoa::Buffer::new().format(self.line).as_bytes());
         }
         line.push(b'.');
-        reply.error_bytes(&line);
+        line
     }
 }
 
@@ -160,9 +165,9 @@ pub(super) unsafe fn finish(
                     string_at(state, -1).unwrap_or(b"error in error handling"),
                 );
             }
-            (*machine).failure.write(name, reply);
-            let failure = &raw const (*machine).failure;
-            to_reply::report(machine, until_nul(&(*failure).text), (*failure).counted);
+            let line = (*machine).failure.line(name);
+            reply.error_bytes(&line);
+            to_reply::report(machine, &line, (*machine).failure.counted);
         }
     }
 }

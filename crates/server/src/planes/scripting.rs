@@ -250,7 +250,9 @@ fn run(
     // A script that kept the worker's loop turning may have got pushes into its session meanwhile.
     out.append(&mut session.out);
     session.out = out;
+    // SELECT inside a script ends with it, for those who look at the client as well.
     session.db = db;
+    session.card.db.store(db, Ordering::Relaxed);
     let unit = session
         .unit
         .as_mut()
