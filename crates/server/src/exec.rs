@@ -392,7 +392,7 @@ impl Worker {
             return Err(Error::line("ERR Command not allowed inside a transaction"));
         }
         self.permit(session, id, args)?;
-        self.check_memory(session, id, gate)?;
+        self.check_memory(session, id, gate, args)?;
         if session.is(state::SUBSCRIBED) && !planes::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
         }
@@ -411,21 +411,26 @@ impl Worker {
         session: &Session,
         id: CommandId,
         gate: Gate,
+        args: Args<'_>,
     ) -> Result<(), Error> {
         if self.settings.maxmemory_bytes == 0 || session.unit.is_some() {
             return Ok(());
         }
-        let enough = crate::cron::make_room(self);
-        let queued_needs = id == CommandId::Exec
-            && session
-                .multi
-                .queue
-                .iter()
-                .any(|(id, _)| spec::gate(*id).flags.has(Flags::DENYOOM));
-        if !enough && (gate.flags.has(Flags::DENYOOM) || queued_needs) {
-            return Err(errors::OOM);
+        if crate::cron::make_room(self) {
+            return Ok(());
         }
-        Ok(())
+        let needs = |id: CommandId, gate: Gate, args: Args<'_>| {
+            let by_row = gate.flags.has(Flags::DENYOOM);
+            planes::scripting::needs_memory(&self.shared, id, args, by_row)
+        };
+        let mut queued = session.multi.queue.iter();
+        let refused = needs(id, gate, args)
+            || id == CommandId::Exec
+                && queued.any(|(id, args)| needs(*id, spec::gate(*id), args.as_args()));
+        match refused {
+            true => Err(errors::OOM),
+            false => Ok(()),
+        }
     }
 
     fn break_multi(&self, session: &mut Session) {

@@ -252,6 +252,45 @@ fn flags_decide_what_may_be_called_how() {
 }
 
 #[test]
+fn a_script_that_needs_memory_was_queued_without_any() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    let code = "#!lua name=lib\n\
+        redis.register_function('w', function(k) return 1 end)\n\
+        redis.register_function{function_name='r', callback=function(k) return 2 end, flags={'no-writes'}}";
+    load(&mut client, &[], code);
+    client.call("CONFIG SET maxmemory 1").ok();
+    let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+    for call in [["EVAL", "#!lua\nreturn 1", "0"], ["FCALL", "w", "0"]] {
+        client.call("MULTI").ok();
+        assert_eq!(client.call_args(&call.map(str::as_bytes)).error(), oom);
+        assert!(client.call("EXEC").error().starts_with("EXECABORT "));
+    }
+    // What declares nothing is judged by its calls, and a reader needs none.
+    let queued = [
+        ["EVAL", "return 1", "0"],
+        ["EVAL", "#!lua flags=no-writes\nreturn 1", "0"],
+        ["EVAL", "#!lua flags=allow-oom\nreturn 1", "0"],
+        ["FCALL", "r", "0"],
+    ];
+    client.call("MULTI").ok();
+    for call in queued {
+        let reply = client.call_args(&call.map(str::as_bytes));
+        assert_eq!(reply, Value::Simple("QUEUED".to_owned()), "{call:?}");
+    }
+    let replies = [1, 1, 1, 2].map(Value::Integer);
+    assert_eq!(client.call("EXEC"), Value::Array(replies.to_vec()));
+    // Memory may be gone by the time of EXEC.
+    client.call("CONFIG SET maxmemory 0").ok();
+    client.call("MULTI").ok();
+    client.call_args(&[b"EVAL", b"#!lua\nreturn 1", b"0"]);
+    let mut other = Client::connect(&server);
+    other.call("CONFIG SET maxmemory 1").ok();
+    let refused = format!("EXECABORT Transaction discarded because of: {oom}");
+    assert_eq!(client.call("EXEC").error(), refused);
+}
+
+#[test]
 fn nothing_is_registered_once_a_library_is_loaded() {
     let server = start(settings(1));
     let mut client = Client::connect(&server);

@@ -126,8 +126,8 @@ fn check_flags(worker: &Worker, flags: ScriptFlags, read_only: bool) -> Result<(
     }
 }
 
-/// May this call write? `by_row`: what its row says, which counts unless it names a script that declares what it does.
-pub(crate) fn may_write(shared: &Shared, id: CommandId, args: Args<'_>, by_row: bool) -> bool {
+/// What the script or function that a call names declares to do, if it declares anything.
+fn declared(shared: &Shared, id: CommandId, args: Args<'_>) -> Option<ScriptFlags> {
     let script_flags = || shared.scripts.get(&args[1]).map(|script| script.flags());
     let flags = match id {
         CommandId::Eval | CommandId::EvalRo => ScriptFlags::declared_by(&args[1]),
@@ -138,10 +138,20 @@ pub(crate) fn may_write(shared: &Shared, id: CommandId, args: Args<'_>, by_row: 
         }
         _ => None,
     };
-    match flags.filter(|flags| !flags.contains(ScriptFlags::UNDECLARED)) {
-        Some(flags) => !flags.contains(ScriptFlags::NO_WRITES),
-        None => by_row,
-    }
+    flags.filter(|flags| !flags.contains(ScriptFlags::UNDECLARED))
+}
+
+/// May this call write? `by_row`: what its row says, which counts unless it names a script that declares what it does.
+pub(crate) fn may_write(shared: &Shared, id: CommandId, args: Args<'_>, by_row: bool) -> bool {
+    declared(shared, id, args).map_or(by_row, |flags| !flags.contains(ScriptFlags::NO_WRITES))
+}
+
+/// Is this call refused while memory is over the limit? `by_row`: as for [`may_write`].
+pub(crate) fn needs_memory(shared: &Shared, id: CommandId, args: Args<'_>, by_row: bool) -> bool {
+    let excused = |flags: ScriptFlags| {
+        flags.contains(ScriptFlags::NO_WRITES) || flags.contains(ScriptFlags::ALLOW_OOM)
+    };
+    declared(shared, id, args).map_or(by_row, |flags| !excused(flags))
 }
 
 /// How many keys a call names; `bad_count` if that is no number.
