@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use redline_keyspace::{Classes, Expiry};
 use redline_resp::{Args, Reply};
 use redline_types::{
     DataType, Element, IntBuf, Zset,
@@ -14,7 +13,7 @@ use redline_types::{
 use crate::{
     Ctx, Error,
     parse::{float, integer, is},
-    zset::{add_all, add_error},
+    zset::{add_all, add_error, store},
 };
 
 /// GEOADD key [NX | XX] [CH] longitude latitude member [longitude latitude member …]
@@ -424,28 +423,13 @@ fn run(
                 Form::Search { .. } => "geosearchstore",
                 Form::Radius { .. } => "georadiusstore",
             };
+            // Each member counts as a change, and so does that of the key.
+            let further = result.len().saturating_sub(1);
             store(ctx, destination, result, event, reply);
+            ctx.keys.count_changes(further as u64);
             Ok(())
         }
     }
-}
-
-fn store(
-    ctx: &mut Ctx<'_>,
-    destination: &[u8],
-    result: Zset,
-    event: &'static str,
-    reply: &mut Reply<'_>,
-) {
-    let members = result.len();
-    if members > 0 {
-        ctx.keys.set_collection(destination, result, Expiry::Clear);
-        ctx.keys.changed(Classes::ZSET, event, destination);
-        ctx.keys.count_changes(members as u64 - 1);
-    } else if ctx.keys.delete(destination) {
-        ctx.keys.changed(Classes::GENERIC, "del", destination);
-    }
-    reply.integer(members as i64);
 }
 
 /// What lies inside, in order, and no more than is asked for.

@@ -409,7 +409,7 @@ impl<'r, 'b> Pairs<'r, 'b> {
 }
 
 /// Makes the destination this set and replies with its size; an empty one removes the key.
-fn store(
+pub(crate) fn store(
     ctx: &mut Ctx<'_>,
     destination: &[u8],
     result: Zset,
