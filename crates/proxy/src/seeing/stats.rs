@@ -49,30 +49,31 @@ pub struct Counters {
 impl Counters {
     const COUNT: usize = 17;
 
-    fn values(&self) -> [u64; Self::COUNT] {
+    /// Its figures, in the order in which they are handed over.
+    fn figures(&mut self) -> [&mut u64; Self::COUNT] {
+        let Counters {
+            requests,
+            responses,
+            accepted,
+            rejected,
+            received_bytes,
+            sent_bytes,
+            refused_for_memory,
+            evicted_clients,
+            slow_passed_over,
+            buffer_bytes,
+            requests_per_second,
+            cache:
+                CacheCounts {
+                    hits,
+                    misses,
+                    invalidated,
+                    evicted,
+                    entries,
+                    bytes,
+                },
+        } = self;
         [
-            self.requests,
-            self.responses,
-            self.accepted,
-            self.rejected,
-            self.received_bytes,
-            self.sent_bytes,
-            self.refused_for_memory,
-            self.evicted_clients,
-            self.slow_passed_over,
-            self.buffer_bytes,
-            self.requests_per_second,
-            self.cache.hits,
-            self.cache.misses,
-            self.cache.invalidated,
-            self.cache.evicted,
-            self.cache.entries,
-            self.cache.bytes,
-        ]
-    }
-
-    fn of(values: [u64; Self::COUNT]) -> Counters {
-        let [
             requests,
             responses,
             accepted,
@@ -90,28 +91,19 @@ impl Counters {
             evicted,
             entries,
             bytes,
-        ] = values;
-        Counters {
-            requests,
-            responses,
-            accepted,
-            rejected,
-            received_bytes,
-            sent_bytes,
-            refused_for_memory,
-            evicted_clients,
-            slow_passed_over,
-            buffer_bytes,
-            requests_per_second,
-            cache: CacheCounts {
-                hits,
-                misses,
-                invalidated,
-                evicted,
-                entries,
-                bytes,
-            },
+        ]
+    }
+
+    fn values(mut self) -> [u64; Self::COUNT] {
+        self.figures().map(|figure| *figure)
+    }
+
+    fn of(values: [u64; Self::COUNT]) -> Counters {
+        let mut counters = Counters::default();
+        for (figure, value) in counters.figures().into_iter().zip(values) {
+            *figure = value;
         }
+        counters
     }
 }
 
