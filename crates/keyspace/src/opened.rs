@@ -21,8 +21,8 @@ const KEPT_BYTES_MAX: usize = 8 * 1024;
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Opened {
-    /// The first `used` are lent to readers; the others belong to nobody. Boxes, so that growing moves none of them.
-    #[allow(clippy::vec_box)]
+    /// The first `used` are lent to readers; the others belong to nobody.
+    #[expect(clippy::vec_box, reason = "growing must move none of them")]
     open: UnsafeCell<Vec<Box<Value>>>,
     used: Cell<usize>,
     /// By form.

@@ -367,7 +367,10 @@ impl Keyspace {
 
     /// # Safety
     /// The caller holds the stripe and lets no other reference to its state live.
-    #[allow(clippy::mut_from_ref)] // the stripe lock is what makes it exclusive
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the stripe lock is what makes it exclusive"
+    )]
     pub(crate) unsafe fn stripe_state(&self, stripe: u16) -> &mut StripeState {
         // SAFETY: the caller is the only one who looks at it.
         unsafe { &mut *self.stripes[usize::from(stripe)].0.get() }

@@ -82,7 +82,10 @@ impl Signals {
     }
 
     /// The next signal that has come.
-    #[allow(clippy::should_implement_trait)] // a signal may come after a `None`: this is no iterator
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a signal may come after a `None`: this is no iterator"
+    )]
     pub fn next(&mut self) -> Option<Signal> {
         let mut number = [0];
         loop {

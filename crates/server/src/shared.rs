@@ -373,7 +373,6 @@ pub struct Shared {
 
 impl Shared {
     /// Everything but the workers, which come with [`Shared::set_workers`].
-    #[allow(clippy::too_many_arguments)] // one caller, at the start
     pub fn new(
         keyspace: Keyspace,
         settings: Published,

@@ -114,9 +114,12 @@ impl Batch {
         self.spans.shrink_to(SPANS_KEPT_MAX);
     }
 
-    #[allow(clippy::too_many_arguments)] // the hottest call of the product; a struct would be made and taken apart
     /// Takes a request in, looks its command up, hashes its key and walks on to the keys. `bytes` begin with the request,
-    /// which is `len` long.
+    /// which is `len` long; `at` is its place in the member's query buffer, and its `args` arguments are the last spans.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the hottest call of the product: a struct would be made and taken apart"
+    )]
     #[inline]
     pub(crate) fn add(
         &mut self,

@@ -100,7 +100,10 @@ pub(crate) fn lolwut(
 fn draw(rng: &mut fastrand::Rng, columns: usize, rows: usize) -> String {
     let mut grid = vec![vec![' '; columns]; rows];
     let mut row = rng.usize(0..rows);
-    #[allow(clippy::needless_range_loop)] // it walks across the rows, not along one
+    #[expect(
+        clippy::needless_range_loop,
+        reason = "it walks across the rows, not along one"
+    )]
     for column in 0..columns {
         let step = rng.usize(0..3);
         let (mark, next) = match step {
