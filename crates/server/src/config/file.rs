@@ -15,7 +15,7 @@ use redline_observe::quote::quote;
 use redline_spec::nearest;
 use redline_types::glob::{self, Case};
 
-use super::{Parameter, find, not_built, table, words_of};
+use super::{Parameter, find, not_built, table, value::c_string, words_of};
 use crate::settings::{Settings, UserLine};
 
 /// Includes within includes.
@@ -199,10 +199,10 @@ fn entries_like(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
 }
 
 /// Splits a line into words: `"a b\n\x00"` and `'a b'` are one word each. `None`: a quote is not closed, or
-/// something follows a closing quote at once.
+/// something follows a closing quote at once. As in Redis the line ends at its first zero byte.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
-    let mut rest = line.trim_ascii_start();
+    let mut rest = c_string(line).trim_ascii_start();
     while !rest.is_empty() {
         let (word, after) = first_word(rest)?;
         words.push(word);
@@ -215,7 +215,7 @@ fn first_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     while let Some((&byte, after)) = rest.split_first() {
         rest = match byte {
-            _ if byte.is_ascii_whitespace() || byte == 0 => break,
+            _ if byte.is_ascii_whitespace() => break,
             b'"' => return closed(double_quoted(&mut word, after)?).map(|rest| (word, rest)),
             b'\'' => return closed(single_quoted(&mut word, after)?).map(|rest| (word, rest)),
             _ => {
@@ -342,6 +342,19 @@ mod tests {
         for wrong in ["port \"1", "port '1", "port \"1\"2"] {
             assert_eq!(words(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_zero_byte_had_no_end_of_words_behind_it() {
+        for (line, expected) in [
+            (&b"port 1\0"[..], &[&b"port"[..], b"1"][..]),
+            (b"port\0 1", &[b"port"]),
+            (b"port \0\"1", &[b"port"]),
+            (b"\0", &[]),
+        ] {
+            assert_eq!(split(line).unwrap(), expected, "{line:?}");
+        }
+        assert_eq!(split(b"port \"1\0 2\""), None);
     }
 
     #[test]
