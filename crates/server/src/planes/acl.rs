@@ -304,8 +304,9 @@ pub(crate) fn acl_save(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let path = worker.settings.aclfile.clone().ok_or(NO_FILE)?;
-    let text = worker.settings.acl.file_text();
-    if let Err(error) = replace_file(Path::new(&path), &text) {
+    let shared = &worker.shared;
+    let text = || Ok(shared.settings.current().acl.file_text());
+    if let Err(error) = replace_file(Path::new(&path), text) {
         log::warning(&format!("Saving the users to '{path}': {error}"));
         return Err(Error::line(
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",

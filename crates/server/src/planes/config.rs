@@ -3,7 +3,14 @@
 //! CONFIG SET changes a copy of the settings and publishes it whole, so several parameters change together or not at
 //! all. Must not know: what any parameter means, but for those whose change must do something at once.
 
-use std::{collections::HashSet, io::Write, path::Path, sync::Arc};
+use std::{
+    collections::HashSet,
+    fs::{File, OpenOptions},
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use redline_commands::Error;
 use redline_net::{Listener, error_text, limits, tls::ServerTls};
@@ -127,8 +134,16 @@ pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
             "ERR The server is running without a config file",
         ));
     };
-    let rewrite = |old: Vec<u8>| replace_file(path, &rewritten(&old, &worker.settings, all));
-    if let Err(error) = std::fs::read(path).and_then(rewrite) {
+    let shared = &worker.shared;
+    // The settings of now: this worker may have others still, and nothing older may be written last.
+    let rewrite = || {
+        Ok(rewritten(
+            &std::fs::read(path)?,
+            &shared.settings.current(),
+            all,
+        ))
+    };
+    if let Err(error) = replace_file(path, rewrite) {
         log::warning(&format!("CONFIG REWRITE failed: {error}"));
         let text = format!("ERR Rewriting config file: {error}");
         return Err(Error::Line(text.into()));
@@ -137,23 +152,50 @@ pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Replaces the file in one step: whoever reads it sees the old text or the new one.
-pub(super) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
+/// Replaces the file in one step: whoever reads it sees the old text or the new one. Who wants to at the same time waits:
+/// `text` is made when it is its turn.
+pub(super) fn replace_file(
+    path: &Path,
+    text: impl FnOnce() -> std::io::Result<Vec<u8>>,
+) -> std::io::Result<()> {
+    /// Clients of several workers may ask at once, and their texts must not mix.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = text()?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
+    // One that was left by an end in the middle.
+    let _ = std::fs::remove_file(&beside);
     let written = (|| {
-        let mut file = std::fs::File::create(&beside)?;
-        file.write_all(text)?;
-        if let Ok(metadata) = std::fs::metadata(path) {
-            file.set_permissions(metadata.permissions())?;
+        let old = std::fs::metadata(path).ok();
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        if old.is_some() {
+            // Nobody may read what it holds before it has the permissions of the old one.
+            options.mode(0o600);
+        }
+        let mut file = options.open(&beside)?;
+        file.write_all(&text)?;
+        if let Some(old) = old {
+            file.set_permissions(old.permissions())?;
         }
         file.sync_all()?;
         std::fs::rename(&beside, path)
     })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
+    match &written {
+        // The new name should outlast a loss of power, too. Where folders cannot be opened or flushed, it is as good as it
+        // gets.
+        Ok(()) => drop(folder_of(path).and_then(|folder| folder.sync_all())),
+        Err(_) => drop(std::fs::remove_file(&beside)),
     }
     written
+}
+
+fn folder_of(path: &Path) -> std::io::Result<File> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))
 }
 
 type Change<'a> = (&'static Parameter, &'a [u8], &'a [u8]);
