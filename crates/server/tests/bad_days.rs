@@ -1,5 +1,5 @@
-//! Bad days of a server's own files: two who write them at once. What is written can be read, and nobody who may not read
-//! it finds it. Must not know the server's insides.
+//! Bad days of a server's own files: two who write them at once, names that need care. What is written can be read, and
+//! nobody who may not read it finds it. Must not know the server's insides.
 
 mod client;
 
@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use client::{Client, request, settings};
+use client::{Client, Value, request, settings};
 use redline_server::{Origin, Server, Settings};
 
 /// So many clients ask at once, so often.
@@ -94,4 +94,37 @@ fn a_rewritten_file_has_what_was_set_before_whichever_worker_wrote_last() {
             });
         }
     });
+}
+
+#[test]
+fn a_user_whose_keys_have_a_quote_in_their_names_kept_the_server_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("redis.conf");
+    fs::write(&path, "").unwrap();
+    let server = start_with_file(&path, settings(1));
+    let mut client = Client::connect(&server);
+    let rules = [
+        "on",
+        "nopass",
+        "~o'brien:*",
+        "~a\"b\\*",
+        "&\"",
+        "+get|it's",
+        "(~x +get)",
+    ];
+    client
+        .call(&format!("ACL SETUSER u' {}", rules.join(" ")))
+        .ok();
+    client.call("CONFIG REWRITE").ok();
+    let before = client.call("ACL LIST");
+    drop(server);
+    let mut again = redline_server::config::file::Loader::default();
+    again.file(&path).expect("what was written can be read");
+    let again = Settings {
+        port: Some(0),
+        ..again.finish().unwrap()
+    };
+    let server = client::start(again);
+    assert_eq!(Client::connect(&server).call("ACL LIST"), before);
+    assert_ne!(before, Value::Array(Vec::new()));
 }

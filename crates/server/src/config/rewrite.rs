@@ -120,10 +120,21 @@ fn user_lines(settings: &Settings) -> Vec<Vec<u8>> {
             let lines = text.split(|byte| *byte == b'\n');
             lines
                 .filter(|line| !line.is_empty())
-                .map(<[u8]>::to_vec)
+                .map(user_line)
                 .collect()
         }
     }
+}
+
+/// A user's line. Unlike a file of users, a configuration file has quotes, so a word with one in it has to stand in some.
+fn user_line(line: &[u8]) -> Vec<u8> {
+    let has_quote = |word: &[u8]| word.iter().any(|byte| b"\"'".contains(byte));
+    let words = line.split(|byte| *byte == b' ');
+    let words = words.map(|word| match has_quote(word) {
+        true => in_quotes(word),
+        false => word.to_vec(),
+    });
+    words.collect::<Vec<_>>().join(&b' ')
 }
 
 fn lines_of(parameter: &Parameter, settings: &Settings) -> Vec<Wanted> {
