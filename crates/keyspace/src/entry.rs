@@ -681,6 +681,14 @@ impl Garbage {
             Garbage::Object(object) => object.free_effort() > 64,
         }
     }
+
+    /// Bytes that its release gives back, unless a reply still refers to it.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Garbage::Blob(blob) => blob.capacity(),
+            Garbage::Object(object) => object.heap_bytes(),
+        }
+    }
 }
 
 /// A blob's bytes, to be changed, with room for `more`. While a reply refers to the blob, this makes a

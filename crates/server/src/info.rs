@@ -266,7 +266,7 @@ fn memory(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("mem_overhead_db_hashtable_rehashing", 0)?;
     let defrag = u8::from(worker.compaction.is_some());
     out.field("active_defrag_running", defrag)?;
-    let pending = shared.reaper_pending.load(Ordering::Relaxed);
+    let pending = shared.backlog.objects.load(Ordering::Relaxed);
     out.field("lazyfree_pending_objects", pending)?;
     let freed = shared.reaper_freed.load(Ordering::Relaxed);
     out.field("lazyfreed_objects", freed)

@@ -105,14 +105,75 @@ pub enum Chore {
     Stop,
 }
 
+/// How much a chore frees.
+#[derive(Default)]
+pub struct Size {
+    /// Values.
+    pub objects: u64,
+    /// Bytes of a value.
+    bytes: u64,
+    /// Databases.
+    databases: u64,
+}
+
 impl Chore {
-    /// How many values it frees.
-    pub fn objects(&self) -> u64 {
+    /// How much it frees.
+    pub fn size(&self) -> Size {
         match self {
-            Chore::Drop(_) => 1,
-            Chore::Free(flushed) => flushed.len(),
-            Chore::Stop => 0,
+            Chore::Drop(garbage) => Size {
+                objects: 1,
+                bytes: garbage.heap_bytes() as u64,
+                databases: 0,
+            },
+            Chore::Free(flushed) => Size {
+                objects: flushed.len(),
+                bytes: 0,
+                databases: 1,
+            },
+            Chore::Stop => Size::default(),
         }
+    }
+}
+
+/// What waits for the reaper. There is one for all workers, so they may be faster: then who makes more frees it.
+#[derive(Default)]
+pub struct Backlog {
+    /// Values that it has yet to free.
+    pub objects: AtomicU64,
+    bytes: AtomicU64,
+    databases: AtomicU64,
+}
+
+impl Backlog {
+    /// Bytes of values that may wait, and one more.
+    const BYTES_MAX: u64 = 64 << 20;
+    /// Databases with few keys that may wait. Those with many take longer to fill than to free.
+    const DATABASES_MAX: u64 = 16;
+    const FEW_KEYS: u64 = 1024;
+
+    /// May more be put into it?
+    pub fn has_room_for(&self, chore: &Chore) -> bool {
+        let within = |count: &AtomicU64, max| count.load(Ordering::Relaxed) <= max;
+        match chore {
+            Chore::Drop(_) => within(&self.bytes, Self::BYTES_MAX),
+            Chore::Free(flushed) => {
+                flushed.len() > Self::FEW_KEYS || within(&self.databases, Self::DATABASES_MAX)
+            }
+            Chore::Stop => true,
+        }
+    }
+
+    fn add(&self, size: &Size) {
+        self.objects.fetch_add(size.objects, Ordering::Relaxed);
+        self.bytes.fetch_add(size.bytes, Ordering::Relaxed);
+        self.databases.fetch_add(size.databases, Ordering::Relaxed);
+    }
+
+    /// A chore of this size is done.
+    pub fn take_off(&self, size: &Size) {
+        self.objects.fetch_sub(size.objects, Ordering::Relaxed);
+        self.bytes.fetch_sub(size.bytes, Ordering::Relaxed);
+        self.databases.fetch_sub(size.databases, Ordering::Relaxed);
     }
 }
 
@@ -339,9 +400,9 @@ pub struct Shared {
     over_limit_since_ms: AtomicU64,
     /// How long it did before, in all: milliseconds.
     over_limit_ms: AtomicU64,
-    /// Values and databases that the reaper has been given and has not yet freed, and those that it has.
-    pub reaper_pending: AtomicU64,
-    /// See `reaper_pending`.
+    /// What the reaper has been given and has not yet freed.
+    pub backlog: Backlog,
+    /// Values that it has freed.
     pub reaper_freed: AtomicU64,
     /// Scripts that the cache had forgotten at the last CONFIG RESETSTAT.
     pub evicted_scripts_before: AtomicU64,
@@ -413,7 +474,7 @@ impl Shared {
             baseline: Mutex::default(),
             over_limit_since_ms: AtomicU64::new(0),
             over_limit_ms: AtomicU64::new(0),
-            reaper_pending: AtomicU64::new(0),
+            backlog: Backlog::default(),
             reaper_freed: AtomicU64::new(0),
             evicted_scripts_before: AtomicU64::new(0),
             rates: Rates::default(),
@@ -654,8 +715,7 @@ impl Shared {
 
     /// Hands work to the reaper.
     pub fn chore(&self, chore: Chore) {
-        self.reaper_pending
-            .fetch_add(chore.objects(), Ordering::Relaxed);
+        self.backlog.add(&chore.size());
         // A send fails only when the reaper has gone, at the very end: then the memory goes with the process.
         let _ = self
             .chores

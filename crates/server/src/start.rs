@@ -480,15 +480,17 @@ fn unknown_cpus(list: &str) -> String {
 fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
     let mut heap = Heap::new();
     while let Ok(chore) = todo.recv() {
-        let objects = chore.objects();
+        let size = chore.size();
         match chore {
             Chore::Drop(garbage) => drop(garbage),
             Chore::Free(flushed) => flushed.free(&shared.keyspace, &mut heap),
             Chore::Stop => return,
         }
         heap.flush();
-        shared.reaper_freed.fetch_add(objects, Ordering::Relaxed);
-        shared.reaper_pending.fetch_sub(objects, Ordering::Relaxed);
+        shared
+            .reaper_freed
+            .fetch_add(size.objects, Ordering::Relaxed);
+        shared.backlog.take_off(&size);
     }
 }
 

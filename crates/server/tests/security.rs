@@ -31,6 +31,7 @@
 //! | CVE-2023-45145: a unix socket that is open for a moment | `redline-net`: `a_unix_socket_has_its_mode_and_leaves_with_its_listener` (its mode is set before it listens) |
 //! | hash flooding | `two_servers_have_two_orders`; `redline-table`: `equals_the_reference_at_every_length` |
 //! | replies that grow without end | `bad_input`, `limits`, `client_memory`, `tracking`, `monitor` |
+//! | memory of a script or a pipeline that has nothing to show for it | `greedy` |
 //! | CVE-2026-81934: TLS | `tls`: `damaged_messages_of_the_handshake_never_end_the_server`; the records are rustls's |
 //!
 //! CVE-2026-23631 and CVE-2026-21863 are of replication and of the cluster bus, which are not there; CVE-2026-25588 and

@@ -255,10 +255,10 @@ impl Worker {
             if member.session.aside.is_some() {
                 self.defer(member, batch, index, number);
             }
+            self.sweep();
         }
         self.charge(batch, charge);
         crate::cron::copy_counts(self);
-        self.sweep();
     }
 
     /// Is the next request one for the same collection, and do both name elements of it?
@@ -342,14 +342,28 @@ impl Worker {
         }
     }
 
-    /// Hands over what the commands left to be freed.
+    /// Hands over what a command left to be freed, mostly nothing: before the next one leaves as much again.
+    #[inline]
     pub(crate) fn sweep(&mut self) {
-        use crate::shared::Chore;
-        for garbage in self.local.garbage.drain(..) {
-            self.shared.chore(Chore::Drop(garbage));
+        if !(self.local.garbage.is_empty() && self.local.flushed.is_empty()) {
+            self.sweep_out();
         }
-        for flushed in self.local.flushed.drain(..) {
-            self.shared.chore(Chore::Free(flushed));
+    }
+
+    #[cold]
+    fn sweep_out(&mut self) {
+        use crate::shared::Chore;
+        let garbage = self.local.garbage.drain(..).map(Chore::Drop);
+        for chore in garbage.chain(self.local.flushed.drain(..).map(Chore::Free)) {
+            if self.shared.backlog.has_room_for(&chore) {
+                self.shared.chore(chore);
+                continue;
+            }
+            // The reaper does not keep up.
+            match chore {
+                Chore::Free(flushed) => flushed.free(&self.shared.keyspace, &mut self.local.heap),
+                Chore::Drop(_) | Chore::Stop => drop(chore),
+            }
         }
     }
 }

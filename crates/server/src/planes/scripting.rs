@@ -416,6 +416,7 @@ impl ScriptEnv for Env<'_> {
             Ok(id) => self.worker.call(self.session, id, args),
             Err(error) => Err(Halt::Error(error)),
         };
+        self.worker.sweep();
         if let Err(Halt::Error(error)) = outcome {
             let text = error.text();
             self.session.out.clear();

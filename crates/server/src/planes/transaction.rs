@@ -224,6 +224,7 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
             }
             Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
         }
+        worker.sweep();
     }
 }
 

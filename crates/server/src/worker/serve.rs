@@ -550,6 +550,7 @@ impl Worker {
             if session.out.len_bytes() > self.output_watched_bytes {
                 self.enforce_output_limit(session);
             }
+            self.sweep();
             if session.aside.is_some() {
                 session.deferred = Some(deferred);
                 return;
