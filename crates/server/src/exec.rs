@@ -501,6 +501,9 @@ impl Worker {
         if !self.local.events.is_empty() {
             let by = Some(&*session.card);
             planes::publish_events(shared, &mut self.local, &mut self.changes, by);
+            if inside.in_script {
+                self.hand_out(session);
+            }
         }
         if session.is(state::TRACKING) && has_run && tracking::remembers(session, id) {
             self.remember_keys(session.card.token(), id, args);

@@ -38,17 +38,20 @@ pub struct Transit {
 }
 
 impl Transit {
-    /// Is there so much that this session has to wait before it publishes? Then it will be among those of
-    /// [`Transit::released`].
+    /// Is there so much that nobody should publish more?
+    pub fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::SeqCst) > TRANSIT_BYTES_MAX
+    }
+
+    /// Has this session to wait before it publishes? Then it will be among those of [`Transit::released`].
     pub fn keeps_waiting(&self, who: Token) -> bool {
-        let is_full = || self.bytes.load(Ordering::SeqCst) > TRANSIT_BYTES_MAX;
-        if !is_full() {
+        if !self.is_full() {
             return false;
         }
         let mut waiting = self.waiting.lock().expect("no panic under those who wait");
         self.awaited.store(true, Ordering::SeqCst);
         // From here on the worker looks at the list when it has handed something out.
-        let waits = is_full();
+        let waits = self.is_full();
         if waits {
             waiting.push(who);
         }
@@ -57,9 +60,7 @@ impl Transit {
 
     /// Who waits no longer. The worker asks in each turn.
     pub fn released(&self) -> Vec<Token> {
-        if !self.awaited.load(Ordering::SeqCst)
-            || self.bytes.load(Ordering::SeqCst) > TRANSIT_BYTES_MAX
-        {
+        if !self.awaited.load(Ordering::SeqCst) || self.is_full() {
             return Vec::new();
         }
         let mut waiting = self.waiting.lock().expect("no panic under those who wait");
@@ -265,6 +266,11 @@ impl Channels {
 }
 
 impl Delivery {
+    /// Bytes of what it says.
+    pub fn len_bytes(&self) -> usize {
+        self.channel.len() + self.payload.len()
+    }
+
     /// The same message for one of its subscribers.
     pub fn to_one(&self, token: Token) -> Delivery {
         Delivery {
@@ -304,10 +310,7 @@ fn deliver(workers: &[WorkerHandle], tokens: &[Token], delivery: &Delivery) -> u
             .filter(|token| token.worker() == number)
             .collect();
         if !to.is_empty() {
-            let bytes = size_of::<Delivery>()
-                + size_of_val(&*to)
-                + delivery.channel.len()
-                + delivery.payload.len();
+            let bytes = size_of::<Delivery>() + size_of_val(&*to) + delivery.len_bytes();
             worker.mailbox.send(Message::Deliver(Delivery {
                 to,
                 _carried: Some(Arc::new(Carried::new(&worker.transit, bytes))),

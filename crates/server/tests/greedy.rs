@@ -1,5 +1,5 @@
 //! Units that would take more memory while they run than what they leave behind: scripts and pipelines that make values only
-//! to replace them. What all of it takes at any moment is bounded. Must not know the server's
+//! to replace them, and scripts that publish. What all of it takes at any moment is bounded. Must not know the server's
 //! insides.
 
 mod client;
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use client::{Client, Value, request, resident_bytes, settings, start};
+use client::{Client, Value, encode, request, resident_bytes, settings, start, until};
 
 const MIB: usize = 1024 * 1024;
 /// What a test makes is several times as much.
@@ -100,4 +100,58 @@ fn values_that_a_pipeline_replaced_stayed_until_its_end() {
         (0..=CALLS).for_each(|_| drop(client.read()));
         assert_eq!(client.read().array().len(), CALLS);
     });
+}
+
+#[test]
+fn what_a_script_publishes_waited_for_its_end_however_much_it_was() {
+    let _alone = alone();
+    let message = vec![b'm'; MIB];
+    let script =
+        b"local n = 0 for i = 1, 1000 do n = n + redis.call('publish', 'c', ARGV[1]) end return n";
+    for workers in [1, 2] {
+        let server = start(settings(workers));
+        let mut subscribers: Vec<Client> = (0..2).map(|_| Client::connect(&server)).collect();
+        for subscriber in &mut subscribers {
+            subscriber.call("SUBSCRIBE c");
+        }
+        let mut client = Client::connect(&server);
+        let got = bounded("a script", || {
+            client.call_args(&[b"EVAL", script, b"0", &message])
+        });
+        assert!(got.integer() > 0, "{got:?}");
+        // Neither has read anything.
+        until("both are closed", || {
+            client.call("PUBSUB NUMSUB c").array()[1] == Value::Integer(0)
+        });
+        // Few messages arrive, all of them.
+        let mut subscriber = Client::connect(&server);
+        subscriber.call("SUBSCRIBE c");
+        let few = b"for i = 1, 20 do redis.call('publish', 'c', i .. ARGV[1]) end return 1";
+        client.write(&encode(&[b"EVAL", few, b"0", &message]));
+        for number in 1..=20 {
+            let message = subscriber.read();
+            let Value::Bulk(text) = &message.array()[2] else {
+                panic!("a message is text")
+            };
+            assert!(text.starts_with(format!("{number}m").as_bytes()));
+        }
+        assert_eq!(client.read(), Value::Integer(1));
+    }
+}
+
+#[test]
+fn what_a_script_publishes_to_its_own_client_waited_for_its_end_however_much_it_was() {
+    let _alone = alone();
+    let server = start(settings(2));
+    let message = vec![b'm'; MIB];
+    let script = b"for i = 1, 1000 do redis.call('publish', 'c', ARGV[1]) end return 1";
+    let mut client = Client::connect(&server);
+    client.call("HELLO 3");
+    client.call("SUBSCRIBE c");
+    bounded("a script", || {
+        client.write(&encode(&[b"EVAL", script, b"0", &message]));
+        client.drain();
+    });
+    let mut other = Client::connect(&server);
+    assert_eq!(other.call("PUBSUB NUMSUB c").array()[1], Value::Integer(0));
 }

@@ -99,11 +99,18 @@ pub(crate) fn publish(
     Ok(())
 }
 
-/// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait.
-fn wait_for_room(worker: &Worker, session: &Session) -> Result<(), Halt> {
+/// Puts the session aside while too much is on its way to subscribers. Inside a unit nobody can wait: a script makes room
+/// by itself, and a transaction publishes no more than it has brought with it.
+fn wait_for_room(worker: &mut Worker, session: &mut Session) -> Result<(), Halt> {
+    if let Some(unit) = &session.unit {
+        if unit.in_script {
+            worker.hand_out(session);
+        }
+        return Ok(());
+    }
     let who = session.card.token();
     let mut workers = worker.shared.workers().iter();
-    match session.unit.is_none() && workers.any(|worker| worker.transit.keeps_waiting(who)) {
+    match workers.any(|worker| worker.transit.keeps_waiting(who)) {
         true => Err(Halt::Aside(Aside::Transit)),
         false => Ok(()),
     }

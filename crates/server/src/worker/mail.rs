@@ -2,16 +2,22 @@
 //!
 //! Must not know: sockets, and what any command does.
 
-use std::mem;
+use std::{mem, thread, time::Duration};
+
+use redline_net::clock;
 
 use super::Worker;
 use crate::{
-    monitor,
+    log, monitor,
+    planes::client::described,
     pubsub::Delivery,
     session::{Session, Token},
     shared::Message,
     tracking::{self, Invalidation, News, Redirected},
 };
+
+/// The class of clients, among the limits of output.
+const SUBSCRIBERS: usize = 2;
 
 /// Messages that were fetched before their time.
 #[derive(Default)]
@@ -235,6 +241,67 @@ impl Worker {
         mail.retain(|message| !is_delivered(message));
         news.retain(|message| !is_delivered(message));
         self.early.put_back(own, news);
+    }
+
+    /// Before a script publishes more: hands to this worker's clients what is on its way to them, and gives the other workers
+    /// time to do so. Who reads too slowly is closed at its limit, as ever.
+    #[inline]
+    pub(crate) fn hand_out(&mut self, session: &mut Session) {
+        let mut workers = self.shared.workers().iter();
+        if workers.any(|worker| worker.transit.is_full()) {
+            self.hand_out_all(session);
+        }
+    }
+
+    #[cold]
+    fn hand_out_all(&mut self, session: &mut Session) {
+        /// One that is busy for longer is not waited for: milliseconds.
+        const WAIT_MS_MAX: u64 = 100;
+        const LOOK_AGAIN: Duration = Duration::from_micros(50);
+        let deadline_ms = clock::monotonic_ms() + WAIT_MS_MAX;
+        loop {
+            self.mailbox.drain(&mut self.early.messages);
+            self.early.heard = None;
+            for message in mem::take(&mut self.early.messages) {
+                match message {
+                    Message::Deliver(delivery) => self.deliver(&delivery),
+                    other => self.early.messages.push(other),
+                }
+            }
+            let shared = self.shared.clone();
+            let mut workers = shared.workers().iter().enumerate();
+            let others_wait =
+                workers.any(|(number, worker)| number != self.number && worker.transit.is_full());
+            if !others_wait || clock::monotonic_ms() >= deadline_ms {
+                break;
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        // What the script has told its own client waits for it to end.
+        if self.shared.workers()[self.number].transit.is_full() {
+            self.limit_own_mail(session);
+        }
+    }
+
+    /// Closes the client of a running script if more is published to it than it may leave unread.
+    fn limit_own_mail(&mut self, session: &mut Session) {
+        let mail = &mut self.places[session.card.token().index()].mail;
+        let published = mail.iter().map(|message| match message {
+            Message::Deliver(delivery) => delivery.len_bytes() as u64,
+            _ => 0,
+        });
+        let published: u64 = published.sum();
+        let limit_bytes = self.settings.output_limits[SUBSCRIBERS].hard_bytes;
+        if limit_bytes != 0 && published > limit_bytes {
+            mail.retain(|message| !matches!(message, Message::Deliver(_)));
+            crate::subscribe::forget(self, session);
+            self.stats.output_limit_closed.add(1);
+            session.closing = true;
+            let client = described(&session.card, self.now_ms);
+            log::warning(&format!(
+                "Client {client} publishes more to itself than it may leave unread, and is closed."
+            ));
+        }
     }
 
     /// A session that did not track keys begins to: what changed before is no news for it.
