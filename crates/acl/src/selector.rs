@@ -323,13 +323,16 @@ impl Selector {
                 .is_some_and(|rest| rest.is_empty() || rest[0] == b'|')
         };
         let sign: &[u8] = if allowed { b"+" } else { b"-" };
-        let kept = self.rules.split(|byte| *byte == b' ');
-        let mut words: Vec<Vec<u8>> = kept
-            .filter(|word| !word.is_empty() && !overridden(word))
-            .map(<[u8]>::to_vec)
-            .collect();
-        words.push([sign, &rule].concat());
-        self.rules = words.join(&b' ');
+        let known = self.rules.split(|byte| *byte == b' ');
+        let kept = known.filter(|word| !word.is_empty() && !overridden(word));
+        let mut rules = Vec::with_capacity(self.rules.len() + rule.len() + 2);
+        for word in kept {
+            rules.extend_from_slice(word);
+            rules.push(b' ');
+        }
+        rules.extend_from_slice(sign);
+        rules.extend_from_slice(&rule);
+        self.rules = rules;
     }
 
     // ---- printing -----------------------------------------------------------------------------
