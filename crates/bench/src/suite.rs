@@ -79,7 +79,7 @@ pub fn select(compat: Compat, wanted: Option<&[String]>) -> impl Iterator<Item =
     })
 }
 
-/// Names that select nothing.
+/// Names that select nothing. A comma too many is no name.
 pub fn unknown(compat: Compat, wanted: &[String]) -> impl Iterator<Item = &String> {
     wanted.iter().filter(move |name| {
         let mut tests = suite(compat).iter();

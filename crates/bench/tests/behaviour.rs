@@ -102,6 +102,11 @@ fn a_test_that_does_not_exist_is_named() {
     assert_eq!(ran.code, 0);
     assert_eq!(ran.stderr, "WARNING: no test is called \"gett\" (-t).\n");
     assert!(ran.stdout.contains("GET: "));
+    // A comma too many is nobody's name.
+    let ran = against(&server, &["-t", ",get,", "-n", "1", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let ran = against(&server, &["-t", "", "-n", "1", "-q"]);
+    assert_eq!(ran.stderr, "WARNING: no test is called \"\" (-t).\n");
 }
 
 #[test]
