@@ -1,7 +1,10 @@
 //! The bytes of one batch of requests, rendered once; only random digits are written again.
 //!
 //! Knows no socket. Each load thread has a copy of its own and shares it between its connections:
-//! a batch is on its way, or its unsent rest copied, before the next is patched.
+//! a batch is on its way, or its unsent rest copied, before the next is patched. What is large is not copied but shared, and
+//! only what is patched while somebody still sends it becomes two.
+
+use std::sync::Arc;
 
 /// Where a random number goes, in a request.
 const PLACEHOLDER: &[u8; 12] = b"__rand_int__";
@@ -9,7 +12,7 @@ const PLACEHOLDER: &[u8; 12] = b"__rand_int__";
 /// A request body, repeated to the depth of the pipeline.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     /// Offsets of 12 digits each.
     patches: Vec<usize>,
     /// Numbers are below this.
@@ -23,8 +26,8 @@ pub struct Batch {
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// A batch is held whole in memory, once per thread.
-const BATCH_BYTES_MAX: usize = 4 << 30;
+/// A batch is held whole in memory.
+pub const BATCH_BYTES_MAX: usize = 4 << 30;
 
 impl Batch {
     /// `depth` times `request`. With a `keyspace`, every `__rand_int__` becomes a number.
@@ -62,7 +65,7 @@ impl Batch {
             many => (many - 1).ilog10() as usize / 3 + 1,
         };
         Ok(Batch {
-            bytes,
+            bytes: Arc::new(bytes),
             patches,
             keyspace,
             groups: groups.min(4),
@@ -78,17 +81,20 @@ impl Batch {
     /// The next batch to send: new numbers in their places.
     #[inline]
     pub fn next(&mut self, random: &mut fastrand::Rng) -> &[u8] {
-        if self.groups > 0 {
+        if self.groups > 0 && !self.patches.is_empty() {
+            let bytes = Arc::make_mut(&mut self.bytes);
             for &at in &self.patches {
                 let number = random.u64(..self.keyspace);
-                write_low_groups(
-                    &mut self.bytes[at..at + PLACEHOLDER.len()],
-                    number,
-                    self.groups,
-                );
+                let digits = &mut bytes[at..at + PLACEHOLDER.len()];
+                write_low_groups(digits, number, self.groups);
             }
         }
         &self.bytes
+    }
+
+    /// What [`Batch::next`] has given last: it stays as it is for as long as anybody has it.
+    pub fn share(&self) -> Arc<Vec<u8>> {
+        Arc::clone(&self.bytes)
     }
 }
 
@@ -209,6 +215,21 @@ mod tests {
         let (mut a, mut b) = (fastrand::Rng::with_seed(5), fastrand::Rng::with_seed(5));
         let mut batch = Batch::new(b"__rand_int__".to_vec(), 3, Some(1_000_000)).unwrap();
         assert_eq!(text(&mut batch.clone(), &mut a), text(&mut batch, &mut b));
+    }
+
+    #[test]
+    fn a_batch_that_is_under_way_stays_as_it_is() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut batch = Batch::new(b"__rand_int__".to_vec(), 1, Some(1_000_000)).unwrap();
+        let first = batch.next(&mut random).to_vec();
+        let (under_way, other_thread) = (batch.share(), batch.clone());
+        assert_ne!(batch.next(&mut random), first);
+        assert_eq!(*under_way, first);
+        assert!(Arc::ptr_eq(&under_way, &other_thread.bytes));
+        // Nobody has this one any more.
+        let place = Arc::as_ptr(&batch.bytes);
+        batch.next(&mut random);
+        assert_eq!(Arc::as_ptr(&batch.bytes), place);
     }
 
     #[test]

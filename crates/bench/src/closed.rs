@@ -8,6 +8,7 @@
 //! together are recorded together, which is also what makes recording cheap: a batch of 50 mostly comes back in
 //! one piece.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
@@ -67,6 +68,9 @@ pub trait Batches {
     /// The next batch of a connection.
     fn next(&mut self, token: usize, random: &mut fastrand::Rng) -> &[u8];
 
+    /// What [`Batches::next`] has just given to this connection, without a copy.
+    fn share(&self, token: usize) -> Arc<Vec<u8>>;
+
     /// Whether the test can go on although a connection got this error: then it counts as a reply.
     fn excuse(&mut self, _token: usize, error: String) -> Result<(), Failure> {
         Err(Failure::Reply(error))
@@ -82,6 +86,10 @@ impl Batches for Batch {
     #[inline]
     fn next(&mut self, _token: usize, random: &mut fastrand::Rng) -> &[u8] {
         Batch::next(self, random)
+    }
+
+    fn share(&self, _token: usize) -> Arc<Vec<u8>> {
+        Batch::share(self)
     }
 }
 
@@ -207,6 +215,10 @@ impl<B: Batches> Load for Closed<'_, B> {
         under_way.sent_ns = now_ns;
         under_way.awaited = self.batches.requests();
         self.batches.next(token, &mut self.random)
+    }
+
+    fn part_with(&mut self, token: usize) -> Arc<Vec<u8>> {
+        self.batches.share(token)
     }
 
     #[inline]

@@ -1,13 +1,37 @@
 //! Bytes that wait for room in a socket. Knows no socket.
 
+use std::sync::Arc;
+
 /// Bytes that leave from the front, a piece at a time.
 ///
 /// What is left is not moved up with each piece: a value of 600 MB leaves in hundreds, and would be copied as often.
 #[derive(Default)]
 pub struct Outgoing {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// How many of them have left.
     sent: usize,
+}
+
+enum Bytes {
+    /// These can be moved, and more be put behind them.
+    Own(Vec<u8>),
+    /// Others may have them too.
+    Shared(Arc<Vec<u8>>),
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::Own(Vec::new())
+    }
+}
+
+impl Bytes {
+    fn all(&self) -> &[u8] {
+        match self {
+            Bytes::Own(own) => own,
+            Bytes::Shared(shared) => shared,
+        }
+    }
 }
 
 /// A buffer that is larger is given back when it is empty.
@@ -17,29 +41,39 @@ impl Outgoing {
     /// These bytes, and nothing else.
     pub fn of(bytes: &[u8]) -> Outgoing {
         Outgoing {
-            bytes: bytes.to_vec(),
+            bytes: Bytes::Own(bytes.to_vec()),
             sent: 0,
         }
     }
 
-    /// These bytes, of which so many have left.
-    pub fn behind(bytes: Vec<u8>, sent: usize) -> Outgoing {
-        Outgoing { bytes, sent }
+    /// These bytes, of which so many have left; they are not copied.
+    pub fn behind(bytes: Arc<Vec<u8>>, sent: usize) -> Outgoing {
+        Outgoing {
+            bytes: Bytes::Shared(bytes),
+            sent,
+        }
     }
 
     /// What has not left yet.
     pub fn rest(&self) -> &[u8] {
-        &self.bytes[self.sent..]
+        &self.bytes.all()[self.sent..]
     }
 
     /// Whether everything has left.
     pub fn is_empty(&self) -> bool {
-        self.sent == self.bytes.len()
+        self.sent == self.bytes.all().len()
     }
 
     /// Where more is put, behind what is there.
     pub fn more(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
+        if let Bytes::Shared(shared) = &self.bytes {
+            self.bytes = Bytes::Own(shared[self.sent..].to_vec());
+            self.sent = 0;
+        }
+        match &mut self.bytes {
+            Bytes::Own(own) => own,
+            Bytes::Shared(_) => unreachable!("it has just been copied"),
+        }
     }
 
     /// So many bytes have left.
@@ -47,9 +81,11 @@ impl Outgoing {
         self.sent += bytes;
         if self.is_empty() {
             self.clear();
-        } else if self.sent > self.bytes.len() / 2 {
+        } else if let Bytes::Own(own) = &mut self.bytes
+            && self.sent > own.len() / 2
+        {
             // No byte is moved more often than it takes to have less than half of them left.
-            self.bytes.drain(..self.sent);
+            own.drain(..self.sent);
             self.sent = 0;
         }
     }
@@ -57,10 +93,9 @@ impl Outgoing {
     /// Forgets all of it.
     pub fn clear(&mut self) {
         self.sent = 0;
-        if self.bytes.capacity() > KEPT_BYTES_MAX {
-            self.bytes = Vec::new();
-        } else {
-            self.bytes.clear();
+        match &mut self.bytes {
+            Bytes::Own(own) if own.capacity() <= KEPT_BYTES_MAX => own.clear(),
+            _ => self.bytes = Bytes::default(),
         }
     }
 }
@@ -87,13 +122,29 @@ mod tests {
 
     #[test]
     fn what_has_left_before_does_not_leave_again() {
-        let mut outgoing = Outgoing::behind(b"abcd".to_vec(), 3);
+        let shared = Arc::new(b"abcd".to_vec());
+        let mut outgoing = Outgoing::behind(Arc::clone(&shared), 3);
         assert_eq!(outgoing.rest(), b"d");
         outgoing.more().push(b'e');
         outgoing.left(1);
         assert_eq!(outgoing.rest(), b"e");
         outgoing.left(1);
         assert!(outgoing.is_empty());
+        assert_eq!(*shared, b"abcd");
+    }
+
+    #[test]
+    fn shared_bytes_are_given_back_as_soon_as_they_have_left() {
+        let shared = Arc::new(b"abcd".to_vec());
+        let mut outgoing = Outgoing::behind(Arc::clone(&shared), 1);
+        outgoing.left(2);
+        assert_eq!(
+            (outgoing.rest(), Arc::strong_count(&shared)),
+            (&b"d"[..], 2)
+        );
+        outgoing.left(1);
+        assert!(outgoing.is_empty());
+        assert_eq!(Arc::strong_count(&shared), 1);
     }
 
     #[test]

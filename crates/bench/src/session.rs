@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redline_net::tls::ClientTls;
 use redline_net::{Address, Endpoint};
-use redline_resp::encode_request;
+use redline_resp::{encode_request, push_header};
 
 use crate::batch::{Batch, TooLarge};
 use crate::closed::{Batches, Closed, Quota};
@@ -30,7 +30,7 @@ pub fn run(options: Options, streams: Streams<'_>, start: Option<StartEmbedded<'
         stdout,
         stderr,
     } = streams;
-    let result = read_command(&options, stdin).and_then(|command| {
+    let result = read_request(&options, stdin).and_then(|command| {
         let mut session = Session::prepare(options, command, stdout, stderr, start)?;
         session.run()
     });
@@ -44,22 +44,39 @@ pub fn run(options: Options, streams: Streams<'_>, start: Option<StartEmbedded<'
     }
 }
 
-/// The custom command, with what `-x` adds to it.
-fn read_command(options: &Options, stdin: &mut dyn io::Read) -> Result<Vec<Vec<u8>>, Failure> {
-    let mut command = options.command.clone();
-    if options.stdin_argument && !command.is_empty() {
-        let mut argument = Vec::new();
-        stdin
-            .read_to_end(&mut argument)
-            .map_err(|error| Failure::local("standard input", &error))?;
-        command.push(argument);
+/// The custom command as it is sent, with what `-x` adds to it; `None` if there is none.
+fn read_request(options: &Options, stdin: &mut dyn io::Read) -> Result<Option<Vec<u8>>, Failure> {
+    let (words, mut request) = (&options.command, Vec::new());
+    if words.is_empty() {
+        return Ok(None);
     }
-    Ok(command)
+    if !options.stdin_argument {
+        encode_request(words, &mut request);
+        return Ok(Some(request));
+    }
+    stdin
+        .read_to_end(&mut request)
+        .map_err(|error| Failure::local("standard input", &error))?;
+    // What was read may be large: the rest is put around it.
+    let mut before = Vec::new();
+    encode_request(words, &mut before);
+    let words_from = before
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .map_or(0, |end| end + 1);
+    let mut head = Vec::new();
+    push_header(&mut head, b'*', words.len() as i64 + 1);
+    head.extend_from_slice(&before[words_from..]);
+    push_header(&mut head, b'$', request.len() as i64);
+    request.splice(0..0, head);
+    request.extend_from_slice(b"\r\n");
+    Ok(Some(request))
 }
 
 struct Session<'a> {
     options: Options,
-    command: Vec<Vec<u8>>,
+    /// The custom command, until it is sent for the last time.
+    command: Option<Vec<u8>>,
     stdout: &'a mut dyn Write,
     control: Control,
     /// The server, or the masters of a cluster.
@@ -82,7 +99,7 @@ const UNTIL_STARTED: Duration = Duration::from_millis(10);
 impl<'a> Session<'a> {
     fn prepare(
         mut options: Options,
-        command: Vec<Vec<u8>>,
+        command: Option<Vec<u8>>,
         stdout: &'a mut dyn Write,
         stderr: &mut dyn Write,
         start: Option<StartEmbedded<'_>>,
@@ -144,7 +161,7 @@ impl<'a> Session<'a> {
         for warning in &options.warnings {
             let _ = writeln!(stderr, "{warning}");
         }
-        let wanted = options.tests.as_deref().filter(|_| command.is_empty());
+        let wanted = options.tests.as_deref().filter(|_| command.is_none());
         for name in suite::unknown(options.compat, wanted.unwrap_or_default()) {
             let _ = writeln!(stderr, "WARNING: no test is called \"{name}\" (-t).");
         }
@@ -198,14 +215,14 @@ impl<'a> Session<'a> {
         }
         let mut payloads = PayloadSource::new();
         loop {
-            if self.command.is_empty() {
-                self.run_suite(&mut payloads)?;
-            } else {
-                self.run_command()?;
+            match self.next_command() {
+                Some(request) => self.run_command(request)?,
+                None => self.run_suite(&payloads)?,
             }
             if !self.options.forever {
                 return Ok(());
             }
+            payloads.skip(self.options.payload_bytes);
         }
     }
 
@@ -225,15 +242,21 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn run_suite(&mut self, payloads: &mut PayloadSource) -> Result<(), Failure> {
-        let payload = payloads.next(self.options.payload_bytes);
+    /// The custom command, if there is one: a large one is kept only as long as it will be sent again.
+    fn next_command(&mut self) -> Option<Vec<u8>> {
+        match self.options.forever {
+            true => self.command.clone(),
+            false => self.command.take(),
+        }
+    }
+
+    fn run_suite(&mut self, payload: &PayloadSource) -> Result<(), Failure> {
         let wanted = self.options.tests.clone();
         for test in suite::select(self.options.compat, wanted.as_deref()) {
-            let request = test.render(
-                &payload,
-                self.options.keyspace.is_some(),
-                self.options.cluster,
-            );
+            let options = &self.options;
+            let (bytes, random) = (options.payload_bytes, options.keyspace.is_some());
+            let request = test.render(payload, bytes, random, options.cluster);
+            let request = request.map_err(|TooLarge| self.too_large(test.title))?;
             self.run_test(test.title, request)?;
         }
         match self.options.output {
@@ -242,7 +265,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn run_command(&mut self) -> Result<(), Failure> {
+    fn run_command(&mut self, request: Vec<u8>) -> Result<(), Failure> {
         let title: Vec<_> = self
             .options
             .command
@@ -250,8 +273,6 @@ impl<'a> Session<'a> {
             .map(|word| String::from_utf8_lossy(word))
             .collect();
         let title = title.join(" ");
-        let mut request = Vec::new();
-        encode_request(&self.command, &mut request);
         if self.setting.form == Form::Histogram {
             self.setting.payload_bytes = request.len();
         }
@@ -260,12 +281,7 @@ impl<'a> Session<'a> {
 
     fn run_test(&mut self, title: &str, request: Vec<u8>) -> Result<(), Failure> {
         let options = &self.options;
-        let too_large = |_: TooLarge| {
-            Failure::Local(format!(
-                "{title}: a batch of {} requests is too large.",
-                options.pipeline
-            ))
-        };
+        let too_large = |TooLarge| self.too_large(title);
         let threads = options.threads.max(1).min(options.clients);
         if self.masters.is_empty() {
             let batch = Batch::new(request, options.pipeline, options.keyspace);
@@ -277,11 +293,16 @@ impl<'a> Session<'a> {
             depth: options.pipeline,
             keyspace: options.keyspace,
         };
-        let batches = (0..threads)
-            .map(|thread| TaggedBatches::new(&recipe, &self.masters, thread, options.threads))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(too_large)?;
+        let batches = TaggedBatches::of_threads(&recipe, &self.masters, options.threads);
+        let batches = batches.map_err(too_large)?.take(threads).collect();
         self.run_batches(title, batches)
+    }
+
+    fn too_large(&self, title: &str) -> Failure {
+        let pipeline = self.options.pipeline;
+        Failure::Local(format!(
+            "{title}: a batch of {pipeline} requests is too large."
+        ))
     }
 
     /// Runs a thread for each of the batches, all of which are as large.

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redline_net::tls::ClientTls;
@@ -36,9 +36,6 @@ pub trait Load {
     /// Whether it sends by the clock: whether [`Load::due`] has to be asked.
     const PACED: bool = false;
 
-    /// Whether bytes can be had for good that were given to be sent: those of the next are made anew.
-    const PARTS: bool = false;
-
     /// Of a connection that has sent nothing yet.
     fn pending(&self) -> Self::Pending;
 
@@ -56,10 +53,8 @@ pub trait Load {
     /// The next bytes of a connection that is to send.
     fn next(&mut self, token: usize, pending: &mut Self::Pending, now_ns: u64) -> &[u8];
 
-    /// The bytes that [`Load::next`] has just given, in a buffer of their own; asked only where [`Load::PARTS`].
-    fn part_with(&mut self) -> Vec<u8> {
-        Vec::new()
-    }
+    /// The bytes that [`Load::next`] has just given to a connection, for as long as it needs them.
+    fn part_with(&mut self, token: usize) -> Arc<Vec<u8>>;
 
     /// Takes in what arrived, and says how much of it may be dropped, and what is next.
     fn take(&mut self, arrived: Arrived<'_, Self::Pending>) -> Result<Taken, Failure>;
@@ -325,7 +320,7 @@ struct Connection<P> {
 
 /// Room of one read: many replies of 1 KiB, or one LRANGE of 600 elements, many times over.
 const RECEIVE_BYTES: usize = 256 * 1024;
-/// More than this that waits for room is not copied, if its buffer can be had.
+/// More than this that waits for room is not copied.
 const COPIED_BYTES_MAX: usize = 256 * 1024;
 /// Events taken in one turn.
 const EVENTS_MAX: usize = 1024;
@@ -686,6 +681,12 @@ impl<'a, L: Load> Worker<'a, L> {
         if bytes.is_empty() {
             return Ok(());
         }
+        if !connection.unsent.is_empty() && bytes.len() > COPIED_BYTES_MAX {
+            match connection.stream.write(connection.unsent.rest()) {
+                Ok(written) => connection.unsent.left(written.unwrap_or(0)),
+                Err(error) => return Err(self.reason_of_broken_write(token, error)),
+            }
+        }
         if !connection.unsent.is_empty() {
             // The first requests follow the prefix in one write, and none may overtake another.
             connection.unsent.more().extend_from_slice(bytes);
@@ -698,11 +699,11 @@ impl<'a, L: Load> Worker<'a, L> {
             Ok(written) => {
                 let written = written.unwrap_or(0);
                 // The buffer is the next connection's, so the rest is copied, unless that is more than another buffer costs.
-                if !L::PARTS || bytes.len() - written <= COPIED_BYTES_MAX {
+                if bytes.len() - written <= COPIED_BYTES_MAX {
                     let rest = &bytes[written..];
                     connection.unsent.more().extend_from_slice(rest);
                 } else {
-                    connection.unsent = Outgoing::behind(self.load.part_with(), written);
+                    connection.unsent = Outgoing::behind(self.load.part_with(token), written);
                 }
                 self.await_room(token)
             }

@@ -6,10 +6,12 @@ mod running;
 
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use fake_server::{Answer, FakeServer};
+use fake_server::{Answer, FakeServer, reply};
 use running::signal;
 
 const REDLINE: &str = env!("CARGO_BIN_EXE_redline");
@@ -75,6 +77,54 @@ fn ctrl_c_ends_a_run_whose_server_is_silent() {
         (output.status.code(), output.status.signal()),
         (Some(130), None)
     );
+}
+
+/// The most memory that a process ever had, in bytes.
+fn peak_bytes(child: &Child) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<usize>().ok());
+    kib.expect("the kernel tells") * 1024
+}
+
+#[test]
+fn a_large_value_is_held_once_whoever_sends_it() {
+    const BYTES: usize = 32 << 20;
+    let size = BYTES.to_string();
+    for (args, copies) in [
+        (&["-t", "set", "-c", "3"][..], 1),
+        (&["-t", "set", "-c", "2", "--threads", "2"], 1),
+        (&["-t", "set", "-c", "2", "-a", "pw"], 1),
+        (&["-t", "set", "-c", "1", "-r", "100", "-a", "pw"], 1),
+        // Each has a key of its own.
+        (&["-t", "set", "-c", "2", "-r", "100"], 2),
+    ] {
+        let sets = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&sets);
+        let server = FakeServer::start(move |request| match request[0].as_slice() {
+            b"SET" => {
+                seen.fetch_add(1, Ordering::Relaxed);
+                Answer::Silence
+            }
+            _ => reply("+OK\r\n"),
+        });
+        let clients: usize = args[3].parse().unwrap();
+        let mut child = Command::new(REDLINE)
+            .args(["bench", "-q", "-p", &server.port(), "-d", &size])
+            .args(args)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        while sets.load(Ordering::Relaxed) < clients {
+            thread::yield_now();
+        }
+        let peak = peak_bytes(&child);
+        signal(&child, "INT");
+        child.wait().expect("the binary ends");
+        // Half of one for the program itself.
+        let limit = copies * BYTES + BYTES * 3 / 4;
+        assert!(peak < limit, "{args:?}: {peak} bytes");
+    }
 }
 
 #[test]

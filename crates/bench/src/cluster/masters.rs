@@ -4,6 +4,7 @@
 //! a hash tag whose slot that master owns, the first of its slots, so that a test works on one list, set, hash of each
 //! master. A slot that is seen to move is given up for the master's next one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redline_cluster::{Redirect, SLOTS, slot_of};
@@ -131,6 +132,7 @@ pub struct TaggedBatches<'a> {
 }
 
 /// What goes to one master.
+#[derive(Clone)]
 struct Tagged {
     master: Master,
     /// With the tag of its first slot.
@@ -138,26 +140,27 @@ struct Tagged {
 }
 
 impl<'a> TaggedBatches<'a> {
-    /// What thread `thread` of `threads` (as many as asked for, even if some have no connection) sends to `masters`, of
-    /// which there is at least one.
-    pub fn new(
+    /// What each of `threads` threads (as many as asked for, even if some have no connection) sends to `masters`, of which
+    /// there is at least one.
+    pub fn of_threads(
         recipe: &'a Recipe,
         masters: &[Master],
-        thread: usize,
         threads: usize,
-    ) -> Result<TaggedBatches<'a>, TooLarge> {
+    ) -> Result<impl Iterator<Item = TaggedBatches<'a>>, TooLarge> {
         let tagged = |master: &Master| {
             Ok(Tagged {
                 batch: recipe.batch(master.slots[0])?,
                 master: master.clone(),
             })
         };
-        Ok(TaggedBatches {
+        // All threads share what they send.
+        let masters: Vec<Tagged> = masters.iter().map(tagged).collect::<Result<_, _>>()?;
+        Ok((0..threads).map(move |thread| TaggedBatches {
             recipe,
-            masters: masters.iter().map(tagged).collect::<Result<_, _>>()?,
+            masters: masters.clone(),
             thread,
             threads,
-        })
+        }))
     }
 }
 
@@ -180,6 +183,10 @@ impl Batches for TaggedBatches<'_> {
     fn next(&mut self, token: usize, random: &mut fastrand::Rng) -> &[u8] {
         let place = self.place(token);
         self.masters[place].batch.next(random)
+    }
+
+    fn share(&self, token: usize) -> Arc<Vec<u8>> {
+        self.masters[self.place(token)].batch.share()
     }
 
     fn excuse(&mut self, token: usize, error: String) -> Result<(), Failure> {
@@ -242,6 +249,16 @@ ff ::1:7006@17006 master - 0 1 4 connected 99999 4-3 3
         [1, 2, 3].map(master).to_vec()
     }
 
+    fn of_thread<'a>(
+        recipe: &'a Recipe,
+        masters: &[Master],
+        thread: usize,
+        threads: usize,
+    ) -> TaggedBatches<'a> {
+        let mut all = TaggedBatches::of_threads(recipe, masters, threads).unwrap();
+        all.nth(thread).unwrap()
+    }
+
     fn sent(batches: &mut TaggedBatches<'_>, token: usize) -> String {
         let bytes = batches.next(token, &mut fastrand::Rng::with_seed(1));
         String::from_utf8(bytes.to_vec()).unwrap()
@@ -287,7 +304,7 @@ ff ::1:7006@17006 master - 0 1 4 connected 99999 4-3 3
     fn connections_are_dealt_out_as_redis_benchmark_does_it() {
         let (recipe, masters) = (recipe("x"), three());
         let places = |thread, threads| -> Vec<usize> {
-            let batches = TaggedBatches::new(&recipe, &masters, thread, threads).unwrap();
+            let batches = of_thread(&recipe, &masters, thread, threads);
             (0..4).map(|token| batches.place(token)).collect()
         };
         assert_eq!(places(0, 1), [0, 1, 2, 0]);
@@ -299,7 +316,7 @@ ff ::1:7006@17006 master - 0 1 4 connected 99999 4-3 3
     #[test]
     fn a_slot_that_has_moved_is_given_up() {
         let (recipe, masters) = (recipe("{tag}{tag}."), three());
-        let mut batches = TaggedBatches::new(&recipe, &masters, 0, 1).unwrap();
+        let mut batches = of_thread(&recipe, &masters, 0, 1);
         let with = |slot| {
             let tag = String::from_utf8(tag_of(slot).to_vec()).unwrap();
             format!("{{{tag}}}{{{tag}}}.").repeat(2)
@@ -319,7 +336,7 @@ ff ::1:7006@17006 master - 0 1 4 connected 99999 4-3 3
     #[test]
     fn keys_without_a_tag_have_no_excuse() {
         let (recipe, masters) = (recipe("GET foo"), three());
-        let mut batches = TaggedBatches::new(&recipe, &masters, 0, 1).unwrap();
+        let mut batches = of_thread(&recipe, &masters, 0, 1);
         for error in ["MOVED 1 127.0.0.1:9", "CLUSTERDOWN x"] {
             assert!(batches.excuse(0, error.to_owned()).is_err());
         }

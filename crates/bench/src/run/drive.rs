@@ -22,6 +22,7 @@
 //! counted, and enter the response times with what they have waited so far, as the least that they would have taken.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -443,8 +444,6 @@ impl<'a> Drive<'a> {
 impl Load for Drive<'_> {
     type Pending = Pending;
     const PACED: bool = true;
-    const PARTS: bool = true;
-
     fn pending(&self) -> Pending {
         Pending {
             under_way: VecDeque::new(),
@@ -500,8 +499,8 @@ impl Load for Drive<'_> {
         &self.out
     }
 
-    fn part_with(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
+    fn part_with(&mut self, _token: usize) -> Arc<Vec<u8>> {
+        Arc::new(std::mem::take(&mut self.out))
     }
 
     fn take(&mut self, arrived: Arrived<'_, Pending>) -> Result<Taken, Failure> {
