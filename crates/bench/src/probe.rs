@@ -244,10 +244,11 @@ fn replies(
     deadline: Instant,
 ) -> Result<Vec<Value>, Failure> {
     let mut decoder = ReplyDecoder::new();
-    let (mut buffer, mut values) = (Vec::new(), Vec::new());
+    let (mut buffer, mut values, mut received) = (Vec::new(), Vec::new(), 0);
     loop {
         match stream.read_into(&mut buffer, 4096).map_err(Failure::Io)? {
-            Read::Data { .. } => {}
+            // Who always has more to say would never be waited for.
+            Read::Data { bytes, .. } => received += bytes,
             Read::WouldBlock => {
                 wait(control, usize::MAX, deadline)?;
                 continue;
@@ -263,8 +264,14 @@ fn replies(
                 return Ok(values);
             }
         }
+        if received > ANSWER_BYTES_MAX || Instant::now() > deadline {
+            return Err(Failure::Local("The server's answer does not end.".into()));
+        }
     }
 }
+
+/// An answer that is larger is none to what is asked: CLIENT LIST has a line for each client.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Waits until something happens to the watched socket, or to any if `token` names none.
 fn wait(control: &mut Control, token: usize, deadline: Instant) -> Result<(), Failure> {
@@ -316,6 +323,7 @@ fn lossy(text: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpListener;
 
     use redline_net::tls::{ClientTlsOptions, Peer, TlsOptions};
@@ -361,5 +369,31 @@ mod tests {
             "Could not connect to Redis at 127.0.0.1:{port}: it accepts the connection and does not answer"
         );
         assert_eq!(failure.to_string(), said);
+    }
+
+    #[test]
+    fn an_answer_that_does_not_end_is_not_kept() {
+        let endless = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = endless.local_addr().expect("it is bound").port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = endless.accept().expect("it is asked");
+            let _ = stream.write_all(b"$9000000000\r\n");
+            let mut sent: u64 = 0;
+            while sent < 9_000_000_000 && stream.write_all(&[b'x'; 65_536]).is_ok() {
+                sent += 65_536;
+            }
+            sent
+        });
+        let mut control = Control::new().expect("epoll");
+        let address = Address::tcp("127.0.0.1", port);
+        let (_, mut stream) = connect(&mut control, &address, None, None).expect("it accepts");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let asked = exchange(&mut control, &mut stream, b"PING\r\n", 1, deadline);
+        let said = asked.unwrap_err().to_string();
+        assert_eq!(said, "The server's answer does not end.");
+        drop(stream);
+        // What it did not read was in the sockets' buffers.
+        let sent = server.join().expect("it does not panic");
+        assert!(sent < 2 * ANSWER_BYTES_MAX as u64, "{sent}");
     }
 }
