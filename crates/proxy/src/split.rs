@@ -356,13 +356,14 @@ const GROUPS_NEAR: usize = 64;
 /// Puts the numbers of keys, of which `groups` has the group of each, in order of group and then of number. The shards of a
 /// pool have neighbouring numbers; slots have not.
 fn sort_by_group(groups: &[u32], sorted: &mut Vec<u32>) {
-    sorted.clear();
-    sorted.extend(0..groups.len() as u32);
     let least = groups.iter().copied().min().unwrap_or(0);
     let most = groups.iter().copied().max().unwrap_or(0);
+    sorted.clear();
     if (most - least) as usize >= GROUPS_NEAR {
+        sorted.extend(0..groups.len() as u32);
         return sorted.sort_by_key(|&number| groups[number as usize]);
     }
+    sorted.resize(groups.len(), 0);
     // The remainder is what it was, and tells the compiler so.
     let near = |group: u32| (group - least) as usize % GROUPS_NEAR;
     let mut next = [0; GROUPS_NEAR];
