@@ -66,12 +66,12 @@ struct CompareArguments {
     /// So many pairs of runs, 3 to 2000, however clear it is before, instead of --time-max
     #[arg(long, value_name = "N", conflicts_with_all = ["time_max", "resolve"])]
     pairs: Option<usize>,
-    /// Goes on until it is decided, at most so long
-    #[arg(long, default_value = "120", value_name = "SECONDS", value_parser = seconds)]
-    time_max: Duration,
-    /// A difference that is below so much is none: it is decided when no larger one is left
-    #[arg(long, default_value = "2%", value_name = "PERCENT", value_parser = percent)]
-    resolve: f64,
+    /// Goes on until it is decided, at most so long [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time_max: Option<Duration>,
+    /// A difference that is below so much is none: it is decided when no larger one is left [default: 2%]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    resolve: Option<f64>,
     /// How sure all is that is said, in percent
     #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
     confidence: f64,
@@ -153,6 +153,9 @@ const WIDE: f64 = 1.25;
 /// have to fit in.
 const SLICE: Duration = Duration::from_millis(250);
 const SLICE_OF_PERCENTILES: Duration = Duration::from_secs(2);
+/// How long it goes on, and up to how many percent a difference is none, unless told.
+const TIME_MAX_DEFAULT: Duration = Duration::from_secs(120);
+const RESOLVE_PERCENT_DEFAULT: f64 = 2.0;
 /// How often it is told how far it is.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -204,7 +207,7 @@ fn check(options: &CompareArguments) -> Result<(), Failure> {
     if !(50.0..100.0).contains(&options.confidence) {
         return wrong("--confidence is 50 to less than 100 percent.");
     }
-    if options.time_max.is_zero() {
+    if options.time_max.is_some_and(|time| time.is_zero()) {
         return wrong("--time-max is more than 0 seconds.");
     }
     let files = [options.json.as_ref(), options.html.as_ref()];
@@ -279,6 +282,30 @@ impl CompareArguments {
         Ok(judged.into_iter().filter_map(ratio).collect())
     }
 
+    fn time_max(&self) -> Duration {
+        self.time_max.unwrap_or(TIME_MAX_DEFAULT)
+    }
+
+    /// What is saved is as much as it is, and of what it was run with.
+    fn check_for_files(&self, both: &[String]) -> Result<(), Failure> {
+        let named = [
+            (self.pairs.is_some(), "--pairs"),
+            (self.time_max.is_some(), "--time-max"),
+            (self.resolve.is_some(), "--resolve"),
+        ];
+        let idle = named.into_iter().find(|(is_given, _)| *is_given);
+        let idle = idle.map(|(_, name)| name.to_owned());
+        match idle.or(both
+            .first()
+            .map(|word| format!("\"{word}\" behind the third --")))
+        {
+            Some(what) => Err(Failure::Local(format!(
+                "{what} has no effect on saved results."
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// How often what is said may be wrong.
     fn error(&self) -> f64 {
         1.0 - self.confidence / 100.0
@@ -290,7 +317,7 @@ impl CompareArguments {
         let mut judged = judged.iter().enumerate();
         judged.all(|(index, (metric, ratio))| {
             let aim = Aim {
-                resolve_percent: self.resolve,
+                resolve_percent: self.resolve.unwrap_or(RESOLVE_PERCENT_DEFAULT),
                 fail_percent: self.gate(*metric, index == 0),
             };
             let is_asked = aim.fail_percent.is_some() || (index == 0 && self.fail_if.is_empty());
@@ -341,6 +368,7 @@ fn measure(
     };
     let are_files = |words: &[String]| !words.is_empty() && words.iter().all(is_file);
     if are_files(a) && are_files(b) {
+        options.check_for_files(both)?;
         return Ok(Measured {
             pairs: saved(a, b)?,
             share: 1.0,
@@ -359,10 +387,11 @@ fn measure(
         )));
     }
     let (a, b) = (plan(options, a, both)?, plan(options, b, both)?);
+    check_effect(&a, &b, stderr)?;
     let mut sides = Sides::new(a, b, start)?;
     let limit = options
         .pairs
-        .map_or(Limit::Time(options.time_max), Limit::Pairs);
+        .map_or(Limit::Time(options.time_max()), Limit::Pairs);
     let mut course = Course::new(limit, sides.pair_takes());
     let mut told = None;
     let mut pairs = Vec::new();
@@ -400,6 +429,19 @@ fn measure(
             });
         }
     }
+}
+
+/// An option without effect on either side is a mistake; without effect on one, it may be meant for the other.
+fn check_effect(a: &RunPlan, b: &RunPlan, stderr: &mut dyn Write) -> Result<(), Failure> {
+    if let Some(text) = a.idle.iter().find(|text| b.idle.contains(text)) {
+        return Err(Failure::Local(text.clone()));
+    }
+    for (side, plan) in [("A", a), ("B", b)] {
+        for text in &plan.idle {
+            let _ = writeln!(stderr, "WARNING: {side}: {text}");
+        }
+    }
+    Ok(())
 }
 
 /// The newest of these pairs.

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::follow::Counts;
 use crate::cluster::map::Map;
-use crate::cluster::source::Source;
+use crate::cluster::source::{Reads, Source};
 use crate::failure::{Failure, said};
 use crate::html;
 use crate::run::arguments::{Arguments, Command, FailoverArguments};
@@ -226,6 +226,9 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
     run.manner.timeout = Some(arguments.timeout);
     run.output.interval = arguments.interval;
     let mut plan = run.plan()?;
+    if plan.target.reads != Reads::Primaries {
+        return Err("--reads has no effect: all that is sent are writes.".into());
+    }
     if plan.target.embedded {
         return Err("--embedded: a server in this process is not made to fail.".into());
     }

@@ -211,9 +211,9 @@ pub struct TargetArguments {
     /// What is spoken; with memcache_text a command is one of memcached's: GET key, SET key {value} [TTL]
     #[arg(long, default_value = "resp", value_name = "PROTOCOL")]
     pub protocol: Protocol,
-    /// Database
-    #[arg(long, default_value_t = 0)]
-    pub db: u32,
+    /// Database [default: 0]
+    #[arg(long)]
+    pub db: Option<u32>,
     /// Speaks RESP3
     #[arg(short = '3', long)]
     pub resp3: bool,
@@ -233,7 +233,7 @@ pub struct TargetArguments {
     #[arg(long, value_name = "HOST")]
     pub sni: Option<String>,
     /// Trusts any certificate
-    #[arg(long)]
+    #[arg(long, conflicts_with = "cacert")]
     pub insecure: bool,
 }
 
@@ -250,15 +250,15 @@ pub struct WorkloadArguments {
     /// Sent once for each number of its range, before the run: fills the server
     #[arg(long, value_name = "TEMPLATE")]
     pub load: Option<String>,
-    /// Sizes of {value}: SIZE[:WEIGHT],... in bytes, a size may be FROM-TO
-    #[arg(short = 'd', long, default_value = "32", value_name = "SIZES")]
-    pub value_size: String,
-    /// What is in values
-    #[arg(long, default_value = "random", value_name = "KIND")]
-    pub value_content: ContentKind,
-    /// With --value-content compressible: the share of a value that is one repeated letter, 0 to 1
-    #[arg(long, default_value_t = 0.5, value_name = "SHARE")]
-    pub compressible: f64,
+    /// Sizes of {value}: SIZE[:WEIGHT],... in bytes, a size may be FROM-TO [default: 32]
+    #[arg(short = 'd', long, value_name = "SIZES")]
+    pub value_size: Option<String>,
+    /// What is in values [default: random]
+    #[arg(long, value_name = "KIND")]
+    pub value_content: Option<ContentKind>,
+    /// With --value-content compressible: the share of a value that is one repeated letter, 0 to 1 [default: 0.5]
+    #[arg(long, value_name = "SHARE")]
+    pub compressible: Option<f64>,
     /// Makes a run with as many threads send the same again
     #[arg(long)]
     pub seed: Option<u64>,
@@ -289,7 +289,7 @@ pub struct MannerArguments {
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
     pub pipeline: usize,
     /// Each reply makes room for the next request; otherwise a whole pipeline is sent, then awaited
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["rps", "stairs"])]
     pub window: bool,
     /// Open loop: so many requests a second, due at their times whether or not earlier ones are answered
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
@@ -325,9 +325,9 @@ pub struct MannerArguments {
     /// Leaves out what is done after the run: a fifth of a second in which the generator is measured by itself
     #[arg(long)]
     pub no_calibration: bool,
-    /// Warns when fewer than this share of the reads find something, 0 to 1
-    #[arg(long, default_value_t = 0.9, value_name = "SHARE")]
-    pub hit_rate_min: f64,
+    /// Warns when fewer than this share of the reads find something, 0 to 1 [default: 0.9]
+    #[arg(long, value_name = "SHARE")]
+    pub hit_rate_min: Option<f64>,
 }
 
 /// What an error reply does.

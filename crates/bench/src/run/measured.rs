@@ -380,13 +380,19 @@ impl Measured<'_> {
                 self.elapsed.as_secs_f64() * 1e3
             ));
         }
+        let manner = &self.plan.manner;
         if let Some(rate) = result.hit_rate
-            && rate < self.plan.manner.hit_rate_min
+            && manner.misses_many(rate)
         {
             warnings.push(format!(
                 "only {:.1} % of the reads found something: a miss costs less than a hit. Fill the server first (--load).",
                 100.0 * rate
             ));
+        }
+        let asks = manner.hit_rate_min.is_some_and(|share| share > 0.0);
+        if asks && result.hit_rate.is_none() && result.requests.values > 0 {
+            let text = "--hit-rate-min has no effect: no reply told whether anything was found.";
+            warnings.push(text.to_owned());
         }
         let waiting = result.requests.unsent + result.requests.unanswered;
         if waiting > 0 {

@@ -132,6 +132,9 @@ fn run(
         );
     }
     let plan = arguments.plan().map_err(Failure::Local)?;
+    if let Some(text) = plan.idle.first() {
+        return Err(Failure::Local(text.clone()));
+    }
     if plan.output.live && !std::io::stdout().is_terminal() {
         let text = "--live draws on a terminal, and standard output is none.";
         return Err(Failure::Local(text.into()));

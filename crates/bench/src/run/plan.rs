@@ -39,6 +39,8 @@ pub struct RunPlan {
     pub output: OutputArguments,
     /// What is made to happen meanwhile.
     pub incident: Option<Incident>,
+    /// What was said in vain: a sentence for each option that has no effect.
+    pub idle: Vec<String>,
 }
 
 /// A command of the user's that is run while a run goes on.
@@ -90,6 +92,10 @@ const PIPELINE_MAX: usize = 1_000_000;
 const THREADS_MAX: usize = 500;
 /// The highest rate that can be asked for, in requests a second.
 pub const RATE_MAX: f64 = 1e9;
+/// Sizes of values, what of compressible ones is one letter, and how many reads have to find something, unless told.
+const VALUE_SIZE_DEFAULT: &str = "32";
+const COMPRESSIBLE_DEFAULT: f64 = 0.5;
+pub const HIT_RATE_MIN_DEFAULT: f64 = 0.9;
 /// A fill has at most so many numbers.
 const LOAD_MAX: u64 = 100_000_000_000;
 
@@ -115,6 +121,7 @@ impl RunArguments {
         let (templates, load) = self.workload.templates(self.server.protocol)?;
         let weights = weights(&self.workload.ratio, templates.len())?;
         let content = self.workload.content()?;
+        let idle = self.workload.idle(templates.iter().chain(&load));
         self.manner.check()?;
         let follows = self.server.cluster || !self.server.sentinel.is_empty();
         if follows && self.manner.reconnect_after.is_some() {
@@ -134,6 +141,7 @@ impl RunArguments {
             manner: self.manner,
             output: self.output,
             incident: None,
+            idle,
         })
     }
 }
@@ -141,8 +149,8 @@ impl RunArguments {
 impl WorkloadArguments {
     /// The commands, and the fill if there is one.
     fn templates(&self, protocol: Protocol) -> Result<(Vec<Template>, Option<Template>), String> {
-        let sizes =
-            Sizes::parse(&self.value_size).map_err(|reason| format!("--value-size: {reason}"))?;
+        let sizes = self.value_size.as_deref().unwrap_or(VALUE_SIZE_DEFAULT);
+        let sizes = Sizes::parse(sizes).map_err(|reason| format!("--value-size: {reason}"))?;
         let template = |option: &str, text: &String| {
             Template::parse(text, &sizes)
                 .and_then(|template| template.check_for(protocol).map(|()| template))
@@ -159,14 +167,37 @@ impl WorkloadArguments {
     }
 
     fn content(&self) -> Result<Content, String> {
-        match self.value_content {
-            ContentKind::Random => Ok(Content::Random),
-            ContentKind::Fixed => Ok(Content::Fixed),
-            ContentKind::Compressible if (0.0..=1.0).contains(&self.compressible) => {
-                Ok(Content::Compressible(self.compressible))
-            }
-            ContentKind::Compressible => Err("--compressible is a share, 0 to 1.".into()),
+        let share = self.compressible.unwrap_or(COMPRESSIBLE_DEFAULT);
+        if !(0.0..=1.0).contains(&share) {
+            return Err("--compressible is a share, 0 to 1.".into());
         }
+        Ok(match self.value_content {
+            None | Some(ContentKind::Random) => Content::Random,
+            Some(ContentKind::Fixed) => Content::Fixed,
+            Some(ContentKind::Compressible) => Content::Compressible(share),
+        })
+    }
+
+    /// Options of values that are in no template.
+    fn idle<'t>(&self, templates: impl Iterator<Item = &'t Template> + Clone) -> Vec<String> {
+        let is_compressible = self.value_content == Some(ContentKind::Compressible);
+        let has = |of_usual_size| templates.clone().any(|one| one.has_value(of_usual_size));
+        let said = [
+            (
+                self.value_size.is_some() && !has(true),
+                "--value-size has no effect: no command has a {value} without sizes of its own.",
+            ),
+            (
+                self.value_content.is_some() && !has(false),
+                "--value-content has no effect: no command has a {value}.",
+            ),
+            (
+                self.compressible.is_some() && !is_compressible,
+                "--compressible has no effect without --value-content compressible.",
+            ),
+        ];
+        let in_vain = said.into_iter().filter(|(is_in_vain, _)| *is_in_vain);
+        in_vain.map(|(_, text)| text.to_owned()).collect()
     }
 }
 
@@ -229,6 +260,11 @@ impl MannerArguments {
         self.timeout.or(endless)
     }
 
+    /// Whether so few reads found something that it is worth a warning.
+    pub fn misses_many(&self, hit_rate: f64) -> bool {
+        hit_rate < self.hit_rate_min.unwrap_or(HIT_RATE_MIN_DEFAULT)
+    }
+
     fn check(&self) -> Result<(), String> {
         let within = |name: &str, value: usize, max: usize| {
             let fits = (1..=max).contains(&value);
@@ -255,7 +291,10 @@ impl MannerArguments {
         if self.reconnect_after == Some(0) {
             return Err("--reconnect-after is at least 1.".into());
         }
-        if !(0.0..=1.0).contains(&self.hit_rate_min) {
+        if self
+            .hit_rate_min
+            .is_some_and(|share| !(0.0..=1.0).contains(&share))
+        {
             return Err("--hit-rate-min is a share, 0 to 1.".into());
         }
         Ok(())
@@ -367,7 +406,7 @@ impl TargetArguments {
         ServerPlan {
             address,
             auth: target::auth(user.as_deref(), password.as_deref()),
-            db: self.db.into(),
+            db: self.db.unwrap_or(0).into(),
         }
     }
 
@@ -385,6 +424,12 @@ impl TargetArguments {
             return Ok((self.server_at(Address::tcp(host, port)), self.tls));
         }
         let uri = Uri::parse(text)?;
+        if self.uri.is_some() && uri.password.is_some() && self.password.is_some() {
+            return Err("--uri has a password, and --password is another.".into());
+        }
+        if self.uri.is_some() && uri.db.is_some() && self.db.is_some() {
+            return Err("--uri has a database, and --db is another.".into());
+        }
         if !uri.path.is_empty() && uri.path.parse::<u32>().is_err() {
             return Err(format!(
                 "{option} \"{text}\": /{} is no database.",
@@ -513,6 +558,20 @@ mod tests {
             (&["--command", "PING", "--hdr", "-"], "--hdr"),
             (&["--command", "PING", "--cacert", "f"], "say --tls"),
             (&["--command", "PING", "--scale", "2"], "for suites"),
+            (&["--command", "PING", "--compressible", "2"], "a share"),
+            (&["--command", "PING", "--window", "--rps", "5"], "--window"),
+            (
+                &["--command", "PING", "--tls", "--insecure", "--cacert", "f"],
+                "--cacert",
+            ),
+            (
+                &["--command", "PING", "-u", "redis://:p@h", "-a", "q"],
+                "--uri has a password",
+            ),
+            (
+                &["--command", "PING", "-u", "redis://h/1", "--db", "2"],
+                "--uri has a database",
+            ),
             (
                 &["--command", "PING", "-u", "redis://h/x"],
                 "/x is no database",
@@ -525,6 +584,29 @@ mod tests {
         ] {
             let error = plan(line).unwrap_err();
             assert!(error.contains(words), "{line:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_in_vain_is_known() {
+        for (line, options) in [
+            (&["GET a", "-d", "5"][..], &["--value-size"][..]),
+            (&["SET a {value:7}", "-d", "5"], &["--value-size"]),
+            (&["SET a {value}", "-d", "5"], &[]),
+            (&["GET a", "-d", "5", "--load", "SET {seq:9} {value}"], &[]),
+            (&["GET a", "--value-content", "fixed"], &["--value-content"]),
+            (&["SET a {value:7}", "--value-content", "fixed"], &[]),
+            (
+                &["SET a {value}", "--compressible", "0.1"],
+                &["--compressible"],
+            ),
+        ] {
+            let idle = plan(&[&["--command"], line].concat()).unwrap().idle;
+            let named: Vec<&str> = idle
+                .iter()
+                .filter_map(|text| text.split(' ').next())
+                .collect();
+            assert_eq!(named, options, "{line:?}");
         }
     }
 

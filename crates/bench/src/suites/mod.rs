@@ -104,6 +104,11 @@ pub fn run(
             Ok((run, plan))
         })
         .collect::<Result<_, Failure>>()?;
+    // What is said for all runs may be meant for some.
+    let is_idle = |text: &String| plans.iter().all(|(_, plan)| plan.idle.contains(text));
+    if let Some(text) = plans[0].1.idle.iter().find(|text| is_idle(text)) {
+        return Err(named(text.clone()));
+    }
     if suite.has_several_targets() {
         for (run, plan) in &plans {
             let own = self::plan(run, &[]).map_err(named)?;

@@ -107,6 +107,13 @@ impl Template {
             .collect()
     }
 
+    /// Whether there is a value in it, or one `of_usual_size`, that does not say its own sizes.
+    pub fn has_value(&self, of_usual_size: bool) -> bool {
+        let is_one =
+            |part: &Part| matches!(part, Part::Value(kind) if !of_usual_size || *kind == 0);
+        self.commands.iter().flatten().flatten().any(is_one)
+    }
+
     /// The numbers drawn for one rendering.
     pub fn numbers(&self) -> &[Distribution] {
         &self.numbers
