@@ -173,6 +173,48 @@ fn saved_results_are_compared_in_their_order() {
 }
 
 #[test]
+fn results_that_were_cut_short_are_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut result = measured();
+    let a = saved(folder.path(), "a", &result, &[1.0, 1.01, 0.99]);
+    result["ended_early"] = "Interrupted.".into();
+    let b = saved(folder.path(), "b", &result, &[1.0, 1.01]);
+    let names = |names: &[String]| names.iter().map(String::clone).collect::<Vec<_>>();
+    let words = [
+        vec!["compare".to_owned(), "--".to_owned()],
+        names(&a),
+        vec!["--".to_owned(), a[0].clone()],
+        names(&b),
+    ]
+    .concat();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ran = bench(&words);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let note = "\nB: 2 of 3 results were cut short (Interrupted.).\n";
+    assert!(ran.stdout.contains(note), "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches("cut short").count(), 1, "{}", ran.stdout);
+}
+
+#[test]
+fn reads_that_find_nothing_are_no_comparison_of_servers() {
+    let empty = FakeServer::start(|_| reply("$-1\r\n"));
+    let full = FakeServer::start(|_| reply("$1\r\nx\r\n"));
+    let (a, b) = (full.port(), empty.port());
+    let sides = ["compare", "--pairs", "3", "--", "-p", &a, "--", "-p", &b];
+    let ran = bench(&[&sides[..], &BOTH, &["-n", "20"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let note = "B: in 3 of 3 runs many reads found nothing, and a miss costs less than a hit";
+    assert!(ran.stdout.contains(note), "{}", ran.stdout);
+    assert!(
+        !ran.stdout.contains("A: in 3 of 3 runs many"),
+        "{}",
+        ran.stdout
+    );
+    let ran = bench(&[&sides[..], &BOTH, &["-n", "20", "--hit-rate-min", "0"]].concat());
+    assert!(!ran.stdout.contains("found nothing"), "{}", ran.stdout);
+}
+
+#[test]
 fn pairs_that_were_measured_before_a_failure_are_reported() {
     let gets = AtomicU64::new(0);
     let server = FakeServer::start(move |request| match request[0].as_slice() {

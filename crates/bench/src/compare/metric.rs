@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cause::verdict::Bottleneck;
+use crate::run::arguments::HIT_RATE_MIN_DEFAULT;
 use crate::run::result::{RunResult, Settings};
 
 /// A figure of a run that can be compared.
@@ -95,6 +96,10 @@ pub struct Sample {
     figures: [Option<f64>; Metric::ALL.len()],
     /// What was the limit.
     pub bottleneck: Bottleneck,
+    /// Whether so many reads found nothing that it is worth a note.
+    pub misses_many: bool,
+    /// Why it ended before its time, if it did; a slice that does is none.
+    pub ended_early: Option<String>,
     /// Whether it was an open loop.
     pub is_paced: bool,
     /// What was sent and how, in words; of a result that was saved.
@@ -110,8 +115,13 @@ impl Sample {
         let cpu_us = servers
             .map(|one| one.user_us_per_request + one.system_us_per_request)
             .sum();
+        let misses_many = result
+            .hit_rate
+            .is_some_and(|rate| rate < HIT_RATE_MIN_DEFAULT);
         Sample {
             load: Some(load(&result.settings)),
+            ended_early: result.ended_early.clone(),
+            misses_many,
             ..Sample::of_slice(result, Some(cpu_us))
         }
     }
@@ -121,6 +131,8 @@ impl Sample {
         Sample {
             figures: Metric::ALL.map(|metric| metric.of(result, server_cpu_us)),
             bottleneck: result.verdict.bottleneck,
+            misses_many: false,
+            ended_early: None,
             is_paced: result.settings.offered_rps.is_some(),
             load: None,
         }

@@ -616,26 +616,40 @@ fn notes(pairs: &[(Sample, Sample)]) -> Vec<String> {
     type Pick = fn(&(Sample, Sample)) -> &Sample;
     let sides: [(&str, Pick); 2] = [("A", |pair| &pair.0), ("B", |pair| &pair.1)];
     for (side, pick) in sides {
-        for (bottleneck, what) in [
+        type Is = fn(&Sample) -> bool;
+        let spoilt: [(Is, &str); 3] = [
             (
-                Bottleneck::Client,
+                |sample| sample.bottleneck == Bottleneck::Client,
                 "the load generator was the limit: these numbers are not the server's",
             ),
             (
-                Bottleneck::Rate,
+                |sample| sample.bottleneck == Bottleneck::Rate,
                 "the rate that was asked for was the limit: compare latencies",
             ),
-        ] {
-            let count = pairs
-                .iter()
-                .filter(|pair| pick(pair).bottleneck == bottleneck)
-                .count();
+            (
+                |sample| sample.misses_many,
+                "many reads found nothing, and a miss costs less than a hit: fill the server first (--load)",
+            ),
+        ];
+        for (is_so, what) in spoilt {
+            let count = pairs.iter().filter(|pair| is_so(pick(pair))).count();
             if count > 0 {
                 notes.push(format!(
                     "{side}: in {count} of {} runs {what}.",
                     pairs.len()
                 ));
             }
+        }
+        let reasons = pairs
+            .iter()
+            .filter_map(|pair| pick(pair).ended_early.as_ref());
+        let reasons: Vec<&String> = reasons.collect();
+        if let Some(reason) = reasons.first() {
+            notes.push(format!(
+                "{side}: {} of {} results were cut short ({reason}).",
+                reasons.len(),
+                pairs.len()
+            ));
         }
     }
     // Saved results say what they are of; who gives options knows.

@@ -42,7 +42,13 @@ impl Side {
         self.plan.load = None;
         match finished.failure {
             Some(failure) => Err(failure),
-            None => Ok(Sample::of_slice(&finished.result, finished.server_cpu_us)),
+            None => {
+                let (result, manner) = (&finished.result, &self.plan.manner);
+                let misses_many = result.hit_rate.is_some_and(|rate| manner.misses_many(rate));
+                let mut sample = Sample::of_slice(result, finished.server_cpu_us);
+                sample.misses_many = misses_many;
+                Ok(sample)
+            }
         }
     }
 
