@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cause::verdict::Bottleneck;
-use crate::run::arguments::HIT_RATE_MIN_DEFAULT;
+use crate::run::plan::HIT_RATE_MIN_DEFAULT;
 use crate::run::result::{RunResult, Settings};
 
 /// A figure of a run that can be compared.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `arguments` | the command line of the sub-commands |
 //! | `plan` | what it means for a run, checked |
+//! | `memtier` | what memtier_benchmark's options are called here |
 //! | `execute` | one run from its first connection to its result |
 //! | `server` | one server that takes part |
 //! | `watch`, `measured` | what is seen meanwhile, and what all of it comes to |
@@ -24,6 +25,7 @@ pub mod drive;
 pub mod execute;
 mod live;
 mod measured;
+mod memtier;
 pub mod plan;
 pub(crate) mod record;
 pub mod result;
@@ -34,7 +36,7 @@ pub mod text;
 pub mod watch;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -69,7 +71,13 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     let words = std::iter::once(OsString::from("redline bench")).chain(words);
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
-        Err(error) => return say(&error, streams),
+        Err(error) => {
+            if let Some(text) = unknown(&error) {
+                // A closed stream cannot be told about itself.
+                let _ = streams.stderr.write_all(text.as_bytes());
+            }
+            return say(&error, streams);
+        }
     };
     let result = match arguments.command {
         Command::Run(arguments) => run(
@@ -90,6 +98,16 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
             failure.exit_code()
         }
     }
+}
+
+/// What an option that is not ours means in memtier_benchmark, if that is where it is from.
+fn unknown(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    let meaning = memtier::meaning(option).filter(|_| is_unknown)?;
+    Some(format!("{option} of memtier_benchmark: {meaning}\n"))
 }
 
 /// Says what the parser found: help, or a mistake. Returns the exit code.
