@@ -181,6 +181,22 @@ fn prefixes_are_broadcast() {
 /// Redis sends one message for each prefix and turn of its loop; with several workers a transaction or a script was told
 /// in as many pieces as its changes happened to be heard of in.
 #[test]
+fn of_several_prefixes_that_overlap_another_than_the_first_was_named() {
+    let server = start(settings(1));
+    let mut client = resp3(&server);
+    client
+        .call("CLIENT TRACKING ON BCAST PREFIX a PREFIX b")
+        .ok();
+    // All keys: that is not compared with the others.
+    client.call("CLIENT TRACKING ON BCAST").ok();
+    let refused = client.call("CLIENT TRACKING ON BCAST PREFIX a");
+    assert_eq!(
+        refused.error(),
+        "ERR Prefix 'a' overlaps with an existing prefix ''. Prefixes for a single client must not overlap."
+    );
+}
+
+#[test]
 fn what_one_unit_changes_under_a_prefix_is_one_message() {
     let server = start(settings(4));
     let mut writes = Client::connect(&server);

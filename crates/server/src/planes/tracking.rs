@@ -145,7 +145,8 @@ fn check_overlaps(session: &Session, named: &[Arc<[u8]>]) -> Result<(), Error> {
                 (),
             ))
         };
-        let begins = tracking::beginnings(prefix, up_to).next();
+        // The shortest comes first.
+        let begins = tracking::beginnings(prefix, up_to).last();
         let behind = existing
             .range::<[u8], _>((Included(prefix), Unbounded))
             .next();
