@@ -288,7 +288,8 @@ unsafe extern "C-unwind" fn unpack(state: *mut lua_State) -> c_int {
             }
             at += used;
         }
-        ffi::lua_pushnumber(state, at.wrapping_add(1) as f64);
+        // A place that nothing was read at may be below zero.
+        ffi::lua_pushnumber(state, at.wrapping_add(1) as i64 as f64);
         results + 1
     }
 }
