@@ -6,6 +6,8 @@
 //!
 //! Must not know: threads, sockets, files, sessions, how a unit came by its stripes.
 #![forbid(unsafe_code)]
+// `[count]` in the form of a command is no link.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 mod bitmap;
 mod block;

@@ -11,7 +11,7 @@
 //! # A unit
 //!
 //! A command that stands alone locks what its row's scope says, runs, publishes its keyspace events, and lets
-//! go. Inside EXEC or a script the stripes are held by the [`Unit`] of the session. Who fails to get a stripe
+//! go. Inside EXEC or a script the stripes are held by the [`Unit`](crate::session::Unit) of the session. Who fails to get a stripe
 //! is put aside and runs again from the start when the stripe is free: nothing has happened until then.
 //!
 //! Must not know: what any command does.

@@ -111,7 +111,7 @@ pub struct Settings {
     pub enable_debug_command: Permission,
     /// CONFIG SET may change `dir` and the like.
     pub enable_protected_configs: Permission,
-    /// Lines below this weight are not logged; see [`crate::log`].
+    /// Lines below this weight are not logged; see `log.rs`.
     pub log_level: u8,
     /// File that the log goes to; none: standard output.
     pub logfile: Option<String>,
@@ -127,7 +127,7 @@ pub struct Settings {
     pub dir: Option<PathBuf>,
     /// TLS.
     pub tls: TlsSettings,
-    /// When a call gets into which log of commands, by [`crate::commandlog::Kind`].
+    /// When a call gets into which log of commands, by the log's kind (`commandlog.rs`).
     pub command_logs: [Threshold; 3],
     /// Milliseconds from which the latency monitor keeps an event; 0: it is off.
     pub latency_monitor_threshold_ms: u64,

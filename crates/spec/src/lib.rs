@@ -7,8 +7,8 @@
 //!
 //! This room must not know handlers, storage, sockets, or how a reply is rendered.
 //!
-//! The request path uses three functions, each a few nanoseconds: [`lookup`] turns a name into a [`CommandId`],
-//! [`gate`] says in sixteen bytes what is checked before the handler runs, and [`keys`] finds the keys.
+//! The request path uses three functions, each a few nanoseconds: [`lookup()`] turns a name into a [`CommandId`],
+//! [`gate()`] says in sixteen bytes what is checked before the handler runs, and [`keys()`] finds the keys.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,9 @@
 //!
 //! Only says what may be said; what the words mean together, `plan` checks.
 
+// Brackets in the help are optional parts, and no links.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,5 +1,8 @@
 //! The command line of `redline proxy`: where the configuration is, or all of it. Starts nothing.
 
+// Brackets in the help are optional parts, and no links.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -88,7 +88,7 @@ fn scan(text: &[u8]) -> Result<usize, &'static str> {
 /// Appends one argument.
 ///
 /// # Safety
-/// Called by [`format`].
+/// Called by [`format`](fn@format).
 unsafe fn item(
     state: *mut lua_State,
     out: &mut Vec<u8>,

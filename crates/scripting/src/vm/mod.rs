@@ -373,7 +373,7 @@ unsafe fn machine(state: *mut lua_State) -> *mut Machine {
 /// Raises an error with this text, behind the place in the script of the call that it is about.
 ///
 /// # Safety
-/// As for [`look`].
+/// As for [`watch::look`].
 unsafe fn raise_text(state: *mut lua_State, text: &[u8]) -> ! {
     // SAFETY: as promised by the caller; the interpreter fills in `frame`.
     unsafe {
@@ -393,10 +393,10 @@ unsafe fn raise_text(state: *mut lua_State, text: &[u8]) -> ! {
     }
 }
 
-/// The same for a text that is put together here.
+/// [`raise_text`] for a text that is put together here.
 ///
 /// # Safety
-/// As for [`look`], and nobody has a borrow of the machine's buffer.
+/// As for [`watch::look`], and nobody has a borrow of the machine's buffer.
 unsafe fn raise_format(
     state: *mut lua_State,
     machine: *mut Machine,

@@ -6,7 +6,7 @@
 //! goes greedily down the layers, and in the last one keeps the `ef` nearest nodes seen so far, going on from the nearest
 //! whose neighbours it has not looked at, until that one is farther than all it keeps.
 //!
-//! Three things differ from the paper, and hold at all times ([`Graph::check`] tests them):
+//! Three things differ from the paper, and hold at all times (tests look at them after every step: `Graph::check`):
 //!
 //! - **Links go both ways.** So a node can be removed by looking at its neighbours only.
 //! - **Every layer is connected.** A link is given up only where another node is linked with both its ends, so there
