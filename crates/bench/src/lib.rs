@@ -15,6 +15,7 @@
 //! | `closed`, `batch` | what a worker sends for redis-benchmark's command line: batches |
 //! | `report` | the text of results |
 //! | `idle` | `-I` |
+//! | `failure` | what ends a run early, and its exit code |
 //! | `control` | the main thread's wait: signals, finished workers, deadlines |
 //! | `target` | whom to load, and as whom |
 //! | `run/` | `redline bench run` |

@@ -1,7 +1,29 @@
 //! `redline server`: sessions, workers, configuration, the session and admin planes, wiring.
 //!
 //! Start with [`Server::start`] (what is made), then `worker.rs` (the loop), then `exec.rs` (the way of a
-//! request). Must not know: the proxy, the bench.
+//! request).
+//!
+//! | | file | holds |
+//! |---|---|---|
+//! | start | `start`, [`command_line`], `service` | what is made and how it ends; redis-server's words; the process as a service |
+//! | | `memory_test` | `--test-memory` |
+//! | settings | [`config`], `settings` | the table of parameters, files, REWRITE; the structure that workers read |
+//! | | `names` | what commands are called here |
+//! | the loop | `worker` | its turn, connections; `worker/serve`: groups of sessions; `worker/mail`: messages to sessions |
+//! | | `balance`, `worker/handover` | which worker serves whom; how a client changes its worker |
+//! | | `cron` | the timer: expiry, eviction, idle clients |
+//! | | `shared`, `session` | what all workers share; what is known of a connection, and what others may see of it |
+//! | a request | `exec` | from the batch to the reply; `exec/batch`: steps to its keys; `exec/locked`: its stripes |
+//! | | `access`, `errors` | whether a user may; refusals in Redis's words |
+//! | | `block` | clients that wait for keys |
+//! | | `planes` | commands that need the worker or the session, by group; those on keys are in `redline_commands` |
+//! | told to others | `pubsub`, `subscribe` | channels; a session's part in them |
+//! | | `tracking`, `monitor` | invalidation messages; MONITOR |
+//! | figures | `stats`, `timing`, `memory` | counters, times of commands, memory |
+//! | | `info`, `metrics` | INFO; Prometheus's page |
+//! | | `commandlog`, `log`, `redact` | SLOWLOG's entries; the log; what must not be shown |
+//!
+//! Must not know: the proxy, the bench.
 
 #![forbid(unsafe_code)]
 

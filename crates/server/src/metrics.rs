@@ -2,7 +2,9 @@
 //!
 //! Names are those under which redis_exporter tells the same fact, so that dashboards made for it work; what is ours alone
 //! begins with `redline_`. Counters (but those of connections) go on from the start of the process, whatever CONFIG RESETSTAT
-//! says: whoever takes rates wants them so. Everything is read without asking a worker. Must not know: HTTP, sessions.
+//! says: whoever takes rates wants them so. Everything is read without asking a worker.
+//!
+//! Must not know: HTTP, sessions beyond their cards.
 
 use std::sync::atomic::Ordering;
 

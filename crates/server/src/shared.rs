@@ -1,6 +1,6 @@
 //! What all workers share: the keyspace, the settings, the registries, the mailboxes.
 //!
-//! Must not know: sockets, how a command runs.
+//! Must not know: what sockets carry, how a command runs.
 
 use std::{
     collections::BTreeMap,
