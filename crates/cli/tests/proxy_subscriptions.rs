@@ -3,7 +3,7 @@
 
 mod proxying;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -393,4 +393,138 @@ fn who_subscribes_first_after_a_loss_does_not_leave_others_deaf() {
 fn a_name_that_is_refused_when_it_is_asked_for_again_is_not_forgotten() {
     let (_proxy, mut hears, _other) = lost_and_refused(2);
     assert_eq!(words(hears.reply().unwrap()), ["message", "a", "again"]);
+}
+
+/// The nodes of a cluster of one shard, of which one is the primary, and what answers for each. Which one, and whether the others
+/// are of the cluster, can be changed.
+fn cluster_of_one_shard<const N: usize>(
+    primary: &Arc<AtomicUsize>,
+    others: &Arc<AtomicBool>,
+    answer: impl Fn(usize, &[Vec<u8>], &mut TcpStream) -> Vec<u8> + Send + Sync + 'static,
+) -> [SocketAddr; N] {
+    let answer = Arc::new(answer);
+    let ports: [Arc<AtomicU16>; N] = std::array::from_fn(|_| Arc::default());
+    let nodes = std::array::from_fn(|me| {
+        let (primary, others) = (Arc::clone(primary), Arc::clone(others));
+        let (ports, answer) = (ports.clone(), Arc::clone(&answer));
+        scripted_over(move |words, stream| {
+            let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+            let place = |at: usize| {
+                let (host, id) = (text("127.0.0.1"), text(&format!("id{at}")));
+                let port = ports[at].load(Ordering::SeqCst);
+                format!("*3\r\n{host}:{port}\r\n{id}")
+            };
+            let first = primary.load(Ordering::SeqCst);
+            let belongs = |at: &usize| *at == first || others.load(Ordering::SeqCst);
+            let mut members: Vec<usize> = (0..N).filter(belongs).collect();
+            members.sort_by_key(|at| *at != first);
+            let places: String = members.iter().copied().map(place).collect();
+            Some(match (&words[0][..], words.get(1).map(Vec::as_slice)) {
+                (b"CLUSTER", Some(b"INFO")) => {
+                    text("cluster_state:ok\r\ncluster_current_epoch:1\r\n").into_bytes()
+                }
+                (b"CLUSTER", Some(b"SLOTS")) => {
+                    let words = 2 + members.len();
+                    format!("*1\r\n*{words}\r\n:0\r\n:16383\r\n{places}").into_bytes()
+                }
+                (b"CLUSTER", _) => b"*0\r\n".to_vec(),
+                (b"PING", _) => b"+PONG\r\n".to_vec(),
+                _ => answer(me, words, stream),
+            })
+        })
+    });
+    for (port, node) in ports.iter().zip(&nodes) {
+        port.store(node.port(), Ordering::SeqCst);
+    }
+    nodes
+}
+
+/// A message of the channel `news`, as who has subscribed to it hears it, and who has to `n*`.
+fn news(message: &str) -> Vec<u8> {
+    let last = format!("${}\r\n{message}", message.len());
+    let pattern = format!("*4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n{last}\r\n");
+    [&said("message", "news", &last)[..], pattern.as_bytes()].concat()
+}
+
+#[test]
+fn messages_come_once_and_in_order_while_a_channel_goes_to_another_node_of_a_cluster() {
+    // The last node stays in the cluster, as a replica, or leaves it.
+    for stays in [true, false] {
+        let hears: [Arc<OnceLock<TcpStream>>; 2] = Default::default();
+        // What the next node owes to who has asked it, in the order in which it was asked.
+        let owed: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+        let left = Arc::new(AtomicUsize::new(0));
+        let (primary, others) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(true)),
+        );
+        let (kept, asked, was_left) = (hears.clone(), Arc::clone(&owed), Arc::clone(&left));
+        let nodes: [SocketAddr; 2] =
+            cluster_of_one_shard(&primary, &others, move |me, words, stream| {
+                let word = words[0].to_ascii_lowercase();
+                let name = String::from_utf8_lossy(words.get(1).map_or(b"", Vec::as_slice));
+                let confirmed = said(&String::from_utf8_lossy(&word), &name, ":1");
+                match &word[..] {
+                    b"subscribe" | b"psubscribe" => {
+                        kept[me].get_or_init(|| stream.try_clone().unwrap());
+                    }
+                    b"unsubscribe" | b"punsubscribe" => {
+                        was_left.fetch_add(1, Ordering::SeqCst);
+                    }
+                    b"get" => return format!(":{me}\r\n").into_bytes(),
+                    _ => return b"+OK\r\n".to_vec(),
+                }
+                if me == 0 {
+                    return confirmed;
+                }
+                asked.lock().unwrap().push(confirmed);
+                Vec::new()
+            });
+        let proxy = proxy_with(&format!(
+            "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{}' }}]\n",
+            nodes[0]
+        ));
+        let [mut one, mut two, mut asks] =
+            [(); 3].map(|()| Client::connect(proxy.address()).unwrap());
+        until("the map is known", || {
+            call(&mut asks, "GET k") == Value::Integer(0)
+        });
+        assert!(!call(&mut one, "SUBSCRIBE news").is_error());
+        assert!(!call(&mut two, "PSUBSCRIBE n*").is_error());
+        let says = |node: usize, bytes: &[u8]| {
+            let mut stream = hears[node].get().unwrap();
+            stream.write_all(bytes).unwrap();
+        };
+        let mut hear = |message: &str| {
+            assert_eq!(
+                words(one.reply().expect(message)),
+                ["message", "news", message]
+            );
+            let heard = words(two.reply().expect(message));
+            assert_eq!(heard, ["pmessage", "n*", "news", message]);
+        };
+        others.store(stays, Ordering::SeqCst);
+        primary.store(1, Ordering::SeqCst);
+        until("the next one is asked", || owed.lock().unwrap().len() == 2);
+        says(0, &news("only the last one has heard this"));
+        hear("only the last one has heard this");
+        assert_eq!(left.load(Ordering::SeqCst), 0, "left too early");
+        says(1, &owed.lock().unwrap().concat());
+        says(
+            1,
+            &[news("both have"), news("only the next one has")].concat(),
+        );
+        says(0, &news("both have"));
+        hear("both have");
+        hear("only the next one has");
+        until("the last one is left", || left.load(Ordering::SeqCst) == 2);
+        says(1, &news("by now it is alone"));
+        hear("by now it is alone");
+        if !stays {
+            // And its connection is closed.
+            let mut stream = hears[0].get().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            while stream.read(&mut [0; 64]).unwrap() > 0 {}
+        }
+    }
 }

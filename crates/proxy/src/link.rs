@@ -489,8 +489,12 @@ impl Worker {
             };
             let number = usize::from(upstream.node);
             let (node, is_shared) = (upstream.node, upstream.purpose == Purpose::Shared);
+            // What is published comes from whoever is there: it is left when another one says it (see `pubsub`).
+            let hears = upstream.purpose == Purpose::Subscriptions;
             let now = &self.routes.nodes[number];
             let before = &old.nodes[number];
+            let is_another =
+                before.is_used && !now.is_used || before.is_readonly != now.is_readonly;
             if now.ejected && !before.ejected {
                 self.lose(at, "it does not answer", Loss::Silent);
             } else if now.is_silent && !before.is_silent && is_shared {
@@ -500,8 +504,7 @@ impl Worker {
                 || now.pool != before.pool
                 || has_tls(&self.routes, now) != has_tls(&old, before)
                 || (&now.user, &now.password) != (&before.user, &before.password)
-                || before.is_used && !now.is_used
-                || before.is_readonly != now.is_readonly
+                || is_another && !hears
             {
                 self.retire(at, node);
             } else if is_shared && has_moved.get(usize::from(now.pool)) == Some(&true) {

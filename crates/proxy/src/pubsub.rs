@@ -7,11 +7,12 @@
 //!
 //! Where keys are spread by a hash, so are channels, and a pattern is asked for everywhere. In a cluster any node hears
 //! what is published, except for notifications of keys, which are asked for everywhere, too.
-//! What goes on with the servers is in `servers.rs`.
+//! What goes on with the servers is in `servers.rs`, and how a name goes from one node to another in `handover.rs`.
 
+mod handover;
 mod servers;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 
 use redline_resp::{Args, Proto, encode_request};
@@ -22,6 +23,7 @@ use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
 
+use handover::Handover;
 use servers::{servers_of, unasked};
 
 /// What names are.
@@ -92,6 +94,8 @@ pub struct PubSub {
     calls: HashMap<u64, Call>,
     /// Calls of UNSUBSCRIBE that are not answered.
     leaving: HashMap<u64, Leaving>,
+    /// Names that go from one node to another.
+    handovers: HashSet<(Space, Vec<u8>)>,
     next_call: u64,
     next_ask: u64,
 }
@@ -142,6 +146,8 @@ struct Topic {
     nodes: Vec<(NodeId, Step)>,
     /// How often in a row servers have said that another one has it.
     redirects: u8,
+    /// The node of a cluster that was asked before, as long as it matters.
+    handover: Option<Box<Handover>>,
 }
 
 /// How far a server is with a name.
@@ -167,6 +173,55 @@ impl Topic {
 
     fn is_unasked(&self, node: NodeId) -> bool {
         self.nodes.contains(&(node, Step::Unasked))
+    }
+
+    /// Whether a node is asked for it, or heard of it still.
+    fn concerns(&self, node: NodeId) -> bool {
+        let last = self.handover.as_ref().and_then(|it| it.heard());
+        last == Some(node) || self.nodes.iter().any(|(asked, _)| *asked == node)
+    }
+
+    /// Whether to pass on what a node says of it. `anywhere`: whether any other node says the same.
+    fn hears(
+        &mut self,
+        node: NodeId,
+        frame: &[u8],
+        ticks: u32,
+        anywhere: impl FnOnce() -> bool,
+    ) -> bool {
+        let is_confirmed = self.nodes.contains(&(node, Step::Confirmed));
+        match &mut self.handover {
+            Some(handover) => {
+                (is_confirmed || handover.heard() == Some(node))
+                    && handover.passes(node, frame, ticks)
+            }
+            None => is_confirmed || !anywhere(),
+        }
+    }
+
+    /// Another node of a cluster is the one to ask. Returns who is not to be asked any more: the last one is, until the next
+    /// one has confirmed.
+    fn hand_over(&mut self, next: NodeId) -> Vec<NodeId> {
+        let asked = std::mem::replace(&mut self.nodes, vec![(next, Step::Unasked)]);
+        let last = self.handover.as_ref().and_then(|it| it.kept());
+        match (last, &asked[..]) {
+            // It comes back to the one that was never left.
+            (Some(last), _) if last == next => {
+                self.handover = None;
+                self.nodes = vec![(last, Step::Confirmed)];
+            }
+            (Some(_), _) => {
+                if let Some(handover) = &mut self.handover {
+                    handover.begin_anew();
+                }
+            }
+            (None, [(last, Step::Confirmed)]) => {
+                self.handover = Some(Box::new(Handover::new(*last)));
+                return Vec::new();
+            }
+            (None, _) => self.handover = None,
+        }
+        asked.into_iter().map(|(node, _)| node).collect()
     }
 }
 
@@ -492,7 +547,8 @@ impl Worker {
         let Some(topic) = topics.remove(name) else {
             return;
         };
-        for (node, _) in topic.nodes {
+        let last = topic.handover.and_then(|handover| handover.kept());
+        for node in topic.nodes.iter().map(|(node, _)| *node).chain(last) {
             self.ask_no_more(node, space, name);
         }
     }

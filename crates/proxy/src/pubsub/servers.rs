@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use redline_cluster::Redirect;
 use redline_resp::{Proto, ReplyDecoder, Value, encode_request};
 
+use super::handover::Due;
 use super::{Expected, Names, Server, Space, Step, Topic};
 use crate::link::Loss;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
@@ -18,6 +19,8 @@ use crate::worker::Worker;
 const SILENCE_MS: u64 = 5_000;
 /// One that owes an answer for so many ticks (of 100 ms) is given up, whatever it says meanwhile.
 const TICKS_OWED_MAX: u32 = 100;
+/// How the names of notifications begin: `__keyspace@`, `__keyevent@`.
+const NOTIFICATIONS: &[u8] = b"__key";
 /// Once in so many ticks (of 100 ms) a server is asked again for what it has refused.
 const TICKS_REFUSED: u32 = 10;
 
@@ -192,13 +195,13 @@ impl Worker {
         match word(0) {
             b"message" => {
                 let key = notified_key(word(1), word(2));
-                self.fan_out(space(Names::Channels), &name, frame, key);
+                self.fan_out(node, space(Names::Channels), &name, frame, key);
             }
             b"pmessage" => {
                 let key = notified_key(word(2), word(3));
-                self.fan_out(space(Names::Patterns), &name, frame, key);
+                self.fan_out(node, space(Names::Patterns), &name, frame, key);
             }
-            b"smessage" => self.fan_out(space(Names::Shards), &name, frame, None),
+            b"smessage" => self.fan_out(node, space(Names::Shards), &name, frame, None),
             b"subscribe" if self.confirmed(node, space(Names::Channels), &name) => {}
             b"psubscribe" if self.confirmed(node, space(Names::Patterns), &name) => {}
             b"ssubscribe" if self.confirmed(node, space(Names::Shards), &name) => {}
@@ -246,6 +249,16 @@ impl Worker {
     fn answered_leave(&mut self, node: NodeId, space: Space, name: Vec<u8>) {
         let leave = Expected::Leave(space, name);
         self.answered(node, |expected| *expected == leave);
+        let Expected::Leave(_, name) = leave else {
+            return;
+        };
+        let handover = self
+            .pubsub
+            .topic(space, &name)
+            .and_then(|it| it.handover.as_ref());
+        if handover.is_some_and(|it| it.heard() == Some(node) && it.kept().is_none()) {
+            self.end_handover(space, &name);
+        }
     }
 
     /// A server says so of a shard's channel when it is told to, and by itself.
@@ -261,10 +274,23 @@ impl Worker {
     }
 
     /// Hands a message to all who want to hear it. One that is about a key is only for those who may know of that.
-    fn fan_out(&mut self, space: Space, name: &[u8], frame: &[u8], key: Option<&[u8]>) {
+    fn fan_out(
+        &mut self,
+        from: NodeId,
+        space: Space,
+        name: &[u8],
+        frame: &[u8],
+        key: Option<&[u8]>,
+    ) {
+        let ticks = self.ticks;
+        let pool = &self.routes.pools[usize::from(space.pool)];
+        let anywhere = || is_heard_anywhere(space.names, name, pool);
         let Some(topic) = self.pubsub.topic(space, name) else {
             return;
         };
+        if !topic.hears(from, frame, ticks, anywhere) {
+            return;
+        }
         let clients = std::mem::take(&mut topic.clients);
         for me in &clients {
             if key.is_none_or(|key| self.may_hear_of(*me, key)) {
@@ -298,6 +324,13 @@ impl Worker {
             Step::Asked(latest) if number == latest => Step::Confirmed,
             other => other,
         });
+        let ticks = self.ticks;
+        let topic = self.pubsub.topic(space, name);
+        if let Some(topic) = topic.filter(|topic| topic.is_confirmed())
+            && let Some(handover) = &mut topic.handover
+        {
+            handover.confirmed(ticks);
+        }
         true
     }
 
@@ -427,15 +460,19 @@ impl Worker {
         }
     }
 
-    /// Asks for a name where it is now, and no longer elsewhere.
+    /// Asks for a name where it is now, and no longer elsewhere; where any node will do, not before the next one has it.
     fn ask_anew(&mut self, space: Space, name: &[u8]) {
         let nodes = self.nodes_of(space, name);
-        let Some(topic) = self.pubsub.topic(space, name) else {
-            return;
-        };
         if nodes.contains(&NOBODY) {
             return;
         }
+        let pool = &self.routes.pools[usize::from(space.pool)];
+        if let ([next], true) = (&nodes[..], is_heard_anywhere(space.names, name, pool)) {
+            return self.begin_handover(*next, space, name);
+        }
+        let Some(topic) = self.pubsub.topic(space, name) else {
+            return;
+        };
         let before = topic.nodes.clone();
         let step_of = |node: &NodeId| {
             let known = before.iter().find(|(asked, _)| asked == node);
@@ -452,6 +489,97 @@ impl Worker {
         }
     }
 
+    /// Asks the node that has a name now; the last one is left when that has confirmed.
+    fn begin_handover(&mut self, next: NodeId, space: Space, name: &[u8]) {
+        let topic = self.pubsub.topic(space, name);
+        let handover = topic.and_then(|topic| topic.handover.as_ref());
+        if handover.is_some_and(|it| it.kept().is_none()) {
+            self.end_handover(space, name);
+        }
+        let mut to_leave = Vec::new();
+        self.change_topic(space, name, |topic| to_leave = topic.hand_over(next));
+        self.pubsub.handovers.insert((space, name.to_vec()));
+        self.ask_over_link(next, space, name);
+        for node in to_leave {
+            self.ask_no_more(node, space, name);
+        }
+    }
+
+    /// The last node is not heard of a name any more: what it has not said, and the next one has, is heard now.
+    fn end_handover(&mut self, space: Space, name: &[u8]) {
+        let ticks = self.ticks;
+        let Some(topic) = self.pubsub.topic(space, name) else {
+            return;
+        };
+        let frames = match &mut topic.handover {
+            Some(handover) if handover.heard().is_some() => handover.left(ticks),
+            _ => return,
+        };
+        let clients = topic.clients.clone();
+        for frame in frames {
+            clients.iter().for_each(|me| self.push_to(*me, &frame));
+        }
+    }
+
+    /// Does what is due where names go from one node to another.
+    fn tend_handovers(&mut self) {
+        let ticks = self.ticks;
+        let topics = &self.pubsub.topics;
+        let due_of = |(space, name): &(Space, Vec<u8>)| {
+            let topic = topics.get(space).and_then(|topics| topics.get(name));
+            let handover = topic.and_then(|topic| topic.handover.as_ref());
+            handover.map_or(Due::Forget, |handover| handover.due(ticks))
+        };
+        let handovers = self.pubsub.handovers.iter();
+        let due: Vec<_> = handovers
+            .map(|it| (it.clone(), due_of(it)))
+            .filter(|(_, due)| *due != Due::Nothing)
+            .collect();
+        for ((space, name), due) in due {
+            match due {
+                Due::Nothing => {}
+                Due::Leave => self.leave_last(space, &name),
+                Due::End => self.end_handover(space, &name),
+                Due::Forget => {
+                    if let Some(topic) = self.pubsub.topic(space, &name) {
+                        topic.handover = None;
+                    }
+                    self.pubsub.handovers.remove(&(space, name));
+                }
+            }
+        }
+    }
+
+    /// The next node has a name: the last one is told that it is left.
+    fn leave_last(&mut self, space: Space, name: &[u8]) {
+        let ticks = self.ticks;
+        let topic = self.pubsub.topic(space, name);
+        let Some(handover) = topic.and_then(|topic| topic.handover.as_mut()) else {
+            return;
+        };
+        let last = handover.heard();
+        handover.leaving(ticks);
+        if let Some(last) = last {
+            self.ask_no_more(last, space, name);
+        }
+    }
+
+    /// Closes connections to servers that are none of ours any more, once they have told all that is wanted of them.
+    fn leave_unused(&mut self) {
+        let nodes = &self.routes.nodes;
+        let servers = self.pubsub.servers.iter();
+        let unused: Vec<(NodeId, Ref)> = servers
+            .filter(|server| !nodes[usize::from(server.node)].is_used)
+            .filter_map(|server| Some((server.node, server.upstream?)))
+            .collect();
+        for (node, place) in unused {
+            let mut topics = self.pubsub.topics.values().flat_map(HashMap::values);
+            if !topics.any(|topic| topic.concerns(node)) && self.upstreams.find(place).is_some() {
+                self.drop_upstream(place.at);
+            }
+        }
+    }
+
     /// A connection for subscriptions broke, or has been closed (not `is_broken`) since it leads elsewhere now: everything is
     /// asked for again as soon as there is a new one.
     pub(crate) fn lost_subscriptions(&mut self, node: NodeId, is_broken: bool) {
@@ -461,15 +589,22 @@ impl Worker {
             (server.has_refused, server.has_redirected) = (false, false);
             expected.append(&mut server.expected);
         }
-        for topic in self
-            .pubsub
-            .topics
-            .values_mut()
-            .flat_map(HashMap::values_mut)
-        {
-            for (_, step) in topic.nodes.iter_mut().filter(|(asked, _)| *asked == node) {
-                *step = Step::Unasked;
+        let mut left = Vec::new();
+        for (space, topics) in &mut self.pubsub.topics {
+            for (name, topic) in topics.iter_mut().filter(|(_, it)| it.concerns(node)) {
+                let mut is_next = false;
+                for (_, step) in topic.nodes.iter_mut().filter(|(asked, _)| *asked == node) {
+                    (*step, is_next) = (Step::Unasked, true);
+                }
+                match &mut topic.handover {
+                    Some(handover) if is_next && handover.kept().is_some() => handover.begin_anew(),
+                    Some(_) => left.push((*space, name.clone())),
+                    None => {}
+                }
             }
+        }
+        for (space, name) in left {
+            self.end_handover(space, &name);
         }
         // Nobody knows when the server will be back.
         let calls: Vec<u64> = self
@@ -538,6 +673,8 @@ impl Worker {
 
     /// Makes connections anew that broke, if anybody is subscribed, and asks again for what was refused.
     pub(crate) fn mend_subscriptions(&mut self) {
+        self.tend_handovers();
+        self.leave_unused();
         let asks_again = self.ticks.is_multiple_of(TICKS_REFUSED);
         let mut wanting = Vec::new();
         for server in &mut self.pubsub.servers {
@@ -566,12 +703,20 @@ impl Worker {
     }
 }
 
+/// Whether any node of this pool says what is published under a name: in a cluster, but for the channels of shards, and for
+/// notifications, which are about a node's own keys.
+fn is_heard_anywhere(names: Names, name: &[u8], pool: &Pool) -> bool {
+    matches!(pool.placement, Placement::Slots(_))
+        && names != Names::Shards
+        && !name.starts_with(NOTIFICATIONS)
+}
+
 /// Who has to be asked for a name in this pool.
 pub(super) fn servers_of(names: Names, name: &[u8], pool: &Pool) -> impl Iterator<Item = NodeId> {
     let is_everywhere = match (names, &pool.placement) {
         (_, Placement::One) | (Names::Shards, _) => false,
         (Names::Patterns, Placement::Hashed(_)) => true,
-        _ => name.starts_with(b"__key"),
+        _ => name.starts_with(NOTIFICATIONS),
     };
     let one = match (is_everywhere, names) {
         (true, _) => None,

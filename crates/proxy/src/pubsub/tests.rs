@@ -15,6 +15,7 @@ fn waiting() -> PubSub {
         calls: calls.to_vec(),
         nodes: unasked(nodes),
         redirects: 0,
+        handover: None,
     };
     let topics = [
         (b"a".to_vec(), topic(&[CALL, CALL], &[1, 2])),
@@ -70,4 +71,38 @@ fn what_has_to_be_asked_anew_is_waited_for_again() {
     assert!(confirmed(&mut pubsub, b"a", 2).is_empty());
     let leaves = |topic: &mut Topic| topic.nodes.retain(|(node, _)| *node != 1);
     assert_eq!(pubsub.change(SPACE, b"a", leaves), [CALL]);
+}
+
+#[test]
+fn who_is_asked_last_is_left_when_the_next_one_has_confirmed_and_not_before() {
+    let [last, next, other]: [NodeId; 3] = [1, 2, 3];
+    let mut topic = Topic {
+        nodes: vec![(last, Step::Confirmed)],
+        ..Topic::default()
+    };
+    assert!(topic.hand_over(next).is_empty());
+    assert!(topic.concerns(last) && topic.is_unasked(next));
+    // On to another one before it was asked, and back to where it was: that one was never left.
+    assert_eq!(topic.hand_over(other), [next]);
+    assert_eq!(topic.hand_over(last), [other]);
+    assert!(topic.handover.is_none() && topic.is_confirmed());
+    // Where nobody has confirmed, nobody is heard.
+    topic.nodes = unasked(&[last]);
+    assert_eq!(topic.hand_over(next), [last]);
+    assert!(!topic.concerns(last));
+}
+
+#[test]
+fn in_a_cluster_nobody_is_heard_who_is_not_asked() {
+    let mut topic = Topic {
+        nodes: vec![(1, Step::Asked(0))],
+        ..Topic::default()
+    };
+    for (node, anywhere, is_heard) in [(1, true, false), (2, true, false), (2, false, true)] {
+        assert_eq!(topic.hears(node, b"a", 0, || anywhere), is_heard);
+    }
+    topic.nodes = vec![(1, Step::Confirmed)];
+    assert!(topic.hears(1, b"a", 0, || true));
+    topic.hand_over(2);
+    assert!(topic.hears(1, b"a", 0, || true) && !topic.hears(3, b"a", 0, || true));
 }
