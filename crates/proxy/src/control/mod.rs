@@ -44,7 +44,7 @@ use redline_resp::Value;
 
 use self::line::{Line, Opening};
 use self::names::{Found, Name};
-use self::nodes::{Nodes, literal};
+use self::nodes::Nodes;
 use self::pools::{Known, picture, prefixes, who};
 use crate::config::arguments::Arguments;
 use crate::config::{Config, FailurePolicy, PoolKind, Secret};
@@ -511,12 +511,13 @@ impl Control {
             .pools
             .get(known.pool)
             .map_or(1_000, |pool| pool.config.refresh.0.as_millis() as u64);
-        let pool = known.pool;
+        let (pool, address) = (known.pool, known.address.clone());
         if known.health.well(now_ms, refresh.max(1_000)) {
-            self.news.push(format!("{} is back", known.address));
+            self.news.push(format!("{address} is back"));
             self.is_changed = true;
             self.refresh(pool, now_ms);
         }
+        self.name_answers(&address);
     }
 
     fn failed(&mut self, node: NodeId, why: &str, now_ms: u64) {
@@ -530,9 +531,7 @@ impl Control {
             self.ejected(node, why);
         }
         // Its name may point elsewhere by now.
-        if literal(&address).is_none() {
-            self.look_up(&address, now_ms);
-        }
+        self.look_up(&address, now_ms);
         self.refresh(pool, now_ms);
     }
 
@@ -633,6 +632,7 @@ impl Control {
                     }
                     Err(error) => {
                         self.lost(peer, &[question], &redline_net::error_text(&error), now_ms);
+                        self.leave_place(peer, &endpoint, now_ms);
                         return;
                     }
                 }
@@ -741,6 +741,27 @@ impl Control {
         self.by_peer.remove(&connection.peer);
         questions.extend(connection.line.unanswered());
         self.lost(connection.peer, &questions, why, now_ms);
+        self.leave_place(connection.peer, &connection.endpoint, now_ms);
+    }
+
+    /// Nobody is at this place for a peer, or not any more: its name may mean another one.
+    fn leave_place(&mut self, peer: Peer, place: &Endpoint, now_ms: u64) {
+        let (address, is_given_up) = match peer {
+            Peer::Node(node) => {
+                let known = self.nodes.get(node);
+                let of = known.map(|known| (known.address.clone(), known.health.is_ejected()));
+                let Some(of) = of else { return };
+                of
+            }
+            Peer::Sentinel(pool, at) | Peer::Watch(pool, at) => {
+                let watching = self.watching.get(pool);
+                let Some(address) = watching.and_then(|it| it.sentinels.get(at)) else {
+                    return;
+                };
+                (address.clone(), true)
+            }
+        };
+        self.name_fails(&address, place, is_given_up, now_ms);
     }
 
     /// Questions that will not be answered.

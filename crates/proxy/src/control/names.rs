@@ -1,4 +1,7 @@
 //! What the names of servers mean: looked up on threads of their own, and again from time to time. Knows no connection.
+//!
+//! A name with several addresses is one server all the same: one of them counts, for as long as the name has it. Where nobody
+//! answers there, the next one does.
 
 use std::thread;
 
@@ -27,8 +30,42 @@ pub(super) struct Name {
     /// When it was looked up last; 0: never.
     looked_ms: u64,
     is_under_way: bool,
-    /// What it means.
+    /// What it means, IPv4 first.
+    endpoints: Vec<Endpoint>,
+    /// Which of them counts.
     endpoint: Option<Endpoint>,
+    /// Somebody has answered there.
+    has_answered: bool,
+}
+
+impl Name {
+    /// It was looked up. Where that failed, it means what it did.
+    fn take(&mut self, mut endpoints: Vec<Endpoint>) {
+        let Some(first) = endpoints.first().cloned() else {
+            return;
+        };
+        // As long as the name still has it, the same one: names with many addresses turn them round.
+        let stays = |known: &Endpoint| endpoints.contains(known);
+        if !self.endpoint.as_ref().is_some_and(stays) {
+            (self.endpoint, self.has_answered) = (Some(first), false);
+        }
+        endpoints.sort_by_key(|endpoint| match endpoint {
+            Endpoint::Tcp(address) => (address.is_ipv6(), Some(*address)),
+            Endpoint::Unix(_) => (false, None),
+        });
+        self.endpoints = endpoints;
+    }
+
+    /// Goes on to its next address, if it has several. Whether it has.
+    fn go_on(&mut self) -> bool {
+        let known = |endpoint: &Endpoint| self.endpoint.as_ref() == Some(endpoint);
+        let Some(at) = self.endpoints.iter().position(known) else {
+            return false;
+        };
+        let next = self.endpoints[(at + 1) % self.endpoints.len()].clone();
+        (self.endpoint, self.has_answered) = (Some(next), false);
+        self.endpoints.len() > 1
+    }
 }
 
 impl Control {
@@ -67,7 +104,11 @@ impl Control {
         known
     }
 
+    /// Looks a name up, if it is one, and that is not done already.
     pub(super) fn look_up(&mut self, address: &Address, now_ms: u64) {
+        if literal(address).is_some() {
+            return;
+        }
         if self.names.len() >= NAMES_MAX && !self.names.contains_key(address) {
             let is_old = |name: &Name| now_ms >= name.looked_ms + 2 * NAMES_MS;
             self.names
@@ -106,13 +147,39 @@ impl Control {
                 continue;
             };
             name.is_under_way = false;
-            // As long as the name still has it, the same one: names with many addresses turn them round.
-            let stays = name.endpoint.as_ref();
-            let stays = stays.is_some_and(|known| endpoints.contains(known));
-            if !stays && !endpoints.is_empty() {
-                name.endpoint = endpoints.into_iter().next();
-            }
+            name.take(endpoints);
         }
+        self.apply_names();
+    }
+
+    /// Somebody has answered at this address.
+    pub(super) fn name_answers(&mut self, address: &Address) {
+        if let Some(name) = self.names.get_mut(address) {
+            name.has_answered = true;
+        }
+    }
+
+    /// Nobody answers at this place of an address. Where its name has several, the next one counts, if nobody has ever answered
+    /// at this one, or it is given up.
+    pub(super) fn name_fails(
+        &mut self,
+        address: &Address,
+        place: &Endpoint,
+        is_given_up: bool,
+        now_ms: u64,
+    ) {
+        self.look_up(address, now_ms);
+        if let Some(name) = self.names.get_mut(address)
+            && name.endpoint.as_ref() == Some(place)
+            && (is_given_up || !name.has_answered)
+            && name.go_on()
+        {
+            self.apply_names();
+        }
+    }
+
+    /// Where servers with names are.
+    fn apply_names(&mut self) {
         for (node, address) in self.nodes.named() {
             let endpoint = self
                 .names
@@ -121,9 +188,90 @@ impl Control {
             if let (Some(known), Some(_)) = (self.nodes.get_mut(node), &endpoint)
                 && known.endpoint != endpoint
             {
+                if let (Some(_), Some(now)) = (&known.endpoint, &endpoint) {
+                    self.news.push(format!("{address} is at {now} now"));
+                }
                 known.endpoint = endpoint;
                 self.is_changed = true;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::control::{Peer, Question};
+
+    const NOW_MS: u64 = 1_000_000;
+
+    fn control() -> Control {
+        let text = "[[pool]]\n[[pool.shard]]\nserver = [{ address = 'several.invalid:7' }]\n";
+        let config = Config::from_toml(text).unwrap();
+        let mut control = Control::new(&config, vec![None]).unwrap();
+        control.mark_used(NOW_MS);
+        control
+    }
+
+    /// The name was looked up, and means this.
+    fn found(control: &mut Control, hosts: &[&str]) {
+        let address = Address::tcp("several.invalid", 7);
+        let endpoint = |host: &&str| Endpoint::Tcp(format!("{host}:7").parse().unwrap());
+        let endpoints = hosts.iter().map(endpoint).collect();
+        control.names.entry(address.clone()).or_default();
+        control.found.sender().send(Found { address, endpoints });
+        control.take_names();
+    }
+
+    fn place(control: &Control) -> String {
+        let known = control.nodes.get(0).unwrap();
+        known.endpoint.as_ref().unwrap().to_string()
+    }
+
+    /// A probe there fails.
+    fn fail(control: &mut Control) {
+        let peer = Peer::Node(0);
+        let place = control.nodes.get(0).unwrap().endpoint.clone().unwrap();
+        control.lost(peer, &[Question::Probe], "refused", NOW_MS);
+        control.leave_place(peer, &place, NOW_MS);
+        // Somebody else had asked there, too.
+        control.leave_place(peer, &place, NOW_MS);
+    }
+
+    #[test]
+    fn where_nobody_answers_at_an_address_of_a_name_the_next_one_is_tried() {
+        let mut control = control();
+        let all = ["10.0.0.2", "10.0.0.3", "[::1]", "10.0.0.1"];
+        found(&mut control, &all);
+        let mut places = Vec::new();
+        for _ in 0..5 {
+            places.push(place(&control));
+            fail(&mut control);
+            found(&mut control, &all);
+        }
+        let wanted = ["10.0.0.2:7", "10.0.0.3:7", "[::1]:7", "10.0.0.1:7"];
+        assert_eq!(places[..4], wanted);
+        assert_eq!(places[4], wanted[0]);
+    }
+
+    #[test]
+    fn an_address_of_a_name_that_answers_is_kept_until_it_is_given_up() {
+        let mut control = control();
+        found(&mut control, &["10.0.0.1", "10.0.0.2"]);
+        control.well(0, NOW_MS);
+        // It is looked up again, and its addresses are turned round; and it fails once.
+        found(&mut control, &["10.0.0.2", "10.0.0.1"]);
+        fail(&mut control);
+        assert_eq!(place(&control), "10.0.0.1:7");
+        let limit = control.config.pools[0].failure.limit;
+        (1..limit).for_each(|_| fail(&mut control));
+        assert_eq!(place(&control), "10.0.0.2:7");
+        // The name has neither of them any more.
+        found(&mut control, &["10.0.0.9"]);
+        assert_eq!(place(&control), "10.0.0.9:7");
+        // Nobody could say what it means.
+        found(&mut control, &[]);
+        assert_eq!(place(&control), "10.0.0.9:7");
     }
 }
