@@ -138,8 +138,13 @@ impl Arguments {
                 let shown = path.display();
                 let text = std::fs::read_to_string(path);
                 let text = text.map_err(|error| format!("{shown}: {error}"))?;
-                let config =
-                    Config::from_toml(&text).map_err(|error| format!("{shown}: {error}"))?;
+                let config = Config::from_toml(&text).map_err(|error| {
+                    let hint = match predixy::read(path) {
+                        Ok(_) => format!("\nThis is a file as predixy has it: --predixy {shown}"),
+                        Err(_) => String::new(),
+                    };
+                    format!("{shown}: {error}{hint}")
+                })?;
                 (config, Vec::new())
             }
             (None, Some(path)) => {
@@ -511,5 +516,20 @@ mod tests {
         assert_eq!((config.name.as_str(), config.threads), ("b", 4));
         assert_eq!(config.listeners[0].bind.to_string(), "h:2");
         assert_eq!(config.local_data_center, "x");
+    }
+
+    #[test]
+    fn who_names_a_predixy_file_as_ours_is_told_how_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("predixy.conf");
+        let is_told = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let error = config(&path.display().to_string()).unwrap_err();
+            error.contains(&format!("--predixy {}", path.display()))
+        };
+        assert!(is_told(
+            "Name a\nClusterServerPool {\nServers {\n+ h:1\n}\n}\n"
+        ));
+        assert!(!is_told("name = \n"));
     }
 }
