@@ -528,3 +528,44 @@ fn messages_come_once_and_in_order_while_a_channel_goes_to_another_node_of_a_clu
         }
     }
 }
+
+#[test]
+fn a_server_whose_message_has_no_end_is_given_up() {
+    const TOO_MUCH: usize = 64 << 20;
+    let said_before_the_end = Arc::new(Mutex::new(Vec::new()));
+    let lengths = Arc::clone(&said_before_the_end);
+    // The message has a length that nobody takes, or is one of the kind that nobody has asked for, on a connection of all.
+    let address = scripted_over(move |words, stream| {
+        let begins = match &words[0][..] {
+            b"SUBSCRIBE" => &b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2000000000\r\n"[..],
+            b"GET" => b">2000000000\r\n$2000000000\r\n",
+            _ => return Some(b"+PONG\r\n".to_vec()),
+        };
+        let (mut stream, lengths) = (stream.try_clone().unwrap(), Arc::clone(&lengths));
+        let answer = match &words[0][..] {
+            b"GET" => b"$-1\r\n".to_vec(),
+            _ => said("subscribe", "c", ":1"),
+        };
+        stream.write_all(&[&answer, begins].concat()).unwrap();
+        thread::spawn(move || {
+            let piece = [b'x'; 64 * 1024];
+            let mut length = 0;
+            while length < TOO_MUCH && stream.write_all(&piece).is_ok() {
+                length += piece.len();
+            }
+            lengths.lock().unwrap().push(length);
+        });
+        Some(Vec::new())
+    });
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[limits]\noutput-buffer = '1mb'\n[[pool]]\n{}",
+        shards(&[address])
+    ));
+    for line in ["SUBSCRIBE c", "GET k"] {
+        let mut client = Client::connect(proxy.address()).unwrap();
+        assert!(!call(&mut client, line).is_error());
+        until(line, || !said_before_the_end.lock().unwrap().is_empty());
+        let lengths = std::mem::take(&mut *said_before_the_end.lock().unwrap());
+        assert!(lengths[0] < TOO_MUCH, "{line}: all of it was taken");
+    }
+}

@@ -403,7 +403,8 @@ impl Worker {
             return Err("its news are too long".to_owned());
         }
         let Some(front) = upstream.and_then(|upstream| upstream.waiting.front().copied()) else {
-            return Ok(());
+            // A message, or what nobody has asked for: it is kept until it is whole.
+            return Err("it sends a message that is too long".to_owned());
         };
         match self.reader_of(&front) {
             Some(me) => self.close_client(me.at),
