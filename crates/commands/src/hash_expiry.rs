@@ -268,20 +268,29 @@ pub(crate) fn hsetex(
         }
     }
     let past = call.at_ms.is_some_and(|at| at <= now_ms);
+    let each = || names().zip(pairs.iter().skip(1).step_by(2));
     let set = |hash: &mut Hash, limits: &Limits| {
+        hash.make_room(pairs.iter(), limits);
         if call.at_ms.is_some() {
             hash.prepare_expiry();
         }
-        let mut limits = limits.clone();
-        if past && pairs.len() / 2 <= limits.hash_max_listpack_entries {
-            // They only pass through: together with what is there they may be more than a listpack takes.
-            limits.hash_max_listpack_entries = usize::MAX;
-        }
-        for (field, value) in names().zip(pairs.iter().skip(1).step_by(2)) {
+        let unlimited = past.then(|| {
+            // One after the other passes through: a listpack has to take what is there and one more.
+            for (field, value) in each() {
+                hash.set(field, value, limits);
+                hash.remove(field);
+            }
+            Limits {
+                hash_max_listpack_entries: usize::MAX,
+                ..limits.clone()
+            }
+        });
+        let limits = unlimited.as_ref().unwrap_or(limits);
+        for (field, value) in each() {
             if call.keep_expiry {
-                hash.set_keeping_expiry(field, value, &limits);
+                hash.set_keeping_expiry(field, value, limits);
             } else {
-                hash.set(field, value, &limits);
+                hash.set(field, value, limits);
             }
             // One whose time has come goes below, once the key and its new value have been told of.
             if call.at_ms.is_some() && !past {
@@ -660,6 +669,35 @@ mod tests {
             ("HINCRBY g a 4", ":5"),
             ("OBJECT ENCODING g", "$9|hashtable"),
         ]);
+    }
+
+    #[test]
+    fn hsetex_took_into_a_listpack_what_redis_would_not() {
+        let past = "HSETEX h EXAT 1 FIELDS 2 c x a 1";
+        let cases = [
+            // A field counts as often as it is named.
+            (
+                "HSET h a 1",
+                "HSETEX h FIELDS 3 a 1 a 2 a 3",
+                "$9|hashtable",
+            ),
+            ("HSET h a 1", "HSETEX h FIELDS 2 a 1 a 2", "$8|listpack"),
+            // Those whose time has passed come and go one by one.
+            ("HSET h a 1 b 2", past, "$9|hashtable"),
+            ("HSET h b 2 z 2", past, "$9|hashtable"),
+            ("HSET h b 2", past, "$10|listpackex"),
+            (
+                "HSET h a 1 b 2",
+                "HSETEX h EXAT 1 FIELDS 2 a 1 c x",
+                "$10|listpackex",
+            ),
+        ];
+        for (before, call, encoding) in cases {
+            let mut db = TestDb::new();
+            db.local.limits.hash_max_listpack_entries = 2;
+            db.words(before);
+            db.script(&[(call, ":1"), ("OBJECT ENCODING h", encoding)]);
+        }
     }
 
     #[test]

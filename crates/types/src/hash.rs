@@ -480,8 +480,9 @@ impl Hash {
         }
     }
 
-    /// Before a command sets these: a pack that must not hold them becomes a table.
-    fn make_room<'a>(&mut self, texts: impl Iterator<Item = &'a [u8]>, limits: &Limits) {
+    /// Before a command sets these, in turn field and value: a pack that must not hold them becomes a table. Each counts,
+    /// also a field that is named twice.
+    pub fn make_room<'a>(&mut self, texts: impl Iterator<Item = &'a [u8]>, limits: &Limits) {
         let pack = match &self.repr {
             Repr::Packed(pack) => pack,
             Repr::TimedPacked(pack) => pack.pack(),
