@@ -94,7 +94,10 @@ pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     ctx.keys.changed(Classes::SET, "srem", source);
     let added = ctx
         .keys
-        .update::<Set, _>(destination, true, |set, limits| set.add(member, limits))?;
+        .update::<Set, _>(destination, true, |set, limits| {
+            // Who has it stays as it is, whatever the limits have become.
+            !set.contains(member) && set.add(member, limits)
+        })?;
     if added == Some(true) {
         ctx.keys.changed(Classes::SET, "sadd", destination);
     }
@@ -463,6 +466,20 @@ mod tests {
                 "sadd a", "sadd b", "srem a", "srem a", "del a", "sadd b", "set k"
             ]
         );
+    }
+
+    #[test]
+    fn smove_made_a_table_of_a_set_that_had_the_member() {
+        let mut db = TestDb::new();
+        db.script(&[("SADD a x y", ":2"), ("SADD b x y", ":2")]);
+        db.local.limits.set_max_listpack_entries = 0;
+        db.script(&[
+            ("SMOVE a b x", ":1"),
+            ("OBJECT ENCODING b", "$8|listpack"),
+            ("SADD a z", ":1"),
+            ("SMOVE a b z", ":1"),
+            ("OBJECT ENCODING b", "$9|hashtable"),
+        ]);
     }
 
     #[test]
