@@ -12,7 +12,7 @@ use std::{
 };
 
 use redline_net::{
-    console,
+    console, error_text,
     syslog::{self, Facility, Syslog},
 };
 
@@ -157,7 +157,10 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
 /// What must be in place before anything is opened.
 fn enter_dir(settings: &mut Settings) -> Result<(), String> {
     if let Some(dir) = &settings.dir {
-        let refused = |error| format!("can't chdir to '{}': {error}", dir.display());
+        let refused = |error| {
+            let why = error_text(&error);
+            format!("can't chdir to '{}': {why}", dir.display())
+        };
         std::env::set_current_dir(dir).map_err(refused)?;
         // Relative, it would mean another one from now on.
         settings.dir = Some(std::env::current_dir().map_err(refused)?);
@@ -183,7 +186,7 @@ fn open_log(settings: &Settings) -> Result<(), String> {
 }
 
 fn cannot_log(path: &str, error: &std::io::Error) -> String {
-    format!("can't open the log file '{path}': {error}")
+    format!("can't open the log file '{path}': {}", error_text(error))
 }
 
 fn write_pidfile(path: PathBuf) -> Option<PathBuf> {
@@ -191,8 +194,9 @@ fn write_pidfile(path: PathBuf) -> Option<PathBuf> {
         Ok(()) => Some(path),
         Err(error) => {
             log::warning(&format!(
-                "Failed to write PID file '{}': {error}",
-                path.display()
+                "Failed to write PID file '{}': {}",
+                path.display(),
+                error_text(&error)
             ));
             None
         }

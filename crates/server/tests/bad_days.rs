@@ -128,3 +128,22 @@ fn a_user_whose_keys_have_a_quote_in_their_names_kept_the_server_from_starting()
     assert_eq!(Client::connect(&server).call("ACL LIST"), before);
     assert_ne!(before, Value::Array(Vec::new()));
 }
+
+#[test]
+fn a_configuration_file_that_is_gone_is_written_anew_and_what_cannot_be_written_is_named_as_by_redis()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("redis.conf");
+    fs::write(&path, "hz 20\n").unwrap();
+    let server = start_with_file(&path, settings(1));
+    let mut client = Client::connect(&server);
+    client.call("CONFIG SET hz 30").ok();
+    fs::remove_file(&path).unwrap();
+    client.call("CONFIG REWRITE").ok();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.lines().any(|line| line == "hz 30"), "{text}");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let refused = client.call("CONFIG REWRITE");
+    assert_eq!(refused.error(), "ERR Rewriting config file: Is a directory");
+}

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
+use redline_net::error_text;
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
 
@@ -137,7 +138,7 @@ impl Arguments {
             (Some(path), _) => {
                 let shown = path.display();
                 let text = std::fs::read_to_string(path);
-                let text = text.map_err(|error| format!("{shown}: {error}"))?;
+                let text = text.map_err(|error| format!("{shown}: {}", error_text(&error)))?;
                 let config = Config::from_toml(&text).map_err(|error| {
                     let hint = match predixy::read(path) {
                         Ok(_) => format!("\nThis is a file as predixy has it: --predixy {shown}"),

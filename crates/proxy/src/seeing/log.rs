@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use redline_net::{clock, console};
+use redline_net::{clock, console, error_text};
 
 use super::tune::Tuning;
 use crate::config::{self, Samples};
@@ -105,7 +105,8 @@ pub fn look(config: &config::Log) -> io::Result<()> {
 }
 
 fn cannot_open(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("the log {}: {error}", path.display()))
+    let text = format!("the log {}: {}", path.display(), error_text(error));
+    io::Error::new(error.kind(), text)
 }
 
 /// Waits, not for long, until what was said is written.

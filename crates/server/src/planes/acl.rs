@@ -307,7 +307,8 @@ pub(crate) fn acl_save(
     let shared = &worker.shared;
     let text = || Ok(shared.settings.current().acl.file_text());
     if let Err(error) = replace_file(Path::new(&path), text) {
-        log::warning(&format!("Saving the users to '{path}': {error}"));
+        let why = redline_net::error_text(&error);
+        log::warning(&format!("Saving the users to '{path}': {why}"));
         return Err(Error::line(
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
         )

@@ -6,7 +6,7 @@
 use std::{
     collections::HashSet,
     fs::{File, OpenOptions},
-    io::Write,
+    io::{ErrorKind, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -137,15 +137,17 @@ pub(super) fn rewrite_file(worker: &Worker, all: bool) -> Result<(), Error> {
     let shared = &worker.shared;
     // The settings of now: this worker may have others still, and nothing older may be written last.
     let rewrite = || {
-        Ok(rewritten(
-            &std::fs::read(path)?,
-            &shared.settings.current(),
-            all,
-        ))
+        let old = match std::fs::read(path) {
+            // It is made anew.
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            old => old?,
+        };
+        Ok(rewritten(&old, &shared.settings.current(), all))
     };
     if let Err(error) = replace_file(path, rewrite) {
-        log::warning(&format!("CONFIG REWRITE failed: {error}"));
-        let text = format!("ERR Rewriting config file: {error}");
+        let why = error_text(&error);
+        log::warning(&format!("CONFIG REWRITE failed: {why}"));
+        let text = format!("ERR Rewriting config file: {why}");
         return Err(Error::Line(text.into()));
     }
     log::notice("CONFIG REWRITE executed with success.");

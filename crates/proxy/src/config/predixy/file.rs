@@ -87,7 +87,13 @@ impl Reader {
             Some(at) => at.says(what),
             None => what,
         };
-        let unreadable = |error: std::io::Error| complain(format!("{}: {error}", path.display()));
+        let unreadable = |error: std::io::Error| {
+            complain(format!(
+                "{}: {}",
+                path.display(),
+                redline_net::error_text(&error)
+            ))
+        };
         let whole = path.canonicalize().map_err(unreadable)?;
         if self.within.contains(&whole) {
             return Err(complain(format!(
