@@ -13,7 +13,7 @@ use crate::config::{Config, Excess, Mirrored};
 use crate::custom::ids_of;
 use crate::private::Session;
 use crate::rates::Turn;
-use crate::route::NOBODY;
+use crate::route::NO_NODE;
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
@@ -148,7 +148,7 @@ impl Worker {
                 if let Some(client) = self.clients.find(me) {
                     client.waited_for = Some(number as u16);
                 }
-                self.hold(me, fault.delay_ms);
+                self.delay(me, fault.delay_ms);
                 return Some(Flow::Again);
             }
             if fault.cut {
@@ -197,7 +197,7 @@ impl Worker {
                 }
             }
         };
-        self.hold(me, wait_us.div_ceil(1000).max(1));
+        self.delay(me, wait_us.div_ceil(1000).max(1));
         Some(Flow::Again)
     }
 
@@ -281,7 +281,7 @@ impl Worker {
 
     /// One that cannot be had, or has too much to do, does without.
     fn copy(&mut self, me: Ref, node: u16, request: &[u8]) {
-        let Some(client) = self.clients.find(me).filter(|_| node != NOBODY) else {
+        let Some(client) = self.clients.find(me).filter(|_| node != NO_NODE) else {
             return;
         };
         let (db, proto) = (client.db, client.proto);
@@ -293,7 +293,7 @@ impl Worker {
             return;
         };
         let queue_max = self.shared.settings.upstream_queue_bytes_max;
-        let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, request, self.now_ms);
+        let waiting = Waiting::one(Ref::NONE, 0, Kind::Unwanted, request, self.now_ms);
         if let Some(upstream) = self.upstreams.get(at)
             && upstream.unanswered() <= queue_max
         {

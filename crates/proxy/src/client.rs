@@ -1,7 +1,7 @@
 //! A client's connection: what it has sent, what it is to get, and in which order. Must not know upstreams or routes.
 //!
 //! Every request has a number, and replies leave in the order of the numbers. The reply whose turn it is goes straight into
-//! the output. One that comes before its turn, because another server was quicker, is kept in [`Held`] until then.
+//! the output. One that comes before its turn, because another server was quicker, is kept in [`EarlyReplies`] until then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Client {
     /// The number of the last request that may have written, where reads are spread.
     pub wrote: u32,
     /// Replies that came before their turn.
-    pub held: Option<Box<Held>>,
+    pub early: Option<Box<EarlyReplies>>,
     /// Bytes of parts of replies whose other parts have not come.
     pub gathered: usize,
     /// The number of its pool: that of the listener by which it came.
@@ -158,16 +158,16 @@ pub struct About {
 
 /// Replies that came before their turn: their bytes one behind the other, as they came, and which is which.
 #[derive(Default)]
-pub struct Held {
+pub struct EarlyReplies {
     bytes: Vec<u8>,
     /// In the order of their numbers.
-    replies: VecDeque<HeldReply>,
+    replies: VecDeque<EarlyReply>,
     /// Bytes of replies that are still here.
     alive: usize,
 }
 
 #[derive(Clone, Copy)]
-struct HeldReply {
+struct EarlyReply {
     first: u32,
     count: u32,
     start: usize,
@@ -198,7 +198,7 @@ impl Client {
             next: 0,
             head: 0,
             wrote: u32::MAX,
-            held: None,
+            early: None,
             gathered: 0,
             pool: 0,
             db: 0,
@@ -250,9 +250,11 @@ impl Client {
 
     /// Requests that have no reply, not even one that came before its turn.
     pub fn under_way(&self) -> u32 {
-        let held = self.held.as_ref();
-        let held = held.map_or(0, |held| held.replies.iter().map(|reply| reply.count).sum());
-        self.pending().wrapping_sub(held)
+        let early = self.early.as_ref();
+        let early = early.map_or(0, |early| {
+            early.replies.iter().map(|reply| reply.count).sum()
+        });
+        self.pending().wrapping_sub(early)
     }
 
     /// Numbers a request.
@@ -331,15 +333,15 @@ impl Client {
 
     /// Bytes that it makes us hold: output, replies before their turn, and parts of replies.
     pub fn owed(&self) -> usize {
-        let held = self.held.as_ref().map_or(0, |held| held.alive);
-        self.unsent() + self.pushed.len() + held + self.gathered
+        let early = self.early.as_ref().map_or(0, |early| early.alive);
+        self.unsent() + self.pushed.len() + early + self.gathered
     }
 
     /// Takes the replies of `count` requests from number `first` on.
     #[inline]
     pub fn deliver(&mut self, first: u32, count: u32, bytes: &[u8]) {
         if first != self.head {
-            return self.hold(first, count, bytes);
+            return self.keep_early(first, count, bytes);
         }
         self.out.extend_from_slice(bytes);
         self.head = self.head.wrapping_add(count);
@@ -347,7 +349,7 @@ impl Client {
             self.mid_reply = false;
             self.out.append(&mut self.pushed);
         }
-        if self.held.is_some() {
+        if self.early.is_some() {
             self.release();
         }
     }
@@ -379,38 +381,38 @@ impl Client {
         }
     }
 
-    fn hold(&mut self, first: u32, count: u32, bytes: &[u8]) {
-        let held = self.held.get_or_insert_default();
-        let reply = HeldReply {
+    fn keep_early(&mut self, first: u32, count: u32, bytes: &[u8]) {
+        let early = self.early.get_or_insert_default();
+        let reply = EarlyReply {
             first,
             count,
-            start: held.bytes.len(),
+            start: early.bytes.len(),
             len: bytes.len(),
         };
-        held.bytes.extend_from_slice(bytes);
-        held.alive += bytes.len();
-        let distance = |reply: &HeldReply| reply.first.wrapping_sub(self.head);
-        let at = match held.replies.back() {
-            Some(last) if distance(last) > distance(&reply) => held
+        early.bytes.extend_from_slice(bytes);
+        early.alive += bytes.len();
+        let distance = |reply: &EarlyReply| reply.first.wrapping_sub(self.head);
+        let at = match early.replies.back() {
+            Some(last) if distance(last) > distance(&reply) => early
                 .replies
                 .partition_point(|other| distance(other) < distance(&reply)),
-            _ => held.replies.len(),
+            _ => early.replies.len(),
         };
-        held.replies.insert(at, reply);
+        early.replies.insert(at, reply);
     }
 
     fn release(&mut self) {
-        let Some(held) = &mut self.held else { return };
-        while let Some(reply) = held.replies.front()
+        let Some(early) = &mut self.early else { return };
+        while let Some(reply) = early.replies.front()
             && reply.first == self.head
         {
             self.out
-                .extend_from_slice(&held.bytes[reply.start..reply.start + reply.len]);
+                .extend_from_slice(&early.bytes[reply.start..reply.start + reply.len]);
             self.head = self.head.wrapping_add(reply.count);
-            held.alive -= reply.len;
-            held.replies.pop_front();
+            early.alive -= reply.len;
+            early.replies.pop_front();
         }
-        held.tidy();
+        early.tidy();
     }
 
     /// Forgets what was sent.
@@ -427,7 +429,7 @@ impl Client {
     }
 }
 
-impl Held {
+impl EarlyReplies {
     /// Gives back the room of replies that are gone.
     fn tidy(&mut self) {
         if self.replies.is_empty() {

@@ -17,7 +17,7 @@ use crate::config::{Commands, Mode};
 use crate::errors;
 use crate::link::forwarded;
 use crate::report::Report;
-use crate::route::NOBODY;
+use crate::route::NO_NODE;
 use crate::seeing::OUT_OF_MEMORY;
 use crate::serve::Flow;
 use crate::slab::Ref;
@@ -394,7 +394,7 @@ impl Worker {
         // One that is known by now will be found the next time; what is known of nothing is waited for.
         self.tell(Report::Foreign { pool: home });
         if learned.is_none() && self.may_put_off {
-            self.hold(me, LOOK_MS);
+            self.delay(me, LOOK_MS);
             return Some(Flow::Again);
         }
         None
@@ -501,7 +501,7 @@ impl Worker {
             return self.behind_watch(me, flow);
         };
         let primary = self.routes.node_of_group(group);
-        if primary == NOBODY {
+        if primary == NO_NODE {
             return self.abort(me, self.unserved(self.home_of(me)));
         }
         if let Some(flow) = self.foreign_in_transaction(me, primary, raw) {

@@ -5,17 +5,17 @@ use crate::slab::Ref;
 use crate::worker::Worker;
 
 /// A client that waits.
-pub struct Held {
+pub struct Delayed {
     until_ms: u64,
     pub(crate) client: Ref,
 }
 
 impl Worker {
     /// Takes nothing more from a client for so long; then it goes on by itself.
-    pub(crate) fn hold(&mut self, me: Ref, span_ms: u64) {
+    pub(crate) fn delay(&mut self, me: Ref, span_ms: u64) {
         if let Some(client) = self.clients.find(me) {
             client.pause = Pause::Time;
-            self.held.push(Held {
+            self.delayed.push(Delayed {
                 until_ms: self.now_ms + span_ms,
                 client: me,
             });
@@ -23,18 +23,18 @@ impl Worker {
     }
 
     /// Lets go on whose time has come.
-    pub(crate) fn release_held(&mut self) {
+    pub(crate) fn release_delayed(&mut self) {
         let now_ms = self.now_ms;
-        for held in self
-            .held
-            .extract_if(.., |held| held.until_ms <= now_ms)
+        for delayed in self
+            .delayed
+            .extract_if(.., |delayed| delayed.until_ms <= now_ms)
             .collect::<Vec<_>>()
         {
-            if let Some(client) = self.clients.find(held.client)
+            if let Some(client) = self.clients.find(delayed.client)
                 && client.pause == Pause::Time
                 && client.go_on()
             {
-                self.enqueue(held.client.at);
+                self.enqueue(delayed.client.at);
             }
         }
     }

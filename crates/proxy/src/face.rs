@@ -11,7 +11,7 @@ use redline_spec::{self as spec, CommandId, Group};
 use crate::access::NO_AUTH;
 use crate::config::ClusterFace;
 use crate::errors;
-use crate::route::{NOBODY, Placement};
+use crate::route::{NO_NODE, Placement};
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
@@ -334,7 +334,7 @@ impl Worker {
             return self.refuse(me, &line);
         }
         match pool.node_of_group(slot as u16) {
-            NOBODY => self.refuse(me, errors::CLUSTER_DOWN),
+            NO_NODE => self.refuse(me, errors::CLUSTER_DOWN),
             node => self.forward(me, node, raw),
         }
     }

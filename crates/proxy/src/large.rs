@@ -15,7 +15,7 @@ use redline_spec as spec;
 use crate::class::Class;
 use crate::client::{Pause, ReplyMode};
 use crate::private::{Lease, Session};
-use crate::route::NOBODY;
+use crate::route::NO_NODE;
 use crate::slab::Ref;
 use crate::upstream::{Kind, State};
 use crate::worker::Worker;
@@ -96,7 +96,7 @@ impl Worker {
         let (home, prefixes) = (self.home_of(me), &self.routes.prefixes);
         let node = self.routes.node_of(home, key);
         let stripped = key.len() - prefixes.find(home, key).1.len();
-        if node == NOBODY || self.must_wait(me) {
+        if node == NO_NODE || self.must_wait(me) {
             return false;
         }
         // Where it cannot be had, the request is collected, and then answered as others are.

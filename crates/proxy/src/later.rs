@@ -12,7 +12,7 @@ use redline_spec::{self as spec, CommandId};
 
 use crate::link::forwarded;
 use crate::redirect::TRIES_MAX;
-use crate::route::{NOBODY, NodeId};
+use crate::route::{NO_NODE, NodeId};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting, request_len};
 use crate::worker::Worker;
@@ -104,7 +104,7 @@ impl Worker {
                 let gather = self.gathers.find(waiting.to)?;
                 Some((gather.client, gather.seq))
             }
-            Kind::Setup | Kind::Multi | Kind::Nobody => None,
+            Kind::Setup | Kind::Multi | Kind::Unwanted => None,
         }
     }
 
@@ -201,7 +201,7 @@ impl Worker {
     /// Returns it if it has to wait once more.
     fn send_again(&mut self, later: Later) -> Option<Later> {
         let linked = match self.node_of_request(&later.request, later.node) {
-            NOBODY => {
+            NO_NODE => {
                 let pool = self.routes.nodes[usize::from(later.node)].pool;
                 Err(self.unserved(pool).to_owned())
             }
@@ -221,7 +221,7 @@ impl Worker {
                 if let Some(to) = self.upstreams.get(to) {
                     if let Some(load) = script {
                         to.push_own(
-                            Waiting::one(Ref::NOBODY, 0, Kind::Nobody, &load, self.now_ms),
+                            Waiting::one(Ref::NONE, 0, Kind::Unwanted, &load, self.now_ms),
                             &load,
                         );
                     }
@@ -272,7 +272,7 @@ impl Worker {
         match spec::resolve(&args[0], args.get(1)) {
             Ok(id) => match self.node_of_keys_in(pool, id, args, group_of) {
                 Ok(node) => node.unwrap_or(asked),
-                Err(_) => NOBODY,
+                Err(_) => NO_NODE,
             },
             Err(_) => asked,
         }
@@ -296,7 +296,7 @@ impl Worker {
     /// Gives a server the script of a call before the call, once for each connection: behind a NOSCRIPT other calls may have
     /// been made already.
     pub(crate) fn give_script(&mut self, me: Ref, id: CommandId, node: NodeId, args: Args<'_>) {
-        if !matches!(id, CommandId::Evalsha | CommandId::EvalshaRo) || node == NOBODY {
+        if !matches!(id, CommandId::Evalsha | CommandId::EvalshaRo) || node == NO_NODE {
             return;
         }
         let Some(body) = self.shared.scripts.find(&args[1]) else {
@@ -322,7 +322,7 @@ impl Worker {
         if upstream.scripts.1.insert(args[1].to_ascii_lowercase()) {
             let load = load(&body);
             upstream.push_own(
-                Waiting::one(Ref::NOBODY, 0, Kind::Nobody, &load, now_ms),
+                Waiting::one(Ref::NONE, 0, Kind::Unwanted, &load, now_ms),
                 &load,
             );
             self.mark_upstream(at);

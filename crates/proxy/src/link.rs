@@ -15,7 +15,7 @@ use crate::client::Pause;
 use crate::errors;
 use crate::private::Session;
 use crate::report::Report;
-use crate::route::{NOBODY, Node, NodeId, Routes};
+use crate::route::{NO_NODE, Node, NodeId, Routes};
 use crate::seeing::log;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
@@ -117,7 +117,7 @@ impl Worker {
         proto: Proto,
         owner: Ref,
     ) -> Result<Ref, String> {
-        if node == NOBODY {
+        if node == NO_NODE {
             return Err(self.unserved(self.home_of(owner)).to_owned());
         }
         let place = match self.idle_link(node, db, proto) {
@@ -545,7 +545,7 @@ impl Worker {
         }
         let is_as_new = upstream.may_return
             && upstream.out.is_empty()
-            && upstream.held.is_empty()
+            && upstream.partial.is_empty()
             && upstream.state == State::Open
             && !upstream.closed;
         let node = upstream.node;
@@ -605,7 +605,7 @@ impl Worker {
             let to = match run.kind {
                 Kind::Client | Kind::Silent => Some(run.to),
                 Kind::Part => self.gathers.find(run.to).map(|gather| gather.client),
-                Kind::Setup | Kind::Multi | Kind::Nobody => None,
+                Kind::Setup | Kind::Multi | Kind::Unwanted => None,
             };
             if let Some(client) = to.and_then(|to| self.clients.find(to)) {
                 client.settle();
@@ -721,7 +721,7 @@ fn introduce(upstream: &mut Upstream, user: Option<&str>, password: Option<&str>
 fn say(upstream: &mut Upstream, words: &[&str]) {
     let mut bytes = Vec::new();
     encode_request(words, &mut bytes);
-    let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Setup, &bytes, upstream.since_ms);
+    let waiting = Waiting::one(Ref::NONE, 0, Kind::Setup, &bytes, upstream.since_ms);
     upstream.push_own(waiting, &bytes);
 }
 

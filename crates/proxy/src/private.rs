@@ -55,7 +55,7 @@ pub struct Transaction {
     /// Whether the server knows of MULTI.
     begun: Begun,
     /// What follows MULTI when the server has answered it; nothing more is taken from the client meanwhile.
-    held: Option<Held>,
+    deferred: Option<Deferred>,
     /// What the server has said against MULTI: then it is told nothing more.
     refused: Option<String>,
     /// Calls without keys that came before the server was known: as they came, and how many. They were answered QUEUED.
@@ -79,7 +79,7 @@ enum Begun {
 
 /// A call, or EXEC, that waits for the answer to MULTI.
 #[derive(Debug)]
-struct Held {
+struct Deferred {
     /// The client's number for it.
     seq: u32,
     kind: Kind,
@@ -294,7 +294,7 @@ impl Worker {
                 transaction.queued.clear();
                 transaction.queued_count = 0;
                 transaction.aborted = Some(CONNECTION_LOST);
-                return self.let_held_go(owner, node, LOST);
+                return self.let_deferred_go(owner, node, LOST);
             }
             Session::Leaving(_) => client.session = Session::Shared,
             // What is still to come of the request has to be taken from the client.
@@ -463,7 +463,7 @@ impl Worker {
         let queued = std::mem::take(&mut transaction.queued);
         let count = std::mem::take(&mut transaction.queued_count);
         if count > 0 {
-            self.send_bound(me, Kind::Nobody, count, &queued);
+            self.send_bound(me, Kind::Unwanted, count, &queued);
         }
     }
 
@@ -497,21 +497,21 @@ impl Worker {
             if let Some((lease, _)) = bound {
                 self.give_back(lease.upstream, false);
             }
-            return self.let_held_go(me, node, &line);
+            return self.let_deferred_go(me, node, &line);
         }
         transaction.begun = Begun::Yes;
         self.send_queued(me);
         let Some(transaction) = self.transaction_of(me) else {
             return;
         };
-        let held = transaction.held.take();
+        let deferred = transaction.deferred.take();
         self.resume(me);
-        let Some(Held {
+        let Some(Deferred {
             seq,
             kind,
             request,
             ends,
-        }) = held
+        }) = deferred
         else {
             return;
         };
@@ -524,17 +524,17 @@ impl Worker {
     }
 
     /// What waits for the answer to MULTI is answered with an error, since it is not to be made any more.
-    fn let_held_go(&mut self, me: Ref, node: Option<NodeId>, line: &str) {
-        let held = self.transaction_of(me).and_then(|it| it.held.take());
+    fn let_deferred_go(&mut self, me: Ref, node: Option<NodeId>, line: &str) {
+        let deferred = self.transaction_of(me).and_then(|it| it.deferred.take());
         self.resume(me);
         self.mark_client(me.at);
-        let Some(held) = held else { return };
-        let waiting = Waiting::one(me, held.seq, held.kind, b"", self.now_ms)
+        let Some(deferred) = deferred else { return };
+        let waiting = Waiting::one(me, deferred.seq, deferred.kind, b"", self.now_ms)
             .of(self.command_called(me), self.seeing.now_us);
         if let Some(node) = node {
-            self.seeing.lost(&waiting, node, &held.request);
+            self.seeing.lost(&waiting, node, &deferred.request);
         }
-        match held.ends {
+        match deferred.ends {
             true => {
                 self.drop_transaction(me);
                 self.fail(waiting, &errors::exec_aborted(line));
@@ -585,7 +585,7 @@ impl Worker {
         let seq = client.number();
         client.pause = Pause::Multi;
         if let Some(transaction) = self.transaction_of(me) {
-            transaction.held = Some(Held {
+            transaction.deferred = Some(Deferred {
                 seq,
                 kind,
                 request: raw.to_vec(),
@@ -760,7 +760,7 @@ impl Worker {
                     Begun::No => UNWATCH,
                     _ => DISCARD,
                 };
-                self.send_bound(me, Kind::Nobody, 1, end);
+                self.send_bound(me, Kind::Unwanted, 1, end);
                 self.leave_bound(me);
             }
             Some(_) => self.drop_transaction(me),
@@ -796,7 +796,7 @@ impl Worker {
             }
             match failed {
                 None => self.send_bound(me, Kind::Client, 1, raw),
-                Some(_) => self.send_bound(me, Kind::Nobody, 1, DISCARD),
+                Some(_) => self.send_bound(me, Kind::Unwanted, 1, DISCARD),
             };
             self.leave_bound(me);
             return match failed {
@@ -816,12 +816,12 @@ impl Worker {
     fn end_early(&mut self, me: Ref, id: CommandId, raw: &[u8]) -> Flow {
         if id == CommandId::Exec {
             self.hold_back(me, raw);
-            if let Some(held) = self.transaction_of(me).and_then(|it| it.held.as_mut()) {
-                held.ends = true;
+            if let Some(deferred) = self.transaction_of(me).and_then(|it| it.deferred.as_mut()) {
+                deferred.ends = true;
             }
             return Flow::Done;
         }
-        self.send_bound(me, Kind::Nobody, 1, DISCARD);
+        self.send_bound(me, Kind::Unwanted, 1, DISCARD);
         self.leave_bound(me);
         self.status(me, "OK")
     }

@@ -9,7 +9,7 @@ use redline_resp::{Args, Decoded, RequestDecoder};
 use redline_spec::{self as spec, CommandId};
 
 use crate::link::forwarded;
-use crate::route::{NOBODY, NodeId, Reader, Shard};
+use crate::route::{NO_NODE, NodeId, Reader, Shard};
 use crate::slab::Ref;
 use crate::worker::Worker;
 
@@ -17,10 +17,10 @@ use crate::worker::Worker;
 pub(crate) const READ_TRIES_MAX: u8 = 3;
 
 impl Worker {
-    /// The server for the keys of a group, in a pool that spreads reads. [`NOBODY`] if none is known.
+    /// The server for the keys of a group, in a pool that spreads reads. [`NO_NODE`] if none is known.
     pub(crate) fn node_for(&mut self, me: Ref, reads: bool, group: u32) -> NodeId {
         let Some(client) = self.clients.find(me) else {
-            return NOBODY;
+            return NO_NODE;
         };
         let (db, proto) = (client.db, client.proto);
         if !reads {
@@ -29,7 +29,7 @@ impl Worker {
         }
         let must_see = client.has_unanswered_write();
         let Some(shard) = self.routes.shard_of_group(group) else {
-            return NOBODY;
+            return NO_NODE;
         };
         if must_see {
             return shard.primary;
@@ -118,7 +118,7 @@ fn others(shard: &Shard, but: NodeId, tries: u8) -> impl Iterator<Item = NodeId>
     let readers = shard.readers.iter().map(|reader| reader.node);
     let first = (tries > 0).then_some(shard.primary);
     let nodes = first.into_iter().chain(readers).chain([shard.primary]);
-    nodes.filter(move |&node| node != but && node != NOBODY)
+    nodes.filter(move |&node| node != but && node != NO_NODE)
 }
 
 /// One of them by their weights: over the turns each gets its share, and neighbouring turns get different ones.

@@ -36,7 +36,7 @@ impl Worker {
         if upstream.pipe.is_some() {
             return self.pipe_reply(at);
         }
-        let mut bytes = std::mem::take(&mut upstream.held);
+        let mut bytes = std::mem::take(&mut upstream.partial);
         let own = bytes.is_empty();
         if own {
             bytes = std::mem::take(&mut self.received);
@@ -120,11 +120,11 @@ impl Worker {
                 self.dirty_upstreams.push(at);
             }
             if own && !bytes.is_empty() {
-                upstream.held = bytes.clone();
+                upstream.partial = bytes.clone();
             } else if !own {
-                upstream.held = std::mem::take(&mut bytes);
-                if upstream.held.is_empty() {
-                    upstream.held = Vec::new();
+                upstream.partial = std::mem::take(&mut bytes);
+                if upstream.partial.is_empty() {
+                    upstream.partial = Vec::new();
                 }
             }
             if !self.end_retired(at) && more {
@@ -307,7 +307,7 @@ impl Worker {
                 upstream.answered(1);
                 self.multi_answered(at, one.to, reply);
             }
-            Kind::Nobody => upstream.answered(1),
+            Kind::Unwanted => upstream.answered(1),
             Kind::Setup if reply[0] == b'-' => {
                 let node = &self.routes.nodes[usize::from(upstream.node)];
                 let text = String::from_utf8_lossy(&reply[1..len - 2]);
@@ -351,7 +351,7 @@ impl Worker {
             Kind::Client => self.deliver(front.to, front.seq, 1, rest),
             Kind::Silent => self.deliver(front.to, front.seq, 1, b""),
             Kind::Part => self.part_done(front.to, front.seq, b""),
-            Kind::Setup | Kind::Multi | Kind::Nobody => {}
+            Kind::Setup | Kind::Multi | Kind::Unwanted => {}
         }
         Ok(())
     }
@@ -365,7 +365,7 @@ impl Worker {
         }
         let front = upstream.waiting.front().copied()?;
         let is_unwanted = match front.kind {
-            Kind::Silent | Kind::Nobody => true,
+            Kind::Silent | Kind::Unwanted => true,
             Kind::Setup | Kind::Multi => false,
             Kind::Client | Kind::Part => self.reader_of(&front).is_none(),
         };

@@ -18,8 +18,10 @@ use crate::prefix::Prefixes;
 /// A node's number: its place in [`Routes::nodes`]. It keeps its number for as long as the process runs, so workers may
 /// keep connections by it; a node that left has nothing that routes to it any more.
 pub type NodeId = u16;
-/// Nobody has it.
-pub const NOBODY: NodeId = NodeId::MAX;
+/// No node has it.
+pub const NO_NODE: NodeId = NodeId::MAX;
+/// No shard has it, in [`Placement::Slots`].
+pub const NO_SHARD: u16 = u16::MAX;
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +75,7 @@ pub enum Placement {
     One,
     /// By a hash and a distribution: the shard's number for a key.
     Hashed(Arc<Distribution>),
-    /// By the slots of a cluster: the shard's number for each, [`NOBODY`] where none is known.
+    /// By the slots of a cluster: the shard's number for each, [`NO_SHARD`] where none is known.
     Slots(Box<[u16; SLOTS]>),
 }
 
@@ -119,12 +121,12 @@ impl Pool {
         }
     }
 
-    /// The server of a group's keys; [`NOBODY`] if none is known.
+    /// The server of a group's keys; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of_group(&self, group: u16) -> NodeId {
         match self.shard_of_group(group) {
             Some(shard) => shard.primary,
-            None => NOBODY,
+            None => NO_NODE,
         }
     }
 
@@ -138,7 +140,7 @@ impl Pool {
         self.shards.get(usize::from(shard))
     }
 
-    /// The server of a key; [`NOBODY`] if none is known.
+    /// The server of a key; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of(&self, key: &[u8]) -> NodeId {
         self.node_of_group(self.group_of(key))
@@ -146,9 +148,9 @@ impl Pool {
 
     /// Whether it has keys that nobody is known to have.
     pub fn lacks_somebody(&self) -> bool {
-        self.shards.iter().any(|shard| shard.primary == NOBODY)
+        self.shards.iter().any(|shard| shard.primary == NO_NODE)
             || match &self.placement {
-                Placement::Slots(shards) => shards.contains(&NOBODY),
+                Placement::Slots(shards) => shards.contains(&NO_NODE),
                 _ => false,
             }
     }
@@ -207,7 +209,7 @@ impl Routes {
         }
     }
 
-    /// The server of a group's keys; [`NOBODY`] if none is known.
+    /// The server of a group's keys; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of_group(&self, group: u32) -> NodeId {
         self.pool_of(group).node_of_group(group as u16)
@@ -254,7 +256,7 @@ impl Routes {
         }
     }
 
-    /// The server of a client's key; [`NOBODY`] if none is known.
+    /// The server of a client's key; [`NO_NODE`] if none is known.
     #[inline]
     pub fn node_of(&self, home: u16, key: &[u8]) -> NodeId {
         self.node_of_group(self.group_of(home, key))

@@ -17,7 +17,7 @@ use crate::client::{Pause, ReplyMode};
 use crate::custom::{self, Called};
 use crate::errors;
 use crate::private::Session;
-use crate::route::{NOBODY, NodeId, Placement, Pool};
+use crate::route::{NO_NODE, NodeId, Placement, Pool};
 use crate::seeing::{MIXED, NO_COMMAND, OUT_OF_MEMORY, log};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
@@ -271,7 +271,7 @@ impl Worker {
             false => self.routes.node_of_group(group),
             true => self.node_for(me, command.reads, group),
         };
-        if node == NOBODY {
+        if node == NO_NODE {
             return None;
         }
         match self.links.shared(node, db, proto) {
@@ -665,7 +665,7 @@ impl Worker {
         }
         match found.map(|group| self.routes.node_of_group(group)) {
             None => Ok(None),
-            Some(NOBODY) => Err(self.unserved(home)),
+            Some(NO_NODE) => Err(self.unserved(home)),
             Some(node) => Ok(Some(node)),
         }
     }
@@ -729,7 +729,7 @@ impl Worker {
                 let command = self.command_called(me);
                 self.seeing.refused(command);
                 return match node {
-                    NOBODY => self.refuse(me, self.unserved(self.home_of(me))),
+                    NO_NODE => self.refuse(me, self.unserved(self.home_of(me))),
                     _ => self.refuse(me, &line),
                 };
             }

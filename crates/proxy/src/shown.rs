@@ -9,7 +9,7 @@ use redline_spec::CommandId;
 
 use crate::class::Merge;
 use crate::custom::Names;
-use crate::route::NOBODY;
+use crate::route::NO_NODE;
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
@@ -41,7 +41,7 @@ impl Worker {
         raw: &[u8],
         args: Args<'_>,
     ) -> Flow {
-        let node = self.any_node(me).unwrap_or(NOBODY);
+        let node = self.any_node(me).unwrap_or(NO_NODE);
         let names = &self.shared.names;
         let listing = match id {
             _ if !names.hide_something() => return self.forward(me, node, raw),

@@ -28,7 +28,7 @@ pub struct Ref {
 
 impl Ref {
     /// No place, and nobody in it.
-    pub const NOBODY: Ref = Ref {
+    pub const NONE: Ref = Ref {
         at: u32::MAX,
         generation: 0,
     };

@@ -11,7 +11,7 @@ use crate::class::Merge;
 use crate::client::ReplyMode;
 use crate::errors;
 use crate::merge;
-use crate::route::{NOBODY, NodeId};
+use crate::route::{NO_NODE, NodeId};
 use crate::seeing::NO_COMMAND;
 use crate::serve::Flow;
 use crate::shown;
@@ -91,7 +91,7 @@ impl Worker {
             self.groups = groups;
             let node = self.node_of_part(me, id, first);
             return match node {
-                NOBODY => self.refuse(me, self.unserved(home)),
+                NO_NODE => self.refuse(me, self.unserved(home)),
                 node => self.forward(me, node, raw),
             };
         }
@@ -264,7 +264,7 @@ impl Worker {
         let waiting = Waiting::one(gather, part, Kind::Part, request, self.now_ms)
             .of(command, self.seeing.now_us);
         let linked = match node {
-            NOBODY => Err(self.unserved(self.home_of(me)).to_owned()),
+            NO_NODE => Err(self.unserved(self.home_of(me)).to_owned()),
             node => self.link(node, db, proto),
         };
         match linked {

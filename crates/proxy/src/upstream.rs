@@ -30,7 +30,7 @@ pub enum Kind {
     /// It answers a MULTI of the client `to`, which was told already that all is well: nothing follows before it is here.
     Multi,
     /// Nobody wants it (of ASKING, of calls that the client was answered already).
-    Nobody,
+    Unwanted,
 }
 
 impl Kind {
@@ -145,7 +145,7 @@ pub struct Upstream {
     /// Who waits, in the order of the requests.
     pub waiting: VecDeque<Waiting>,
     /// A reply that is not whole.
-    pub held: Vec<u8>,
+    pub partial: Vec<u8>,
     /// Where replies end.
     pub framer: Framer,
     /// The front reply is passed on in parts: its first bytes are gone.
@@ -228,7 +228,7 @@ impl Upstream {
             acked: 0,
             sent: 0,
             waiting: VecDeque::new(),
-            held: Vec::new(),
+            partial: Vec::new(),
             framer: Framer::new(),
             streaming: false,
             dirty: false,
@@ -280,7 +280,7 @@ impl Upstream {
     /// Queues ASKING, which the next request needs.
     pub fn push_asking(&mut self, now_ms: u64) {
         const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
-        let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, ASKING, now_ms);
+        let waiting = Waiting::one(Ref::NONE, 0, Kind::Unwanted, ASKING, now_ms);
         self.push_own(waiting, ASKING);
     }
 

@@ -26,7 +26,7 @@ use crate::client::{Client, OUT_BYTES_KEPT_MAX, Pause, ReplyMode};
 use crate::config::Identities;
 use crate::control::{Reload, reload};
 use crate::custom::Names;
-use crate::delay::Held;
+use crate::delay::Delayed;
 use crate::errors;
 use crate::face::Face;
 use crate::later::{LOOK_MS, Later};
@@ -139,7 +139,7 @@ pub struct Worker {
     /// When they are looked at next, if they are many: milliseconds.
     pub(crate) later_look_ms: u64,
     /// Clients that wait for a moment.
-    pub(crate) held: Vec<Held>,
+    pub(crate) delayed: Vec<Delayed>,
     /// The request that is looked at may be looked at again: an inline one may not.
     pub(crate) may_put_off: bool,
     pub(crate) pubsub: PubSub,
@@ -260,7 +260,7 @@ impl Worker {
             links: Links::default(),
             later: Vec::new(),
             later_look_ms: 0,
-            held: Vec::new(),
+            delayed: Vec::new(),
             may_put_off: true,
             pubsub: PubSub::default(),
             cache,
@@ -383,8 +383,8 @@ impl Worker {
         if !self.later.is_empty() {
             self.send_later();
         }
-        if !self.held.is_empty() {
-            self.release_held();
+        if !self.delayed.is_empty() {
+            self.release_delayed();
         }
         self.end_lingering();
         // Requests that had to be sent again, or elsewhere.
@@ -409,7 +409,7 @@ impl Worker {
 
     /// Whether something waits that no event will bring up again.
     fn is_owed_a_look(&self) -> bool {
-        !(self.later.is_empty() && self.held.is_empty() && self.lingering.is_empty())
+        !(self.later.is_empty() && self.delayed.is_empty() && self.lingering.is_empty())
     }
 
     fn on_signal(&mut self) {
@@ -931,7 +931,7 @@ impl Worker {
         log::verbose(|| format!("client {} from {} is gone", client.id, client.card.addr));
         client.stream.close_notify();
         if client.pause == Pause::Time {
-            self.held.retain(|held| held.client != me);
+            self.delayed.retain(|delayed| delayed.client != me);
         }
         self.abandon(std::mem::replace(&mut client.session, Session::Shared));
     }

@@ -24,7 +24,7 @@ use crate::client::ReplyMode;
 use crate::custom::ForeignByName;
 use crate::link::Loss;
 use crate::private::Session;
-use crate::route::{NOBODY, NodeId, Pool, Routes, Shard};
+use crate::route::{NO_NODE, NodeId, Pool, Routes, Shard};
 use crate::seeing::log;
 use crate::slab::Ref;
 use crate::upstream::{Kind, Purpose, State, Waiting};
@@ -246,7 +246,7 @@ fn has_values_as(number: usize, routes: &Routes, other: &Routes) -> bool {
     };
     let is_same = |shard: &Shard| {
         let at = usize::from(shard.primary);
-        shard.primary == NOBODY || routes.nodes.get(at) == other.nodes.get(at)
+        shard.primary == NO_NODE || routes.nodes.get(at) == other.nodes.get(at)
     };
     pool.has_keys_as(before)
         && pool.shards.iter().all(is_same)
@@ -355,7 +355,7 @@ impl Worker {
             .flat_map(|it| &it.shards);
         let mut wanted: Vec<NodeId> = shards
             .map(|shard| shard.primary)
-            .filter(|node| *node != NOBODY && !routes.nodes[usize::from(*node)].ejected)
+            .filter(|node| *node != NO_NODE && !routes.nodes[usize::from(*node)].ejected)
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
@@ -404,7 +404,7 @@ impl Worker {
         }
         if upstream.state == State::Open {
             const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-            let waiting = Waiting::one(Ref::NOBODY, 0, Kind::Nobody, PING, now_ms);
+            let waiting = Waiting::one(Ref::NONE, 0, Kind::Unwanted, PING, now_ms);
             upstream.push_own(waiting, PING);
             self.mark_upstream(place.at);
         }

@@ -6,7 +6,7 @@ use redline_resp::Value;
 
 use super::{Control, Peer, Question};
 use crate::custom::{ForeignByName, learned};
-use crate::route::NOBODY;
+use crate::route::NO_NODE;
 
 /// How often a pool is asked, at most: clients may call nonsense.
 const EVERY_MS: u64 = 5_000;
@@ -39,7 +39,7 @@ impl Control {
         learning.asked_ms = Some(now_ms);
         let is_well = |node: &u16| {
             let known = self.nodes.get(*node);
-            *node != NOBODY && known.is_some_and(|known| !known.health.is_ejected())
+            *node != NO_NODE && known.is_some_and(|known| !known.health.is_ejected())
         };
         let shards = self.pools[pool].replicas();
         let node = shards.iter().map(|(primary, _)| *primary).find(is_well);

@@ -8,7 +8,7 @@ use redline_net::{Address, Endpoint};
 use super::health::Health;
 use super::replication::Replication;
 use crate::config::Secret;
-use crate::route::{NOBODY, Node, NodeId};
+use crate::route::{NO_NODE, Node, NodeId};
 
 /// A number is given to another server when nothing has routed to it for so long.
 const REST_MS: u64 = 60_000;
@@ -52,7 +52,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The number of a server of a pool; a new one, if it was not known. [`NOBODY`] when there are too many.
+    /// The number of a server of a pool; a new one, if it was not known. [`NO_NODE`] when there are too many.
     pub fn number(&mut self, address: &Address, pool: usize, who: Who<'_>, now_ms: u64) -> NodeId {
         let same = |known: &Known| known.address == *address && known.pool == pool;
         if let Some(at) = self.known.iter().position(same) {
@@ -77,8 +77,8 @@ impl Nodes {
             self.known[at] = known;
             return at as NodeId;
         }
-        if self.known.len() >= usize::from(NOBODY) {
-            return NOBODY;
+        if self.known.len() >= usize::from(NO_NODE) {
+            return NO_NODE;
         }
         self.known.push(known);
         (self.known.len() - 1) as NodeId

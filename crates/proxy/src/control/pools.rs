@@ -13,7 +13,7 @@ use super::sentinel;
 use crate::config::{self, Config, PoolKind};
 use crate::hash::Distribution;
 use crate::prefix::Prefixes;
-use crate::route::{NOBODY, NodeId, Placement, Pool, Routes, Shard};
+use crate::route::{NO_NODE, NO_SHARD, NodeId, Placement, Pool, Routes, Shard};
 
 /// Answers of an older view that are refused in a row before it is believed that the cluster is another one.
 const OLDER_VIEWS_MAX: u32 = 30;
@@ -59,12 +59,12 @@ impl Known {
                     match config.kind {
                         // Who is the primary is for Sentinels to say.
                         PoolKind::Sentinel => Shard {
-                            primary: NOBODY,
+                            primary: NO_NODE,
                             replicas: servers.collect(),
                             readers: Vec::new(),
                         },
                         _ => Shard {
-                            primary: servers.next().unwrap_or(NOBODY),
+                            primary: servers.next().unwrap_or(NO_NODE),
                             replicas: servers.collect(),
                             readers: Vec::new(),
                         },
@@ -140,9 +140,9 @@ impl Known {
 
     /// Whether every shard, or every slot, has somebody.
     pub fn is_whole(&self) -> bool {
-        let shards = self.shards.iter().all(|shard| shard.primary != NOBODY);
+        let shards = self.shards.iter().all(|shard| shard.primary != NO_NODE);
         let slots = match (&self.slots, self.config.kind) {
-            (Some(slots), _) => slots.iter().all(|&shard| shard != NOBODY),
+            (Some(slots), _) => slots.iter().all(|&shard| shard != NO_SHARD),
             (None, kind) => kind != PoolKind::Cluster,
         };
         shards && slots
@@ -155,7 +155,7 @@ impl Known {
             .flat_map(|shard| std::iter::once(shard.primary).chain(shard.replicas.iter().copied()));
         members
             .chain(self.others.iter().copied())
-            .filter(|&node| node != NOBODY)
+            .filter(|&node| node != NO_NODE)
     }
 
     /// Of each shard, the primary and its replicas.
@@ -210,7 +210,7 @@ impl Known {
             let address = Address::tcp(host.unwrap_or_default(), port);
             nodes.number(&address, self.number, who(&self.config, &address), now_ms)
         };
-        let mut table = Box::new([NOBODY; SLOTS]);
+        let mut table = Box::new([NO_SHARD; SLOTS]);
         let before = std::mem::take(&mut self.shards);
         for shard in &topology.shards {
             let at = self.shards.len() as u16;
@@ -219,8 +219,8 @@ impl Known {
             }
             let mut members = shard.nodes.iter().map(&mut number);
             self.shards.push(Shard {
-                primary: members.next().unwrap_or(NOBODY),
-                replicas: members.filter(|&node| node != NOBODY).collect(),
+                primary: members.next().unwrap_or(NO_NODE),
+                replicas: members.filter(|&node| node != NO_NODE).collect(),
                 readers: Vec::new(),
             });
         }
@@ -241,7 +241,7 @@ impl Known {
 
     /// A node has said that another one has a slot.
     pub fn moved(&mut self, slot: u16, to: NodeId) -> bool {
-        let (Some(slots), false) = (&mut self.slots, to == NOBODY) else {
+        let (Some(slots), false) = (&mut self.slots, to == NO_NODE) else {
             return false;
         };
         let has = |shard: &Shard| shard.primary == to || shard.replicas.contains(&to);
@@ -299,8 +299,8 @@ impl Known {
         let mut numbers = std::iter::once(&primary.address)
             .chain(others)
             .map(|address| nodes.number(address, self.number, who(&self.config, address), now_ms));
-        known.primary = numbers.next().unwrap_or(NOBODY);
-        known.replicas = numbers.filter(|&node| node != NOBODY).collect();
+        known.primary = numbers.next().unwrap_or(NO_NODE);
+        known.replicas = numbers.filter(|&node| node != NO_NODE).collect();
         true
     }
 
@@ -316,7 +316,7 @@ impl Known {
         };
         let node = nodes.number(to, self.number, who(&self.config, to), now_ms);
         let known = &mut self.shards[shard];
-        if known.primary == node || node == NOBODY {
+        if known.primary == node || node == NO_NODE {
             return false;
         }
         known.replicas.retain(|&replica| replica != node);
@@ -330,7 +330,7 @@ impl Known {
     pub fn picture(&self) -> Pool {
         let placement = match (&self.slots, &self.hashed, self.config.kind) {
             (Some(slots), _, _) => Placement::Slots(slots.clone()),
-            (None, _, PoolKind::Cluster) => Placement::Slots(Box::new([NOBODY; SLOTS])),
+            (None, _, PoolKind::Cluster) => Placement::Slots(Box::new([NO_SHARD; SLOTS])),
             (None, Some(hashed), _) => Placement::Hashed(Arc::clone(hashed)),
             (None, None, _) => Placement::One,
         };
@@ -338,7 +338,7 @@ impl Known {
         if shards.is_empty() {
             // A pool has one at least; of this one nothing is known yet.
             shards.push(Shard {
-                primary: NOBODY,
+                primary: NO_NODE,
                 replicas: Vec::new(),
                 readers: Vec::new(),
             });
@@ -371,17 +371,17 @@ fn stay(before: &[Shard], shards: &mut Vec<Shard>, table: &mut [u16; SLOTS]) {
         let found = members.find_map(|node| {
             left.iter().position(|&at| {
                 let shard = &shards[at];
-                *node != NOBODY && (shard.primary == *node || shard.replicas.contains(node))
+                *node != NO_NODE && (shard.primary == *node || shard.replicas.contains(node))
             })
         });
         order.extend(found.map(|found| left.remove(found)));
     }
     order.append(&mut left);
-    let mut numbers = vec![NOBODY; order.len()];
+    let mut numbers = vec![NO_SHARD; order.len()];
     for (number, &at) in order.iter().enumerate() {
         numbers[at] = number as u16;
     }
-    for place in table.iter_mut().filter(|place| **place != NOBODY) {
+    for place in table.iter_mut().filter(|place| **place != NO_SHARD) {
         *place = numbers[usize::from(*place)];
     }
     *shards = order.iter().map(|&at| shards[at].clone()).collect();

@@ -8,7 +8,7 @@ use redline_net::{Address, Endpoint};
 
 use super::nodes::Nodes;
 use crate::config::{Config, Pool, PoolKind, ReadPolicy};
-use crate::route::{NOBODY, NodeId, Reader, Routes, Shard};
+use crate::route::{NO_NODE, NodeId, Reader, Routes, Shard};
 
 /// The share of all of a data centre's readers for each unit of its weight: divisible by most numbers of servers.
 const SHARE: u32 = 5_040;
@@ -102,7 +102,7 @@ fn candidates(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec
     } = pool.reads;
     let mut candidates = Vec::new();
     for &node in std::iter::once(&shard.primary).chain(&shard.replicas) {
-        let Some(known) = nodes.get(node).filter(|_| node != NOBODY) else {
+        let Some(known) = nodes.get(node).filter(|_| node != NO_NODE) else {
             continue;
         };
         let is_primary = node == shard.primary;

@@ -6,7 +6,7 @@ use redline_resp::Value;
 
 use super::pools::who;
 use super::{Control, DEBOUNCE_MS, Peer, Question, say, sentinel};
-use crate::route::{NOBODY, NodeId, Placement, Pool};
+use crate::route::{NO_NODE, NodeId, Placement, Pool};
 
 impl Control {
     pub(super) fn ask_cluster(&mut self, pool: usize, now_ms: u64) {
@@ -26,7 +26,7 @@ impl Control {
             let seed =
                 self.nodes
                     .number(&seed.address.0, pool, who(&config, &seed.address.0), now_ms);
-            if seed != NOBODY && !candidates.contains(&seed) {
+            if seed != NO_NODE && !candidates.contains(&seed) {
                 candidates.push(seed);
             }
         }

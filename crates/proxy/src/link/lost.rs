@@ -218,7 +218,7 @@ impl Worker {
             Kind::Client => self.deliver(waiting.to, waiting.seq, 1, reply.as_bytes()),
             Kind::Silent => self.deliver(waiting.to, waiting.seq, 1, b""),
             Kind::Part => self.part_done(waiting.to, waiting.seq, reply.as_bytes()),
-            Kind::Setup | Kind::Multi | Kind::Nobody => {}
+            Kind::Setup | Kind::Multi | Kind::Unwanted => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use super::handover::Due;
 use super::{Expected, Names, Server, Space, Step, Topic};
 use crate::link::Loss;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
-use crate::route::{NOBODY, NodeId, Placement, Pool};
+use crate::route::{NO_NODE, NodeId, Placement, Pool};
 use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
@@ -32,7 +32,7 @@ impl Worker {
 
     /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
     pub(super) fn subscription_link(&mut self, node: NodeId, pool: u16) -> Result<Ref, String> {
-        if node == NOBODY {
+        if node == NO_NODE {
             // Nothing is kept of nobody: whoever has the name later is asked by the picture that says so.
             return Err(self.unserved(pool).to_owned());
         }
@@ -463,7 +463,7 @@ impl Worker {
     /// Asks for a name where it is now, and no longer elsewhere; where any node will do, not before the next one has it.
     fn ask_anew(&mut self, space: Space, name: &[u8]) {
         let nodes = self.nodes_of(space, name);
-        if nodes.contains(&NOBODY) {
+        if nodes.contains(&NO_NODE) {
             return;
         }
         let pool = &self.routes.pools[usize::from(space.pool)];

@@ -22,7 +22,7 @@ fn waiting() -> PubSub {
         (b"b".to_vec(), topic(&[CALL], &[1])),
     ];
     let call = Call {
-        client: Ref::NOBODY,
+        client: Ref::NONE,
         seq: 0,
         space: SPACE,
         names: [b"a", b"b", b"a"].map(|name| name.to_vec()).to_vec(),

@@ -33,7 +33,7 @@ impl Worker {
         }
         for at in self.upstreams.taken().collect::<Vec<_>>() {
             if let Some(upstream) = self.upstreams.look(at) {
-                sum += upstream.out.capacity() + upstream.held.capacity();
+                sum += upstream.out.capacity() + upstream.partial.capacity();
             }
         }
         self.counters.buffer_bytes = sum as u64;
