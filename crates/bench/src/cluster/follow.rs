@@ -535,7 +535,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         let since_ns = now_ns.saturating_sub(self.started_ns);
         let slice = since_ns / self.manner.slice.as_nanos().max(1) as u64;
         let kinds = self.counts.trouble.entry(slice).or_default();
-        *kinds.entry(kind.to_owned()).or_default() += 1;
+        count_kind(kinds, kind);
     }
 
     /// What has its time: requests that come again, questions for the map, silent connections.
@@ -666,6 +666,19 @@ fn text_of(value: &Value) -> String {
     said(value.as_bytes().unwrap_or_default())
 }
 
+/// Kinds of trouble that are told apart in a piece of the series, and how much of the name of each: a server may word its
+/// errors as it likes.
+const KINDS_MAX: usize = 50;
+const KIND_CHARS_MAX: usize = 40;
+
+fn count_kind(kinds: &mut BTreeMap<String, u64>, kind: &str) {
+    let mut kind: String = kind.chars().take(KIND_CHARS_MAX).collect();
+    if kinds.len() >= KINDS_MAX && !kinds.contains_key(&kind) {
+        kind = "others".to_owned();
+    }
+    *kinds.entry(kind).or_default() += 1;
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -691,6 +704,21 @@ mod tests {
         fn observe(&mut self, _: &Totals) -> Result<(), Failure> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_server_that_makes_words_up_is_not_remembered_word_by_word() {
+        let mut kinds = BTreeMap::new();
+        for number in 0..1000 {
+            count_kind(&mut kinds, &format!("{number}{}", "X".repeat(1000)));
+            count_kind(&mut kinds, "READONLY");
+        }
+        assert_eq!(kinds.len(), KINDS_MAX + 1);
+        assert_eq!(
+            (kinds["READONLY"], kinds.values().sum::<u64>()),
+            (1000, 2000)
+        );
+        assert!(kinds.keys().all(|kind| kind.len() <= KIND_CHARS_MAX));
     }
 
     #[test]

@@ -248,7 +248,9 @@ fn weights(ratio: &[u32], commands: usize) -> Result<Vec<u64>, String> {
         ));
     }
     if ratio.contains(&0) {
-        return Err("A weight (--ratio) is at least 1.".into());
+        return Err(
+            "A weight (--ratio) is at least 1: a command that never comes is left out.".into(),
+        );
     }
     Ok(ratio.iter().map(|&weight| weight.into()).collect())
 }
