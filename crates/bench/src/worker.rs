@@ -291,6 +291,8 @@ pub struct Worker<'a, L: Load> {
     connections: Vec<Connection<L::Pending>>,
     /// Every read goes here.
     receive: Vec<u8>,
+    /// Connections of which more can be read than was read at once.
+    unread: Vec<usize>,
     /// Connections that do not stand yet, while they are opened.
     opening: usize,
     /// Connections that are lost, and when to try again.
@@ -310,6 +312,8 @@ struct Connection<P> {
     /// Closed, and to be replaced: what its socket still says is of no interest.
     lost: bool,
     pending: P,
+    /// Among [`Worker::unread`].
+    unread: bool,
     /// Replies before those of the load, that answer the prefix.
     prefix_awaited: u64,
     /// What the socket did not take of what was to be sent.
@@ -320,6 +324,8 @@ struct Connection<P> {
 
 /// Room of one read: many replies of 1 KiB, or one LRANGE of 600 elements, many times over.
 const RECEIVE_BYTES: usize = 256 * 1024;
+/// Reads of one connection in one turn.
+const READS_MAX: usize = 16;
 /// More than this that waits for room is not copied.
 const COPIED_BYTES_MAX: usize = 256 * 1024;
 /// Events taken in one turn.
@@ -346,6 +352,7 @@ impl<'a, L: Load> Worker<'a, L> {
             alarm: PollerAlarm::default(),
             connections: Vec::new(),
             receive: vec![0; RECEIVE_BYTES],
+            unread: Vec::new(),
             opening: 0,
             retries: BTreeSet::new(),
             attempts: VecDeque::new(),
@@ -445,6 +452,7 @@ impl<'a, L: Load> Worker<'a, L> {
             begun_ns: clock::monotonic_ns(),
             lost: false,
             pending: self.load.pending(),
+            unread: false,
             prefix_awaited: place.prefix.replies,
             unsent: Outgoing::of(&place.prefix.bytes),
             held: Vec::new(),
@@ -499,10 +507,19 @@ impl<'a, L: Load> Worker<'a, L> {
         }
         while self.load.is_active() && !self.stopped() {
             self.sleep()?;
+            let unread = std::mem::take(&mut self.unread);
             for index in 0..self.poller.event_count() {
                 let event = self.poller.event(index);
                 let done = self.on_event(event);
                 self.survive(event.token, done)?;
+            }
+            for token in unread {
+                // Another may have taken its place.
+                let connection = &mut self.connections[token];
+                if std::mem::take(&mut connection.unread) && !connection.lost {
+                    let done = self.receive(token, false);
+                    self.survive(token, done)?;
+                }
             }
             if L::PACED {
                 self.send_due()?;
@@ -632,6 +649,9 @@ impl<'a, L: Load> Worker<'a, L> {
 
     /// Waits for events, or until the load has something to do.
     fn sleep(&mut self) -> Result<(), Failure> {
+        if !self.unread.is_empty() {
+            return self.poll(Some(Duration::ZERO));
+        }
         let retry = self.retries.first().map(|&(at_ns, _)| at_ns);
         let attempt = self.attempt_ends_ns();
         let soonest = retry.into_iter().chain(attempt).min();
@@ -742,8 +762,15 @@ impl<'a, L: Load> Worker<'a, L> {
 
     /// Takes in replies, and sends what comes after them. `to_the_end` reads until nothing is left.
     fn receive(&mut self, token: usize, to_the_end: bool) -> Result<(), Failure> {
-        loop {
+        for reads in 0.. {
             let connection = &mut self.connections[token];
+            if reads == READS_MAX && !to_the_end {
+                // A long reply keeps neither the other connections waiting, nor the end of the test.
+                if !std::mem::replace(&mut connection.unread, true) {
+                    self.unread.push(token);
+                }
+                return Ok(());
+            }
             let held = connection.held.len();
             if held > 0 {
                 self.receive
@@ -786,6 +813,7 @@ impl<'a, L: Load> Worker<'a, L> {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     /// Puts a new connection into the place of one that has done its part.

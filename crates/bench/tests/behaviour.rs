@@ -3,7 +3,10 @@
 mod fake_server;
 mod invocation;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fake_server::{Answer, FakeServer, reply};
 use invocation::{Ran, bench, bench_with, settled};
@@ -400,6 +403,57 @@ fn push_messages_are_no_replies() {
     let ran = against(&server, &["-3", "-t", "get", "-n", "100", "-P", "4"]);
     assert_eq!(ran.code, 0);
     assert!(ran.stdout.contains("(cumulative count 100)\n"));
+}
+
+/// Answers the first questions of each connection, and a GET with a reply without end, of so many pieces at most. Where it
+/// listens, and how many pieces have left.
+fn endless(pieces_max: usize) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let say = move |mut stream: TcpStream, count: &AtomicUsize| -> std::io::Result<()> {
+        let mut heard = [0; 4096];
+        loop {
+            let bytes = stream.read(&mut heard)?;
+            let heard = &heard[..bytes];
+            if heard.windows(3).any(|word| word == b"GET") && !heard.starts_with(b"*3") {
+                break;
+            }
+            let asked = heard.iter().filter(|&&byte| byte == b'*').count();
+            stream.write_all("*2\r\n+a\r\n+b\r\n".repeat(asked).as_bytes())?;
+            if bytes == 0 {
+                return Ok(());
+            }
+        }
+        stream.write_all(b"*2000000000\r\n")?;
+        let piece = b"+x\r\n".repeat(65_536);
+        while count.fetch_add(1, Ordering::Relaxed) < pieces_max {
+            stream.write_all(&piece)?;
+        }
+        Ok(())
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let count = Arc::clone(&count);
+            std::thread::spawn(move || say(stream, &count));
+        }
+    });
+    (port.to_string(), sent)
+}
+
+#[test]
+fn a_reply_without_end_does_not_keep_a_run_from_ending() {
+    const PIECES: usize = 1500;
+    let (port, sent) = endless(PIECES);
+    let words = ["run", "-p", &port, "-c", "1", "--command", "GET a"];
+    let ran = bench(&[&words[..], &["--duration", "0.3", "--no-calibration"]].concat());
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (1, "No request was answered.\n")
+    );
+    let sent = sent.load(Ordering::Relaxed);
+    assert!(sent < PIECES, "it was read to its end");
 }
 
 #[test]
