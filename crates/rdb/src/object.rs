@@ -221,7 +221,7 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
         form::SET_INTSET => {
             let blob = reader.string()?;
             let integers = packed::intset(&blob)?;
-            set_of(integers.into_iter().map(Element::Int), limits)?.into()
+            set_of(&integers, limits)?.into()
         }
         form::SET_LISTPACK => {
             let pack = read_pack(reader)?;
@@ -320,9 +320,10 @@ fn read_set(reader: &mut Reader<'_>, limits: &Limits) -> Result<Set, Corrupt> {
     Ok(set)
 }
 
-fn set_of<'a>(members: impl Iterator<Item = Element<'a>>, limits: &Limits) -> Result<Set, Corrupt> {
-    let (mut set, mut buf) = (Set::new(), IntBuf::new());
-    for member in members {
+fn set_of(integers: &[i64], limits: &Limits) -> Result<Set, Corrupt> {
+    let (mut set, mut buf) = (Set::for_loose(integers.len(), limits), IntBuf::new());
+    for integer in integers {
+        let member = Element::Int(*integer);
         ensure(set.add(member.bytes(&mut buf), limits), "a member twice")?;
     }
     Ok(set)

@@ -146,8 +146,8 @@ impl Set {
         }
     }
 
-    /// An empty set for so many members of a payload in which they are not packed: more than an intset takes make a table at
-    /// once, be they integers or not.
+    /// An empty set for so many members of a payload in which they are an intset, or not packed at all: more than an intset
+    /// takes make a table at once, be they integers or not.
     pub fn for_loose(count: usize, limits: &Limits) -> Set {
         match count > limits.set_max_intset_entries {
             true => Set::table(),
@@ -210,7 +210,8 @@ impl Set {
             Repr::Ints(ints) => {
                 if let Element::Int(value) = member {
                     let is_new = ints.add(value);
-                    if ints.len() > limits.set_max_intset_entries.min(INTS_MAX) {
+                    // What is there already changes nothing, whatever the limit has become.
+                    if is_new && ints.len() > limits.set_max_intset_entries.min(INTS_MAX) {
                         self.convert_to_table();
                     }
                     return is_new;

@@ -289,6 +289,24 @@ fn more_loose_members_than_an_intset_takes_are_a_table() {
     }
 }
 
+/// The same of an intset, where none is to be made.
+#[test]
+fn integers_were_packed_where_an_intset_takes_none() {
+    let mut set = Set::new();
+    set.add_all([&b"1"[..], b"2"].into_iter(), &limits());
+    let payload = dump(ObjectRef::Value(&set.into()));
+    for (set_max_intset_entries, expected) in [(0, "hashtable"), (2, "intset")] {
+        let limits = Limits {
+            set_max_intset_entries,
+            ..limits()
+        };
+        let Ok(Object::Value(value)) = restore(&payload, &limits) else {
+            panic!("a value of ours is restored");
+        };
+        assert_eq!(value.encoding(), expected);
+    }
+}
+
 #[test]
 fn a_vector_set_has_the_bytes_of_redis() {
     let object = restore(VECTOR_SET_OF_REDIS, &limits()).expect("a payload");

@@ -283,3 +283,16 @@ fn a_missing_set_does_not_change_the_way_of_a_difference() {
     let result = algebra::difference(&first, &[&other, &missing, &missing], &limits);
     assert_eq!((result.encoding(), result.len()), ("intset", 3));
 }
+
+#[test]
+fn integers_that_are_there_already_made_a_table_of_an_intset() {
+    let mut set = set_of(["1", "2", "4", "7"], &Limits::default());
+    let fewer = Limits {
+        set_max_intset_entries: 3,
+        ..Limits::default()
+    };
+    assert_eq!(set.add_all([&b"1"[..], b"7"].into_iter(), &fewer), 0);
+    assert_eq!(set.encoding(), "intset");
+    assert!(set.add(b"3", &fewer));
+    assert_eq!(set.encoding(), "hashtable");
+}
