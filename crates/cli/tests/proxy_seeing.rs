@@ -1,84 +1,15 @@
-//! What can be seen of `redline proxy`: INFO, SLOWLOG, LATENCY, CONFIG, MONITOR, metrics, the log, keys that come often.
+//! What can be seen of `redline proxy`: INFO, SLOWLOG, LATENCY, CONFIG, MONITOR, metrics, keys that come often.
 mod proxying;
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use proxying::{Behind, REDLINE, assert_error, bulk, call, ok, scripted};
+use proxying::seen::{field, flat, number, pages, proxy, server, slow_server, text};
+use proxying::{Behind, REDLINE, assert_error, bulk, call, ok, scripted, until};
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::{SECOND_PORT, ServerProcess};
-
-fn text(value: &Value) -> String {
-    String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned()
-}
-
-/// A field of INFO; the last one of that name.
-fn field(info: &str, name: &str) -> Option<String> {
-    let lines = info.lines().rev();
-    let mut found = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    found.next().map(str::to_owned)
-}
-
-fn number(client: &mut Client, line: &str, name: &str) -> u64 {
-    let info = text(&call(client, line));
-    let found = field(&info, name).unwrap_or_else(|| panic!("{name} in {info}"));
-    found.parse().expect("a number")
-}
-
-/// A proxy of this configuration, in front of these servers.
-fn proxy(servers: &[SocketAddr], text: &str) -> (tempfile::TempDir, ServerProcess) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("proxy.toml");
-    let mut whole = format!("{text}\n[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\n");
-    for server in servers {
-        whole.push_str(&format!(
-            "[[pool.shard]]\nserver = [{{ address = '{server}' }}]\n"
-        ));
-    }
-    std::fs::write(&path, whole).unwrap();
-    let words = [path.display().to_string()];
-    let proxy = ServerProcess::proxy(Path::new(REDLINE), &[], &words).expect("the proxy starts");
-    (folder, proxy)
-}
-
-fn server() -> ServerProcess {
-    ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
-    }
-}
-
-fn pages(address: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        .unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    page
-}
-
-/// A server that takes its time for keys that begin with `slow`.
-fn slow_server() -> SocketAddr {
-    scripted(|words| {
-        if words.get(1).is_some_and(|key| key.starts_with(b"slow")) {
-            std::thread::sleep(Duration::from_millis(30));
-        }
-        match words[0].to_ascii_lowercase().as_slice() {
-            b"get" => b"$1\r\nv\r\n".to_vec(),
-            b"incr" => b"-ERR not an integer\r\n".to_vec(),
-            _ => b"+OK\r\n".to_vec(),
-        }
-    })
-}
 
 #[test]
 fn info_has_the_sections_and_names_of_predixy_and_those_that_clients_look_for() {
@@ -186,7 +117,7 @@ fn counters_are_those_of_all_workers_and_begin_anew_when_told() {
     };
     let client = &mut clients[0];
     // Runs of several commands are counted by command.
-    eventually("all are counted", || {
+    until("all are counted", || {
         (calls(client, "get"), calls(client, "set")) == (800, 400)
     });
     let reply = call(client, "LATENCY HISTOGRAM get");
@@ -279,7 +210,7 @@ fn slow_calls_are_in_the_slow_log_with_their_arguments_and_their_client() {
     }
     client.send(&requests).unwrap();
     (0..3).for_each(|_| drop(client.reply().unwrap()));
-    eventually("it is there", || {
+    until("it is there", || {
         call(&mut client, "SLOWLOG LEN") != Value::Integer(0)
     });
     let Value::Array(entries) = call(&mut client, "SLOWLOG GET -1") else {
@@ -544,89 +475,6 @@ fn prometheus_gets_a_page_whose_series_are_bounded() {
 }
 
 #[test]
-fn requests_are_logged_one_in_so_many_and_files_turn() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("proxy.log");
-    let config = format!(
-        "threads = 1\n[log]\nfile = '{}'\nrotate-size = '4kb'\n[log.sample]\ninfo = 10",
-        path.display()
-    );
-    let (_configured, proxy) = proxy(&[slow_server()], &config);
-    let mut client = Client::connect(proxy.address()).unwrap();
-    for key in 0..1000 {
-        call(&mut client, &format!("GET key:{key}"));
-    }
-    let lines = || -> Vec<String> {
-        let files = std::fs::read_dir(folder.path()).unwrap();
-        let text = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-        let all: Vec<String> = text.collect();
-        let lines = all.iter().flat_map(|text| text.lines());
-        lines
-            .filter(|line| line.contains(" info "))
-            .map(str::to_owned)
-            .collect()
-    };
-    eventually("all lines are written", || lines().len() >= 99);
-    assert!(lines().len() <= 101);
-    let line = &lines()[0];
-    let words: Vec<&str> = line.split(' ').skip(3).collect();
-    assert_eq!(
-        (words[0], words[2], words[4], words[6], words[8]),
-        ("client", "get", "server", "elapsed", "us"),
-        "{line}"
-    );
-    assert!(
-        words[1].starts_with("127.0.0.1:") && words[3].starts_with("\"key:"),
-        "{line}"
-    );
-    assert!(std::fs::read_dir(folder.path()).unwrap().count() >= 2);
-    assert_eq!(call(&mut client, "CONFIG SET LogInfoSample 0"), ok());
-    let before = lines().len();
-    for key in 0..100 {
-        call(&mut client, &format!("GET key:{key}"));
-    }
-    assert_eq!(lines().len(), before);
-}
-
-#[test]
-fn a_log_that_stands_still_holds_nobody_up_and_says_what_it_left_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("fifo");
-    let made = std::process::Command::new("mkfifo")
-        .arg(&path)
-        .status()
-        .unwrap();
-    assert!(made.success());
-    // Opened for both, so that neither side waits for the other; nobody reads.
-    let mut reader = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
-    let config = format!(
-        "threads = 1\n[log]\nfile = '{}'\n[log.sample]\ninfo = 1",
-        path.display()
-    );
-    let (_configured, proxy) = proxy(&[slow_server()], &config);
-    let mut client = Client::connect(proxy.address()).unwrap();
-    let mut requests = Vec::new();
-    (0..5000).for_each(|key| encode(&["GET", &format!("key:{key}")], &mut requests));
-    eventually("lines are left out", || {
-        client.send(&requests).unwrap();
-        (0..5000).for_each(|_| assert!(client.reply().unwrap().is_some()));
-        number(&mut client, "INFO stats", "log_lines_left_out") > 0
-    });
-    let mut log = Vec::new();
-    eventually("the log says so", || {
-        let mut part = vec![0; 64 * 1024];
-        call(&mut client, "GET another");
-        let read = reader.read(&mut part).unwrap();
-        log.extend_from_slice(&part[..read]);
-        String::from_utf8_lossy(&log).contains("lines were left out")
-    });
-}
-
-#[test]
 fn keys_that_come_often_and_keys_of_much_are_found() {
     let behind = Behind::new(2, 2);
     let mut client = behind.client();
@@ -708,7 +556,7 @@ fn too_much_memory_refuses_new_work_and_then_closes_who_holds_the_most() {
     let mut first = [0; 10];
     greedy.read_exact(&mut first).unwrap();
     let mut refused = false;
-    eventually("it is closed", || {
+    until("it is closed", || {
         let reply = other.call(&["PUBLISH", "c", &value]).unwrap();
         if reply.is_error() {
             assert_error(&reply, "OOM command not allowed");
@@ -717,7 +565,7 @@ fn too_much_memory_refuses_new_work_and_then_closes_who_holds_the_most() {
         number(&mut other, "INFO stats", "evicted_clients") == 1
     });
     assert!(refused);
-    eventually("others go on", || {
+    until("others go on", || {
         !call(&mut other, "STRLEN big").is_error()
     });
     assert!(number(&mut other, "INFO stats", "refused_for_memory") > 0);
@@ -741,7 +589,7 @@ fn a_limit_on_memory_that_is_lifted_holds_nobody_up() {
         .collect();
     assert_eq!(call(&mut clients[0], "CONFIG SET maxmemory 100"), ok());
     for client in &mut clients {
-        eventually("there is too little", || call(client, "SET k v").is_error());
+        until("there is too little", || call(client, "SET k v").is_error());
     }
     assert_eq!(call(&mut clients[1], "CONFIG SET maxmemory 0"), ok());
     for client in &mut clients {
@@ -820,7 +668,7 @@ fn a_request_that_nobody_answers_is_a_slow_call_and_a_failed_one() {
 fn the_rate_of_requests_is_shown_while_there_are_some() {
     let behind = Behind::new(1, 2);
     let mut client = behind.client();
-    eventually("there is a rate", || {
+    until("there is a rate", || {
         number(&mut client, "INFO stats", "instantaneous_ops_per_sec") > 100
     });
 }
@@ -851,7 +699,7 @@ fn what_predixy_s_file_says_of_seeing_is_followed() {
     let row = table.lines().find(|line| line.starts_with("<=")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!((words[1], words[3], words[4]), ("1000000", "20", "100.00%"));
-    eventually("two lines are written", || {
+    until("two lines are written", || {
         let lines = std::fs::read_to_string(&log).unwrap_or_default();
         lines
             .lines()
@@ -859,90 +707,6 @@ fn what_predixy_s_file_says_of_seeing_is_followed() {
             .count()
             == 2
     });
-}
-
-/// Everything that stands in a reply.
-fn flat(value: &Value) -> String {
-    match value {
-        Value::Array(values) | Value::Set(values) | Value::Push(values) => {
-            values.iter().map(flat).collect::<Vec<_>>().join(" ")
-        }
-        other => text(other),
-    }
-}
-
-#[test]
-fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
-    // One goes when it hears the password, others say what they heard.
-    let leaves = proxying::scripted_over(|words, _| match words[0].as_slice() {
-        b"AUTH" => None,
-        _ => Some(b"+PONG\r\n".to_vec()),
-    });
-    let repeats = scripted(|words| match words[0].as_slice() {
-        b"AUTH" => {
-            b"-ERR unknown command 'AUTH', with args beginning with: 'someone' 'topsecret' \r\n"
-                .to_vec()
-        }
-        _ => b"+PONG\r\n".to_vec(),
-    });
-    let quotes = scripted(|words| match words[0].as_slice() {
-        b"AUTH" => b"-WRONGPASS no, topsecret is wrong\r\n".to_vec(),
-        _ => b"+PONG\r\n".to_vec(),
-    });
-    for server in [leaves, repeats, quotes] {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        let config = format!(
-            "threads = 1\n[metrics]\nbind = '127.0.0.1:{SECOND_PORT}'\n[observe]\nslowlog-log-slower-than = '1us'\n\
-             latency-monitor-threshold = '1ms'\nkey-sample = 1\n[log]\nfile = '{}'\n\
-             [log.sample]\nverbose = 1\ndebug = 1\ninfo = 1\n[[listener]]\nbind = '127.0.0.1:1'\n\
-             [[pool]]\nuser = 'someone'\npassword = 'topsecret'\nfailure = {{ limit = 1000 }}\n{}",
-            log.display(),
-            proxying::shards(&[server]),
-        );
-        let proxy = ServerProcess::proxy_of_file(Path::new(REDLINE), &config).unwrap();
-        let port = proxy.second_port();
-        let mut client = Client::connect(proxy.address()).unwrap();
-        let mut watcher = Client::connect(proxy.address()).unwrap();
-        assert_eq!(call(&mut watcher, "MONITOR"), ok());
-        let mut said = String::new();
-        for line in ["GET k", "SUBSCRIBE c", "RESET", "MULTI", "GET k", "EXEC"] {
-            said += &flat(&call(&mut client, line));
-        }
-        assert!(said.contains("ERR upstream"), "{said}");
-        for line in [
-            "SLOWLOG GET -1",
-            "LATENCY LATEST",
-            "LATENCY HISTORY command",
-            "INFO everything",
-            "CONFIG GET *",
-            "PROXY HOTKEYS",
-            "PROXY BIGKEYS",
-            "CLIENT LIST",
-        ] {
-            let reply = call(&mut client, line);
-            assert!(!reply.is_error(), "{line}: {reply:?}");
-            said += &flat(&reply);
-        }
-        // It was the client's GET that took long, and nothing else.
-        let Value::Array(entries) = call(&mut client, "SLOWLOG GET -1") else {
-            panic!("entries");
-        };
-        assert!(
-            entries.iter().all(|entry| flat(entry).contains("GET k")),
-            "{entries:?}"
-        );
-        said += &pages(&format!("127.0.0.1:{port}"));
-        assert_eq!(call(&mut client, "ECHO last"), bulk("last"));
-        while !said.contains("\"ECHO\" \"last\"") {
-            said += &text(&watcher.reply().unwrap().expect("a line"));
-        }
-        eventually("the log is written", || {
-            std::fs::read_to_string(&log).is_ok_and(|log| log.contains("is lost: "))
-        });
-        said += &std::fs::read_to_string(&log).unwrap();
-        assert!(!said.contains("topsecret"), "{said}");
-    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! of it say again and again. Must not know the proxy's insides.
 #![allow(dead_code)] // no test uses everything
 
+pub mod seen;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
