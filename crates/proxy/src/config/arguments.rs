@@ -19,6 +19,7 @@ use super::*;
 #[command(
     name = "redline proxy",
     version,
+    disable_version_flag = true,
     after_help = "Examples:\n  \
     redline proxy --upstream 127.0.0.1:6379\n  \
     redline proxy --port 7617 --threads 2 --upstream a:6379 --upstream b:6379   (sharded)\n  \
@@ -106,6 +107,9 @@ pub struct Arguments {
     /// Say what is wrong with the configuration, or that it is valid, and end
     #[arg(long)]
     pub check: bool,
+    /// Print version
+    #[arg(short = 'V', short_alias = 'v', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
     /// As predixy has it
     #[arg(long = "Name", value_name = "NAME", hide = true)]
     pub name: Option<String>,
@@ -517,6 +521,17 @@ mod tests {
         assert_eq!((config.name.as_str(), config.threads), ("b", 4));
         assert_eq!(config.listeners[0].bind.to_string(), "h:2");
         assert_eq!(config.local_data_center, "x");
+    }
+
+    #[test]
+    fn the_version_is_asked_for_as_predixy_has_it_too() {
+        for word in ["-v", "-V", "--version"] {
+            let said = config(word).unwrap_err();
+            assert_eq!(
+                said,
+                format!("redline proxy {}\n", env!("CARGO_PKG_VERSION"))
+            );
+        }
     }
 
     #[test]
