@@ -232,6 +232,29 @@ fn pairs_that_were_measured_before_a_failure_are_reported() {
 }
 
 #[test]
+fn a_failure_says_on_which_side_it_happened() {
+    let good = FakeServer::ok();
+    let bad = FakeServer::start(|request| match request[0].as_slice() {
+        b"GET" => reply("-ERR no\r\n"),
+        _ => reply("+OK\r\n"),
+    });
+    let (good, bad) = (good.port(), bad.port());
+    for (a, b, said) in [
+        (&good, &bad, "B: Error from server: ERR no\n"),
+        (&bad, &good, "A: Error from server: ERR no\n"),
+    ] {
+        let sides = ["compare", "--", "-p", a, "--", "-p", b];
+        let ran = bench(&[&sides[..], &BOTH, &["-n", "9"]].concat());
+        assert_eq!(ran.code, 1);
+        assert!(ran.stderr.ends_with(said), "{}", ran.stderr);
+    }
+    let sides = ["compare", "--", "-p", &good, "--", "-p", "1"];
+    let ran = bench(&[&sides[..], &BOTH].concat());
+    let said = "B: Could not connect to Redis at 127.0.0.1:1: Connection refused\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, said));
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused() {
     for (args, words) in [
         (&["compare"][..], "two sets of options"),

@@ -63,8 +63,9 @@ impl Side {
 impl Sides {
     /// Finds both.
     pub fn new(a: RunPlan, b: RunPlan, start: Option<StartEmbedded<'_>>) -> Result<Sides, Failure> {
+        let side = |name, plan| Side::new(plan, start).map_err(|failure| of_side(name, failure));
         Ok(Sides {
-            sides: [Side::new(a, start)?, Side::new(b, start)?],
+            sides: [side("A", a)?, side("B", b)?],
             listens: 0,
         })
     }
@@ -77,7 +78,8 @@ impl Sides {
                 a.prepared.swap_control(&mut b.prepared);
                 self.listens = index;
             }
-            self.sides[index].run()
+            let ran = self.sides[index].run();
+            ran.map_err(|failure| of_side(["A", "B"][index], failure))
         };
         if b_first {
             let b = run(1)?;
@@ -90,6 +92,14 @@ impl Sides {
     /// What a pair will take; `None` if that is up to the servers.
     pub fn pair_takes(&self) -> Option<Duration> {
         Some(self.sides[0].takes()? + self.sides[1].takes()?)
+    }
+}
+
+/// Says on which side it happened.
+fn of_side(name: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Interrupted => failure,
+        failure => Failure::Local(format!("{name}: {failure}")),
     }
 }
 
