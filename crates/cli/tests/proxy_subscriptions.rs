@@ -439,17 +439,25 @@ fn cluster_of_one_shard<const N: usize>(
     nodes
 }
 
-/// A message of the channel `news`, as who has subscribed to it hears it, and who has to `n*`.
-fn news(message: &str) -> Vec<u8> {
+/// A message of the channel `news`, as who has subscribed to it hears it, and who has to `n*`; or of a shard's channel.
+fn news(message: &str, is_shards: bool) -> Vec<u8> {
     let last = format!("${}\r\n{message}", message.len());
+    if is_shards {
+        return said("smessage", "news", &last);
+    }
     let pattern = format!("*4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n{last}\r\n");
     [&said("message", "news", &last)[..], pattern.as_bytes()].concat()
 }
 
 #[test]
 fn messages_come_once_and_in_order_while_a_channel_goes_to_another_node_of_a_cluster() {
-    // The last node stays in the cluster, as a replica, or leaves it.
-    for stays in [true, false] {
+    // The last node stays in the cluster, as a replica, or leaves it. A replica hears what is published in its shard.
+    for (stays, is_shards) in [(true, false), (false, false), (true, true)] {
+        let (asked_for, names) = match is_shards {
+            false => (["SUBSCRIBE news", "PSUBSCRIBE n*"], 2),
+            true => (["SSUBSCRIBE news"; 2], 1),
+        };
+        let news = |message: &str| news(message, is_shards);
         let hears: [Arc<OnceLock<TcpStream>>; 2] = Default::default();
         // What the next node owes to who has asked it, in the order in which it was asked.
         let owed: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
@@ -465,10 +473,10 @@ fn messages_come_once_and_in_order_while_a_channel_goes_to_another_node_of_a_clu
                 let name = String::from_utf8_lossy(words.get(1).map_or(b"", Vec::as_slice));
                 let confirmed = said(&String::from_utf8_lossy(&word), &name, ":1");
                 match &word[..] {
-                    b"subscribe" | b"psubscribe" => {
+                    b"subscribe" | b"psubscribe" | b"ssubscribe" => {
                         kept[me].get_or_init(|| stream.try_clone().unwrap());
                     }
-                    b"unsubscribe" | b"punsubscribe" => {
+                    b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => {
                         was_left.fetch_add(1, Ordering::SeqCst);
                     }
                     b"get" => return format!(":{me}\r\n").into_bytes(),
@@ -489,23 +497,27 @@ fn messages_come_once_and_in_order_while_a_channel_goes_to_another_node_of_a_clu
         until("the map is known", || {
             call(&mut asks, "GET k") == Value::Integer(0)
         });
-        assert!(!call(&mut one, "SUBSCRIBE news").is_error());
-        assert!(!call(&mut two, "PSUBSCRIBE n*").is_error());
+        assert!(!call(&mut one, asked_for[0]).is_error());
+        assert!(!call(&mut two, asked_for[1]).is_error());
         let says = |node: usize, bytes: &[u8]| {
             let mut stream = hears[node].get().unwrap();
             stream.write_all(bytes).unwrap();
         };
         let mut hear = |message: &str| {
-            assert_eq!(
-                words(one.reply().expect(message)),
-                ["message", "news", message]
-            );
-            let heard = words(two.reply().expect(message));
-            assert_eq!(heard, ["pmessage", "n*", "news", message]);
+            let [first, second] = match is_shards {
+                false => [&["message", "news"][..], &["pmessage", "n*", "news"]],
+                true => [&["smessage", "news"][..]; 2],
+            };
+            for (client, words_before) in [(&mut one, first), (&mut two, second)] {
+                let heard = words(client.reply().expect(message));
+                assert_eq!(heard, [words_before, &[message]].concat());
+            }
         };
         others.store(stays, Ordering::SeqCst);
         primary.store(1, Ordering::SeqCst);
-        until("the next one is asked", || owed.lock().unwrap().len() == 2);
+        until("the next one is asked", || {
+            owed.lock().unwrap().len() == names
+        });
         says(0, &news("only the last one has heard this"));
         hear("only the last one has heard this");
         assert_eq!(left.load(Ordering::SeqCst), 0, "left too early");
@@ -517,7 +529,9 @@ fn messages_come_once_and_in_order_while_a_channel_goes_to_another_node_of_a_clu
         says(0, &news("both have"));
         hear("both have");
         hear("only the next one has");
-        until("the last one is left", || left.load(Ordering::SeqCst) == 2);
+        until("the last one is left", || {
+            left.load(Ordering::SeqCst) == names
+        });
         says(1, &news("by now it is alone"));
         hear("by now it is alone");
         if !stays {

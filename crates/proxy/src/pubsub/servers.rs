@@ -10,7 +10,7 @@ use super::handover::Due;
 use super::{Expected, Names, Server, Space, Step, Topic};
 use crate::link::Loss;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
-use crate::route::{NO_NODE, NodeId, Placement, Pool};
+use crate::route::{NO_NODE, NodeId, Placement, Pool, Shard};
 use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
@@ -467,7 +467,12 @@ impl Worker {
             return;
         }
         let pool = &self.routes.pools[usize::from(space.pool)];
-        if let ([next], true) = (&nodes[..], is_heard_anywhere(space.names, name, pool)) {
+        let topic = self.pubsub.topic(space, name);
+        let last = topic.and_then(|topic| Some(topic.nodes.first()?.0));
+        if let ([next], Some(last)) = (&nodes[..], last)
+            && (is_heard_anywhere(space.names, name, pool)
+                || space.names == Names::Shards && are_of_one_shard(pool, last, *next))
+        {
             return self.begin_handover(*next, space, name);
         }
         let Some(topic) = self.pubsub.topic(space, name) else {
@@ -709,6 +714,16 @@ fn is_heard_anywhere(names: Names, name: &[u8], pool: &Pool) -> bool {
     matches!(pool.placement, Placement::Slots(_))
         && names != Names::Shards
         && !name.starts_with(NOTIFICATIONS)
+}
+
+/// Whether one of them copies the other, in a cluster: then both hear what is published under the names of their shard.
+fn are_of_one_shard(pool: &Pool, last: NodeId, next: NodeId) -> bool {
+    let has = |shard: &Shard, node| shard.primary == node || shard.replicas.contains(&node);
+    matches!(pool.placement, Placement::Slots(_))
+        && pool
+            .shards
+            .iter()
+            .any(|shard| has(shard, last) && has(shard, next))
 }
 
 /// Who has to be asked for a name in this pool.
