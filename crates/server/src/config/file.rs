@@ -358,6 +358,19 @@ mod tests {
     }
 
     #[test]
+    fn addresses_beyond_those_that_are_told_apart_were_taken() {
+        for name in ["bind", "metrics-bind"] {
+            let line = |count| format!("{name}{}", " 127.0.0.1".repeat(count));
+            assert!(load(&line(16)).is_ok());
+            let refused = load(&line(17)).unwrap_err();
+            assert!(
+                refused.ends_with(": Too many bind addresses specified."),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
     fn databases_beyond_all_memory_were_taken() {
         assert_eq!(load("databases 1048576").unwrap().databases, 1 << 20);
         for number in ["1048577", "2147483647", "0"] {

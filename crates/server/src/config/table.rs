@@ -239,7 +239,7 @@ fn empty(text: &[u8]) -> bool {
 /// Every parameter.
 pub static ROWS: &[Parameter] = &[
     // ---- network ----
-    row("bind", Live, Syntax::Words(any_words), "* -::*", "Addresses to listen on; * is every IPv4 address, ::* every IPv6 address, and a - before one lets it be missing.")
+    row("bind", Live, Syntax::Words(addresses), "* -::*", "Addresses to listen on; * is every IPv4 address, ::* every IPv6 address, and a - before one lets it be missing.")
         .kept_in(
             |s| Value::Words(s.bind.iter().map(|a| a.clone().into_bytes()).collect()),
             |s, v| {
@@ -254,7 +254,7 @@ pub static ROWS: &[Parameter] = &[
             Ok(())
         },
     ),
-    row("metrics-bind", Start, Syntax::Words(any_words), "127.0.0.1 -::1", "Addresses for that, as in bind; whoever reaches them may read.")
+    row("metrics-bind", Start, Syntax::Words(addresses), "127.0.0.1 -::1", "Addresses for that, as in bind; whoever reaches them may read.")
         .kept_in(
             |s| Value::Words(s.metrics_bind.iter().map(|a| a.clone().into_bytes()).collect()),
             |s, v| {
@@ -640,8 +640,13 @@ fn owned(words: &Words<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn any_words(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
-    Ok(owned(words))
+/// As many as Redis takes; a worker could not tell more listeners from its clients.
+fn addresses(words: &Words<'_>) -> Result<Vec<Vec<u8>>, Refusal> {
+    const ADDRESSES_MAX: usize = 16;
+    match words.len() > ADDRESSES_MAX {
+        true => Err("Too many bind addresses specified.".into()),
+        false => Ok(owned(words)),
+    }
 }
 
 /// Host and port; `no one` is nobody.
