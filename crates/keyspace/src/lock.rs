@@ -99,8 +99,13 @@ impl Wake for NobodyWaits {
 /// duplicates, which is the order the protocol demands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripeSet {
-    bits: [u64; STRIPES.div_ceil(64)],
+    bits: [u64; WORDS],
+    /// Which of these words have a stripe: most sets have few.
+    words: u64,
 }
+
+const WORDS: usize = STRIPES.div_ceil(64);
+const _: () = assert!(WORDS <= 64, "one word says which others are empty");
 
 impl Default for StripeSet {
     fn default() -> StripeSet {
@@ -111,7 +116,8 @@ impl Default for StripeSet {
 impl StripeSet {
     /// The empty set.
     pub const EMPTY: StripeSet = StripeSet {
-        bits: [0; STRIPES.div_ceil(64)],
+        bits: [0; WORDS],
+        words: 0,
     };
 
     /// Every stripe.
@@ -124,7 +130,9 @@ impl StripeSet {
     /// Adds a stripe.
     #[inline]
     pub fn insert(&mut self, stripe: u16) {
-        self.bits[usize::from(stripe) / 64] |= 1 << (stripe % 64);
+        let word = usize::from(stripe) / 64;
+        self.bits[word] |= 1 << (stripe % 64);
+        self.words |= 1 << word;
     }
 
     /// Is the stripe in the set?
@@ -139,6 +147,7 @@ impl StripeSet {
             .iter_mut()
             .zip(&other.bits)
             .for_each(|(a, b)| *a |= b);
+        self.words |= other.words;
     }
 
     /// Removes every stripe.
@@ -148,22 +157,26 @@ impl StripeSet {
 
     /// No stripe at all?
     pub fn is_empty(&self) -> bool {
-        self.bits.iter().all(|word| *word == 0)
+        self.words == 0
     }
 
     /// The stripes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
-        self.bits.iter().enumerate().flat_map(|(index, word)| {
-            let mut rest = *word;
-            std::iter::from_fn(move || {
-                (rest != 0).then(|| {
-                    let bit = rest.trailing_zeros();
-                    rest &= rest - 1;
-                    (index * 64) as u16 + bit as u16
-                })
-            })
-        })
+        ones(self.words)
+            .flat_map(|word| ones(self.bits[usize::from(word)]).map(move |bit| word * 64 + bit))
     }
+}
+
+/// The numbers of the bits that are set, ascending.
+#[inline]
+fn ones(mut bits: u64) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || {
+        (bits != 0).then(|| {
+            let bit = bits.trailing_zeros();
+            bits &= bits - 1;
+            bit as u16
+        })
+    })
 }
 
 /// Words of a cache line.

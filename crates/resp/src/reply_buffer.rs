@@ -208,6 +208,9 @@ impl ReplyBuffer {
 
     /// Moves everything that waits in `other` behind what waits here.
     pub fn append(&mut self, other: &mut ReplyBuffer) {
+        if other.is_empty() {
+            return other.clear();
+        }
         let (base, sent) = (self.bytes.len(), other.sent);
         self.bytes.extend_from_slice(&other.bytes[sent..]);
         self.blobs

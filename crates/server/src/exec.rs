@@ -287,7 +287,10 @@ impl Worker {
         let heavy = payload_bytes(args) >= self.timing.heavy_bytes;
         let apart = self.timing.closely || heavy || !gate.is_brief(args.len());
         let timed = apart || (inside && self.timing.sample_inside());
-        let began_ns = if timed { clock::monotonic_ns() } else { 0 };
+        if timed {
+            self.timing.call_began_ns = clock::monotonic_ns();
+        }
+        let began_ns = self.timing.call_began_ns;
         let before_bytes = session.out.len_bytes();
         let result = match gate.plane {
             Plane::Data if !gate.arity_allows(args.len()) => {

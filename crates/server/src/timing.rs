@@ -67,6 +67,9 @@ pub struct Timing {
     pub distributions: bool,
     /// Set by a call that was timed by itself, for whoever charges the batch.
     pub timed_apart: bool,
+    /// When the last call that is timed by itself began, by [`clock::monotonic_ns`]. One that runs a script always
+    /// is (`calls_that_run_scripts_are_never_brief`, in the tests of the table).
+    pub call_began_ns: u64,
     /// Turns of the loop so far.
     pub turns: u64,
     /// What they took together, by the coarse clock: true on average.
@@ -93,6 +96,7 @@ impl Default for Timing {
             watched_ns: u64::MAX,
             distributions: true,
             timed_apart: false,
+            call_began_ns: 0,
             turns: 0,
             turn_ms: 0,
             always: false,

@@ -17,6 +17,15 @@ fn ids_are_dense_and_each_has_its_own_row() {
     }
 }
 
+/// A server takes the beginning of a timed call for the beginning of its script.
+#[test]
+fn calls_that_run_scripts_are_never_brief() {
+    use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+    for id in [Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo] {
+        assert!(!gate(id).is_brief(3), "{id:?}");
+    }
+}
+
 #[test]
 fn names_are_unique() {
     let names: HashSet<_> = all().iter().map(|row| row.full_name).collect();

@@ -271,13 +271,13 @@ impl Worker {
         args: Args<'_>,
     ) -> Result<(), Halt> {
         let mut unit = session.unit.take().expect("checked by the caller");
-        self.extend_unit(&mut unit, id, gate, args);
+        let hint = self.extend_unit(&mut unit, id, gate, args);
         let mut inside = Inside {
             in_script: unit.in_script,
             changes: unit.changes,
         };
         let result = loop {
-            match self.handle_inside(session, id, args, unit.held(), &[], &mut inside) {
+            match self.handle_inside(session, id, args, unit.held(), hint.as_slice(), &mut inside) {
                 Err(Error::Missing(missing)) => self.extend_stripes(&mut unit, &missing.0),
                 result => break result,
             }
@@ -291,13 +291,25 @@ impl Worker {
         }
     }
 
-    /// Takes what a script needs and does not hold yet. EXEC holds everything already.
-    fn extend_unit(&mut self, unit: &mut Unit, id: CommandId, gate: Gate, args: Args<'_>) {
+    /// Takes what a script needs and does not hold yet. EXEC holds everything already. Gives the key, where it is the only
+    /// one and has been hashed for that.
+    fn extend_unit(
+        &mut self,
+        unit: &mut Unit,
+        id: CommandId,
+        gate: Gate,
+        args: Args<'_>,
+    ) -> Option<Hint> {
         if !unit.script || unit.all {
-            return;
+            return None;
+        }
+        let all = gate.scope.inside_unit() == Scope::All;
+        if !all && gate.keys == KeyShape::One {
+            let hint = Hint::of(args.get(usize::from(gate.first_key))?);
+            self.extend_stripe(unit, stripe_of(hint.hash()));
+            return Some(hint);
         }
         let mut wanted = StripeSet::EMPTY;
-        let all = gate.scope.inside_unit() == Scope::All;
         if all {
             wanted = StripeSet::all();
         } else {
@@ -305,15 +317,20 @@ impl Worker {
         }
         self.extend_stripes(unit, &wanted);
         unit.all |= all;
+        None
     }
 
     /// Takes stripes on demand: the unit holds the script mutex.
     pub(crate) fn extend_stripes(&self, unit: &mut Unit, wanted: &StripeSet) {
-        for stripe in wanted.iter() {
-            if !unit.stripes.contains(stripe) {
-                self.shared.keyspace.locks().lock_for_script(stripe);
-                unit.stripes.insert(stripe);
-            }
+        wanted
+            .iter()
+            .for_each(|stripe| self.extend_stripe(unit, stripe));
+    }
+
+    fn extend_stripe(&self, unit: &mut Unit, stripe: u16) {
+        if !unit.stripes.contains(stripe) {
+            self.shared.keyspace.locks().lock_for_script(stripe);
+            unit.stripes.insert(stripe);
         }
     }
 }

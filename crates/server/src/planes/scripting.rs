@@ -224,7 +224,7 @@ fn run(
     let keys = args.from(3);
     let (db, proto) = (session.db, session.proto);
     let mut out = std::mem::take(&mut session.out);
-    let began_ms = clock::monotonic_ms();
+    let began_ms = worker.timing.call_began_ns / 1_000_000;
     let function_host = match program {
         Program::Script(..) => Ok(None),
         Program::Function(_) => functions::take_host(worker).map(Some),
