@@ -599,7 +599,7 @@ fn a_faulty_name_ends_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("proxy.toml");
         let text = format!(
-            "[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\nshard = [{{ server = [{{ address = '127.0.0.1:1' }}] }}]\n[commands.renamed]\n{renamed}"
+            "[[listener]]\nbind = '127.0.0.1:7'\n[[pool]]\nshard = [{{ server = [{{ address = '127.0.0.1:1' }}] }}]\n[commands.renamed]\n{renamed}"
         );
         std::fs::write(&path, text).unwrap();
         let output = std::process::Command::new(REDLINE)

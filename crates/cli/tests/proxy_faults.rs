@@ -680,7 +680,7 @@ fn settings_that_are_seldom_meant_are_warned_of() {
     let file = folder.path().join("proxy.toml");
     let said = |more: &str| {
         let shards = shards(&[([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()]);
-        let text = format!("[[listener]]\nbind = '127.0.0.1:1'\n[[pool]]\n{more}{shards}");
+        let text = format!("[[listener]]\nbind = '127.0.0.1:7'\n[[pool]]\n{more}{shards}");
         std::fs::write(&file, text).unwrap();
         let mut check = Command::new(REDLINE);
         let output = check

@@ -1,6 +1,8 @@
 //! The whole configuration, looked at before anything starts: what cannot be (an error says what, where, and what to do),
 //! and what probably was not meant (a warning). Knows no files and no servers.
 
+mod loops;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -40,6 +42,7 @@ impl Config {
         check.listeners(self);
         check.pools(self);
         check.routes(self);
+        check.loops(self);
         check.users(self);
         check.commands(&self.commands);
         check.data_centers(self);
@@ -222,14 +225,14 @@ impl Check {
                     "`sentinel-user` and `sentinel-password` belong to `kind = \"sentinel\"`",
                 );
             }
-            let lists = pool.shards.iter().flat_map(|shard| &shard.servers);
-            let lists = lists.chain(&pool.seeds).chain(&pool.sentinels);
-            for server in lists.clone() {
+            for server in pool.servers() {
                 if matches!(server.address.0, Address::Tcp { port: 0, .. }) {
                     self.error(&place, format!("{}: a server has a port", server.address));
                 }
             }
-            let lists = lists.map(|server| (&server.user, &server.password));
+            let lists = pool
+                .servers()
+                .map(|server| (&server.user, &server.password));
             let own = [
                 (&pool.user, &pool.password),
                 (&pool.sentinel_user, &pool.sentinel_password),
@@ -666,6 +669,14 @@ fn is_known(name: &str) -> bool {
 fn is_custom(commands: &Commands, name: &str) -> bool {
     let mut custom = commands.custom.iter();
     custom.any(|command| command.name.eq_ignore_ascii_case(name))
+}
+
+impl Pool {
+    /// Every server that it names: those of its shards, nodes that are asked first, Sentinels.
+    fn servers(&self) -> impl Iterator<Item = &Server> {
+        let servers = self.shards.iter().flat_map(|shard| &shard.servers);
+        servers.chain(&self.seeds).chain(&self.sentinels)
+    }
 }
 
 impl Shard {

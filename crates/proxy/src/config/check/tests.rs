@@ -311,6 +311,107 @@ fn every_fault_is_found_before_anything_starts() {
     );
 }
 
+/// What is said of circles, of one listener at `bind` and one upstream at `server`.
+fn circles(bind: &str, server: &str) -> Vec<String> {
+    circles_of(&format!(
+        "[[listener]]\nbind = '{bind}'\n[[pool]]\nshard = [{{ server = [{{ address = '{server}' }}] }}]"
+    ))
+}
+
+fn circles_of(text: &str) -> Vec<String> {
+    let problems = config(text).check();
+    let told = problems.iter().map(|problem| {
+        assert!(
+            problem.is_fatal && problem.text.contains("go round"),
+            "{problem}"
+        );
+        problem.to_string()
+    });
+    told.collect()
+}
+
+#[test]
+fn an_upstream_that_is_the_own_listener_is_refused_however_it_is_written() {
+    for (bind, server) in [
+        ("127.0.0.1:7617", "127.0.0.1:7617"),
+        ("127.0.0.1:7617", "localhost:7617"),
+        ("127.0.0.1:7617", "0.0.0.0:7617"),
+        ("127.0.0.1:7617", "[::ffff:127.0.0.1]:7617"),
+        ("0.0.0.0:7617", "127.0.0.1:7617"),
+        ("0.0.0.0:7617", "127.9.9.9:7617"),
+        ("*:7617", "LocalHost:7617"),
+        ("10.0.0.1:7617", "10.0.0.1:7617"),
+        ("[::1]:7617", "[0::1]:7617"),
+        ("[::]:7617", "[::1]:7617"),
+        ("[::*]:7617", "[::]:7617"),
+        ("Proxy.example:7617", "proxy.example:7617"),
+        ("/run/proxy.socket", "/run/proxy.socket"),
+    ] {
+        let told = circles(bind, server);
+        assert_eq!(told.len(), 1, "{bind} {server}: {told:?}");
+        assert!(
+            told[0].contains(&format!("pool \"default\": {server} is")),
+            "{told:?}"
+        );
+        let is_named = told[0].contains(&format!("({bind})"));
+        assert_eq!(is_named, bind != server, "{told:?}");
+    }
+    for (bind, server) in [
+        ("127.0.0.1:7617", "127.0.0.1:6379"),
+        ("127.0.0.1:7617", "127.0.0.2:7617"),
+        ("127.0.0.1:7617", "[::1]:7617"),
+        // Whether that is this machine is not written there.
+        ("0.0.0.0:7617", "10.0.0.1:7617"),
+        ("0.0.0.0:7617", "proxy.example:7617"),
+        ("0.0.0.0:7617", "[::1]:7617"),
+        ("[::]:7617", "127.0.0.1:7617"),
+        ("/run/proxy.socket", "/run/redis.socket"),
+        // Whichever port is free.
+        ("127.0.0.1:0", "127.0.0.1:6379"),
+    ] {
+        assert_eq!(circles(bind, server), [""; 0], "{bind} {server}");
+    }
+}
+
+#[test]
+fn only_what_comes_back_goes_round() {
+    // Who comes in at 2 has the servers of another pool.
+    let chain = "
+        [[listener]]
+        bind = 'h:1'
+        [[listener]]
+        bind = 'h:2'
+        pool = 'b'
+        [[pool]]
+        name = 'a'
+        shard = [{ server = [{ address = 'h:2' }] }]
+        [[pool]]
+        name = 'b'
+        shard = [{ server = [{ address = 'h:9' }, { address = 'AT' }] }]
+    ";
+    let chain_to = |at: &str, more: &str| circles_of(&format!("{}{more}", chain.replace("AT", at)));
+    assert_eq!(chain_to("h:8", ""), [""; 0]);
+    let told = chain_to("h:1", "");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("pool \"a\": h:2 is") && told[1].contains("pool \"b\": h:1 is"));
+    let route = |pool: &str, more: &str| {
+        chain_to(
+            "h:8",
+            &format!("[[route]]\nprefix = 'x:'\npool = '{pool}'\n{more}"),
+        )
+    };
+    assert_eq!(route("b", ""), [""; 0]);
+    // At 2 it is a key of the same route; without its prefix it is not.
+    assert_eq!(route("a", "").len(), 1);
+    assert_eq!(route("a", "strip = true"), [""; 0]);
+    let mirror = |more: &str| chain_to("h:8", &format!("[[mirror]]\npool = 'a'\n{more}"));
+    // Copies of copies.
+    assert_eq!(mirror("").len(), 1);
+    assert_eq!(mirror("from = 'b'").len(), 1);
+    let other = "[[pool]]\nname = 'c'\nshard = [{ server = [{ address = 'h:7' }] }]";
+    assert_eq!(mirror(&format!("from = 'c'\n{other}")), [""; 0]);
+}
+
 #[test]
 fn foot_guns_are_warned_of_and_start_all_the_same() {
     let two = "

@@ -1,0 +1,143 @@
+//! Calls that would come back: an upstream that is one of the proxy's own listeners, from where it is reached again. What two
+//! addresses have in common is known by how they are written; no name is looked up, and nobody is asked for the addresses of
+//! this machine.
+//!
+//! An upstream that is an own listener is no fault by itself: who comes in there may have another pool. So listeners are
+//! followed to where their calls go, and only what closes a circle is one.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::*;
+
+/// A listener's calls arrive at another one.
+struct Way {
+    from: usize,
+    to: usize,
+    /// Over this pool.
+    pool: usize,
+    /// By this address.
+    address: String,
+}
+
+impl Check {
+    pub(super) fn loops(&mut self, config: &Config) {
+        let mut said: Vec<(usize, String)> = Vec::new();
+        let ways = ways(config);
+        for way in &ways {
+            let error = (way.pool, way.address.clone());
+            if leads_to(&ways, way.to, way.from) && !said.contains(&error) {
+                let (pool, bind) = (&config.pools[way.pool], &config.listeners[way.to].bind);
+                let place = format!("pool \"{}\"", pool.name);
+                let listener = match way.address == bind.to_string() {
+                    true => String::new(),
+                    false => format!(" ({bind})"),
+                };
+                self.error(&place, format!(
+                    "{} is a listener of this proxy{listener}, whose calls come here again: they would go round for ever; name the server that has the keys",
+                    way.address
+                ));
+                said.push(error);
+            }
+        }
+    }
+}
+
+/// Where the calls of each listener come in again.
+fn ways(config: &Config) -> Vec<Way> {
+    let number = |name: &String| config.pools.iter().position(|pool| pool.name == *name);
+    let mut ways = Vec::new();
+    for (from, listener) in config.listeners.iter().enumerate() {
+        let own = listener.pool.as_ref().map_or(Some(0), number);
+        let copies = config.mirrors.iter().filter(|mirror| match &mirror.from {
+            Some(name) => number(name) == own,
+            None => true,
+        });
+        // What a route takes from a key, it has not the next time; so that ends, or goes on as keys without a route.
+        let routes = config.routes.iter().filter(|route| !route.strip);
+        let others = copies.map(|mirror| &mirror.pool);
+        let others = others.chain(routes.map(|route| &route.pool));
+        let mut pools: Vec<usize> = own.into_iter().chain(others.filter_map(number)).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        for pool in pools {
+            ways.extend(ways_over(config, from, pool));
+        }
+    }
+    ways
+}
+
+/// Those of one listener's calls that one pool has.
+fn ways_over(config: &Config, from: usize, pool: usize) -> impl Iterator<Item = Way> {
+    let servers = config.pools.get(pool).map(Pool::servers);
+    servers.into_iter().flatten().flat_map(move |server| {
+        let listeners = config.listeners.iter().enumerate();
+        let own = listeners.filter(|(_, listener)| is_same(&listener.bind.0, &server.address.0));
+        own.map(move |(to, _)| Way {
+            from,
+            to,
+            pool,
+            address: server.address.to_string(),
+        })
+    })
+}
+
+/// Whether what comes in at a listener gets to another one, or is there.
+fn leads_to(ways: &[Way], from: usize, to: usize) -> bool {
+    let mut seen = vec![from];
+    let mut next = 0;
+    while let Some(&at) = seen.get(next) {
+        if at == to {
+            return true;
+        }
+        for way in ways.iter().filter(|way| way.from == at) {
+            if !seen.contains(&way.to) {
+                seen.push(way.to);
+            }
+        }
+        next += 1;
+    }
+    false
+}
+
+/// Whether who connects to `server` comes in at the listener `bind`, as far as can be told.
+fn is_same(bind: &Address, server: &Address) -> bool {
+    match (bind, server) {
+        (Address::Unix(bind), Address::Unix(server)) => bind == server,
+        (
+            Address::Tcp { host: bind, port },
+            Address::Tcp {
+                host: server,
+                port: at,
+            },
+        ) => *port != 0 && port == at && is_same_host(bind, server),
+        _ => false,
+    }
+}
+
+fn is_same_host(bind: &str, server: &str) -> bool {
+    let bind_ip = match bind {
+        "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        "::*" => Some(Ipv6Addr::UNSPECIFIED.into()),
+        _ => literal(bind),
+    };
+    let (Some(bind), Some(server)) = (bind_ip, literal(server)) else {
+        return bind.eq_ignore_ascii_case(server);
+    };
+    // To connect to no address in particular is to connect to this machine.
+    let server = match server {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    };
+    // Each family has listeners of its own.
+    bind == server
+        || bind.is_unspecified() && server.is_loopback() && bind.is_ipv4() == server.is_ipv4()
+}
+
+/// What an IP address means, and the one name that means the same everywhere.
+fn literal(host: &str) -> Option<IpAddr> {
+    if host.eq_ignore_ascii_case("localhost") {
+        return Some(Ipv4Addr::LOCALHOST.into());
+    }
+    host.parse().ok().map(|ip: IpAddr| ip.to_canonical())
+}
