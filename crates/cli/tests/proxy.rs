@@ -209,6 +209,12 @@ fn replies_of_every_shape_pass_unchanged() {
             vec!["HGETALL", "h"],
             vec!["ZRANGE", "z", "0", "-1", "WITHSCORES"],
             vec!["COMMAND", "INFO", "get"],
+            // What lacks, within what EXEC answers.
+            vec!["MULTI"],
+            vec!["LPOP", "nolist", "2"],
+            vec!["GEOPOS", "g", "missing"],
+            vec!["EVAL", &deep, "0"],
+            vec!["EXEC"],
         ] {
             let ours = client.call(&words).unwrap();
             assert_eq!(ours, direct.call(&words).unwrap(), "{proto} {words:?}");

@@ -6,8 +6,8 @@
 //! | fault | shown by |
 //! |---|---|
 //! | a null array within an array, or nesting beyond 8, closes the server's connection | `proxy.rs`: `replies_of_every_shape_pass_unchanged` |
-//! | keys above 512 bytes go to another server, as the buffer happens to end | `long_keys_and_large_values_pass_whole` |
-//! | errors of parts become nil or 0 | `a_server_that_is_lost_is_an_error_and_never_a_missing_key` |
+//! | keys above 512 bytes go to another server, as the buffer happens to end | `proxy_routing.rs`: `a_key_is_looked_at_as_a_whole`; `long_keys_and_large_values_pass_whole` |
+//! | errors of parts become nil or 0 | `a_server_that_is_lost_is_an_error_and_never_a_missing_key`, `proxy_routing.rs`: `a_call_of_many_keys_is_one_call_to_each_server` |
 //! | in WATCH and MULTI everything is let through | `proxy.rs`: `what_is_refused_outside_a_transaction_is_refused_inside_one`, `users_may_do_what_their_records_say_on_every_way` |
 //! | only the first key, and the nearest prefix, decide over access | `every_key_and_every_prefix_count` |
 //! | data centres of equal weight: the first has all | `proxy_reads.rs`: `a_data_centre_is_read_from_by_its_weight` |
@@ -18,7 +18,9 @@
 //! | a blocking call that is redirected asks the same server again | `redirects_are_followed_and_never_seen` |
 //! | long arguments of CONFIG and INFO are read beyond their end | `what_no_client_may_send_ends_that_client_only` |
 //! | a random distribution, and a hash that is 0 for words, are taken without a word | `settings_that_are_seldom_meant_are_warned_of` |
-//! | nothing has a limit | `parts_of_replies_that_never_get_whole_have_a_limit`, `one_client_too_many_is_told_so`, `what_no_client_may_send_ends_that_client_only` |
+//! | nothing has a limit | `parts_of_replies_that_never_get_whole_have_a_limit`, `one_client_too_many_is_told_so`, `what_no_client_may_send_ends_that_client_only`, `a_request_that_never_gets_whole_has_a_limit`, `who_asks_and_does_not_read_is_not_listened_to` |
+//!
+//! That others notice nothing of all this is what `proxy_others.rs` shows.
 
 mod proxying;
 
@@ -37,8 +39,9 @@ use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, PATIENCE, REDLINE, assert_error, bulk, call, failed_calls, key_elsewhere, ok,
-    peak_bytes, proxy_of, proxy_with, scripted, scripted_over, shards, signal, until, words,
+    Behind, PATIENCE, REDLINE, a_key_of_each, assert_error, bulk, call, failed_calls, freeze,
+    key_elsewhere, ok, peak_bytes, proxy_of, proxy_with, scripted, scripted_over, shards, signal,
+    until, words,
 };
 
 #[test]
@@ -67,11 +70,16 @@ fn a_server_that_is_lost_is_an_error_and_never_a_missing_key() {
         }
     }
     let all = keys.join(" ");
-    for command in ["MGET", "EXISTS", "DEL"] {
-        assert_error(
-            &call(&mut client, &format!("{command} {all}")),
-            "ERR upstream",
-        );
+    let pairs = format!("{} v", keys.join(" v "));
+    for line in [
+        format!("MGET {all}"),
+        format!("EXISTS {all}"),
+        format!("TOUCH {all}"),
+        format!("MSET {pairs}"),
+        format!("UNLINK {all}"),
+        format!("DEL {all}"),
+    ] {
+        assert_error(&call(&mut client, &line), "ERR upstream");
     }
 }
 
@@ -383,10 +391,18 @@ fn what_no_client_may_send_ends_that_client_only() {
     let mut stays = behind.client();
     let long = "x".repeat(5000);
     assert!(!call(&mut stays, &format!("INFO {long}")).is_error());
-    assert_error(
-        &call(&mut stays, &format!("CONFIG {long}")),
-        "ERR unknown subcommand",
-    );
+    assert!(!call(&mut stays, &format!("CONFIG GET {long}")).is_error());
+    for line in [
+        "CONFIG <x>",
+        "CONFIG SET <x> 1",
+        "CONFIG SET MaxMemory <x>",
+        "INFO Latency <x>",
+        "INFO ServerLatency <x>",
+        "INFO ServerLatency <x> <x>",
+    ] {
+        let reply = call(&mut stays, &line.replace("<x>", &long));
+        assert_error(&reply, "ERR");
+    }
     for (sent, answered) in [
         (
             "*1\r\n$999999999999\r\n",
@@ -408,6 +424,66 @@ fn what_no_client_may_send_ends_that_client_only() {
         assert_eq!(client.reply().unwrap(), None, "{sent}");
         assert_eq!(call(&mut stays, "PING"), Value::Simple(b"PONG".to_vec()));
     }
+}
+
+#[test]
+fn a_request_that_never_gets_whole_has_a_limit() {
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[limits]\nquery-buffer = '1mb'\n[[pool]]\n{}",
+        shards(&[server.address()])
+    ));
+    let mut stays = Client::connect(proxy.address()).unwrap();
+    let before = peak_bytes(&proxy);
+    let mut endless = Client::connect(proxy.address()).unwrap();
+    endless.send(b"*1000000\r\n$4\r\nMSET\r\n").unwrap();
+    let part = format!("$100\r\n{}\r\n", "x".repeat(100)).repeat(100);
+    // It may be cut off before all of this is sent.
+    let sent = (0..5_000).take_while(|_| endless.send(part.as_bytes()).is_ok());
+    assert!(sent.count() < 5_000);
+    assert_eq!(endless.reply().ok().flatten(), None);
+    assert_eq!(call(&mut stays, "SET k v"), ok());
+    let held = peak_bytes(&proxy) - before;
+    assert!(held < 16_000_000, "{held}");
+}
+
+#[test]
+fn who_asks_and_does_not_read_is_not_listened_to() {
+    const PIPELINE: usize = 50;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let long = format!("$100000\r\n{}\r\n", "x".repeat(100_000)).into_bytes();
+    let server = scripted(move |words| match &words[0][..] {
+        b"GET" => {
+            count.fetch_add(1, Ordering::Relaxed);
+            long.clone()
+        }
+        _ => b"+PONG\r\n".to_vec(),
+    });
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[limits]\npipeline = {PIPELINE}\n[[pool]]\n{}",
+        shards(&[server])
+    ));
+    let before = peak_bytes(&proxy);
+    let mut other = Client::connect(proxy.address()).unwrap();
+    let mut greedy = TcpStream::connect(proxy.address()).unwrap();
+    let mut calls = Vec::new();
+    (0..1_000).for_each(|_| encode(&["GET", "k"], &mut calls));
+    greedy.write_all(&calls).unwrap();
+    until("it is asked", || asked.load(Ordering::Relaxed) >= PIPELINE);
+    for _ in 0..500 {
+        let pong = Value::Simple(b"PONG".to_vec());
+        assert_eq!(call(&mut other, "EXISTS k"), pong);
+    }
+    // Of what was answered some is in the kernel's buffers.
+    let calls_made = asked.load(Ordering::Relaxed);
+    assert!(calls_made < 500, "{calls_made}");
+    let held = peak_bytes(&proxy) - before;
+    assert!(held < 32_000_000, "{held}");
+    let mut rest = vec![0; 1_000 * (100_000 + 11)];
+    greedy
+        .read_exact(&mut rest)
+        .expect("all of them, when it reads");
 }
 
 #[test]
@@ -544,38 +620,6 @@ fn every_key_and_every_prefix_count() {
         assert_error(&call(&mut client, line), "NOPERM");
         assert_error(&call(&mut client, "EXEC"), "EXECABORT");
     }
-}
-
-/// Stops it where it is, with its connections open.
-fn freeze(server: &ServerProcess) {
-    signal(server, "-STOP");
-    let is_stopped = |task: &Path| {
-        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("State:\tT"))
-    };
-    until("all of it stands still", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-        tasks.flatten().all(|task| is_stopped(&task.path()))
-    });
-}
-
-/// A key of each of two servers.
-fn a_key_of_each(client: &mut Client, servers: &[ServerProcess]) -> Vec<String> {
-    let mut keys = vec![String::new(); servers.len()];
-    for number in 0.. {
-        let key = format!("key:{number}");
-        assert_eq!(call(client, &format!("SET {key} v")), ok());
-        for (server, found) in servers.iter().zip(&mut keys) {
-            let mut direct = Client::connect(server.address()).unwrap();
-            if call(&mut direct, &format!("EXISTS {key}")) == Value::Integer(1) {
-                found.clone_from(&key);
-            }
-        }
-        if keys.iter().all(|key| !key.is_empty()) {
-            break;
-        }
-    }
-    keys
 }
 
 #[test]

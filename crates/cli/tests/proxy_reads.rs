@@ -10,7 +10,7 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{assert_error, bulk, call, ok, proxy_with, scripted, until};
+use proxying::{assert_error, bulk, call, commands_of_keys, ok, proxy_with, scripted, until};
 
 /// A server that answers with its name, and says of its replication what it is told to.
 struct Fake {
@@ -161,6 +161,26 @@ fn servers_of_the_highest_priority_share_what_reads_and_the_primary_has_what_wri
         call(&mut client, line);
     }
     assert_eq!(others.fakes[0].seen("GET"), 2);
+}
+
+/// Of every command of data.
+#[test]
+fn what_redis_flags_as_reading_goes_to_replicas_and_all_else_to_the_primary() {
+    let shard = Shard::new("primary-priority = 10, static-replica-priority = 50");
+    shard.until_said(2, MAY);
+    let mut client = shard.client();
+    let (mut reads, mut writes) = (0, 0);
+    for told in commands_of_keys() {
+        let len = told.words.max(told.first + told.step);
+        let mut words = vec![told.name.as_str(); len];
+        words[1..].fill("k");
+        let before = shard.fakes[0].seen.lock().unwrap().len();
+        client.call(&words).unwrap();
+        let by_primary = shard.fakes[0].seen.lock().unwrap().len() - before;
+        assert_eq!(by_primary, usize::from(!told.reads), "{words:?}");
+        *(if told.reads { &mut reads } else { &mut writes }) += 1;
+    }
+    assert!(reads > 50 && writes > 70, "{reads} {writes}");
 }
 
 #[test]

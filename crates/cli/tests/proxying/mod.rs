@@ -4,6 +4,7 @@
 
 pub mod seen;
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -69,6 +70,38 @@ pub fn signal(server: &ServerProcess, name: &str) {
     let pid = server.pid().to_string();
     let sent = Command::new("kill").args([name, &pid]).status().unwrap();
     assert!(sent.success());
+}
+
+/// Stops it where it is, with its connections open.
+pub fn freeze(server: &ServerProcess) {
+    signal(server, "-STOP");
+    let is_stopped = |task: &Path| {
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    };
+    until("all of it stands still", || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+        tasks.flatten().all(|task| is_stopped(&task.path()))
+    });
+}
+
+/// A key of each of these servers.
+pub fn a_key_of_each(client: &mut Client, servers: &[ServerProcess]) -> Vec<String> {
+    let mut keys = vec![String::new(); servers.len()];
+    for number in 0.. {
+        let key = format!("key:{number}");
+        assert_eq!(call(client, &format!("SET {key} v")), ok());
+        for (server, found) in servers.iter().zip(&mut keys) {
+            let mut direct = Client::connect(server.address()).unwrap();
+            if call(&mut direct, &format!("EXISTS {key}")) == Value::Integer(1) {
+                found.clone_from(&key);
+            }
+        }
+        if keys.iter().all(|key| !key.is_empty()) {
+            break;
+        }
+    }
+    keys
 }
 
 /// Whichever key is on another server than this one.
@@ -182,11 +215,54 @@ pub fn words(value: Option<Value>) -> Vec<String> {
 /// The most memory that a process has had: bytes.
 pub fn peak_bytes(server: &ServerProcess) -> usize {
     let path = format!("/proc/{}/status", server.pid());
-    let status = std::fs::read_to_string(path).unwrap();
+    let status = fs::read_to_string(path).unwrap();
     let line = status
         .lines()
         .find(|line| line.starts_with("VmHWM:"))
         .unwrap();
     let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kib * 1024
+}
+
+/// What COMMAND tells of a command: name, number of words, and where its keys are.
+pub struct Told {
+    pub name: String,
+    /// With its name.
+    pub words: usize,
+    pub first: usize,
+    /// Below 0: counted from the end.
+    pub last: i64,
+    pub step: usize,
+    /// Redis flags it as one that only reads.
+    pub reads: bool,
+}
+
+/// The commands of data that have keys at fixed places, and do not wait.
+pub fn commands_of_keys() -> Vec<Told> {
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let mut client = Client::connect(server.address()).unwrap();
+    let Value::Array(entries) = call(&mut client, "COMMAND") else {
+        panic!("COMMAND answers an array");
+    };
+    let told = entries.iter().filter_map(|entry| {
+        let Value::Array(parts) = entry else {
+            panic!("{entry:?}");
+        };
+        let number = |at: usize| match &parts[at] {
+            Value::Integer(number) => *number,
+            other => panic!("{other:?}"),
+        };
+        let has =
+            |flag: &str| format!("{:?}", parts[2]).contains(&format!("{:?}", flag.as_bytes()));
+        let name = String::from_utf8_lossy(parts[0].as_bytes().unwrap()).to_lowercase();
+        (number(3) > 0 && !has("blocking") && !has("pubsub") && name != "watch").then(|| Told {
+            reads: has("readonly"),
+            name,
+            words: number(1).unsigned_abs() as usize,
+            first: number(3) as usize,
+            last: number(4),
+            step: number(5) as usize,
+        })
+    });
+    told.collect()
 }
