@@ -17,6 +17,7 @@
 //! | WATCH, MULTI, EXEC, DISCARD, UNWATCH | `proxy.rs`: `transactions_find_their_server_by_their_first_key`; in a cluster: `cargo xtask compat through` |
 //! | SUBSCRIBE, PSUBSCRIBE, and back | `proxy.rs`: `what_is_published_reaches_all_subscribers_whatever_the_server`, `a_subscribed_client_is_answered_as_redis_answers_it` |
 //! | PUBLISH | the same, and `keys_behind_a_count_or_a_word_are_found` |
+//! | PUBSUB | `what_is_heard_is_counted_over_all_servers` |
 //! | refused there: unknown commands, arity | `what_the_proxy_answers_is_asked_of_no_server`; what predixy does not know is in the rows above, by COMMAND |
 
 mod proxying;
@@ -28,7 +29,9 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{Behind, REDLINE, assert_error, bulk, call, commands_of_keys, ok, scripted, until};
+use proxying::{
+    Behind, REDLINE, assert_error, bulk, call, commands_of_keys, ok, scripted, until, words,
+};
 
 const SERVERS: usize = 3;
 /// Cut by server.
@@ -626,4 +629,40 @@ fn each_call_that_waits_has_a_connection_of_its_own() {
         assert_eq!(client.reply().unwrap(), Some(answer), "{waits}");
         assert_eq!(client.reply().unwrap(), Some(Value::Integer(2)), "{waits}");
     }
+}
+
+#[test]
+fn what_is_heard_is_counted_over_all_servers() {
+    let behind = Behind::new(3, 1);
+    let (mut clients, mut asks) = ([behind.client(), behind.client()], behind.client());
+    let names: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
+    for (client, line) in [
+        (0, format!("SUBSCRIBE {}", names.join(" "))),
+        (0, "PSUBSCRIBE a* b*".to_owned()),
+        (0, "SSUBSCRIBE {s}1".to_owned()),
+        (1, "SUBSCRIBE c0 mine".to_owned()),
+        (1, "PSUBSCRIBE b*".to_owned()),
+    ] {
+        let client = &mut clients[client];
+        client.send(format!("{line}\r\n").as_bytes()).unwrap();
+        for name in line.split(' ').skip(1) {
+            assert_eq!(words(client.reply().unwrap())[1], name);
+        }
+    }
+    let mut all: Vec<String> = words(Some(call(&mut asks, "PUBSUB CHANNELS")));
+    all.sort();
+    let mut expected = [&names[..], &["mine".to_owned()]].concat();
+    expected.sort();
+    assert_eq!(all, expected);
+    let some = words(Some(call(&mut asks, "PUBSUB CHANNELS m*")));
+    assert_eq!(some, ["mine"]);
+    let counts = words(Some(call(&mut asks, "PUBSUB NUMSUB c0 none c7 mine")));
+    assert_eq!(counts, ["c0", "1", "none", "0", "c7", "1", "mine", "1"]);
+    assert_eq!(call(&mut asks, "PUBSUB NUMPAT"), Value::Integer(2));
+    assert_eq!(
+        words(Some(call(&mut asks, "PUBSUB SHARDCHANNELS"))),
+        ["{s}1"]
+    );
+    let counts = words(Some(call(&mut asks, "PUBSUB SHARDNUMSUB {s}1 {s}2")));
+    assert_eq!(counts, ["{s}1", "1", "{s}2", "0"]);
 }

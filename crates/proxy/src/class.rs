@@ -58,6 +58,8 @@ pub enum Merge {
     AnyValue,
     /// The smallest.
     Min,
+    /// The largest.
+    Max,
     /// A cursor and elements of one shard.
     Scan,
     /// Names and numbers: the numbers of each name are added.
@@ -126,7 +128,8 @@ fn class_of(id: CommandId, gate: &Gate) -> Class {
         Wait | Waitaof => return Class::Local,
         // Patterns' and notifications' subscribers ask several servers.
         PubsubChannels | PubsubShardchannels => return Class::All(Merge::Distinct),
-        PubsubNumpat => return Class::All(Merge::Sum),
+        // Where one is asked for at several, it is one and the same.
+        PubsubNumpat => return Class::All(Merge::Max),
         PubsubNumsub | PubsubShardnumsub => return Class::All(Merge::SumByName),
         Lolwut => return Class::Any,
         // Its patterns are looked at.

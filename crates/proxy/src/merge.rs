@@ -31,6 +31,9 @@ pub fn merge(gather: &Gather, out: &mut Vec<u8>) {
         Merge::Elements => elements(&parts, &gather.order, out),
         Merge::Sum => numbers(&parts, out, sum),
         Merge::Min => minimum(&parts, out),
+        Merge::Max => numbers(&parts, out, |numbers| {
+            numbers.iter().copied().max().unwrap_or(0)
+        }),
         Merge::AllOk | Merge::First | Merge::Commands(_) => first(&parts, out),
         Merge::AnyOk => first_without_error(&parts, out),
         Merge::AnyValue => any_value(&parts, out),
