@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use redline_net::{
     Event, Gathering, Interest, Listener, Mailbox, PeerAddr, Pipe, Poller, Sender, Signal, Signals,
-    Stream, clock, error_text,
+    Stream, Stretch, clock, error_text,
 };
 use redline_resp::{HEADS, Heads, ReplyBuffer, RequestLimits, Span};
 use redline_spec::CommandId;
@@ -285,7 +285,7 @@ impl Worker {
             now_ms: clock::monotonic_coarse_ms(),
             heard_to_ms: 0,
             next_tick_ms: 0,
-            gathering: Gathering::default(),
+            gathering: Gathering::new(Stretch::IfSeldom),
             lingering: Vec::new(),
             pipes: Vec::new(),
             ticks: 1,
@@ -940,10 +940,8 @@ impl Worker {
         self.ticks = self.ticks.wrapping_add(1);
         let allowed = Duration::from_micros(self.shared.settings.event_coalescing_us);
         let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
-        // What is asked for is long as it is: a request rests here and in the server behind.
-        let span = self
-            .gathering
-            .tick(now_us, used_us, allowed, Duration::ZERO);
+        let cost = self.poller.rest_cost();
+        let span = self.gathering.tick(now_us, used_us, allowed, cost);
         self.poller.set_gathering(span);
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));

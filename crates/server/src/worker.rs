@@ -21,7 +21,7 @@ use redline_keyspace::{
 };
 use redline_net::{
     BufferPool, Gathering, Interest, Listener, Mailbox, PeerAddr, Poller, Signal, Signals, Stream,
-    Timers, clock,
+    Stretch, Timers, clock,
 };
 use redline_resp::{Blob, Proto, ProtocolError, Reply, ReplyBuffer, RequestLimits};
 use redline_scripting::Host;
@@ -269,7 +269,7 @@ impl Worker {
             number,
             settings,
             poller,
-            gathering: Gathering::default(),
+            gathering: Gathering::new(Stretch::ByCost),
             mailbox,
             listeners,
             signals,
