@@ -3,6 +3,7 @@
 mod running;
 
 use std::{
+    fs,
     io::Read,
     process::{Command, Stdio},
 };
@@ -78,4 +79,36 @@ fn a_limit_that_leaves_nothing_for_clients_ends_the_start() {
         said,
         "redline server: Your current 'ulimit -n' of 32 is not enough for the server to start. Please increase your open file limit to at least 4294967327. Exiting.\n"
     );
+}
+
+#[test]
+fn who_connects_without_end_kept_clients_waiting() {
+    // More than one turn accepts, and fewer than may wait to be accepted.
+    const BURST: usize = 250;
+    let running = Running::start(folder_with(""), &["r.conf"], None);
+    let mut other = running.connect();
+    assert_eq!(other.call("PING"), "+PONG");
+    // Stopped, it finds them all together when it goes on, and a request of a client that it has.
+    running.signal("STOP");
+    until("every thread has stopped", || {
+        let threads = format!("/proc/{}/task", running.child.id());
+        let mut threads = fs::read_dir(threads).unwrap().map(|thread| {
+            let stat = fs::read_to_string(thread.unwrap().path().join("stat")).unwrap();
+            let (_, fields) = stat.rsplit_once(") ").unwrap();
+            fields.starts_with('T')
+        });
+        threads.all(|stopped| stopped).then_some(())
+    });
+    let mut burst: Vec<_> = (0..BURST).map(|_| running.connect()).collect();
+    other.send("INFO clients");
+    running.signal("CONT");
+    let info = other.read();
+    let connected = info
+        .lines()
+        .find_map(|line| line.strip_prefix("connected_clients:"));
+    let connected: usize = connected.unwrap().parse().unwrap();
+    assert!(connected < BURST, "{connected} were let in first");
+    for client in &mut burst {
+        assert_eq!(client.call("PING"), "+PONG");
+    }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use client::{Client, Value, encode, request, resident_bytes, settings, start, until};
 use fastrand::Rng;
-use redline_server::{OutputLimit, Permission, Server, Settings};
+use redline_server::{OutputLimit, Server, Settings};
 
 const MIB: usize = 1024 * 1024;
 
@@ -413,36 +413,5 @@ fn errors_replaced_bytes_that_are_no_text() {
             line.escape_ascii().to_string(),
             [expected, b"\r\n"].concat().escape_ascii().to_string()
         );
-    }
-}
-
-#[test]
-fn who_connects_without_end_kept_clients_waiting() {
-    const BURST: usize = 900;
-    redline_net::limits::raise_open_files(4_000).unwrap();
-    let server = start(Settings {
-        tcp_backlog: 1024,
-        enable_debug_command: Permission::Yes,
-        ..settings(1)
-    });
-    let (mut busy, mut other) = (Client::connect(&server), Client::connect(&server));
-    busy.call("PING");
-    other.call("PING");
-    // The only worker sees this with the first of those who connect.
-    busy.send("DEBUG SLEEP 3");
-    let mut burst: Vec<Client> = (0..BURST).map(|_| Client::connect(&server)).collect();
-    let Value::Bulk(info) = other.call("INFO clients") else {
-        panic!("INFO is text")
-    };
-    let info = String::from_utf8(info).unwrap();
-    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
-    let connected = fields
-        .find(|(name, _)| *name == "connected_clients")
-        .unwrap();
-    let connected: usize = connected.1.parse().unwrap();
-    assert!(connected < BURST, "{connected} were let in first");
-    busy.read().ok();
-    for client in &mut burst {
-        assert_eq!(client.call("PING"), Value::Simple("PONG".into()));
     }
 }

@@ -107,16 +107,22 @@ impl Drop for Running {
 pub struct Client(BufReader<UnixStream>);
 
 impl Client {
-    /// The reply: its line, or the text that follows it; of an array its elements, by spaces.
+    /// Sends a command and reads its reply.
     pub fn call(&mut self, line: &str) -> String {
+        self.send(line);
+        self.read()
+    }
+
+    /// Sends a command.
+    pub fn send(&mut self, line: &str) {
         self.0
             .get_mut()
             .write_all(format!("{line}\r\n").as_bytes())
             .unwrap();
-        self.read()
     }
 
-    fn read(&mut self) -> String {
+    /// The next reply: its line, or the text that follows it; of an array its elements, by spaces.
+    pub fn read(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         let rest = line.trim_end().get(1..).unwrap_or("").to_string();
