@@ -79,8 +79,7 @@ impl Control {
     /// Waits for anything at all, at most `timeout`. Returns the tokens of watched sockets that something happened to.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<usize>> {
         self.poller.poll(timeout)?;
-        let signals = &mut self.signals;
-        while let Some(signal) = signals.as_mut().and_then(Signals::next) {
+        while let Some(signal) = self.signals.as_ref().and_then(Signals::next) {
             self.interrupted |= match signal {
                 Signal::Suspend => false,
                 Signal::Hangup => self.ends_with_terminal,

@@ -372,6 +372,31 @@ fn a_hangup_does_not_end_it() {
 }
 
 #[test]
+fn who_interrupted_twice_waited_for_a_worker_that_was_busy() {
+    let folder = folder_with("threads 2\nenable-debug-command yes\n");
+    let mut running = Running::start(folder, &["r.conf"], None);
+    // The first worker hears of signals, and one of two clients is on it.
+    let mut clients = [running.connect(), running.connect()];
+    let on_first =
+        |client: &mut running::Client| client.call("CLIENT INFO").contains(" io-thread=0 ");
+    let at = clients.iter_mut().position(on_first).unwrap();
+    let id = clients[at].call("CLIENT ID");
+    let id = id.trim_start_matches(':');
+    clients[at].send("DEBUG SLEEP 1000");
+    until("it sleeps", || {
+        let seen = clients[1 - at].call(&format!("CLIENT LIST ID {id}"));
+        seen.contains(" cmd=debug ").then_some(())
+    });
+    running.signal("TERM");
+    // One that has not been taken yet swallows the next.
+    let status = until("it ends", || {
+        running.signal("INT");
+        running.child.try_wait().unwrap()
+    });
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
 fn the_log_has_other_forms_and_the_time_of_the_place() {
     let folder = folder_with("logfile log\nlog-format json\n");
     let mut command = Command::new(REDLINE);

@@ -73,6 +73,7 @@ impl Signals {
             before: Vec::with_capacity(signals.len()),
         };
         while installed.next().is_some() {} // left over from an earlier receiver
+        ASKED_TO_END.store(false, Ordering::Release);
         SENDER_FD.store(channel.sender.as_raw_fd(), Ordering::Release);
         for signal in signals {
             let before = set_action(signal.number(), &handler_action())?;
@@ -81,15 +82,19 @@ impl Signals {
         Ok(installed)
     }
 
-    /// The next signal that has come.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a signal may come after a `None`: this is no iterator"
-    )]
-    pub fn next(&mut self) -> Option<Signal> {
+    /// From now on the process ends at once, with exit code 1, at a SIGINT that comes after a SIGINT or a SIGTERM: whoever
+    /// presses Ctrl-C again does not want to wait any more, and the thread that would hear of it may be what they wait for.
+    pub fn insistently(self) -> Self {
+        INSISTENT.store(true, Ordering::Release);
+        self
+    }
+
+    /// The next signal that has come. One may come after a `None`.
+    pub fn next(&self) -> Option<Signal> {
         let mut number = [0];
+        let mut receiver = self.receiver;
         loop {
-            match self.receiver.read(&mut number) {
+            match receiver.read(&mut number) {
                 Ok(1) => {
                     if let Some(signal) = Signal::from_number(number[0].into()) {
                         return Some(signal);
@@ -114,6 +119,7 @@ impl Drop for Signals {
             // It was this process's action before, so it can be set again.
             let _ = set_action(*number, before);
         }
+        INSISTENT.store(false, Ordering::Release);
         INSTALLED.store(false, Ordering::Release);
     }
 }
@@ -140,6 +146,11 @@ struct Channel {
 static CHANNEL: OnceLock<Channel> = OnceLock::new();
 static SENDER_FD: AtomicI32 = AtomicI32::new(-1);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// See [`Signals::insistently`].
+static INSISTENT: AtomicBool = AtomicBool::new(false);
+/// SIGINT or SIGTERM has come.
+static ASKED_TO_END: AtomicBool = AtomicBool::new(false);
+const INSISTED: &[u8] = b"Interrupted again: ending at once.\n";
 
 fn channel() -> io::Result<&'static Channel> {
     if let Some(channel) = CHANNEL.get() {
@@ -155,6 +166,21 @@ fn channel() -> io::Result<&'static Channel> {
 /// and leaves `errno` as it was. A full socket loses the byte, which then has many predecessors.
 extern "C" fn on_signal(number: libc::c_int) {
     let byte = number as u8;
+    if matches!(number, libc::SIGINT | libc::SIGTERM)
+        && ASKED_TO_END.swap(true, Ordering::AcqRel)
+        && number == libc::SIGINT
+        && INSISTENT.load(Ordering::Acquire)
+    {
+        // SAFETY: both are async-signal-safe, and the text lives for ever. Nothing is cleaned up: that might wait.
+        unsafe {
+            libc::write(
+                libc::STDERR_FILENO,
+                INSISTED.as_ptr().cast(),
+                INSISTED.len(),
+            );
+            libc::_exit(1);
+        }
+    }
     // SAFETY: `send` is async-signal-safe, the descriptor is never closed, `byte` outlives the call, and the place of
     // this thread's `errno` is always valid.
     unsafe {

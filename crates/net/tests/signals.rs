@@ -12,7 +12,7 @@ fn signals_arrive_as_events_and_are_given_back_afterwards() {
     let before = caught();
     let mut poller = Poller::new(8).unwrap();
     for _ in 0..2 {
-        let mut received =
+        let received =
             Signals::install(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup]).unwrap();
         assert!(
             Signals::install(&[Signal::Terminate]).is_err(),
@@ -36,7 +36,7 @@ fn signals_arrive_as_events_and_are_given_back_afterwards() {
         drop(received);
         assert_eq!(caught(), before);
     }
-    let mut received = Signals::install(&[Signal::Interrupt]).unwrap();
+    let received = Signals::install(&[Signal::Interrupt]).unwrap();
     assert_eq!(received.next(), None);
     poller.register(&received, 2, Interest::Read).unwrap();
     poller.poll(Some(Duration::ZERO)).unwrap();

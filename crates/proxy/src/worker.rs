@@ -413,7 +413,7 @@ impl Worker {
     }
 
     fn on_signal(&mut self) {
-        let Some(signals) = &mut self.signals else {
+        let Some(signals) = &self.signals else {
             return;
         };
         while let Some(signal) = signals.next() {

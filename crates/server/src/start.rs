@@ -49,6 +49,9 @@ pub struct Server {
     reaper: Option<JoinHandle<()>>,
     metrics: Option<Metrics>,
     unixsocket: Option<PathBuf>,
+    /// The first worker looks at them. They are received until all of them have ended: a further one must not end the
+    /// process in the middle of its end.
+    _signals: Option<Arc<Signals>>,
 }
 
 /// The thread that answers with metrics.
@@ -105,18 +108,19 @@ pub struct Origin {
 }
 
 impl Server {
-    /// Starts the workers. `signals`: SIGTERM and SIGINT stop the server, SIGHUP has certificates read again (not inside
-    /// another program).
+    /// Starts the workers. `signals`: SIGTERM and SIGINT stop the server, a further SIGINT ends the process, SIGHUP has
+    /// certificates read again (not inside another program).
     pub fn start(
         mut settings: Settings,
         origin: Origin,
         signals: bool,
     ) -> Result<Server, StartError> {
         let wanted = [Signal::Terminate, Signal::Interrupt, Signal::Hangup];
-        let signals = signals.then(|| Signals::install(&wanted));
+        let signals = signals.then(|| Signals::install(&wanted).map(Signals::insistently));
+        let signals = signals.transpose();
         let signals = signals
-            .transpose()
-            .map_err(|e| StartError::System("signals", e))?;
+            .map_err(|e| StartError::System("signals", e))?
+            .map(Arc::new);
         let workers = worker_count(&settings);
         raise_descriptor_limit(&mut settings, workers)?;
         // Said in the log if not; it is no reason not to start.
@@ -158,7 +162,7 @@ impl Server {
         shared.show_title();
         let listening = in_words(&listeners, unixsocket.as_deref());
         let _ = shared.listening.set(listening);
-        let starts = prepare_workers(&shared, &bell, workers, listeners, signals)?;
+        let starts = prepare_workers(&shared, &bell, workers, listeners, signals.clone())?;
         let reaper = spawn("reaper", {
             let shared = shared.clone();
             move || reap(&shared, &todo)
@@ -173,6 +177,7 @@ impl Server {
             reaper: Some(reaper),
             metrics,
             unixsocket,
+            _signals: signals,
         })
     }
 
@@ -274,7 +279,7 @@ fn prepare_workers(
     bell: &Bell,
     count: usize,
     mut listeners: Vec<Arc<Listener>>,
-    mut signals: Option<Signals>,
+    mut signals: Option<Arc<Signals>>,
 ) -> Result<Vec<Start>, StartError> {
     let (mut starts, mut handles) = (Vec::new(), Vec::new());
     for number in 0..count {

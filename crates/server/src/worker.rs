@@ -63,7 +63,7 @@ pub struct Start {
     /// Listeners; the first worker has them all.
     pub listeners: Vec<Arc<Listener>>,
     /// Signals; the first worker has them, and not inside another program.
-    pub signals: Option<Signals>,
+    pub signals: Option<Arc<Signals>>,
 }
 
 /// See the module's text.
@@ -141,7 +141,7 @@ pub struct Worker {
     /// Messages that were fetched before their time, see `read_own_mail`.
     early: mail::Early,
     listeners: Vec<Arc<Listener>>,
-    signals: Option<Signals>,
+    signals: Option<Arc<Signals>>,
     places: Vec<Place>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
@@ -283,7 +283,7 @@ impl Worker {
         self.watch_listeners();
         if let Some(signals) = &self.signals {
             self.poller
-                .register(signals, SIGNALS, Interest::Read)
+                .register(&**signals, SIGNALS, Interest::Read)
                 .expect("signals can be watched");
         }
         while !self.stop {
@@ -736,8 +736,7 @@ impl Worker {
     }
 
     fn on_signal(&mut self) {
-        let mut signals = self.signals.take();
-        while let Some(signal) = signals.as_mut().and_then(Signals::next) {
+        while let Some(signal) = self.signals.as_ref().and_then(|signals| signals.next()) {
             match signal {
                 Signal::Terminate | Signal::Interrupt => {
                     log::notice(&format!(
@@ -755,7 +754,6 @@ impl Worker {
                 Signal::Quit | Signal::Suspend => {}
             }
         }
-        self.signals = signals;
     }
 }
 
