@@ -153,7 +153,7 @@ impl Worker {
             redline_commands::propagate(&mut ctx.keys, id, args);
         }
         if !self.local.events.is_empty() {
-            let by = Some(&*session.card);
+            let by = tracking::By::Client(&session.card);
             planes::publish_events(shared, &mut self.local, &mut self.changes, by);
         }
         self.end_effects(Held::One(stripe));
@@ -502,7 +502,10 @@ impl Worker {
             self.show(session, id, args, inside.in_script);
         }
         if !self.local.events.is_empty() {
-            let by = Some(&*session.card);
+            let by = match inside.in_script {
+                true => tracking::By::Script(&session.card),
+                false => tracking::By::Client(&session.card),
+            };
             planes::publish_events(shared, &mut self.local, &mut self.changes, by);
             if inside.in_script {
                 self.hand_out(session);
@@ -544,12 +547,15 @@ fn note_last(session: &Session, id: CommandId) {
     session.card.command.store(id as u16, Ordering::Relaxed);
 }
 
-/// A browser's form is not taken for calls: nothing more of the connection is.
+/// A browser's form is not taken for calls: nothing more of the connection is, and what has not left yet does not leave.
 fn end_http(session: &mut Session) {
     /// From one line in the log to the next: whoever attacks may come often.
     const PAUSE_MS: u64 = 60_000;
     static NEXT_MS: AtomicU64 = AtomicU64::new(0);
     session.closing = true;
+    session.out.clear();
+    // There is no reply left that CLIENT REPLY could take back.
+    session.set_state(state::REPLY, false);
     let now_ms = clock::monotonic_ms();
     if now_ms >= NEXT_MS.load(Ordering::Relaxed) {
         NEXT_MS.store(now_ms + PAUSE_MS, Ordering::Relaxed);
