@@ -130,7 +130,7 @@ pub(crate) fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
     if bytes > 0 {
         ctx.keys.set_raw_string(destination, result, Expiry::Clear);
         ctx.keys.changed(Classes::STRING, "set", destination);
-    } else if ctx.keys.delete(destination) {
+    } else if ctx.keys.delete_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(bytes as i64);

@@ -404,7 +404,7 @@ fn store(
     if members > 0 {
         ctx.keys.set_collection(destination, result, Expiry::Clear);
         ctx.keys.changed(Classes::SET, event, destination);
-    } else if ctx.keys.delete(destination) {
+    } else if ctx.keys.delete_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(members as i64);
@@ -440,6 +440,31 @@ mod tests {
             db.events(),
             ["sadd s", "sadd s", "srem s", "spop s", "del s"]
         );
+    }
+
+    #[test]
+    fn nothing_to_store_deletes_a_key_that_has_expired_and_was_not_met_yet() {
+        for (call, met_before) in [
+            ("SUNIONSTORE d none", false),
+            ("SINTERSTORE d d none", true),
+            ("ZUNIONSTORE d 1 none", false),
+            ("ZRANGESTORE d none 0 -1", false),
+            ("BITOP AND d none", false),
+            ("SORT none STORE d", false),
+            ("SORT d STORE d", true),
+        ] {
+            let mut db = TestDb::new();
+            db.script(&[("SADD d a", ":1"), ("PEXPIRE d 10", ":1")]);
+            db.pass_ms(20);
+            db.events();
+            db.script(&[(call, ":0")]);
+            assert_eq!(db.changes, u64::from(!met_before), "{call}");
+            db.script(&[("EXISTS d", ":0")]);
+            let event = if met_before { "expired d" } else { "del d" };
+            let told = db.events();
+            let told: Vec<_> = told.iter().filter(|told| told.ends_with(" d")).collect();
+            assert_eq!(told, [event], "{call}");
+        }
     }
 
     #[test]

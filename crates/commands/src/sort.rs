@@ -34,7 +34,7 @@ pub(crate) fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         ctx.keys.set_collection(destination, list, Expiry::Clear);
         ctx.keys.changed(Classes::LIST, "sortstore", destination);
         ctx.keys.count_changes(len as u64 - 1);
-    } else if ctx.keys.delete(destination) {
+    } else if ctx.keys.delete_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(len as i64);

@@ -420,7 +420,7 @@ pub(crate) fn store(
     if members > 0 {
         ctx.keys.set_collection(destination, result, Expiry::Clear);
         ctx.keys.changed(Classes::ZSET, event, destination);
-    } else if ctx.keys.delete(destination) {
+    } else if ctx.keys.delete_for_nothing(destination) {
         ctx.keys.changed(Classes::GENERIC, "del", destination);
     }
     reply.integer(members as i64);

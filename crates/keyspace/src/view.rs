@@ -697,6 +697,21 @@ impl<'a> View<'a> {
         found.is_some()
     }
 
+    /// The same for a command whose result is nothing to store: a key that has expired, and that nobody has met yet, is
+    /// deleted like any other one.
+    pub fn delete_for_nothing(&mut self, key: &[u8]) -> bool {
+        let (hash, found) = self.look(key);
+        let met = self.local.met_expired.get_mut();
+        // Told of already, so it only has to go.
+        if !met.is_empty() && met.contains(&(self.db, key.into())) {
+            return self.delete(key);
+        }
+        if let Some(entry) = found {
+            self.unlink(self.db, hash, entry);
+        }
+        found.is_some()
+    }
+
     /// Takes a key's value and expiry out of the database (RENAME, MOVE).
     pub fn take(&mut self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
         let (hash, found) = self.find_mut(key);
