@@ -6,7 +6,7 @@ use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
 use redline_keyspace::{Classes, Expiry, StringRef, ValueRef, View};
 use redline_resp::{Args, Reply};
-use redline_types::{DataType, Element, IntBuf, Kind, List, Pack, Value, Zset, number, pack::End};
+use redline_types::{DataType, Element, IntBuf, Kind, List, Value, Zset, number};
 
 use crate::{
     Ctx, Error,
@@ -86,7 +86,8 @@ fn answer(ctx: &Ctx<'_>, sort: &Sort<'_>, reply: &mut Reply<'_>) -> Result<(), E
 /// The list that STORE makes, and its length; what GET does not find is an empty string in it.
 fn stored(keys: &View<'_>, sort: &Sort<'_>, picked: &[Item<'_>]) -> (usize, Value) {
     let limits = keys.limits();
-    let mut list = List::from_pack(Pack::with_room(0, End::Back), limits);
+    // Which elements have a node of their own is decided as they come.
+    let mut list = List::of_nodes(limits);
     let mut push = |found: Option<Found<'_>>| {
         let mut buf = IntBuf::new();
         list.push_back(found.as_ref().map_or(b"", |f| f.bytes(&mut buf)), limits);

@@ -285,6 +285,23 @@ fn a_threshold_gives_small_elements_nodes_of_their_own() {
 }
 
 #[test]
+fn a_sorted_list_is_stored_under_the_same_threshold() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("DEBUG QUICKLIST-PACKED-THRESHOLD 5b").ok();
+    client.call("RPUSH l 1234567 2 aaaaaaaaaa b");
+    client.call("SORT l ALPHA STORE d");
+    let text = client.call("DEBUG OBJECT d");
+    assert!(simple(&text).contains(" ql_nodes:4 "), "{text:?}");
+    client.call("SORT d LIMIT 0 0 STORE none");
+    assert_eq!(client.call("EXISTS none").integer(), 0);
+    client.call("DEBUG QUICKLIST-PACKED-THRESHOLD 0").ok();
+    client.call("SORT l ALPHA STORE d");
+    let text = client.call("DEBUG OBJECT d");
+    assert!(simple(&text).contains(" encoding:listpack "), "{text:?}");
+}
+
+#[test]
 fn scripts_may_look_when_they_are_allowed_to() {
     let server = server();
     let mut client = Client::connect(&server);
