@@ -302,6 +302,39 @@ fn a_sorted_list_is_stored_under_the_same_threshold() {
 }
 
 #[test]
+fn the_room_of_a_string_is_told() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    client.call("SET key hello").ok();
+    client.call("SET number 12").ok();
+    client.call("RPUSH list a");
+    let text = client.call("DEBUG SDSLEN key");
+    let text = simple(&text);
+    assert!(
+        text.starts_with("key_sds_len:3, key_sds_avail:0, key_zmalloc: "),
+        "{text}"
+    );
+    assert!(
+        text.ends_with(", val_sds_len:5, val_sds_avail:0, val_zmalloc: 0"),
+        "{text}"
+    );
+    client
+        .call_args(&[b"SET", b"key", &vec![b'x'; 50_000]])
+        .ok();
+    client.call("APPEND key y");
+    let text = client.call("DEBUG SDSLEN key");
+    assert!(simple(&text).contains(" val_sds_len:50001,"), "{text:?}");
+    assert!(!simple(&text).ends_with(" 0"), "{text:?}");
+    for (key, error) in [
+        ("number", "ERR Not an sds encoded string."),
+        ("list", "ERR Not an sds encoded string."),
+        ("none", "ERR no such key"),
+    ] {
+        assert_eq!(client.call(&format!("DEBUG SDSLEN {key}")).error(), error);
+    }
+}
+
+#[test]
 fn scripts_may_look_when_they_are_allowed_to() {
     let server = server();
     let mut client = Client::connect(&server);

@@ -8,7 +8,7 @@ mod digest;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use redline_commands::{Error, object_of};
-use redline_keyspace::{Expiry, Held, Owned, ValueRef, View, lock::StripeSet};
+use redline_keyspace::{Expiry, Held, Owned, StringRef, ValueRef, View, lock::StripeSet};
 use redline_rdb::{Object, ObjectRef, object, payload, primitive::Writer};
 use redline_resp::{Args, Proto, Reply};
 use redline_types::{Value, list::NodeRef, number};
@@ -53,6 +53,8 @@ const HELP: &[&str] = &[
     "    From which size an element of a list has a node of its own. 0: when it is larger than a node.",
     "RELOAD [MERGE] [NOFLUSH]",
     "    Write every value as a snapshot would have it, and read it back from that. No file is involved.",
+    "SDSLEN <key>",
+    "    Tell how long a key and its string are, and what room they take.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Stop (0) or resume (1) looking for expired keys in the background.",
     "SET-DISABLE-DENY-SCRIPTS <0|1>",
@@ -72,6 +74,7 @@ const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be posi
 const NO_FILE: Error =
     Error::line("ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet");
 const NOT_RELOADED: Error = Error::line("ERR Error trying to load the RDB dump, check server logs");
+const NOT_A_STRING: Error = Error::line("ERR Not an sds encoded string.");
 const NO_THRESHOLD: Error =
     Error::line("ERR argument must be a memory value bigger than 1 and smaller than 4gb");
 /// The largest size from which an element of a list may have a node of its own.
@@ -182,6 +185,10 @@ pub(crate) fn debug(
                 worker.read_clock();
             }
             session.reply().ok();
+        }
+        (b"sdslen", 3) => {
+            let text = with_keys_at(worker, session, 0, |view| describe_string(view, &args[2]))?;
+            session.reply().simple(&text?);
         }
         (b"set-active-expire", 3) => {
             let on = is_on(&args[2]);
@@ -373,6 +380,27 @@ fn describe(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
         );
     }
     Ok(text)
+}
+
+/// DEBUG SDSLEN's line. A short string lies behind its key, in the same piece of memory.
+fn describe_string(view: &View<'_>, key: &[u8]) -> Result<String, Error> {
+    let ValueRef::String(string) = view.peek(key).ok_or(NO_SUCH_KEY)? else {
+        return Err(NOT_A_STRING);
+    };
+    if view.encoding(key) == Some("int") {
+        return Err(NOT_A_STRING);
+    }
+    let (len, room) = match &string {
+        StringRef::Inline { bytes, .. } => (bytes.len(), 0),
+        StringRef::Blob(blob) => (blob.len(), blob.capacity()),
+    };
+    let all = view.memory_bytes(key).ok_or(NO_SUCH_KEY)?;
+    Ok(format!(
+        "key_sds_len:{}, key_sds_avail:0, key_zmalloc: {}, val_sds_len:{len}, val_sds_avail:{}, val_zmalloc: {room}",
+        key.len(),
+        all.saturating_sub(room),
+        room.saturating_sub(len),
+    ))
 }
 
 fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
