@@ -4,7 +4,7 @@
 //! values: `save 60 1` is harmless before `save ""`. Must not know any parameter.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -27,6 +27,8 @@ pub struct Loader {
     settings: Settings,
     /// Where each parameter was set last.
     places: BTreeMap<&'static str, String>,
+    /// Of all `user` lines so far.
+    user_names: HashSet<Vec<u8>>,
     depth: usize,
 }
 
@@ -115,12 +117,11 @@ impl Loader {
         if !redline_acl::is_user_name(name) {
             return wrong("Spaces not allowed in ACL usernames".into());
         }
-        let lines = &mut self.settings.acl_user_lines;
-        if lines.iter().any(|line| line.name == *name) {
+        if !self.user_names.insert(name.clone()) {
             return wrong(redline_acl::RuleError::DuplicateUser.to_string());
         }
         let slices: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
-        lines.push(UserLine {
+        self.settings.acl_user_lines.push(UserLine {
             name: name.clone(),
             rules: rules.to_vec(),
         });
