@@ -50,7 +50,7 @@ use crate::{
     planes::{self, publish_events},
     session::{Aside, Card, Deferred, REGISTERED_BYTES, Session, Token, Unit, flag},
     shared::{Message, Shared},
-    tracking::{self, Changes},
+    tracking::{self, By, Changes},
     worker::Worker,
 };
 
@@ -292,7 +292,7 @@ impl Worker {
         }
         // Who was served may hear of what its own call has changed: behind the reply.
         if !self.local.events.is_empty() {
-            publish_events(&shared, &mut self.local, &mut self.changes, None);
+            publish_events(&shared, &mut self.local, &mut self.changes, By::Nobody);
             self.tell_changes();
         }
     }
@@ -561,7 +561,7 @@ impl Worker {
 /// again that want to know that their key has gone.
 pub fn after_upkeep(shared: &Shared, local: &mut Local, now_ms: i64) {
     let mut changes = Changes::default();
-    publish_events(shared, local, &mut changes, None);
+    publish_events(shared, local, &mut changes, By::Nobody);
     changes.tell(shared);
     while let Some(Ready { db, key }) = local.ready.pop_front() {
         let held = Held::One(stripe_of(redline_keyspace::hash(&key)));

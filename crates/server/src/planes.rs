@@ -26,9 +26,9 @@ use redline_spec::CommandId;
 
 use crate::{
     exec::Halt,
-    session::{Card, Session},
+    session::Session,
     shared::Shared,
-    tracking::Changes,
+    tracking::{By, Changes},
     worker::Worker,
 };
 
@@ -84,20 +84,19 @@ pub fn allowed_while_subscribed(id: CommandId) -> bool {
     )
 }
 
-/// Publishes the keyspace events of a unit, and tells those who track keys; its stripes are still held. `by`: the client
-/// whose command it was; `changes`: where that is put down of which is told when the unit ends.
-pub fn publish_events(
-    shared: &Shared,
-    local: &mut Local,
-    changes: &mut Changes,
-    by: Option<&Card>,
-) {
+/// Publishes the keyspace events of a unit, and tells those who track keys; its stripes are still held. `changes`: where
+/// that is put down of which is told when the unit ends.
+pub fn publish_events(shared: &Shared, local: &mut Local, changes: &mut Changes, by: By<'_>) {
     let wanted = local.notify;
     for event in local.events.drain(..) {
         match event.class {
             Classes::CHANGED => {
                 // Also who asked not to hear of own changes hears of a key that has expired when it looked.
-                let by = by.filter(|_| event.name != EXPIRED);
+                let by = if event.name == EXPIRED {
+                    By::Nobody
+                } else {
+                    by
+                };
                 let workers = shared.workers();
                 shared.tracking.changed(workers, &event.key, by, changes);
                 continue;

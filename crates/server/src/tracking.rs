@@ -75,12 +75,23 @@ pub struct Mode {
     pub opt_out: bool,
     /// CLIENT CACHING holds for the command that runs, or for the next one.
     pub caching: bool,
-    /// Not what it changes itself.
+    /// Not what it changes itself; with BCAST, what scripts change that it calls nevertheless.
     pub no_loop: bool,
     /// The client that should have heard of a change has gone.
     pub broken: bool,
     /// What it is still to be told, or `redirect` for it.
     pub pending: Vec<News>,
+}
+
+/// Whose change it is.
+#[derive(Clone, Copy)]
+pub enum By<'a> {
+    /// Nobody's: time's, or that of a client that waited.
+    Nobody,
+    /// This client's command has made it.
+    Client(&'a Card),
+    /// A script that this client has called has made it.
+    Script(&'a Card),
 }
 
 /// What has changed.
@@ -210,17 +221,19 @@ impl Tracking {
         }
     }
 
-    /// A key has changed, and its stripe is held: tells those who have read it, and puts it down under its prefixes. `by`:
-    /// the client whose command it was.
-    pub fn changed(
-        &self,
-        workers: &[WorkerHandle],
-        key: &[u8],
-        by: Option<&Card>,
-        changes: &mut Changes,
-    ) {
-        let silent = by.filter(|card| card.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0);
-        let silent = silent.map(|card| card.token());
+    /// A key has changed, and its stripe is held: tells those who have read it, and puts it down under its prefixes.
+    pub fn changed(&self, workers: &[WorkerHandle], key: &[u8], by: By<'_>, changes: &mut Changes) {
+        let silent = |card: &Card| {
+            let is_silent = card.flags.load(Ordering::Relaxed) & flag::NO_LOOP != 0;
+            is_silent.then(|| card.token())
+        };
+        // Under a prefix the client does not know what its script has changed; of keys that it has read it is told as
+        // little as of its own changes. As in Redis.
+        let (silent, silent_under_prefix) = match by {
+            By::Nobody => (None, None),
+            By::Client(card) => (silent(card), silent(card)),
+            By::Script(card) => (silent(card), None),
+        };
         if let Some(tokens) = self.take(key) {
             tell(workers, &tokens, silent, &News::Key(key.into()));
         }
@@ -237,7 +250,7 @@ impl Tracking {
         for (prefix, _) in beginnings(key, up_to) {
             let key = shared_key.get_or_insert_with(|| key.into()).clone();
             let keys = changes.0.entry(prefix.clone()).or_default();
-            keys.entry(key).or_insert(silent);
+            keys.entry(key).or_insert(silent_under_prefix);
         }
     }
 

@@ -280,6 +280,29 @@ fn a_key_that_expires_under_a_reader_is_nobodys_own_change() {
     assert_eq!(replies, [Value::Nil, invalidates(&["k"])]);
 }
 
+/// A client with BCAST and NOLOOP kept values that its own scripts had replaced: it cannot know which.
+#[test]
+fn what_an_own_script_changes_under_a_prefix_is_told_in_spite_of_noloop() {
+    let server = start(settings(1));
+    let mut own = resp3(&server);
+    own.call("CLIENT TRACKING ON BCAST NOLOOP").ok();
+    let script: &[u8] = b"return redis.call('incr', 'k')";
+    let told = |own: &mut Client| (own.read(), own.call("GET other"));
+    assert_eq!(own.call_args(&[b"EVAL", script, b"0"]).integer(), 1);
+    assert_eq!(told(&mut own), (invalidates(&["k"]), Value::Nil));
+    own.call("MULTI").ok();
+    own.call_args(&[b"EVAL", script, b"0"]);
+    own.call("SET j 1");
+    own.call("EXEC");
+    assert_eq!(told(&mut own), (invalidates(&["k"]), Value::Nil));
+    // Of what it has read it is told nothing, be it changed by a script or not.
+    own.call("CLIENT TRACKING OFF").ok();
+    own.call("CLIENT TRACKING ON NOLOOP").ok();
+    own.call("GET k");
+    assert_eq!(own.call_args(&[b"EVAL", script, b"0"]).integer(), 3);
+    assert_eq!(own.call("GET other"), Value::Nil);
+}
+
 #[test]
 fn another_client_hears_in_its_own_protocol() {
     let server = start(settings(3));

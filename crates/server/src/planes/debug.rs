@@ -19,6 +19,7 @@ use crate::{
     planes::{command::write_help, config, publish_events},
     session::Session,
     shared::Message,
+    tracking::By,
     worker::Worker,
 };
 
@@ -276,7 +277,7 @@ fn with_keys_at<R>(
     let result = run(&mut view);
     view.finish();
     if !worker.local.events.is_empty() {
-        let by = Some(&*session.card);
+        let by = By::Client(&session.card);
         publish_events(&shared, &mut worker.local, &mut worker.changes, by);
     }
     if alone {

@@ -20,6 +20,7 @@ use crate::{
     exec::{Halt, add_stripes},
     planes::publish_events,
     session::{EndedWatch, Multi, Session, Token, Unit, Watched, flag, state},
+    tracking::By,
     worker::Worker,
 };
 
@@ -202,7 +203,7 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> b
             );
             let gone = !view.contains(&watched.key);
             view.finish();
-            publish_events(&shared, &mut worker.local, &mut worker.changes, None);
+            publish_events(&shared, &mut worker.local, &mut worker.changes, By::Nobody);
             gone
         })
 }
@@ -284,7 +285,7 @@ pub(crate) fn watch(
         }
     }
     view.finish();
-    publish_events(&shared, &mut worker.local, &mut worker.changes, None);
+    publish_events(&shared, &mut worker.local, &mut worker.changes, By::Nobody);
     worker.end_effects(held);
     worker.unlock_set(session, &stripes);
     session
