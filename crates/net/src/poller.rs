@@ -70,8 +70,8 @@ pub enum Interest {
 impl From<Interest> for mio::Interest {
     fn from(interest: Interest) -> Self {
         match interest {
-            Interest::Read => mio::Interest::READABLE,
-            Interest::ReadWrite => mio::Interest::READABLE | mio::Interest::WRITABLE,
+            Interest::Read => mio::Interest::READABLE | mio::Interest::PRIORITY,
+            Interest::ReadWrite => Self::from(Interest::Read) | mio::Interest::WRITABLE,
         }
     }
 }
@@ -88,6 +88,9 @@ pub struct Event {
     /// The peer will send no more. What it sent before may still be unread: read until [`crate::Read::Eof`], also
     /// past a read that says `drained`, because no further event will come.
     pub closed: bool,
+    /// The peer has sent a byte out of band (an interrupt from telnet, say). A read ends before it, so one that says
+    /// `drained` may not have emptied the socket: read until it would block.
+    pub urgent: bool,
     /// An error waits in the socket; a read or [`crate::Stream::take_error`] tells which.
     pub error: bool,
 }
@@ -204,6 +207,7 @@ impl Poller {
             readable: event.is_readable(),
             writable: event.is_writable(),
             closed: event.is_read_closed(),
+            urgent: event.is_priority(),
             error: event.is_error(),
         }));
         Ok(())

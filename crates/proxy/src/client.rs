@@ -57,6 +57,8 @@ pub struct Client {
     pub readable: bool,
     /// The peer will send no more; what it sent may still be unread.
     pub peer_closed: bool,
+    /// It has sent bytes out of band: a short read need not have emptied the socket.
+    pub urgent: bool,
     /// The peer will send no more, and everything was read.
     pub eof: bool,
     /// It ends as soon as it has got what is due.
@@ -205,6 +207,7 @@ impl Client {
             proto: Proto::Resp2,
             readable: true,
             peer_closed: false,
+            urgent: false,
             eof: false,
             closing: false,
             queued: false,

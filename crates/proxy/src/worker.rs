@@ -558,6 +558,7 @@ impl Worker {
             return;
         };
         client.peer_closed |= event.closed || event.error;
+        client.urgent |= event.urgent;
         if event.error || client.peer_closed && client.waits_in_vain() && client.out.is_empty() {
             // Nobody is there any more to wait: what comes for it stays where it is.
             return self.close_client(at);
@@ -565,7 +566,7 @@ impl Worker {
         if client.peer_closed && client.booking.take().is_some() {
             client.waits_since_ms = Some(self.now_ms);
         }
-        if event.readable || event.closed {
+        if event.readable || event.closed || event.urgent {
             client.readable = true;
             self.heard.0 += 1;
             self.heard.1 += u32::from(client.heard_at_tick != self.ticks);
@@ -690,7 +691,7 @@ impl Worker {
                 Ok(redline_net::Read::Data { drained, bytes }) => {
                     self.counters.received_bytes += bytes as u64;
                     // The end of a stream raises no event of its own.
-                    client.readable = !drained || client.peer_closed;
+                    client.readable = !drained || client.peer_closed || client.urgent;
                     client.card.heard(self.now_ms);
                 }
                 Ok(redline_net::Read::WouldBlock) => {

@@ -190,6 +190,8 @@ struct Place {
     readable: bool,
     /// The peer has sent all that it will.
     closed: bool,
+    /// The peer has sent bytes out of band: a short read need not have emptied the socket.
+    urgent: bool,
     /// Messages for a session that was being served, or has yet to arrive.
     mail: Vec<Message>,
     /// Another worker has the session now, there.
@@ -485,8 +487,9 @@ impl Worker {
         let Some(place) = self.places.get_mut(index).filter(|place| place.used) else {
             return false;
         };
-        place.readable |= event.readable || event.error || event.closed;
+        place.readable |= event.readable || event.error || event.closed || event.urgent;
         place.closed |= event.closed || event.error;
+        place.urgent |= event.urgent;
         let tick = self.ticks as u32;
         let first = mem::replace(&mut place.heard_at_tick, tick) != tick;
         self.enqueue(index);

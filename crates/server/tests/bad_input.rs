@@ -12,7 +12,7 @@ use std::{
 
 use client::{Client, Value, encode, request, resident_bytes, settings, start, until};
 use fastrand::Rng;
-use redline_server::{OutputLimit, Server, Settings};
+use redline_server::{OutputLimit, Permission, Server, Settings};
 
 const MIB: usize = 1024 * 1024;
 
@@ -414,4 +414,24 @@ fn errors_replaced_bytes_that_are_no_text() {
             [expected, b"\r\n"].concat().escape_ascii().to_string()
         );
     }
+}
+
+#[test]
+fn what_came_behind_an_interrupt_was_not_read() {
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(1)
+    });
+    let mut client = Client::connect(&server);
+    // While its worker sleeps, what follows gathers in the socket.
+    client.send("DEBUG SLEEP 0.2");
+    for _ in 0..3 {
+        client.send("PING");
+        rustix::net::send(&client.stream, b"!", rustix::net::SendFlags::OOB).unwrap();
+    }
+    client.write(b"\r\n");
+    client.send("ECHO x");
+    client.read().ok();
+    // All but the last of the bytes out of band have become part of a request.
+    while client.read() != Value::Bulk(b"x".to_vec()) {}
 }

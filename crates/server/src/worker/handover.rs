@@ -242,7 +242,7 @@ impl Worker {
             if let Some(place) = place
                 && let Some(session) = &place.session
             {
-                let idle = !place.queued && !place.readable && !place.closed;
+                let idle = !(place.queued || place.readable || place.closed || place.urgent);
                 if idle && session.is_movable() && !session.card.killed.load(Ordering::Acquire) {
                     let session = place.session.take().expect("it was there");
                     self.send_off(session, to);

@@ -134,7 +134,7 @@ impl Worker {
         self.stats.reads.add(1);
         match read {
             Ok(Read::Data { bytes, drained }) => {
-                place.readable = !drained || place.closed;
+                place.readable = !drained || place.closed || place.urgent;
                 self.stats.net_in.add(bytes as u64);
                 let card = &session.card;
                 card.net_in.store(
