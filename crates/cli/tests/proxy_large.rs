@@ -387,3 +387,20 @@ fn what_has_come_of_a_long_bulk_goes_on_though_the_rest_is_late() {
     client.read_exact(&mut piece[..2]).unwrap();
     assert_eq!(&piece[..2], b"\r\n");
 }
+
+#[test]
+fn a_large_value_counts_as_a_call_of_its_own_command() {
+    let server = server();
+    let proxy = proxy_with(&format!("threads = 1\n{}", pool(server.address())));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut client, "EXISTS k"), Value::Integer(0));
+    // It goes through in pieces.
+    let value = "x".repeat(1 << 20);
+    assert_eq!(client.call(&["SET", "k", &value]).unwrap(), ok());
+    let info = call(&mut client, "INFO commandstats");
+    let text = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
+    for command in ["set", "exists"] {
+        let counted = format!("cmdstat_{command}:calls=1,");
+        assert!(text.contains(&counted), "{text}");
+    }
+}

@@ -104,6 +104,9 @@ impl Worker {
             return false;
         };
         self.note_write(me, id);
+        if let Some(client) = self.clients.find(me) {
+            client.last = Some(id);
+        }
         self.send_leased(me, &lease, Kind::Client, 1, b"");
         let as_sent = &key[stripped..];
         if let Some(upstream) = self.upstreams.find(lease.place())
@@ -131,7 +134,6 @@ impl Worker {
             self.show(me, Some(id), args, Some(beginning.bulk));
         }
         if let Some(client) = self.clients.find(me) {
-            client.last = Some(id);
             client.session = Session::Passing(Box::new(passing));
         }
         true
