@@ -147,6 +147,36 @@ fn keys_find_their_pool_by_how_they_begin() {
 }
 
 #[test]
+fn a_key_in_a_pool_without_the_clients_database_is_an_error_and_goes_nowhere() {
+    let servers = [server(), server()];
+    let [own, sessions] = &servers;
+    let text = [
+        "threads = 1\n",
+        LISTENER,
+        &pool("own", &[own], ""),
+        &pool("sessions", &[sessions], "databases = 2"),
+        &route("s:", "sessions", true),
+    ]
+    .concat();
+    let proxy = proxy(&text);
+    let mut client = client(&proxy);
+    assert_eq!(call(&mut client, "SELECT 1"), ok());
+    assert_eq!(call(&mut client, "SET s:k 1"), ok());
+    assert_eq!(call(&mut client, "SELECT 2"), ok());
+    for line in ["SET s:k 2", "GET s:k", "BLPOP s:l 1", "DEL s:k s:l"] {
+        assert_error(&call(&mut client, line), "ERR DB index is out of range");
+    }
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    assert_error(&call(&mut client, "GET s:k"), "ERR DB index");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    // Its own pool has that database, and the others' keys are where they were.
+    assert_eq!(call(&mut client, "SET k 2"), ok());
+    let mut direct = direct(sessions);
+    assert_eq!(call(&mut direct, "SELECT 2"), ok());
+    assert_eq!(call(&mut direct, "DBSIZE"), Value::Integer(0));
+}
+
+#[test]
 fn every_way_of_a_request_takes_the_prefix_off() {
     let servers = [server(), server()];
     let [own, sessions] = &servers;

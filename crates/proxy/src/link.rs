@@ -193,6 +193,11 @@ impl Worker {
         if target.ejected {
             return Err(unavailable("it does not answer"));
         }
+        let pool = &routes.pools[usize::from(target.pool)];
+        if u32::from(db) >= pool.databases {
+            // A client's number is of its own pool's; this is another one, or the pool has fewer now.
+            return Err(errors::DB_OUT_OF_RANGE.to_owned());
+        }
         let links = self.links.of(node);
         if self.now_ms < links.retry_at_ms {
             return Err(unavailable(&links.reason));
@@ -200,9 +205,8 @@ impl Worker {
         let attempt = connect_endpoint(&target.endpoint).and_then(|stream| {
             let failed = |error| NetError::new(&target.name, error);
             stream.set_nodelay(true).map_err(failed)?;
-            let keepalive_s = routes.pools[usize::from(target.pool)].keepalive_s;
-            if keepalive_s > 0 {
-                stream.set_keepalive(keepalive_s).map_err(failed)?;
+            if pool.keepalive_s > 0 {
+                stream.set_keepalive(pool.keepalive_s).map_err(failed)?;
             }
             Ok(stream)
         });
