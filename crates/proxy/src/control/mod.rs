@@ -33,7 +33,7 @@ mod sentinel;
 mod topology;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use std::{io, mem};
@@ -149,6 +149,8 @@ enum Question {
 pub struct Changed {
     config: Config,
     tls: Vec<Option<ClientTls>>,
+    /// Let go once the picture that this makes is published.
+    taken: mpsc::Sender<()>,
 }
 
 struct Connection {
@@ -313,10 +315,15 @@ impl Control {
         self.take_names();
         let mut configs = Vec::new();
         self.configs.drain(&mut configs);
-        if let Some(Changed { config, tls }) = configs.pop() {
+        let taken: Vec<_> = configs
+            .iter()
+            .map(|changed| changed.taken.clone())
+            .collect();
+        if let Some(Changed { config, tls, .. }) = configs.pop() {
             self.set(&config, tls);
             self.look_up_all_now();
         }
+        drop(configs);
         self.mark_used(now_ms);
         self.probe(now_ms);
         for pool in 0..self.pools.len() {
@@ -329,6 +336,7 @@ impl Control {
         self.watch_replication(now_ms);
         self.expire(now_ms);
         self.publish(now_ms);
+        drop(taken);
         let sleeps = self.reports.prepare_to_sleep()
             & self.found.prepare_to_sleep()
             & self.configs.prepare_to_sleep();

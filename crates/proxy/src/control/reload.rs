@@ -2,8 +2,9 @@
 //! on. Knows nothing of what the control side makes of it.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use redline_net::Sender;
 
@@ -12,6 +13,9 @@ use crate::config::Config;
 use crate::config::arguments::Arguments;
 use crate::secure::{Doors, Secured};
 use crate::seeing::log;
+
+/// The control side takes up a configuration within a moment, unless the machine is at its end.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// How another configuration comes in.
 pub struct Reload {
@@ -36,21 +40,28 @@ impl Reload {
         }
     }
 
-    /// Reads it on a thread of its own, since files may be slow, and says how that ended.
+    /// Reads it on a thread of its own, since files may be slow, and says how that ended. If it ended well, what workers read
+    /// from then on goes by the new configuration.
     pub fn begin(
         self: &Arc<Reload>,
         ended: impl FnOnce(Result<(), String>) + Send + 'static,
     ) -> io::Result<()> {
         let this = Arc::clone(self);
-        let run = move || ended(this.run());
+        let run = move || {
+            let begun = this.run();
+            ended(begun.map(|taken| {
+                // Nothing is sent: the other side lets go.
+                let _ = taken.recv_timeout(TAKEN_WITHIN);
+            }));
+        };
         thread::Builder::new()
             .name("proxy-reload".to_owned())
             .spawn(run)?;
         Ok(())
     }
 
-    /// Reads it. An error says why everything stays as it was, on one line.
-    fn run(&self) -> Result<(), String> {
+    /// Reads it. An error says why everything stays as it was, on one line. What is returned ends when it holds.
+    fn run(&self) -> Result<mpsc::Receiver<()>, String> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, _) = self.arguments.read().map_err(one_line)?;
         let problems = config.check();
@@ -74,9 +85,10 @@ impl Reload {
         *running = config.clone();
         self.doors.replace(secured.listeners);
         let tls = secured.pools;
-        self.configs.send(Changed { config, tls });
+        let (taken, is_taken) = mpsc::channel();
+        self.configs.send(Changed { config, tls, taken });
         log::notice("the configuration has been read again, and holds from now on");
-        Ok(())
+        Ok(is_taken)
     }
 }
 
@@ -180,11 +192,14 @@ mod tests {
             assert!(got.is_empty());
         }
         fs::write(&path, WHOLE.replace("6379", "6380")).unwrap();
-        assert_eq!(reload.run(), Ok(()));
+        let is_taken = reload.run().unwrap();
         configs.drain(&mut got);
         assert_eq!(
             got[0].config.pools[0].shards[0].known_as(),
             "127.0.0.1:6380"
         );
+        assert_eq!(is_taken.try_recv(), Err(mpsc::TryRecvError::Empty));
+        got.clear();
+        assert_eq!(is_taken.try_recv(), Err(mpsc::TryRecvError::Disconnected));
     }
 }
