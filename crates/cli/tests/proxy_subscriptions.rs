@@ -3,6 +3,7 @@
 
 mod proxying;
 
+use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -395,6 +396,9 @@ fn a_name_that_is_refused_when_it_is_asked_for_again_is_not_forgotten() {
     assert_eq!(words(hears.reply().unwrap()), ["message", "a", "again"]);
 }
 
+/// Of a cluster: no node says who the primary is.
+const NOBODY_SAYS: usize = usize::MAX;
+
 /// The nodes of a cluster of one shard, of which one is the primary, and what answers for each. Which one, and whether the others
 /// are of the cluster, can be changed.
 fn cluster_of_one_shard<const N: usize>(
@@ -422,6 +426,9 @@ fn cluster_of_one_shard<const N: usize>(
             Some(match (&words[0][..], words.get(1).map(Vec::as_slice)) {
                 (b"CLUSTER", Some(b"INFO")) => {
                     text("cluster_state:ok\r\ncluster_current_epoch:1\r\n").into_bytes()
+                }
+                (b"CLUSTER", Some(b"SLOTS")) if first == NOBODY_SAYS => {
+                    b"-ERR not now\r\n".to_vec()
                 }
                 (b"CLUSTER", Some(b"SLOTS")) => {
                     let words = 2 + members.len();
@@ -451,96 +458,200 @@ fn news(message: &str, is_shards: bool) -> Vec<u8> {
 
 #[test]
 fn messages_come_once_and_in_order_while_a_channel_goes_to_another_node_of_a_cluster() {
-    // The last node stays in the cluster, as a replica, or leaves it. A replica hears what is published in its shard.
-    for (stays, is_shards) in [(true, false), (false, false), (true, true)] {
-        let (asked_for, names) = match is_shards {
-            false => (["SUBSCRIBE news", "PSUBSCRIBE n*"], 2),
-            true => (["SSUBSCRIBE news"; 2], 1),
-        };
-        let news = |message: &str| news(message, is_shards);
-        let hears: [Arc<OnceLock<TcpStream>>; 2] = Default::default();
-        // What the next node owes to who has asked it, in the order in which it was asked.
-        let owed: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
-        let left = Arc::new(AtomicUsize::new(0));
-        let (primary, others) = (
-            Arc::new(AtomicUsize::new(0)),
-            Arc::new(AtomicBool::new(true)),
-        );
-        let (kept, asked, was_left) = (hears.clone(), Arc::clone(&owed), Arc::clone(&left));
-        let nodes: [SocketAddr; 2] =
-            cluster_of_one_shard(&primary, &others, move |me, words, stream| {
-                let word = words[0].to_ascii_lowercase();
-                let name = String::from_utf8_lossy(words.get(1).map_or(b"", Vec::as_slice));
-                let confirmed = said(&String::from_utf8_lossy(&word), &name, ":1");
-                match &word[..] {
-                    b"subscribe" | b"psubscribe" | b"ssubscribe" => {
-                        kept[me].get_or_init(|| stream.try_clone().unwrap());
-                    }
-                    b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => {
-                        was_left.fetch_add(1, Ordering::SeqCst);
-                    }
-                    b"get" => return format!(":{me}\r\n").into_bytes(),
-                    _ => return b"+OK\r\n".to_vec(),
-                }
-                if me == 0 {
-                    return confirmed;
-                }
-                asked.lock().unwrap().push(confirmed);
-                Vec::new()
-            });
-        let proxy = proxy_with(&format!(
-            "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{}' }}]\n",
-            nodes[0]
-        ));
-        let [mut one, mut two, mut asks] =
-            [(); 3].map(|()| Client::connect(proxy.address()).unwrap());
-        until("the map is known", || {
-            call(&mut asks, "GET k") == Value::Integer(0)
-        });
-        assert!(!call(&mut one, asked_for[0]).is_error());
-        assert!(!call(&mut two, asked_for[1]).is_error());
-        let says = |node: usize, bytes: &[u8]| {
-            let mut stream = hears[node].get().unwrap();
-            stream.write_all(bytes).unwrap();
-        };
-        let mut hear = |message: &str| {
-            let [first, second] = match is_shards {
-                false => [&["message", "news"][..], &["pmessage", "n*", "news"]],
-                true => [&["smessage", "news"][..]; 2],
-            };
-            for (client, words_before) in [(&mut one, first), (&mut two, second)] {
-                let heard = words(client.reply().expect(message));
-                assert_eq!(heard, [words_before, &[message]].concat());
-            }
-        };
-        others.store(stays, Ordering::SeqCst);
-        primary.store(1, Ordering::SeqCst);
-        until("the next one is asked", || {
-            owed.lock().unwrap().len() == names
-        });
-        says(0, &news("only the last one has heard this"));
-        hear("only the last one has heard this");
-        assert_eq!(left.load(Ordering::SeqCst), 0, "left too early");
-        says(1, &owed.lock().unwrap().concat());
-        says(
-            1,
-            &[news("both have"), news("only the next one has")].concat(),
-        );
-        says(0, &news("both have"));
-        hear("both have");
-        hear("only the next one has");
-        until("the last one is left", || {
-            left.load(Ordering::SeqCst) == names
-        });
-        says(1, &news("by now it is alone"));
-        hear("by now it is alone");
-        if !stays {
-            // And its connection is closed.
-            let mut stream = hears[0].get().unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            while stream.read(&mut [0; 64]).unwrap() > 0 {}
-        }
+    // The last node stays in the cluster, as a replica, or leaves it.
+    for stays in [true, false] {
+        a_channel_goes_to_another_node(stays, false, false);
     }
+}
+
+#[test]
+fn messages_of_a_shard_come_once_and_in_order_while_a_replica_takes_its_primarys_place() {
+    a_channel_goes_to_another_node(true, true, false);
+}
+
+#[test]
+fn and_while_the_new_primary_does_not_know_that_the_last_one_is_its_replica() {
+    a_channel_goes_to_another_node(false, true, false);
+}
+
+#[test]
+fn and_where_a_redirect_tells_of_it_before_any_map() {
+    a_channel_goes_to_another_node(true, true, true);
+}
+
+/// A channel, or a shard's channel, whose node becomes another one's replica (`stays`), or is in no map any more.
+fn a_channel_goes_to_another_node(stays: bool, is_shards: bool, by_redirect: bool) {
+    let (asked_for, names) = match is_shards {
+        false => (["SUBSCRIBE news", "PSUBSCRIBE n*"], 2),
+        true => (["SSUBSCRIBE news"; 2], 1),
+    };
+    let news = |message: &str| news(message, is_shards);
+    let hears: [Arc<OnceLock<TcpStream>>; 2] = Default::default();
+    // What the next node owes to who has asked it, in the order in which it was asked.
+    let owed: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let left = Arc::new(AtomicUsize::new(0));
+    let (primary, others) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(true)),
+    );
+    let redirect: Arc<OnceLock<String>> = Arc::default();
+    let (kept, asked, was_left) = (hears.clone(), Arc::clone(&owed), Arc::clone(&left));
+    let (says_elsewhere, reads) = (Arc::clone(&redirect), Mutex::new(HashSet::new()));
+    let nodes: [SocketAddr; 2] =
+        cluster_of_one_shard(&primary, &others, move |me, words, stream| {
+            let word = words[0].to_ascii_lowercase();
+            let name = String::from_utf8_lossy(words.get(1).map_or(b"", Vec::as_slice));
+            let confirmed = said(&String::from_utf8_lossy(&word), &name, ":1");
+            match &word[..] {
+                b"subscribe" | b"psubscribe" | b"ssubscribe" => {
+                    kept[me].get_or_init(|| stream.try_clone().unwrap());
+                }
+                b"readonly" => {
+                    reads.lock().unwrap().insert(stream.peer_addr().unwrap());
+                    return b"+OK\r\n".to_vec();
+                }
+                // So does a node that has become a replica.
+                b"sunsubscribe"
+                    if !reads.lock().unwrap().contains(&stream.peer_addr().unwrap()) =>
+                {
+                    return format!("-MOVED {SLOT_OF_K} 127.0.0.1:1\r\n").into_bytes();
+                }
+                b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => {
+                    was_left.fetch_add(1, Ordering::SeqCst);
+                }
+                b"get" => {
+                    let elsewhere = says_elsewhere.get().filter(|_| me == 0).cloned();
+                    return elsewhere.unwrap_or(format!(":{me}\r\n")).into_bytes();
+                }
+                _ => return b"+OK\r\n".to_vec(),
+            }
+            if me == 0 {
+                return confirmed;
+            }
+            asked.lock().unwrap().push(confirmed);
+            Vec::new()
+        });
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{}' }}]\n",
+        nodes[0]
+    ));
+    let [mut one, mut two, mut asks] = [(); 3].map(|()| Client::connect(proxy.address()).unwrap());
+    until("the map is known", || {
+        call(&mut asks, "GET k") == Value::Integer(0)
+    });
+    assert!(!call(&mut one, asked_for[0]).is_error());
+    assert!(!call(&mut two, asked_for[1]).is_error());
+    let says = |node: usize, bytes: &[u8]| {
+        let mut stream = hears[node].get().unwrap();
+        stream.write_all(bytes).unwrap();
+    };
+    let mut hear = |message: &str| {
+        let [first, second] = match is_shards {
+            false => [&["message", "news"][..], &["pmessage", "n*", "news"]],
+            true => [&["smessage", "news"][..]; 2],
+        };
+        for (client, words_before) in [(&mut one, first), (&mut two, second)] {
+            let heard = words(client.reply().expect(message));
+            assert_eq!(heard, [words_before, &[message]].concat());
+        }
+    };
+    others.store(stays, Ordering::SeqCst);
+    if by_redirect {
+        primary.store(NOBODY_SAYS, Ordering::SeqCst);
+        let elsewhere = format!("-MOVED {SLOT_OF_K} {}\r\n", nodes[1]);
+        redirect.set(elsewhere).unwrap();
+        assert_eq!(call(&mut asks, "GET k"), Value::Integer(1));
+    } else {
+        primary.store(1, Ordering::SeqCst);
+    }
+    until("the next one is asked", || {
+        owed.lock().unwrap().len() == names
+    });
+    says(0, &news("only the last one has heard this"));
+    hear("only the last one has heard this");
+    assert_eq!(left.load(Ordering::SeqCst), 0, "left too early");
+    says(1, &owed.lock().unwrap().concat());
+    says(
+        1,
+        &[news("both have"), news("only the next one has")].concat(),
+    );
+    says(0, &news("both have"));
+    hear("both have");
+    hear("only the next one has");
+    until("the last one is left", || {
+        left.load(Ordering::SeqCst) == names
+    });
+    says(1, &news("by now it is alone"));
+    hear("by now it is alone");
+    // Where a replica took over, it may be one that has not said so yet.
+    if !stays && !is_shards {
+        // And its connection is closed.
+        let mut stream = hears[0].get().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        while stream.read(&mut [0; 64]).unwrap() > 0 {}
+    }
+}
+
+#[test]
+fn a_node_that_confirms_a_shards_channel_which_it_has_given_away_since_is_left() {
+    let (is_asked, is_left) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let elsewhere: Arc<OnceLock<String>> = Arc::default();
+    let (asked, left, redirect) = (
+        Arc::clone(&is_asked),
+        Arc::clone(&is_left),
+        Arc::clone(&elsewhere),
+    );
+    let primary = Arc::new(AtomicUsize::new(0));
+    let others = Arc::new(AtomicBool::new(true));
+    let nodes: [SocketAddr; 2] = cluster_of_one_shard(&primary, &others, move |me, words, _| {
+        let name = words.get(1).map_or(&b""[..], Vec::as_slice);
+        match (&words[0].to_ascii_lowercase()[..], name, me) {
+            (b"ssubscribe", b"first", 0) => {
+                asked.store(true, Ordering::SeqCst);
+                Vec::new()
+            }
+            // It tells of the other node with its answer to the first, gives the second away, and confirms that one, too.
+            (b"ssubscribe", _, 0) => [
+                redirect.get().unwrap().as_bytes(),
+                &confirmed("sunsubscribe", name, 0),
+                &confirmed("ssubscribe", name, 1),
+            ]
+            .concat(),
+            (b"ssubscribe", ..) => confirmed("ssubscribe", name, 1),
+            (b"sunsubscribe", b"second", 0) => {
+                left.store(true, Ordering::SeqCst);
+                confirmed("sunsubscribe", name, 0)
+            }
+            (b"sunsubscribe", ..) => confirmed("sunsubscribe", name, 0),
+            (b"get", ..) => format!(":{me}\r\n").into_bytes(),
+            _ => b"+OK\r\n".to_vec(),
+        }
+    });
+    elsewhere
+        .set(format!("-MOVED {SLOT_OF_K} {}\r\n", nodes[1]))
+        .unwrap();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{}' }}]\n",
+        nodes[0]
+    ));
+    let [mut one, mut two, mut asks] = [(); 3].map(|()| Client::connect(proxy.address()).unwrap());
+    until("the map is known", || {
+        call(&mut asks, "GET k") == Value::Integer(0)
+    });
+    primary.store(NOBODY_SAYS, Ordering::SeqCst);
+    one.send(b"SSUBSCRIBE first\r\n").unwrap();
+    until("the first is asked for", || is_asked.load(Ordering::SeqCst));
+    assert_eq!(
+        words(Some(call(&mut two, "SSUBSCRIBE second"))),
+        ["ssubscribe", "second", "1"]
+    );
+    assert_eq!(words(one.reply().unwrap()), ["ssubscribe", "first", "1"]);
+    until("the second is left where it was", || {
+        is_left.load(Ordering::SeqCst)
+    });
 }
 
 #[test]

@@ -181,13 +181,13 @@ impl Topic {
         last == Some(node) || self.nodes.iter().any(|(asked, _)| *asked == node)
     }
 
-    /// Whether to pass on what a node says of it. `anywhere`: whether any other node says the same.
+    /// Whether to pass on what a node says of it. `same`: whether the node that is asked says the same.
     fn hears(
         &mut self,
         node: NodeId,
         frame: &[u8],
         ticks: u32,
-        anywhere: impl FnOnce() -> bool,
+        same: impl FnOnce(NodeId) -> bool,
     ) -> bool {
         let is_confirmed = self.nodes.contains(&(node, Step::Confirmed));
         match &mut self.handover {
@@ -195,7 +195,7 @@ impl Topic {
                 (is_confirmed || handover.heard() == Some(node))
                     && handover.passes(node, frame, ticks)
             }
-            None => is_confirmed || !anywhere(),
+            None => is_confirmed || !self.nodes.first().is_some_and(|(asked, _)| same(*asked)),
         }
     }
 
@@ -259,6 +259,8 @@ enum Expected {
     Leave(Space, Vec<u8>),
     /// A sign of life, and for whom: the number of the call that waits for it.
     Ping(Option<u64>),
+    /// With what a connection to a node of a cluster begins.
+    Readonly,
 }
 
 struct Call {

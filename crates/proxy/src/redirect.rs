@@ -233,7 +233,7 @@ impl Worker {
         let shard = pool
             .shards
             .iter()
-            .position(|shard| shard.primary == target || shard.replicas.contains(&target))
+            .position(|shard| shard.has(target))
             .unwrap_or_else(|| {
                 pool.shards.push(Shard {
                     primary: target,
@@ -243,11 +243,7 @@ impl Worker {
                 pool.shards.len() - 1
             });
         // A replica that takes writes now: its shard is still one.
-        let promoted = &mut pool.shards[shard];
-        if promoted.primary != target {
-            promoted.replicas.retain(|replica| *replica != target);
-            promoted.primary = target;
-        }
+        pool.shards[shard].promote(target);
         let slot = &mut slots[usize::from(redirect.slot)];
         let before = std::mem::replace(slot, shard as u16);
         if before != shard as u16 || had_it != target {

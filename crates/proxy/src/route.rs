@@ -59,6 +59,25 @@ pub struct Shard {
     pub readers: Vec<Reader>,
 }
 
+impl Shard {
+    /// Whether a server is one of it.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.primary == node || self.replicas.contains(&node)
+    }
+
+    /// A replica takes the primary's place, and the primary that of a replica: until the servers say more, both are of this
+    /// shard. False if it had that place.
+    pub fn promote(&mut self, node: NodeId) -> bool {
+        if self.primary == node {
+            return false;
+        }
+        self.replicas.retain(|&replica| replica != node);
+        let before = std::mem::replace(&mut self.primary, node);
+        self.replicas.extend((before != NO_NODE).then_some(before));
+        true
+    }
+}
+
 /// Somebody who may take reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reader {

@@ -451,7 +451,7 @@ impl Control {
         let to = self
             .nodes
             .number(&address, pool, who(&known.config, &address), now_ms);
-        self.is_changed |= known.moved(slot, to);
+        self.is_changed |= known.moved(slot, to, now_ms);
         self.refresh(pool, now_ms);
     }
 

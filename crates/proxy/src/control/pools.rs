@@ -15,6 +15,9 @@ use crate::hash::Distribution;
 use crate::prefix::Prefixes;
 use crate::route::{NO_NODE, NO_SHARD, NodeId, Placement, Pool, Routes, Shard};
 
+/// For so long a primary whose place a replica has taken is one of the replicas, though no answer names it: milliseconds. A node
+/// learns within half of `cluster-node-timeout`, which is 15 s by default, that the last primary follows another one now.
+const REPLACED_MS: u64 = 10_000;
 /// Answers of an older view that are refused in a row before it is believed that the cluster is another one.
 const OLDER_VIEWS_MAX: u32 = 30;
 
@@ -35,6 +38,9 @@ pub struct Known {
     late: Vec<u32>,
     /// Members of a cluster without slots: a slot may be on its way to them.
     others: Vec<NodeId>,
+    /// Primaries whose places replicas have taken, who has, and until when they count as replicas: what is heard there matters
+    /// meanwhile.
+    replaced: Vec<(NodeId, NodeId, u64)>,
     /// TLS to its servers.
     pub tls: Option<ClientTls>,
 }
@@ -99,6 +105,7 @@ impl Known {
             hashed,
             older_views: 0,
             others: Vec::new(),
+            replaced: Vec::new(),
             tls: None,
         }
     }
@@ -236,16 +243,41 @@ impl Known {
             .filter(|node| node.is_online)
             .map(number)
             .collect();
+        self.keep_replaced(&before, now_ms);
         true
     }
 
+    /// Has primaries whose places replicas have taken stay in their shards for a while.
+    fn keep_replaced(&mut self, before: &[Shard], now_ms: u64) {
+        for old in before {
+            let mut heirs = self.shards.iter().map(|shard| shard.primary);
+            if let Some(heir) = heirs.find(|heir| old.replicas.contains(heir)) {
+                self.note_replaced(old.primary, heir, now_ms);
+            }
+        }
+        self.replaced.retain(|(.., until_ms)| now_ms < *until_ms);
+        for (node, heir, _) in &self.replaced {
+            if !self.shards.iter().any(|shard| shard.has(*node))
+                && let Some(shard) = self.shards.iter_mut().find(|shard| shard.has(*heir))
+            {
+                shard.replicas.push(*node);
+            }
+        }
+    }
+
+    fn note_replaced(&mut self, node: NodeId, heir: NodeId, now_ms: u64) {
+        self.replaced.retain(|(of, ..)| *of != node && *of != heir);
+        if node != NO_NODE && node != heir {
+            self.replaced.push((node, heir, now_ms + REPLACED_MS));
+        }
+    }
+
     /// A node has said that another one has a slot.
-    pub fn moved(&mut self, slot: u16, to: NodeId) -> bool {
+    pub fn moved(&mut self, slot: u16, to: NodeId, now_ms: u64) -> bool {
         let (Some(slots), false) = (&mut self.slots, to == NO_NODE) else {
             return false;
         };
-        let has = |shard: &Shard| shard.primary == to || shard.replicas.contains(&to);
-        let known = self.shards.iter().position(has);
+        let known = self.shards.iter().position(|shard| shard.has(to));
         let shard = known.unwrap_or_else(|| {
             self.shards.push(Shard {
                 primary: to,
@@ -255,12 +287,14 @@ impl Known {
             self.shards.len() - 1
         });
         // A replica that takes writes now: its shard is still one.
-        let promoted = &mut self.shards[shard];
-        let is_new = promoted.primary != to;
-        promoted.replicas.retain(|&replica| replica != to);
-        promoted.primary = to;
         let place = &mut slots[usize::from(slot)];
-        std::mem::replace(place, shard as u16) != shard as u16 || is_new
+        let is_elsewhere = std::mem::replace(place, shard as u16) != shard as u16;
+        let last = self.shards[shard].primary;
+        let is_new = self.shards[shard].promote(to);
+        if is_new {
+            self.note_replaced(last, to, now_ms);
+        }
+        is_elsewhere || is_new
     }
 
     /// Takes in what a Sentinel says of a shard: SENTINEL MASTER and REPLICAS. False if it is not believed.
@@ -489,9 +523,12 @@ mod tests {
             [2, 3, 0, 1]
         );
         known.shards[1].replicas.push(9);
-        assert!(known.moved(5001, 9));
+        let last = known.shards[1].primary;
+        assert!(known.moved(5001, 9, 0));
         assert_eq!((known.shards.len(), known.shards[1].primary), (4, 9));
-        assert!(!known.moved(5001, 9));
+        // Whose place was taken is still of the shard.
+        assert_eq!(known.shards[1].replicas, [last]);
+        assert!(!known.moved(5001, 9, 0));
     }
 
     fn info(state: &str, epoch: u64) -> Value {
@@ -547,6 +584,31 @@ mod tests {
     }
 
     #[test]
+    fn whose_place_a_replica_takes_is_of_the_shard_for_a_while() {
+        let (config, mut nodes) = (cluster(), Nodes::default());
+        let from = Address::tcp("10.0.0.1", 1);
+        let nothing = Value::Array(Vec::new());
+        let mut pool = Known::new(&config, 0, &mut nodes, 0);
+        // The replicas that are there when a node says that this one is the primary.
+        let mut take = |pool: &mut Known, port: i64, now_ms: u64| {
+            let all = slots(&[(0, 16383, port)]);
+            assert!(pool.take_cluster(&info("ok", 1), &all, &nothing, &from, &mut nodes, now_ms));
+            pool.shards[0].replicas.clone()
+        };
+        take(&mut pool, 2, 0);
+        // That was no replica: the slots have moved.
+        assert!(take(&mut pool, 1, 0).is_empty());
+        let first = pool.shards[0].primary;
+        pool.shards[0].replicas.push(9);
+        assert!(pool.moved(7, 9, 0));
+        // A map of before, which names no replicas, and one of then.
+        assert_eq!(take(&mut pool, 1, 1), [9]);
+        assert_eq!(pool.shards[0].primary, first);
+        assert_eq!(take(&mut pool, 1, 2), [9]);
+        assert!(take(&mut pool, 1, 1 + REPLACED_MS).is_empty());
+    }
+
+    #[test]
     fn a_slot_that_moved_is_patched_at_once() {
         let (config, mut nodes) = (cluster(), Nodes::default());
         let mut pool = Known::new(&config, 0, &mut nodes, 0);
@@ -561,7 +623,7 @@ mod tests {
             0
         ));
         let new = nodes.number(&Address::tcp("10.0.0.9", 9), 0, Who::default(), 0);
-        assert!(pool.moved(7, new) && !pool.moved(7, new));
+        assert!(pool.moved(7, new, 0) && !pool.moved(7, new, 0));
         assert_eq!(pool.slots.as_ref().unwrap()[7], 1);
         assert_eq!(pool.shards[1].primary, new);
     }

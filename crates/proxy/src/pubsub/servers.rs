@@ -10,7 +10,7 @@ use super::handover::Due;
 use super::{Expected, Names, Server, Space, Step, Topic};
 use crate::link::Loss;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
-use crate::route::{NO_NODE, NodeId, Placement, Pool, Shard};
+use crate::route::{NO_NODE, NodeId, Placement, Pool};
 use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
@@ -58,6 +58,14 @@ impl Worker {
         server.upstream = Some(upstream);
         (server.heard_ms, server.is_asked) = (self.now_ms, false);
         server.owed_ticks = 0;
+        let placement = &self.routes.pools[usize::from(pool)].placement;
+        if matches!(placement, Placement::Slots(_))
+            && let Some(upstream) = self.upstreams.find(upstream)
+        {
+            // A node that has become a replica does not let a shard's channel be left otherwise: it redirects.
+            server.expect(Expected::Readonly);
+            encode_request([&b"READONLY"[..]], &mut upstream.out);
+        }
         for (space, name) in self.unasked_of(node) {
             self.ask(node, space, &name);
         }
@@ -185,7 +193,7 @@ impl Worker {
         let words = match decoded.map_err(|_| nonsense())?.value {
             Some(Value::Array(words)) => words,
             // So it answers while it has no subscriber.
-            Some(Value::Simple(_)) if self.answered_ping(node) => return Ok(()),
+            Some(Value::Simple(_)) if self.answered_early(node) => return Ok(()),
             _ => return Err(nonsense()),
         };
         let word = |at: usize| words.get(at).and_then(Value::as_bytes).unwrap_or_default();
@@ -229,10 +237,20 @@ impl Worker {
                     let error = b"-ERR the server has not answered SUBSCRIBE\r\n";
                     self.is_refused(node, space, &name, number, error);
                 }
-                Expected::Leave(..) => {}
+                Expected::Leave(..) | Expected::Readonly => {}
             }
         }
         last
+    }
+
+    /// Whether it was asked for something that a server answers in one word while it has no subscriber.
+    fn answered_early(&mut self, node: NodeId) -> bool {
+        let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
+        let is_first = |server: &&mut Server| server.expected.front() == Some(&Expected::Readonly);
+        match server.filter(is_first) {
+            Some(server) => server.expected.pop_front().is_some(),
+            None => self.answered_ping(node),
+        }
     }
 
     /// Whether a sign of life was asked for.
@@ -252,12 +270,15 @@ impl Worker {
         let Expected::Leave(_, name) = leave else {
             return;
         };
-        let handover = self
-            .pubsub
-            .topic(space, &name)
-            .and_then(|it| it.handover.as_ref());
+        self.left(node, space, &name);
+    }
+
+    /// A node that was told so has left a name.
+    fn left(&mut self, node: NodeId, space: Space, name: &[u8]) {
+        let topic = self.pubsub.topic(space, name);
+        let handover = topic.and_then(|it| it.handover.as_ref());
         if handover.is_some_and(|it| it.heard() == Some(node) && it.kept().is_none()) {
-            self.end_handover(space, &name);
+            self.end_handover(space, name);
         }
     }
 
@@ -269,7 +290,15 @@ impl Worker {
             Some(Expected::Leave(of, left)) if *of == space && *left == name => {
                 self.answered_leave(node, space, name);
             }
-            _ => self.moved_away(node, space, &name),
+            _ => {
+                let topic = self.pubsub.topic(space, &name);
+                let last = topic.and_then(|topic| topic.handover.as_ref()?.heard());
+                if last == Some(node) {
+                    // It says nothing more, and knows that it is left.
+                    return self.end_handover(space, &name);
+                }
+                self.moved_away(node, space, &name);
+            }
         }
     }
 
@@ -284,11 +313,11 @@ impl Worker {
     ) {
         let ticks = self.ticks;
         let pool = &self.routes.pools[usize::from(space.pool)];
-        let anywhere = || is_heard_anywhere(space.names, name, pool);
+        let same = |asked| say_the_same(space.names, name, pool, from, asked);
         let Some(topic) = self.pubsub.topic(space, name) else {
             return;
         };
-        if !topic.hears(from, frame, ticks, anywhere) {
+        if !topic.hears(from, frame, ticks, same) {
             return;
         }
         let clients = std::mem::take(&mut topic.clients);
@@ -319,6 +348,9 @@ impl Worker {
         if let Some(topic) = self.pubsub.topic(space, name) {
             topic.redirects = 0;
         }
+        if !self.is_wanted_of(node, space, name) {
+            self.ask_no_more(node, space, name);
+        }
         // If it was left since, and is asked for again: until the server has done both it may hear nothing.
         self.change_steps(space, name, node, |step| match step {
             Step::Asked(latest) if number == latest => Step::Confirmed,
@@ -334,6 +366,18 @@ impl Worker {
         true
     }
 
+    /// Whether a server is to tell of a name that it has confirmed, or knows already that it is not. It may have said by itself
+    /// that another one has the name, while it had still to answer who asked for it.
+    fn is_wanted_of(&mut self, node: NodeId, space: Space, name: &[u8]) -> bool {
+        let topic = self.pubsub.topic(space, name);
+        if topic.is_some_and(|topic| topic.concerns(node)) {
+            return true;
+        }
+        let is_left = |expected: &Expected| matches!(expected, Expected::Leave(of, left) if *of == space && left == name);
+        let mut servers = self.pubsub.servers.iter();
+        servers.any(|it| it.node == node && it.expected.iter().any(is_left))
+    }
+
     /// The server refuses what it was told first: who waits for that is told. An error is a sign of life, too.
     fn refused_by_server(&mut self, node: NodeId, error: &[u8]) {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
@@ -344,7 +388,9 @@ impl Worker {
         let (space, name, number) = match answered {
             Some(Expected::Ask(space, name, number)) => (space, name, number),
             Some(Expected::Ping(ping)) => return self.alive(ping),
-            Some(Expected::Leave(..)) | None => return,
+            // It is no use asking again. A replica that says so goes on to tell what nobody hears.
+            Some(Expected::Leave(space, name)) => return self.left(node, space, &name),
+            Some(Expected::Readonly) | None => return,
         };
         let moved = std::str::from_utf8(error)
             .ok()
@@ -470,8 +516,7 @@ impl Worker {
         let topic = self.pubsub.topic(space, name);
         let last = topic.and_then(|topic| Some(topic.nodes.first()?.0));
         if let ([next], Some(last)) = (&nodes[..], last)
-            && (is_heard_anywhere(space.names, name, pool)
-                || space.names == Names::Shards && are_of_one_shard(pool, last, *next))
+            && say_the_same(space.names, name, pool, last, *next)
         {
             return self.begin_handover(*next, space, name);
         }
@@ -716,14 +761,23 @@ fn is_heard_anywhere(names: Names, name: &[u8], pool: &Pool) -> bool {
         && !name.starts_with(NOTIFICATIONS)
 }
 
+/// Whether each of two nodes says what the other does of a name that both are asked for.
+pub(super) fn say_the_same(
+    names: Names,
+    name: &[u8],
+    pool: &Pool,
+    one: NodeId,
+    other: NodeId,
+) -> bool {
+    is_heard_anywhere(names, name, pool)
+        || names == Names::Shards && one != other && are_of_one_shard(pool, one, other)
+}
+
 /// Whether one of them copies the other, in a cluster: then both hear what is published under the names of their shard.
 fn are_of_one_shard(pool: &Pool, last: NodeId, next: NodeId) -> bool {
-    let has = |shard: &Shard, node| shard.primary == node || shard.replicas.contains(&node);
+    let mut shards = pool.shards.iter();
     matches!(pool.placement, Placement::Slots(_))
-        && pool
-            .shards
-            .iter()
-            .any(|shard| has(shard, last) && has(shard, next))
+        && shards.any(|shard| shard.has(last) && shard.has(next))
 }
 
 /// Who has to be asked for a name in this pool.

@@ -1,6 +1,10 @@
 //! What calls wait for, counted.
 
+use redline_cluster::SLOTS;
+
+use super::servers::say_the_same;
 use super::*;
+use crate::route::{Placement, Shard};
 
 const SPACE: Space = Space {
     names: Names::Channels,
@@ -99,10 +103,35 @@ fn in_a_cluster_nobody_is_heard_who_is_not_asked() {
         ..Topic::default()
     };
     for (node, anywhere, is_heard) in [(1, true, false), (2, true, false), (2, false, true)] {
-        assert_eq!(topic.hears(node, b"a", 0, || anywhere), is_heard);
+        assert_eq!(topic.hears(node, b"a", 0, |_| anywhere), is_heard);
     }
     topic.nodes = vec![(1, Step::Confirmed)];
-    assert!(topic.hears(1, b"a", 0, || true));
+    assert!(topic.hears(1, b"a", 0, |_| true));
     topic.hand_over(2);
-    assert!(topic.hears(1, b"a", 0, || true) && !topic.hears(3, b"a", 0, || true));
+    assert!(topic.hears(1, b"a", 0, |_| true) && !topic.hears(3, b"a", 0, |_| true));
+}
+
+#[test]
+fn a_replica_of_the_node_that_is_asked_for_a_shards_channel_says_nothing_new() {
+    let shard = |primary, replica| Shard {
+        primary,
+        replicas: vec![replica],
+        readers: Vec::new(),
+    };
+    let mut pool = Pool {
+        name: String::new(),
+        shards: vec![shard(1, 2), shard(3, 4)],
+        placement: Placement::One,
+        databases: 1,
+        spreads_reads: false,
+        learned: None,
+        keepalive_s: 0,
+        caching: None,
+        tls: None,
+    };
+    let same = |pool: &Pool, one, other| say_the_same(Names::Shards, b"a", pool, one, other);
+    assert!(!same(&pool, 2, 1), "no cluster");
+    pool.placement = Placement::Slots(Box::new([0; SLOTS]));
+    assert!(same(&pool, 2, 1) && !same(&pool, 3, 1) && !same(&pool, 1, 1));
+    assert!(say_the_same(Names::Channels, b"a", &pool, 3, 1));
 }
