@@ -176,11 +176,7 @@ fn clients(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let largest = |bytes: fn(&crate::session::Card) -> u64| {
         cards.iter().map(|card| bytes(card)).max().unwrap_or(0)
     };
-    let watched = || {
-        cards
-            .iter()
-            .map(|card| card.watched.load(Ordering::Relaxed))
-    };
+    let watched = || cards.iter().map(|card| card.watched().0);
     out.field("connected_clients", cards.len())?;
     out.field("cluster_connections", 0)?;
     out.field("maxclients", worker.settings.maxclients)?;

@@ -122,18 +122,27 @@ pub struct Card {
     pub flags: AtomicU32,
     /// The client that is told what this one tracks; 0: itself, -1: it does not track.
     pub redirect: AtomicI64,
-    /// Channels, patterns, watched keys.
+    /// Channels, patterns.
     pub channels: AtomicU32,
     /// See `channels`.
     pub patterns: AtomicU32,
     /// See `channels`.
     pub shard_channels: AtomicU32,
-    /// See `channels`.
-    pub watched: AtomicU32,
+    /// See [`Card::watched`].
+    pub(crate) watch: Mutex<Watch>,
     /// Queued commands plus one; 0: not in MULTI.
     pub multi: AtomicU32,
     /// Its wait in a blocking command, for those who may end it.
     pub wait: WaitSlot,
+}
+
+/// What a client watches, for those who look at it.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Keys.
+    pub keys: u32,
+    /// Whether one of them has changed.
+    pub flag: Option<Arc<WatchFlag>>,
 }
 
 /// See [`Card::names`].
@@ -155,8 +164,6 @@ pub mod flag {
     pub const PUBSUB: u32 = 1;
     /// In MULTI (`x`).
     pub const MULTI: u32 = 2;
-    /// A watched key has changed (`d`).
-    pub const DIRTY: u32 = 4;
     /// CLIENT NO-EVICT (`e`).
     pub const NO_EVICT: u32 = 8;
     /// CLIENT NO-TOUCH (`T`).
@@ -191,6 +198,21 @@ impl Card {
     #[inline]
     pub fn token(&self) -> Token {
         Token(self.place.load(Ordering::Acquire))
+    }
+
+    /// The number of keys that it watches, none if one of them has changed: EXEC will fail, whatever becomes of the others.
+    /// And whether that is so.
+    pub fn watched(&self) -> (u32, bool) {
+        let watch = self.watch.lock().expect("no panic under the watch");
+        match &watch.flag {
+            Some(flag) if flag.is_raised() => (0, true),
+            _ => (watch.keys, false),
+        }
+    }
+
+    /// Notes what it watches.
+    pub(crate) fn set_watched(&self, keys: u32, flag: Option<Arc<WatchFlag>>) {
+        *self.watch.lock().expect("no panic under the watch") = Watch { keys, flag };
     }
 
     /// Sets or clears bits of `flags`.

@@ -800,7 +800,7 @@ impl Session {
             channels: 0.into(),
             patterns: 0.into(),
             shard_channels: 0.into(),
-            watched: 0.into(),
+            watch: Default::default(),
             multi: 0.into(),
             query_bytes: 0.into(),
             query_capacity: 0.into(),

@@ -327,6 +327,43 @@ fn clients_are_listed_named_and_ended() {
     );
 }
 
+/// CLIENT LIST never showed `d`, and went on counting what a doomed transaction watched.
+#[test]
+fn a_client_whose_watched_key_has_changed_is_shown_as_such() {
+    let server = start(settings(2));
+    let mut watches = Client::connect(&server);
+    let mut looks = Client::connect(&server);
+    let id = watches.call("CLIENT ID").integer();
+    let mut shown = || -> (String, String, String) {
+        let line = text(&looks.call(&format!("CLIENT LIST ID {id}")));
+        let of = |name: &str| -> String {
+            let field = line.split(' ').find_map(|field| field.strip_prefix(name));
+            field.unwrap().to_string()
+        };
+        let watching = field(&mut looks, "clients", "watching_clients");
+        (of("flags="), of("watch="), watching)
+    };
+    let is = |flags: &str, watch: &str, watching: &str| {
+        (flags.to_string(), watch.to_string(), watching.to_string())
+    };
+    watches.call("WATCH k j").ok();
+    assert_eq!(shown(), is("N", "2", "1"));
+    watches.call("SET k 1").ok();
+    assert_eq!(shown(), is("d", "0", "0"));
+    watches.call("WATCH m").ok();
+    assert_eq!(shown(), is("d", "0", "0"));
+    watches.call("MULTI").ok();
+    assert_eq!(shown(), is("xd", "0", "0"));
+    assert_eq!(watches.call("EXEC"), Value::Nil);
+    assert_eq!(shown(), is("N", "0", "0"));
+    watches.call("WATCH k").ok();
+    assert_eq!(shown(), is("N", "1", "1"));
+    Client::connect(&server).call("DEL k");
+    assert_eq!(shown(), is("d", "0", "0"));
+    watches.call("UNWATCH").ok();
+    assert_eq!(shown(), is("N", "0", "0"));
+}
+
 #[test]
 fn a_script_left_the_client_listed_in_the_database_that_it_selected() {
     let server = server();

@@ -407,7 +407,7 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
         card.channels.load(Ordering::Relaxed),
         card.patterns.load(Ordering::Relaxed),
         card.shard_channels.load(Ordering::Relaxed),
-        card.watched.load(Ordering::Relaxed),
+        card.watched().0,
         capacity.saturating_sub(query),
         load(&card.argument_bytes),
         load(&card.multi_bytes),
@@ -429,11 +429,16 @@ lib-ver={} io-thread={} tot-net-in={} tot-net-out={} tot-cmds={}",
 
 /// Among the flags of a card: its wait is over, and its worker has yet to hear of it.
 const UNBLOCKED: u32 = 1 << 30;
+/// Likewise: a key that it watches has changed.
+const DIRTY: u32 = 1 << 29;
 
 fn flag_letters(card: &Card) -> String {
     // In this order: who goes on takes the flag away first, and then the wait.
     let is_over = card.wait.is_over();
-    let flags = card.flags.load(Ordering::Relaxed);
+    let mut flags = card.flags.load(Ordering::Relaxed);
+    if card.watched().1 {
+        flags |= DIRTY;
+    }
     letters_of(match is_over {
         true => flags & !flag::BLOCKED | UNBLOCKED,
         false => flags,
@@ -449,7 +454,7 @@ fn letters_of(flags: u32) -> String {
         (flag::TRACKING, 't'),
         (flag::BROKEN_REDIRECT, 'R'),
         (flag::BROADCAST, 'B'),
-        (flag::DIRTY, 'd'),
+        (DIRTY, 'd'),
         (flag::CLOSING, 'c'),
         (UNBLOCKED, 'u'),
         (flag::UNIX, 'U'),

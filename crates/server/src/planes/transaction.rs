@@ -288,10 +288,8 @@ pub(crate) fn watch(
     publish_events(&shared, &mut worker.local, &mut worker.changes, By::Nobody);
     worker.end_effects(held);
     worker.unlock_set(session, &stripes);
-    session
-        .card
-        .watched
-        .store(session.watched.len() as u32, Ordering::Relaxed);
+    let flag = Some(session.watch_flag.clone());
+    session.card.set_watched(session.watched.len() as u32, flag);
     session.reply().ok();
     Ok(())
 }
@@ -321,8 +319,7 @@ fn unwatch_held(worker: &mut Worker, session: &mut Session, unit: &Unit) {
 
 fn forget_watches(session: &mut Session) {
     session.watch_flag = Arc::default();
-    session.card.watched.store(0, Ordering::Relaxed);
-    session.card.set_flag(flag::DIRTY, false);
+    session.card.set_watched(0, None);
 }
 
 impl Worker {
