@@ -260,6 +260,12 @@ fn a_subscriber_that_does_not_read_is_cut_and_nobody_else_notices() {
         let lines = list.as_bytes().unwrap().split(|byte| *byte == b'\n');
         lines.count() == 3
     });
+    until("the log says why", || {
+        behind
+            .proxy
+            .log()
+            .contains("limits.subscriber-output-buffer")
+    });
 }
 
 #[test]
@@ -442,6 +448,9 @@ fn a_request_that_never_gets_whole_has_a_limit() {
     let sent = (0..5_000).take_while(|_| endless.send(part.as_bytes()).is_ok());
     assert!(sent.count() < 5_000);
     assert_eq!(endless.reply().ok().flatten(), None);
+    until("the log says why", || {
+        proxy.log().contains("limits.query-buffer (1048576)")
+    });
     assert_eq!(call(&mut stays, "SET k v"), ok());
     let held = peak_bytes(&proxy) - before;
     assert!(held < 16_000_000, "{held}");
@@ -539,6 +548,9 @@ fn parts_of_replies_that_never_get_whole_have_a_limit() {
     let ended = greedy.read_to_end(&mut rest).map_err(|error| error.kind());
     assert_ne!(ended, Err(std::io::ErrorKind::WouldBlock), "it stays open");
     assert!(rest.is_empty(), "nothing that is half is sent");
+    until("the log says why", || {
+        proxy.log().contains("limits.output-buffer (4194304)")
+    });
     let mut other = Client::connect(proxy.address()).unwrap();
     assert_eq!(call(&mut other, "PING"), Value::Simple(b"PONG".to_vec()));
 }
@@ -585,6 +597,9 @@ fn a_long_reply_that_is_held_behind_one_that_does_not_come_has_a_limit() {
     encode(&["GET", second], &mut calls);
     greedy.send(&calls).unwrap();
     assert_eq!(greedy.reply().unwrap(), None, "nothing, and it is closed");
+    until("the log says why", || {
+        proxy.log().contains("limits.output-buffer (4194304)")
+    });
 }
 
 #[test]

@@ -196,6 +196,9 @@ fn who_begins_a_large_request_and_says_no_more_is_let_go_and_a_slow_one_is_not()
     pieces.for_each(|piece| slow.write_all(piece).unwrap());
     slow.write_all(most).unwrap();
     assert_eq!(line(&mut slow), "+OK");
+    until("the log says why", || {
+        proxy.log().contains("timeouts.reader")
+    });
 }
 
 #[test]

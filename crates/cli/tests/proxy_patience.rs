@@ -85,6 +85,9 @@ fn a_client_that_takes_nothing_of_a_long_reply_is_let_go_and_a_slow_one_is_not()
     assert!(reads.join().unwrap() > Duration::from_secs(5));
     until("the silent one is let go", || clients(&mut watcher) == 1);
     drop(silent);
+    until("the log says why", || {
+        proxy.log().contains("timeouts.reader")
+    });
 }
 
 /// A long reply has its connection for itself, so that nobody else is held up, and nothing is held for who reads it slowly.

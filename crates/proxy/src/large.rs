@@ -274,7 +274,10 @@ impl Worker {
             match upstream.rested {
                 Some((since_ms, before)) if before == unsent => {
                     if allowed_ms > 0 && now_ms.saturating_sub(since_ms) > allowed_ms {
-                        self.close_client(reader.at);
+                        self.close_for(
+                            reader.at,
+                            "it has taken nothing of a long reply for timeouts.reader",
+                        );
                     }
                 }
                 _ => upstream.rested = Some((now_ms, unsent)),
@@ -305,7 +308,10 @@ impl Worker {
                     let silent_ms = (now_ms as u32).wrapping_sub(since_ms);
                     let is_past = silent_ms < u32::MAX / 2;
                     if allowed_ms > 0 && is_past && u64::from(silent_ms) > allowed_ms {
-                        self.close_client(me.at);
+                        self.close_for(
+                            me.at,
+                            "it has sent nothing of a long request for timeouts.reader",
+                        );
                     }
                 }
             }

@@ -407,7 +407,10 @@ impl Worker {
             return Err("it sends a message that is too long".to_owned());
         };
         match self.reader_of(&front) {
-            Some(me) => self.close_client(me.at),
+            Some(me) => {
+                let limit = self.shared.settings.client_output_bytes_max;
+                self.close_for_output(me.at, "output-buffer", limit);
+            }
             None => return Err("its reply is too long".to_owned()),
         }
         Ok(())

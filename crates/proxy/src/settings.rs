@@ -84,7 +84,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             clients_max: 10_000,
-            client_output_bytes_max: 256 * 1024 * 1024,
+            client_output_bytes_max: 600 * 1024 * 1024,
             subscriber_output_bytes_max: 32 * 1024 * 1024,
             client_output_bytes_high: 1024 * 1024,
             pipeline_max: 1_000,

@@ -717,6 +717,10 @@ impl Worker {
             client.show_last();
             let rest = query.len() - consumed;
             if rest > query_bytes_max {
+                log::warning(&format!(
+                    "client {} is closed: its request is longer than limits.query-buffer ({query_bytes_max})",
+                    client.card.addr
+                ));
                 client.closing = true;
                 client.query = Vec::new();
             } else if own && rest > 0 {
@@ -781,16 +785,20 @@ impl Worker {
         }
         // What is encrypted and not taken by the socket.
         full |= client.stream.has_unsent();
-        let output_max = match client.subscribed {
-            _ if client.monitors => settings.subscriber_output_bytes_max,
-            Some(_) => settings.subscriber_output_bytes_max,
-            None => settings.client_output_bytes_max,
+        let (limit, output_max) = match client.subscribed.is_some() || client.monitors {
+            true => (
+                "subscriber-output-buffer",
+                settings.subscriber_output_bytes_max,
+            ),
+            false => ("output-buffer", settings.client_output_bytes_max),
         };
-        let over = client.owed() > output_max;
+        if client.owed() > output_max && !lost {
+            return self.close_for_output(at, limit, output_max);
+        }
         let done = client.out.is_empty()
             && !full
             && (client.closing && client.pending() == 0 || client.eof && client.is_forsaken());
-        if lost || over || done {
+        if lost || done {
             return self.close_client(at);
         }
         if client.wants_room != full {

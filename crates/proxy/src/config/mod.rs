@@ -387,7 +387,8 @@ impl Default for Limits {
             private_connections: 1_024,
             bulk: Size(512 << 20),
             query_buffer: Size(1 << 30),
-            output_buffer: Size(256 << 20),
+            // Room for one reply of `bulk`, and for others behind it.
+            output_buffer: Size(600 << 20),
             subscriber_output_buffer: Size(32 << 20),
             memory: Size(0),
         }

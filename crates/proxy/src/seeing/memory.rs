@@ -1,5 +1,6 @@
 //! What buffers use, and the limit on it: new requests are refused while there is too much, and whoever has made us hold the
-//! most is closed if that does not help by the next look. Connections to servers, which are everybody's, are left alone.
+//! most is closed if that does not help by the next look. Connections to servers, which are everybody's, are left alone. Whoever is
+//! closed for any limit is named in the log.
 //!
 //! Must not know routes.
 
@@ -57,6 +58,22 @@ impl Worker {
             self.counters.evicted_clients += 1;
             self.close_client(at);
         }
+    }
+
+    /// Closes a client that has gone beyond a limit, and says so.
+    pub(crate) fn close_for(&mut self, at: u32, why: &str) {
+        if let Some(client) = self.clients.look(at) {
+            super::log::warning(&format!("client {} is closed: {why}", client.card.addr));
+        }
+        self.close_client(at);
+    }
+
+    /// The same for what it has not read, or is to get one day.
+    pub(crate) fn close_for_output(&mut self, at: u32, name: &str, limit: usize) {
+        self.close_for(
+            at,
+            &format!("more is held for it than limits.{name} ({limit}) allows"),
+        );
     }
 
     /// Whether a request for servers may be taken; one that may not is counted.

@@ -19,6 +19,13 @@ fn what_is_whole_has_no_fault() {
     assert_eq!(config(WHOLE).check(), []);
 }
 
+/// By who reads it slowly, too, for whom it is held as a whole where others wait behind it.
+#[test]
+fn a_value_that_may_be_written_may_be_read() {
+    let limits = Limits::default();
+    assert!(limits.output_buffer.0 > limits.bulk.0 + (16 << 20));
+}
+
 #[test]
 fn the_sample_says_the_defaults() {
     let sample = config(include_str!("../../../../../docs/proxy.sample.toml"));
