@@ -18,13 +18,13 @@ use std::sync::atomic::Ordering;
 use redline_resp::{Args, Proto, encode_request};
 use redline_spec::CommandId;
 
-use crate::route::{NodeId, Pool};
+use crate::route::NodeId;
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
 
 use handover::Handover;
-use servers::{servers_of, unasked};
+use servers::unasked;
 
 /// What names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,10 +165,10 @@ impl Topic {
         self.nodes.iter().all(|(_, step)| *step == Step::Confirmed)
     }
 
-    /// Whether the servers that have its name in this pool are the ones that are asked.
-    fn is_asked_of(&self, names: Names, name: &[u8], pool: &Pool) -> bool {
+    /// Whether the servers that have its name are the ones that are asked.
+    fn is_asked_of(&self, servers: impl Iterator<Item = NodeId>) -> bool {
         let asked = self.nodes.iter().map(|(node, _)| *node);
-        asked.eq(servers_of(names, name, pool))
+        asked.eq(servers)
     }
 
     fn is_unasked(&self, node: NodeId) -> bool {

@@ -10,7 +10,7 @@ use super::handover::Due;
 use super::{Expected, Names, Server, Space, Step, Topic};
 use crate::link::Loss;
 use crate::redirect::{MOVED_ON, TRIES_MAX};
-use crate::route::{NO_NODE, NodeId, Placement, Pool};
+use crate::route::{NO_NODE, Node, NodeId, Placement, Pool};
 use crate::slab::Ref;
 use crate::upstream::{Purpose, State};
 use crate::worker::Worker;
@@ -27,7 +27,7 @@ const TICKS_REFUSED: u32 = 10;
 impl Worker {
     pub(super) fn nodes_of(&self, space: Space, name: &[u8]) -> Vec<NodeId> {
         let pool = &self.routes.pools[usize::from(space.pool)];
-        servers_of(space.names, name, pool).collect()
+        servers_of(space.names, name, pool, is_ejected(&self.routes.nodes)).collect()
     }
 
     /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
@@ -497,8 +497,10 @@ impl Worker {
                 continue;
             };
             let topics = topics.iter();
-            let elsewhere =
-                topics.filter(|(name, topic)| !topic.is_asked_of(space.names, name, pool));
+            let nodes = &self.routes.nodes;
+            let elsewhere = topics.filter(|(name, topic)| {
+                !topic.is_asked_of(servers_of(space.names, name, pool, is_ejected(nodes)))
+            });
             moved.extend(elsewhere.map(|(name, _)| (*space, name.clone())));
         }
         for (space, name) in moved {
@@ -780,8 +782,17 @@ fn are_of_one_shard(pool: &Pool, last: NodeId, next: NodeId) -> bool {
         && shards.any(|shard| shard.has(last) && shard.has(next))
 }
 
-/// Who has to be asked for a name in this pool.
-pub(super) fn servers_of(names: Names, name: &[u8], pool: &Pool) -> impl Iterator<Item = NodeId> {
+fn is_ejected(nodes: &[Node]) -> impl Fn(NodeId) -> bool {
+    |node| nodes.get(usize::from(node)).is_some_and(|it| it.ejected)
+}
+
+/// Who has to be asked for a name in this pool. Where any node will do, it is one that answers, if there is one.
+pub(super) fn servers_of(
+    names: Names,
+    name: &[u8],
+    pool: &Pool,
+    is_ejected: impl Fn(NodeId) -> bool,
+) -> impl Iterator<Item = NodeId> {
     let is_everywhere = match (names, &pool.placement) {
         (_, Placement::One) | (Names::Shards, _) => false,
         (Names::Patterns, Placement::Hashed(_)) => true,
@@ -791,6 +802,16 @@ pub(super) fn servers_of(names: Names, name: &[u8], pool: &Pool) -> impl Iterato
         (true, _) => None,
         (false, Names::Patterns) => Some(pool.shards[0].primary),
         (false, _) => Some(pool.node_of(name)),
+    };
+    let is_of_no_use = |node: &NodeId| *node == NO_NODE || is_ejected(*node);
+    let one = match one.filter(is_of_no_use) {
+        Some(_) if is_heard_anywhere(names, name, pool) => {
+            let primaries = pool.shards.iter().map(|shard| shard.primary);
+            let replicas = pool.shards.iter().flat_map(|shard| &shard.replicas);
+            let mut everybody = primaries.chain(replicas.copied());
+            everybody.find(|node| !is_of_no_use(node)).or(one)
+        }
+        _ => one,
     };
     let shards = pool.shards.iter().filter(move |_| is_everywhere);
     one.into_iter().chain(shards.map(|shard| shard.primary))

@@ -2,9 +2,9 @@
 
 use redline_cluster::SLOTS;
 
-use super::servers::say_the_same;
+use super::servers::{say_the_same, servers_of};
 use super::*;
-use crate::route::{Placement, Shard};
+use crate::route::{Placement, Pool, Shard};
 
 const SPACE: Space = Space {
     names: Names::Channels,
@@ -111,24 +111,50 @@ fn in_a_cluster_nobody_is_heard_who_is_not_asked() {
     assert!(topic.hears(1, b"a", 0, |_| true) && !topic.hears(3, b"a", 0, |_| true));
 }
 
-#[test]
-fn a_replica_of_the_node_that_is_asked_for_a_shards_channel_says_nothing_new() {
+/// Two shards, 1 with the replica 2, and 3 with the replica 4. The first has all slots, if it is a cluster.
+fn two_shards(placement: Placement) -> Pool {
     let shard = |primary, replica| Shard {
         primary,
         replicas: vec![replica],
         readers: Vec::new(),
     };
-    let mut pool = Pool {
+    Pool {
         name: String::new(),
         shards: vec![shard(1, 2), shard(3, 4)],
-        placement: Placement::One,
+        placement,
         databases: 1,
         spreads_reads: false,
         learned: None,
         keepalive_s: 0,
         caching: None,
         tls: None,
+    }
+}
+
+#[test]
+fn where_any_node_will_do_one_that_answers_is_asked() {
+    let pool = two_shards(Placement::Slots(Box::new([0; SLOTS])));
+    let asked = |names, name: &str, ejected: &[NodeId]| -> Vec<NodeId> {
+        servers_of(names, name.as_bytes(), &pool, |node| {
+            ejected.contains(&node)
+        })
+        .collect()
     };
+    for names in [Names::Channels, Names::Patterns] {
+        assert_eq!(asked(names, "a", &[]), [1]);
+        assert_eq!(asked(names, "a", &[1]), [3]);
+        assert_eq!(asked(names, "a", &[1, 3]), [2]);
+        // Nobody does.
+        assert_eq!(asked(names, "a", &[1, 2, 3, 4]), [1]);
+    }
+    // What only one of them knows.
+    assert_eq!(asked(Names::Shards, "a", &[1]), [1]);
+    assert_eq!(asked(Names::Channels, "__keyspace@0__:a", &[1]), [1, 3]);
+}
+
+#[test]
+fn a_replica_of_the_node_that_is_asked_for_a_shards_channel_says_nothing_new() {
+    let mut pool = two_shards(Placement::One);
     let same = |pool: &Pool, one, other| say_the_same(Names::Shards, b"a", pool, one, other);
     assert!(!same(&pool, 2, 1), "no cluster");
     pool.placement = Placement::Slots(Box::new([0; SLOTS]));
