@@ -455,10 +455,7 @@ impl Selector {
 /// A pattern of the rules against a key or channel. An empty one is matched by no `*`: only who may use every key, or
 /// has an empty pattern, may use it.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    match text {
-        b"" => pattern.is_empty(),
-        _ => glob::matches(pattern, text, Case::Sensitive),
-    }
+    glob::matches(pattern, text, Case::Sensitive)
 }
 
 /// What every text that a glob pattern matches begins with, and the pattern behind that.

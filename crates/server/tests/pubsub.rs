@@ -228,3 +228,22 @@ fn a_script_that_publishes_more_than_a_client_may_have_waiting_ends_the_client()
     admin.call_args(&[b"EVAL", script, b"0"]);
     assert_eq!(subscriber.drain(), 0, "closed without a word");
 }
+
+/// `*` got the messages of the channel without a name, and PUBSUB CHANNELS listed it.
+#[test]
+fn a_channel_without_a_name_is_matched_by_no_star() {
+    let server = start(settings(1));
+    let (mut own, mut hears) = (Client::connect(&server), Client::connect(&server));
+    hears.call("PSUBSCRIBE *");
+    assert_eq!(own.call_args(&[b"PUBLISH", b"", b"m"]).integer(), 0);
+    hears.call_args(&[b"PSUBSCRIBE", b""]);
+    hears.call_args(&[b"SUBSCRIBE", b""]);
+    assert_eq!(own.call_args(&[b"PUBLISH", b"", b"m"]).integer(), 2);
+    assert_eq!(own.call("PUBSUB CHANNELS *").array(), []);
+    assert_eq!(own.call("PUBSUB CHANNELS").array(), [bulk("")]);
+    own.call_args(&[b"SET", b"", b"v"]).ok();
+    for line in ["KEYS *", "SCAN 0 MATCH *"] {
+        let found = format!("{:?}", own.call(line));
+        assert!(found.contains("Bulk([])"), "{line}: {found}");
+    }
+}
