@@ -61,10 +61,11 @@ fn server() -> ServerProcess {
     ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap()
 }
 
-/// It gives a server up soon, and takes it back soon. A key's place does not depend on where its server is.
+/// It gives a server up soon, but not one that a busy machine makes slow, and takes it back soon. A key's place does not depend
+/// on where its server is.
 fn pool(servers: &[SocketAddr]) -> String {
     format!(
-        "[timeouts]\nconnect = '500ms'\nrequest = '1s'\n[[pool]]\nrefresh = '200ms'\ndistribution = 'modula'\n{}\
+        "[timeouts]\nconnect = '2s'\nrequest = '5s'\n[[pool]]\nrefresh = '200ms'\ndistribution = 'modula'\n{}\
          [pool.failure]\nlimit = 2\nretry = '50ms'\nretry-max = '100ms'\n",
         shards(servers)
     )
@@ -78,8 +79,13 @@ struct Others {
 }
 
 impl Others {
-    /// With keys of this tag.
+    /// With keys of this tag, and values of which some have 50 KB.
     fn start(proxy: SocketAddr, tag: &str) -> Others {
+        Others::with(proxy, tag, 10_000)
+    }
+
+    /// With values of which some say so often which round it is.
+    fn with(proxy: SocketAddr, tag: &str, repeats: usize) -> Others {
         let mut others = Others {
             stop: Arc::default(),
             rounds: Vec::new(),
@@ -87,7 +93,7 @@ impl Others {
         };
         for number in 0..4 {
             let mut one = Writer::new(proxy, format!("{tag}:{number}"), 2 + number % 2);
-            others.add(move |round| one.round(round));
+            others.add(move |round| one.round(round, repeats));
         }
         let pair = || [(); 2].map(|()| Client::connect(proxy).unwrap());
         let ([mut hears, mut says], channel) = (pair(), format!("{tag}news"));
@@ -166,12 +172,12 @@ impl Writer {
     }
 
     /// Sends one of each in one piece, and looks at what comes back.
-    fn round(&mut self, round: usize) {
+    fn round(&mut self, round: usize, repeats: usize) {
         let [k, c, l, t] = ["k", "c", "l", "t"].map(|name| format!("{}:{name}", self.own));
         let none = format!("{}:none", self.own);
         let number = round.to_string();
-        // Now and then one of 50 KB.
-        let long = format!("{number},").repeat(if round.is_multiple_of(16) { 10_000 } else { 1 });
+        let is_long = round.is_multiple_of(16);
+        let long = format!("{number},").repeat(if is_long { repeats } else { 1 });
         let all = Value::Array(vec![bulk(&long), self.nil.clone(), bulk(&number)]);
         let count = Value::Integer(round as i64);
         let queued = || Value::Simple(b"QUEUED".to_vec());
@@ -371,12 +377,15 @@ fn byte_by_byte(to: SocketAddr) -> SocketAddr {
 fn while_a_client_and_a_server_send_single_bytes() {
     let servers = [server(), server()];
     let addresses = [byte_by_byte(servers[0].address()), servers[1].address()];
-    let proxy = proxy_with(&format!("threads = 2\n{}", pool(&addresses)));
+    // What comes in single bytes takes its time.
+    let text = pool(&addresses).replace("'2s'", "'30s'");
+    let text = text.replace("'5s'", "'60s'");
+    let proxy = proxy_with(&format!("threads = 2\n{text}"));
     let mut client = Client::connect(proxy.address()).unwrap();
     let tags = tags_of_each(&mut client, &servers);
     let others = Others::start(proxy.address(), &tags[1]);
     // The same calls, and the same replies, where everything passes in single bytes.
-    let slow = Others::start(proxy.address(), &tags[0]);
+    let slow = Others::with(proxy.address(), &tags[0], 500);
     let mut stream = TcpStream::connect(proxy.address()).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
