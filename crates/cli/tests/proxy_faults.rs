@@ -352,12 +352,16 @@ fn who_waits_behind_a_large_reply_gets_its_own_though_nobody_reads_the_large_one
         &["--threads".to_owned(), "1".to_owned()],
     )
     .expect("the proxy starts");
+    let before = peak_bytes(&proxy);
     let mut slow = TcpStream::connect(proxy.address()).unwrap();
     slow.write_all(b"*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n")
         .unwrap();
     until("the server is asked", || asked.load(Ordering::Relaxed));
     let mut other = Client::connect(proxy.address()).unwrap();
     assert_eq!(call(&mut other, "GET behind"), bulk("small"));
+    // It is held once.
+    let held = peak_bytes(&proxy) - before;
+    assert!(held < 30_000_000, "{held}");
     let mut reply = vec![0; expected.len()];
     slow.read_exact(&mut reply).unwrap();
     assert!(reply == expected);

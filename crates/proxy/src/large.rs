@@ -242,7 +242,23 @@ impl Worker {
             if let Some(reader) = self.clients.find(client) {
                 reader.feeds = Some(place);
             }
+        } else {
+            self.hold_rest(at, client);
         }
+    }
+
+    /// What is to come of a long reply is held for its client, since others wait behind it: room for all of it at once, so
+    /// that it is not there twice whenever there is too little.
+    fn hold_rest(&mut self, at: u32, client: Ref) {
+        let limit = self.shared.settings.client_output_bytes_max;
+        let (Some(upstream), Some(reader)) = (self.upstreams.get(at), self.clients.find(client))
+        else {
+            return;
+        };
+        let rest = usize::try_from(upstream.framer.bulk_missing()).unwrap_or(limit);
+        // What is beyond the limit ends the client.
+        let room = rest.min(limit.saturating_sub(reader.unsent()));
+        let _ = reader.out.try_reserve_exact(room);
     }
 
     /// The client has read most of what it had: the connection that rests for it goes on.
