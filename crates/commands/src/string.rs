@@ -350,7 +350,7 @@ pub(crate) fn msetnx(
         .from(1)
         .iter()
         .step_by(2)
-        .all(|key| !ctx.keys.contains(key));
+        .all(|key| !ctx.keys.contains_to_write(key));
     if free {
         for at in (1..args.len()).step_by(2) {
             set_and_report(ctx, args, at, at + 1, Expiry::Clear);
@@ -395,7 +395,7 @@ pub(crate) fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 
 /// SETNX key value
 pub(crate) fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let free = !ctx.keys.contains(&args[1]);
+    let free = !ctx.keys.contains_to_write(&args[1]);
     if free {
         set_and_report(ctx, args, 1, 2, Expiry::Clear);
     }
@@ -651,7 +651,7 @@ impl<'a> OnlyIf<'a> {
 
     fn meets(self, ctx: &Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
         let (other, as_digest, wanted) = match self {
-            OnlyIf::Missing => return Ok(!ctx.keys.contains(key)),
+            OnlyIf::Missing => return Ok(!ctx.keys.contains_to_write(key)),
             OnlyIf::Exists => return Ok(ctx.keys.contains(key)),
             OnlyIf::Equal(other) => (other, false, true),
             OnlyIf::NotEqual(other) => (other, false, false),
@@ -828,6 +828,21 @@ impl<'a> Options<'a> {
 #[cfg(test)]
 mod tests {
     use crate::testing::TestDb;
+
+    #[test]
+    fn a_lock_that_is_held_is_accessed_by_whoever_tries_to_take_it() {
+        let mut db = TestDb::new();
+        db.local.clock.lfu = true;
+        (db.local.clock.log_factor, db.local.clock.decay_minutes) = (0, 0);
+        db.script(&[
+            ("SET lock me", "+OK"),
+            ("OBJECT FREQ lock", ":5"),
+            ("SET lock you NX", "$-1"),
+            ("SETNX lock you", ":0"),
+            ("MSETNX other 1 lock you", ":0"),
+            ("OBJECT FREQ lock", ":8"),
+        ]);
+    }
 
     #[test]
     fn set_and_get() {

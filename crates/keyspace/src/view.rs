@@ -448,6 +448,17 @@ impl<'a> View<'a> {
         self.find(key).is_some()
     }
 
+    /// The same for a handler that creates the key only if there is none: an access, but as in Redis neither a hit nor a
+    /// miss. So what is tried again and again, a lock, stays recent.
+    #[inline]
+    pub fn contains_to_write(&self, key: &[u8]) -> bool {
+        let found = self.find(key);
+        if let Some(entry) = found {
+            self.access(entry);
+        }
+        found.is_some()
+    }
+
     /// When the key expires: `None` without a key, `Some(None)` without an expiry. Leaves no trace.
     pub fn expire_at_ms(&self, key: &[u8]) -> Option<Option<i64>> {
         // SAFETY: the stripe is held.
