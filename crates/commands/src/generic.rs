@@ -224,6 +224,8 @@ pub(crate) fn persist(
     if expires {
         ctx.keys.set_expire_at_ms(key, None);
         ctx.keys.changed(Classes::GENERIC, "persist", key);
+    } else {
+        ctx.keys.contains_to_write(key);
     }
     reply.integer(i64::from(expires));
     Ok(())
@@ -525,6 +527,8 @@ fn expire_at(
     match ctx.keys.expire_at_ms(key) {
         Some(current) if conditions.hold(current, at_ms) => {}
         _ => {
+            // It is used all the same.
+            ctx.keys.contains_to_write(key);
             reply.integer(0);
             return Ok(());
         }
@@ -600,6 +604,25 @@ impl ExpireConditions {
 #[cfg(test)]
 mod tests {
     use crate::testing::TestDb;
+
+    #[test]
+    fn an_expiry_that_is_not_changed_is_an_access_to_the_key() {
+        let mut db = TestDb::new();
+        db.local.clock.lfu = true;
+        (db.local.clock.log_factor, db.local.clock.decay_minutes) = (0, 0);
+        db.script(&[
+            ("SET k v", "+OK"),
+            ("PERSIST k", ":0"),
+            ("EXPIRE k 100 XX", ":0"),
+            ("OBJECT FREQ k", ":7"),
+            ("EXPIRE k 100", ":1"),
+            ("OBJECT FREQ k", ":8"),
+            ("PEXPIRE k 100 GT", ":0"),
+            ("PERSIST k", ":1"),
+            ("OBJECT FREQ k", ":10"),
+            ("PERSIST none", ":0"),
+        ]);
+    }
 
     #[test]
     fn expiry() {
