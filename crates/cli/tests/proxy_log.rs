@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use proxying::seen::{flat, number, pages, proxy, slow_server, text};
-use proxying::{REDLINE, bulk, call, ok, scripted, until};
+use proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with, scripted, shards, until};
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::{SECOND_PORT, ServerProcess};
@@ -165,4 +165,40 @@ fn the_proxy_s_own_password_is_nowhere_to_be_seen() {
         said += &std::fs::read_to_string(&log).unwrap();
         assert!(!said.contains("topsecret"), "{said}");
     }
+}
+
+#[test]
+fn a_server_that_lets_nobody_in_is_named_once() {
+    let words = ["--requirepass", "secret"].map(str::to_owned);
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &words).unwrap();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\npassword = 'nonsense'\n{}",
+        shards(&[server.address()])
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let said = "does not let the proxy in: WRONGPASS";
+    until("it is named", || {
+        assert_error(&call(&mut client, "GET k"), "ERR upstream");
+        proxy.log().contains(said)
+    });
+    let mut direct = Client::connect(server.address()).unwrap();
+    assert_eq!(call(&mut direct, "AUTH secret"), ok());
+    let connections = |direct: &mut Client| {
+        let info = call(direct, "INFO stats");
+        let text = String::from_utf8_lossy(info.as_bytes().unwrap()).into_owned();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = connections(&mut direct);
+    until("it has been tried again and again", || {
+        assert_error(&call(&mut client, "GET k"), "ERR upstream");
+        connections(&mut direct) > before + 4
+    });
+    assert_eq!(proxy.log().matches(said).count(), 1, "{}", proxy.log());
+    assert_eq!(call(&mut direct, "CONFIG SET requirepass nonsense"), ok());
+    until("it lets us in", || {
+        call(&mut client, "GET k") == Value::NullBulk
+    });
 }

@@ -296,6 +296,7 @@ impl Worker {
         }
         let links = self.links.of(node);
         (links.failures, links.retry_at_ms) = (0, 0);
+        links.reason.clear();
         self.mark_upstream(at);
         log::debug(|| {
             format!(
@@ -304,6 +305,14 @@ impl Worker {
             )
         });
         self.tell(Report::Well { node });
+    }
+
+    /// A server answers who we are with an error: it is named once, until it lets us in or an attempt fails otherwise.
+    pub(crate) fn turned_away(&mut self, node: NodeId, said: &str) {
+        if self.links.of(node).reason != said {
+            let name = &self.routes.nodes[usize::from(node)].name;
+            log::warning(&format!("{name} does not let the proxy in: {said}"));
+        }
     }
 
     /// An attempt has failed: no other one for a while, longer each time, and not all workers at once.

@@ -309,9 +309,12 @@ impl Worker {
             }
             Kind::Unwanted => upstream.answered(1),
             Kind::Setup if reply[0] == b'-' => {
-                let node = &self.routes.nodes[usize::from(upstream.node)];
+                let number = upstream.node;
+                let node = &self.routes.nodes[usize::from(number)];
                 let text = String::from_utf8_lossy(&reply[1..len - 2]);
-                return Err(errors::of_setup(&text, node.password.as_deref()));
+                let said = errors::of_setup(&text, node.password.as_deref());
+                self.turned_away(number, &said);
+                return Err(said);
             }
             Kind::Setup => {
                 upstream.answered(1);
