@@ -101,10 +101,21 @@ const STEPS_MAX: u32 = 3;
 
 /// The fourth step and the further ones, for up to 64 keys at once.
 fn fetch_entries(keys: &mut [Ahead]) {
-    let mut spilled = 0u64;
+    let spilled = fetch_first(keys);
+    fetch_beyond(keys, spilled);
+}
+
+/// The fourth step, for up to 64 keys at once. Gives those whose entries are beyond their bucket: bit by place.
+fn fetch_first(keys: &mut [Ahead]) -> u64 {
+    let mut spilled = 0;
     for (i, key) in keys.iter_mut().enumerate() {
         spilled |= u64::from(key.entry()) << i;
     }
+    spilled
+}
+
+/// The further steps of those.
+fn fetch_beyond(keys: &mut [Ahead], mut spilled: u64) {
     for step in 1..=STEPS_MAX {
         let mut rest = spilled;
         while rest != 0 {
@@ -118,19 +129,22 @@ fn fetch_entries(keys: &mut [Ahead]) {
 }
 
 /// The keys of a batch in the order in which they will be looked up. They are walked to while the batch is decoded and
-/// executed, each some keys behind the one before: a CPU has room for a dozen or two of misses at a time, and whoever
-/// asks for more in a row waits for the first of them.
+/// executed, some keys ahead of their use and in blocks. A block is small, since a CPU has room for a dozen or two of misses
+/// at a time, and whoever asks for more in a row waits for the first of them. And it is not one key, since a prefetch holds
+/// the CPU up while it translates its address: of several in a row the translations overlap.
 #[derive(Default)]
 pub struct Walk {
     keys: Vec<Ahead>,
-    /// Keys of the last 64 whose entries are beyond the buckets looked at so far: bit `number % 64`.
+    /// So many keys have taken their second step.
+    directories: usize,
+    /// So many keys have taken their third step.
+    buckets: usize,
+    /// Of the block that took its fourth step last: see [`fetch_first`].
     spilled: u64,
 }
 
-/// Keys between two steps of the walk.
-const STRIDE: usize = 4;
-/// So far ahead of its use an entry is asked for: it leaves a stride for each further bucket, and one for the entry.
-const ENTRY_AHEAD: usize = STRIDE * (STEPS_MAX as usize + 1);
+/// Keys that take a step together.
+const BLOCK: usize = 8;
 
 impl Walk {
     /// Adds a key that will be looked up after those that are here, and walks on with the ones before. Gives its number.
@@ -138,49 +152,49 @@ impl Walk {
     pub fn push(&mut self, key: Ahead) -> usize {
         let number = self.keys.len();
         self.keys.push(key);
-        if let Some(before) = number.checked_sub(STRIDE) {
-            self.keys[before].directory();
-        }
-        if let Some(before) = number.checked_sub(2 * STRIDE) {
-            self.keys[before].bucket();
+        if number.is_multiple_of(BLOCK) {
+            let directories = number.saturating_sub(BLOCK);
+            self.walk_to(directories, directories.saturating_sub(BLOCK));
         }
         number
+    }
+
+    /// The second and the third step, for all keys below these numbers.
+    #[inline(never)]
+    fn walk_to(&mut self, directories: usize, buckets: usize) {
+        let keys = &mut self.keys;
+        keys[self.directories..directories]
+            .iter()
+            .for_each(Ahead::directory);
+        keys[self.buckets..buckets]
+            .iter_mut()
+            .for_each(Ahead::bucket);
+        (self.directories, self.buckets) = (directories, buckets);
     }
 
     /// All are here: walks on with the last ones, and asks for the first entries.
     pub fn begin(&mut self) {
         let all = self.keys.len();
-        self.keys[all.saturating_sub(STRIDE)..]
-            .iter()
-            .for_each(Ahead::directory);
-        self.keys[all.saturating_sub(2 * STRIDE)..]
-            .iter_mut()
-            .for_each(Ahead::bucket);
-        self.spilled = 0;
-        fetch_entries(&mut self.keys[..all.min(ENTRY_AHEAD)]);
+        self.walk_to(all, all);
+        fetch_entries(&mut self.keys[..all.min(2 * BLOCK)]);
     }
 
     /// This key is about to be looked up: asks for the entries of later ones. To be told of each key in turn.
     #[inline]
     pub fn reach(&mut self, number: usize) {
-        let at = number + ENTRY_AHEAD;
-        let Some(key) = self.keys.get_mut(at) else {
-            return;
-        };
-        self.spilled |= u64::from(key.entry()) << (at % 64);
-        if self.spilled != 0 {
-            self.follow(number);
+        if number.is_multiple_of(BLOCK) {
+            self.entries_from(number + BLOCK);
         }
     }
 
-    fn follow(&mut self, number: usize) {
-        for step in 1..=STEPS_MAX {
-            let at = number + ENTRY_AHEAD - STRIDE * step as usize;
-            let bit = 1 << (at % 64);
-            if self.spilled & bit != 0 && (!self.keys[at].beyond(step) || step == STEPS_MAX) {
-                self.spilled &= !bit;
-            }
-        }
+    /// The further steps for the block that begins there, and the fourth step for the next.
+    #[inline(never)]
+    fn entries_from(&mut self, number: usize) {
+        let later = self.keys.get_mut(number..).unwrap_or_default();
+        let (block, later) = later.split_at_mut(later.len().min(BLOCK));
+        fetch_beyond(block, self.spilled);
+        let next = later.len().min(BLOCK);
+        self.spilled = fetch_first(&mut later[..next]);
     }
 
     /// What is known of a key, by its number.
@@ -199,6 +213,7 @@ impl Walk {
     #[inline]
     pub fn clear(&mut self) {
         self.keys.clear();
+        (self.directories, self.buckets, self.spilled) = (0, 0, 0);
     }
 }
 
