@@ -228,8 +228,8 @@ fn dir_is_the_working_directory_and_can_be_changed_where_that_is_allowed() {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
     let config = fs::read_to_string(folder.path().join("r.conf")).unwrap();
-    let socket = folder.path().join("s");
-    let config = config.replace("unixsocket s", &format!("unixsocket {}", socket.display()));
+    // From `work`; from another folder it would be another file.
+    let config = config.replace("unixsocket s", "unixsocket ../s");
     fs::write(folder.path().join("r.conf"), config).unwrap();
     let running = Running::start(folder, &["r.conf"], None);
     let cwd = || fs::read_link(format!("/proc/{}/cwd", running.child.id())).unwrap();
@@ -251,10 +251,12 @@ fn dir_is_the_working_directory_and_can_be_changed_where_that_is_allowed() {
     let line = format!("\ndir \"{}\"\n", other.display());
     assert!(config.contains(&line), "{config}");
     assert!(work.join("p").exists());
+    assert_eq!(running.call("CONFIG SET dir /"), "+OK");
     running.signal("TERM");
-    let (status, _, _folder) = running.ended();
+    let (status, _, folder) = running.ended();
     assert_eq!(status.code(), Some(0));
     assert!(!work.join("p").exists(), "the file with the pid is left");
+    assert!(!folder.path().join("s").exists(), "the socket is left");
 }
 
 #[test]

@@ -307,7 +307,10 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
 /// place, that one is left alone.
 #[derive(Debug)]
 struct SocketFile {
+    /// As it was given: by this name clients know it.
     path: PathBuf,
+    /// Where it is, whatever the working directory becomes.
+    place: PathBuf,
     inode: (u64, u64),
 }
 
@@ -316,6 +319,7 @@ impl SocketFile {
         let metadata = fs::symlink_metadata(path)?;
         Ok(SocketFile {
             path: path.to_owned(),
+            place: std::path::absolute(path)?,
             inode: (metadata.dev(), metadata.ino()),
         })
     }
@@ -323,12 +327,12 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let Ok(metadata) = fs::symlink_metadata(&self.path) else {
+        let Ok(metadata) = fs::symlink_metadata(&self.place) else {
             return;
         };
         if (metadata.dev(), metadata.ino()) == self.inode {
             // Nothing is lost if it fails: the next server finds the file stale and removes it.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(&self.place);
         }
     }
 }

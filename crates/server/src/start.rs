@@ -48,7 +48,6 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     reaper: Option<JoinHandle<()>>,
     metrics: Option<Metrics>,
-    unixsocket: Option<PathBuf>,
     /// The first worker looks at them. They are received until all of them have ended: a further one must not end the
     /// process in the middle of its end.
     _signals: Option<Arc<Signals>>,
@@ -142,7 +141,7 @@ impl Server {
             _ => Keyspace::new(databases, Box::new(bell.clone())),
         };
         apply_to_keyspace(&keyspace, &settings);
-        // The working directory may change before the end.
+        // The working directory may change while people read it.
         let absolute = |path: &String| std::path::absolute(path).unwrap_or_else(|_| path.into());
         let unixsocket = settings.unixsocket.as_ref().map(absolute);
         let shared = Arc::new(Shared::new(
@@ -176,7 +175,6 @@ impl Server {
             threads,
             reaper: Some(reaper),
             metrics,
-            unixsocket,
             _signals: signals,
         })
     }
@@ -246,9 +244,6 @@ impl Server {
         if let Some(reaper) = self.reaper.take() {
             self.shared.chore(Chore::Stop);
             let _ = reaper.join();
-        }
-        if let Some(path) = self.unixsocket.take() {
-            let _ = std::fs::remove_file(path);
         }
     }
 }

@@ -5,12 +5,15 @@ mod client;
 
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        net::UnixStream,
+    },
     path::Path,
     thread,
 };
 
-use client::{Client, Value, request, settings};
+use client::{Client, Value, request, settings, start};
 use redline_server::{Origin, Server, Settings};
 
 /// So many clients ask at once, so often.
@@ -146,4 +149,22 @@ fn a_configuration_file_that_is_gone_is_written_anew_and_what_cannot_be_written_
     fs::create_dir(&path).unwrap();
     let refused = client.call("CONFIG REWRITE");
     assert_eq!(refused.error(), "ERR Rewriting config file: Is a directory");
+}
+
+#[test]
+fn a_server_that_ended_took_away_the_socket_of_its_successor() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let at_path = || Settings {
+        unixsocket: Some(path.to_str().unwrap().to_owned()),
+        ..settings(1)
+    };
+    let first = start(at_path());
+    // Renamed, not removed: its inode must not be given to the next file.
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    let second = start(at_path());
+    drop(first);
+    UnixStream::connect(&path).expect("the second server is there still");
+    drop(second);
+    assert!(!path.exists());
 }
