@@ -169,7 +169,7 @@ impl Pool {
     pub fn lacks_somebody(&self) -> bool {
         self.shards.iter().any(|shard| shard.primary == NO_NODE)
             || match &self.placement {
-                Placement::Slots(shards) => shards.contains(&NO_NODE),
+                Placement::Slots(shards) => shards.contains(&NO_SHARD),
                 _ => false,
             }
     }

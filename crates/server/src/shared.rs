@@ -606,9 +606,11 @@ impl Shared {
     pub fn kill(&self, card: &Card) {
         card.killed.store(true, Ordering::Release);
         card.wait.kill();
-        self.workers()[card.token().worker()]
+        // Read once: it may be moving to another worker, and the old place sends this on, but only what names it.
+        let token = card.token();
+        self.workers()[token.worker()]
             .mailbox
-            .send(Message::Kill(card.token()));
+            .send(Message::Kill(token));
     }
 
     /// Memory of all clients: bytes, as of the last time that each was served.

@@ -236,7 +236,6 @@ fn run(
         failures: Failures::default(),
         began_ms,
         changes_before,
-        db,
         flags,
         call: args,
         function: match program {
@@ -334,8 +333,6 @@ struct Env<'a> {
     session: &'a mut Session,
     began_ms: u64,
     changes_before: u64,
-    /// The caller's database: SELECT inside a script ends with it.
-    db: u32,
     failures: Failures,
     /// What it declares.
     flags: ScriptFlags,
@@ -495,9 +492,8 @@ impl ScriptEnv for Env<'_> {
         Some(access::call_allowed(&self.session.user, id, args).is_ok())
     }
 
-    fn set_repl(&mut self, _targets: u8) {
-        let _ = self.db; // effects have one destination, the journal, which keeps them in any case
-    }
+    /// Effects have one destination, the journal, which gets them in any case.
+    fn set_repl(&mut self, _: u8) {}
 }
 
 impl Env<'_> {
