@@ -1,5 +1,8 @@
-//! Inline requests: a line of words with shell-like quoting, as people type them into a raw connection.
+//! Inline requests: a line of words with shell-like quoting, as people type them into a raw connection, and as Redis
+//! has them in its files too ([`split_words`]).
 //! Words are unquoted in place, since unquoting never makes them longer. Knows no commands.
+
+use memchr::memchr;
 
 use crate::args::Span;
 
@@ -7,6 +10,16 @@ use crate::args::Span;
 /// lines are calls to whoever takes them for requests.
 pub fn is_of_http(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
+}
+
+/// The words of a line that is no request: of a configuration file, of a script's first line. As in Redis the line ends at
+/// its first zero byte. `None`: a quote is not closed, or is followed by something other than a space.
+pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let end = memchr(0, line).unwrap_or(line.len());
+    let (mut line, mut spans) = (line[..end].to_vec(), Vec::new());
+    split(&mut line, &mut spans).ok()?;
+    let word = |span: &Span| line[span.start as usize..][..span.len as usize].to_vec();
+    Some(spans.iter().map(word).collect())
 }
 
 /// The line has a quote that is not closed, or that is followed by something other than a space.
@@ -150,6 +163,21 @@ mod tests {
         assert_eq!(words(" \t\r\x0b\x0c ").unwrap(), [""; 0]);
         assert_eq!(words("PING").unwrap(), ["PING"]);
         assert_eq!(words("  set  k\tv \r").unwrap(), ["set", "k", "v"]);
+    }
+
+    #[test]
+    fn a_zero_byte_had_no_end_of_words_behind_it() {
+        let words = |line: &str| split_words(line.as_bytes());
+        let some =
+            |words: &[&str]| Some(words.iter().map(|word| word.as_bytes().to_vec()).collect());
+        assert_eq!(
+            words(" port 'it\\'s' \"a b\" "),
+            some(&["port", "it's", "a b"])
+        );
+        assert_eq!(words("port 1\0"), some(&["port", "1"]));
+        assert_eq!(words("port \0\"1"), some(&["port"]));
+        assert_eq!(words("\0"), some(&[]));
+        assert_eq!(words("port \"1\0 2\""), None);
     }
 
     #[test]

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use redline_resp::split_words;
+
 use crate::env::ScriptEnv;
 use crate::host::Host;
-use crate::script::{ScriptFlags, split_quoted};
+use crate::script::ScriptFlags;
 
 /// A function as its library has registered it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -367,7 +369,7 @@ fn parse_header(code: &[u8]) -> Result<(String, Vec<u8>, usize), LibraryError> {
         return Err(LibraryError::NoMetadata);
     }
     let end = memchr::memchr(b'\n', code).ok_or(LibraryError::Metadata)?;
-    let words = split_quoted(&code[..end]).ok_or(LibraryError::Metadata)?;
+    let words = split_words(&code[..end]).ok_or(LibraryError::Metadata)?;
     let (engine, options) = words.split_first().ok_or(LibraryError::Metadata)?;
     let mut name = None;
     for option in options {

@@ -8,6 +8,8 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use redline_resp::split_words;
+
 /// The name of a script: its SHA-1 in lower-case hexadecimal.
 pub type Sha = [u8; 40];
 
@@ -195,7 +197,7 @@ fn parse_shebang(source: &[u8]) -> Result<(usize, ScriptFlags), ShebangError> {
         return Ok((0, ScriptFlags::UNDECLARED));
     }
     let end = memchr::memchr(b'\n', source).ok_or(ShebangError::Endless)?;
-    let words = split_quoted(&source[..end]).ok_or(ShebangError::Unbalanced)?;
+    let words = split_words(&source[..end]).ok_or(ShebangError::Unbalanced)?;
     let (engine, options) = words.split_first().ok_or(ShebangError::Unbalanced)?;
     if engine != b"#!lua" {
         return Err(ShebangError::Engine(engine.clone()));
@@ -216,33 +218,6 @@ fn parse_shebang(source: &[u8]) -> Result<(usize, ScriptFlags), ShebangError> {
         }
     }
     Ok((end, flags))
-}
-
-/// Splits a line at white space; double and single quotes hold words together.
-pub(crate) fn split_quoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut words = Vec::new();
-    let mut rest = line.trim_ascii_start();
-    while !rest.is_empty() {
-        let mut word = Vec::new();
-        while let Some((&first, tail)) = rest.split_first() {
-            rest = tail;
-            match first {
-                b' ' | b'\t' | b'\r' | 0 => break,
-                b'"' | b'\'' => {
-                    let end = memchr::memchr(first, rest)?;
-                    word.extend_from_slice(&rest[..end]);
-                    rest = &rest[end + 1..];
-                    if rest.first().is_some_and(|next| !next.is_ascii_whitespace()) {
-                        return None;
-                    }
-                }
-                _ => word.push(first),
-            }
-        }
-        words.push(word);
-        rest = rest.trim_ascii_start();
-    }
-    Some(words)
 }
 
 /// Who asked for a script to be remembered, and so for how long it is.

@@ -12,11 +12,10 @@ use std::{fs, sync::Arc};
 
 use redline_acl::{Context, DEFAULT_USER, Denied, Dialect, Event, KeyUse, Reason, User, Users};
 use redline_commands::Error;
-use redline_resp::Args;
+use redline_resp::{Args, split_words};
 use redline_spec::{self as spec, CommandId};
 
 use crate::{
-    config::file,
     planes::client,
     pubsub::Kind,
     session::{Card, Session, flag, state},
@@ -30,7 +29,7 @@ impl Settings {
     pub fn acl_dialect(&self) -> Dialect {
         Dialect {
             open_channels: self.acl_open_channels,
-            split: file::split,
+            split: split_words,
         }
     }
 

@@ -291,7 +291,7 @@ impl Invocation {
                 ));
             };
             // `"--port 7000"` may also come as one word.
-            let mut directive = crate::config::file::split(name)
+            let mut directive = redline_resp::split_words(name)
                 .ok_or_else(|| format!("--{}: unbalanced quotes", String::from_utf8_lossy(name)))?;
             if directive.len() == 1 && dashed.is_some() {
                 // `--save` alone, or before another option, means no save points.

@@ -262,7 +262,7 @@ impl Default for Settings {
             requirepass: None,
             acl: Arc::new(Users::new(&Dialect {
                 open_channels: false,
-                split: crate::config::file::split,
+                split: redline_resp::split_words,
             })),
             acl_user_lines: Vec::new(),
             aclfile: None,

@@ -12,10 +12,11 @@ use std::{
 };
 
 use redline_observe::quote::quote;
+use redline_resp::split_words;
 use redline_spec::nearest;
 use redline_types::glob::{self, Case};
 
-use super::{Parameter, find, not_built, table, value::c_string, words_of};
+use super::{Parameter, find, not_built, table, words_of};
 use crate::settings::{Settings, UserLine};
 
 /// Includes within includes.
@@ -53,7 +54,7 @@ impl Loader {
                 continue;
             }
             let place = format!("{name}:{}: {}", number + 1, String::from_utf8_lossy(line));
-            let words = split(line)
+            let words = split_words(line)
                 .ok_or_else(|| format!("{place}: Unbalanced quotes in configuration line"))?;
             self.directive(&place, &words)?;
         }
@@ -199,88 +200,6 @@ fn entries_like(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Splits a line into words: `"a b\n\x00"` and `'a b'` are one word each. `None`: a quote is not closed, or
-/// something follows a closing quote at once. As in Redis the line ends at its first zero byte.
-pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut words = Vec::new();
-    let mut rest = c_string(line).trim_ascii_start();
-    while !rest.is_empty() {
-        let (word, after) = first_word(rest)?;
-        words.push(word);
-        rest = after.trim_ascii_start();
-    }
-    Some(words)
-}
-
-fn first_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let mut word = Vec::new();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = match byte {
-            _ if byte.is_ascii_whitespace() => break,
-            b'"' => return closed(double_quoted(&mut word, after)?).map(|rest| (word, rest)),
-            b'\'' => return closed(single_quoted(&mut word, after)?).map(|rest| (word, rest)),
-            _ => {
-                word.push(byte);
-                after
-            }
-        };
-    }
-    Some((word, rest))
-}
-
-/// What follows a closing quote: a space, or nothing.
-fn closed(rest: &[u8]) -> Option<&[u8]> {
-    rest.first()
-        .is_none_or(u8::is_ascii_whitespace)
-        .then_some(rest)
-}
-
-fn double_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a [u8]> {
-    loop {
-        let (&byte, after) = rest.split_first()?;
-        rest = after;
-        match (byte, after) {
-            (b'"', _) => return Some(after),
-            (b'\\', [b'x', high, low, tail @ ..])
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
-                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
-                word.push(digit(*high) << 4 | digit(*low));
-                rest = tail;
-            }
-            (b'\\', [escaped, tail @ ..]) => {
-                word.push(match escaped {
-                    b'n' => b'\n',
-                    b'r' => b'\r',
-                    b't' => b'\t',
-                    b'b' => 8,
-                    b'a' => 7,
-                    other => *other,
-                });
-                rest = tail;
-            }
-            _ => word.push(byte),
-        }
-    }
-}
-
-fn single_quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8]) -> Option<&'a [u8]> {
-    loop {
-        match rest {
-            [b'\\', b'\'', tail @ ..] => {
-                word.push(b'\'');
-                rest = tail;
-            }
-            [b'\'', tail @ ..] => return Some(tail),
-            [byte, tail @ ..] => {
-                word.push(*byte);
-                rest = tail;
-            }
-            [] => return None,
-        }
-    }
-}
-
 /// A word as it is written to a file: in quotes where it needs them.
 pub fn quoted(word: &[u8]) -> Vec<u8> {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
@@ -320,45 +239,6 @@ mod tests {
     }
 
     #[test]
-    fn words_and_quotes() {
-        let words = |line: &str| split(line.as_bytes());
-        let some = |expected: &[&str]| {
-            Some(
-                expected
-                    .iter()
-                    .map(|word| word.as_bytes().to_vec())
-                    .collect::<Vec<_>>(),
-            )
-        };
-        assert_eq!(words("  port   7000 "), some(&["port", "7000"]));
-        assert_eq!(words("save \"\""), some(&["save", ""]));
-        assert_eq!(
-            words(r#"requirepass "a b\"\x41\n""#),
-            some(&["requirepass", "a b\"A\n"])
-        );
-        assert_eq!(
-            words(r"requirepass 'it\'s \n'"),
-            some(&["requirepass", r"it's \n"])
-        );
-        for wrong in ["port \"1", "port '1", "port \"1\"2"] {
-            assert_eq!(words(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_zero_byte_had_no_end_of_words_behind_it() {
-        for (line, expected) in [
-            (&b"port 1\0"[..], &[&b"port"[..], b"1"][..]),
-            (b"port\0 1", &[b"port"]),
-            (b"port \0\"1", &[b"port"]),
-            (b"\0", &[]),
-        ] {
-            assert_eq!(split(line).unwrap(), expected, "{line:?}");
-        }
-        assert_eq!(split(b"port \"1\0 2\""), None);
-    }
-
-    #[test]
     fn addresses_beyond_those_that_are_told_apart_were_taken() {
         for name in ["bind", "metrics-bind"] {
             let line = |count| format!("{name}{}", " 127.0.0.1".repeat(count));
@@ -393,7 +273,11 @@ mod tests {
             b"#x",
             b"it's",
         ] {
-            assert_eq!(split(&quoted(word)), Some(vec![word.to_vec()]), "{word:?}");
+            assert_eq!(
+                split_words(&quoted(word)),
+                Some(vec![word.to_vec()]),
+                "{word:?}"
+            );
         }
     }
 

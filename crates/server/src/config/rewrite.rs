@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use redline_resp::split_words;
+
 use super::{
     Parameter,
-    file::{in_quotes, quoted, split},
+    file::{in_quotes, quoted},
     find, table,
     value::{Syntax, Unit},
 };
@@ -103,7 +105,7 @@ fn owner(line: &[u8]) -> Option<&'static str> {
     if line.is_empty() || line[0] == b'#' {
         return None;
     }
-    let words = split(line)?;
+    let words = split_words(line)?;
     let name = words.first()?;
     match name.eq_ignore_ascii_case(USER.as_bytes()) {
         true => Some(USER),
