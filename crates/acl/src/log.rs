@@ -82,7 +82,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Takes a refusal in; afterwards there are at most `entries_max` entries.
+    /// Takes a refusal in. If it makes an entry of its own, the oldest go until there are no more than `entries_max`; as in
+    /// Redis, a lowered limit holds from then on.
     pub fn add(&mut self, event: Event, entries_max: usize) {
         let recent = self.entries.iter().take(LOOK_BACK_ENTRIES);
         let same = recent.map(|entry| &entry.last).position(|known| {

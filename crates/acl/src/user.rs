@@ -97,8 +97,13 @@ impl User {
         &self.selectors[1..]
     }
 
-    /// Its rules, as a file holds them.
-    pub fn text(&self) -> Vec<u8> {
+    /// Its name and its rules on one line, without an end: as a file and ACL LIST have it.
+    pub fn line(&self) -> Vec<u8> {
+        [b"user ", self.name(), b" ", &self.text()].concat()
+    }
+
+    /// Its rules, as that line has them.
+    pub(crate) fn text(&self) -> Vec<u8> {
         let mut text = self.flags().join(" ").into_bytes();
         for password in &self.passwords {
             text.extend_from_slice(b" #");

@@ -160,7 +160,7 @@ impl Users {
     pub fn file_text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for user in self.iter() {
-            text.extend(line(user));
+            text.extend(user.line());
             text.push(b'\n');
         }
         text
@@ -253,11 +253,6 @@ impl Users {
 
 /// A file and a line of it.
 struct Place<'a>(&'a str, usize);
-
-/// A user as a line of a file.
-fn line(user: &User) -> Vec<u8> {
-    [b"user ", user.name(), b" ", &user.text()].concat()
-}
 
 fn trimmed(mut text: &[u8]) -> &[u8] {
     let space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');

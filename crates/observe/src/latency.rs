@@ -8,6 +8,8 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
+use redline_resp::Reply;
+
 /// Samples kept of an event.
 const SAMPLES_MAX: usize = 160;
 
@@ -68,6 +70,29 @@ impl Events {
         let before = events.len();
         events.retain(|name, _| !which(name));
         before - events.len()
+    }
+}
+
+/// The reply of LATENCY LATEST.
+pub fn write_latest(events: &[(&'static str, Series)], reply: &mut Reply<'_>) {
+    reply.array(events.len());
+    for (name, series) in events {
+        let (at_s, ms) = series.samples.back().copied().unwrap_or_default();
+        reply.array(4);
+        reply.bulk(name.as_bytes());
+        reply.integer(at_s);
+        reply.integer(ms as i64);
+        reply.integer(series.worst_ms as i64);
+    }
+}
+
+/// The reply of LATENCY HISTORY.
+pub fn write_history(series: &Series, reply: &mut Reply<'_>) {
+    reply.array(series.samples.len());
+    for (at_s, ms) in &series.samples {
+        reply.array(2);
+        reply.integer(*at_s);
+        reply.integer(*ms as i64);
     }
 }
 

@@ -1,9 +1,11 @@
-//! A log of calls that took long, or moved much. Must not know what gets in, or how it is shown.
+//! A log of calls that took long, or moved much, and the reply that shows it. Must not know what gets in.
 
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use redline_resp::Reply;
 
 /// Arguments of a call that an entry keeps.
 const ARGS_MAX: usize = 32;
@@ -69,6 +71,21 @@ impl Log {
     /// Empties it; ids go on.
     pub fn clear(&self) {
         self.lock().entries.clear();
+    }
+}
+
+/// The reply of SLOWLOG GET.
+pub fn write(entries: &[Arc<Entry>], reply: &mut Reply<'_>) {
+    reply.array(entries.len());
+    for entry in entries {
+        reply.array(6);
+        reply.integer(entry.id as i64);
+        reply.integer(entry.at_s);
+        reply.integer(entry.value as i64);
+        reply.array(entry.args.len());
+        entry.args.iter().for_each(|word| reply.bulk(word));
+        reply.bulk(entry.addr.as_bytes());
+        reply.bulk(&entry.name);
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use redline_net::clock;
-use redline_observe::latency::{graph, report};
-use redline_observe::slowlog::Entry;
+use redline_observe::latency::{graph, report, write_history, write_latest};
+use redline_observe::slowlog::{self, Entry};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
@@ -111,19 +111,7 @@ impl Worker {
                     return self.refuse(me, line);
                 };
                 let entries = self.shared.seen.slow.newest(count);
-                self.answer(me, |reply| {
-                    reply.array(entries.len());
-                    for entry in entries {
-                        reply.array(6);
-                        reply.integer(entry.id as i64);
-                        reply.integer(entry.at_s);
-                        reply.integer(entry.value as i64);
-                        reply.array(entry.args.len());
-                        entry.args.iter().for_each(|word| reply.bulk(word));
-                        reply.bulk(entry.addr.as_bytes());
-                        reply.bulk(&entry.name);
-                    }
-                })
+                self.answer(me, |reply| slowlog::write(&entries, reply))
             }
             CommandId::SlowlogLen => {
                 let len = self.shared.seen.slow.len();
@@ -143,29 +131,12 @@ impl Worker {
         match id {
             CommandId::LatencyLatest => {
                 let all = events.all();
-                self.answer(me, |reply| {
-                    reply.array(all.len());
-                    for (name, series) in all {
-                        let (at_s, ms) = series.samples.back().copied().unwrap_or_default();
-                        reply.array(4);
-                        reply.bulk(name.as_bytes());
-                        reply.integer(at_s);
-                        reply.integer(ms as i64);
-                        reply.integer(series.worst_ms as i64);
-                    }
-                })
+                self.answer(me, |reply| write_latest(&all, reply))
             }
             CommandId::LatencyHistory => {
                 let found = events.find(&args[2]);
                 let series = found.map(|(_, series)| series).unwrap_or_default();
-                self.answer(me, |reply| {
-                    reply.array(series.samples.len());
-                    for (at_s, ms) in series.samples {
-                        reply.array(2);
-                        reply.integer(at_s);
-                        reply.integer(ms as i64);
-                    }
-                })
+                self.answer(me, |reply| write_history(&series, reply))
             }
             CommandId::LatencyReset => {
                 let names = args.from(2);

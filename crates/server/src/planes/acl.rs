@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use redline_acl::{DEFAULT_USER, Entry, Selector, SetUserError, User, is_user_name};
+use redline_acl::{DEFAULT_USER, Entry, Selector, SetUserError, is_user_name};
 use redline_commands::Error;
 use redline_resp::{Args, Reply};
 use redline_spec::{self as spec, Categories, CommandId, table};
@@ -120,12 +120,8 @@ pub(crate) fn acl_list(
     let users = &worker.settings.acl;
     let mut reply = session.reply();
     reply.array(users.iter().len());
-    users.iter().for_each(|user| reply.bulk(&line(user)));
+    users.iter().for_each(|user| reply.bulk(&user.line()));
     Ok(())
-}
-
-fn line(user: &User) -> Vec<u8> {
-    [b"user ", user.name(), b" ", &user.text()].concat()
 }
 
 pub(crate) fn acl_users(

@@ -3,6 +3,7 @@
 //! Must not know: what gets a call into a log.
 
 use redline_commands::Error;
+use redline_observe::slowlog;
 use redline_resp::Args;
 use redline_spec::CommandId;
 use redline_types::number;
@@ -100,16 +101,5 @@ fn write_len(worker: &Worker, session: &mut Session, kind: Kind) {
 
 fn write_entries(worker: &Worker, session: &mut Session, kind: Kind, count: usize) {
     let entries = worker.shared.command_logs.newest(kind, count);
-    let mut reply = session.reply();
-    reply.array(entries.len());
-    for entry in entries {
-        reply.array(6);
-        reply.integer(entry.id as i64);
-        reply.integer(entry.at_s);
-        reply.integer(entry.value as i64);
-        reply.array(entry.args.len());
-        entry.args.iter().for_each(|word| reply.bulk(word));
-        reply.bulk(entry.addr.as_bytes());
-        reply.bulk(&entry.name);
-    }
+    slowlog::write(&entries, &mut session.reply());
 }

@@ -3,7 +3,7 @@
 //! Must not know: how time is taken.
 
 use redline_commands::Error;
-use redline_observe::latency::{graph, report};
+use redline_observe::latency::{graph, report, write_history, write_latest};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId};
 
@@ -15,16 +15,7 @@ pub(crate) fn latency_latest(
     _: Args<'_>,
 ) -> Result<(), Halt> {
     let events = worker.shared.latency_events.all();
-    let mut reply = session.reply();
-    reply.array(events.len());
-    for (name, series) in events {
-        let (at_s, ms) = series.samples.back().copied().unwrap_or_default();
-        reply.array(4);
-        reply.bulk(name.as_bytes());
-        reply.integer(at_s);
-        reply.integer(ms as i64);
-        reply.integer(series.worst_ms as i64);
-    }
+    write_latest(&events, &mut session.reply());
     Ok(())
 }
 
@@ -35,13 +26,7 @@ pub(crate) fn latency_history(
 ) -> Result<(), Halt> {
     let found = worker.shared.latency_events.find(&args[2]);
     let series = found.map(|(_, series)| series).unwrap_or_default();
-    let mut reply = session.reply();
-    reply.array(series.samples.len());
-    for (at_s, ms) in series.samples {
-        reply.array(2);
-        reply.integer(at_s);
-        reply.integer(ms as i64);
-    }
+    write_history(&series, &mut session.reply());
     Ok(())
 }
 
