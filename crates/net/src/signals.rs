@@ -124,18 +124,6 @@ impl Drop for Signals {
     }
 }
 
-/// Makes a write to a closed pipe or socket an error instead of the end of the process. The standard library does
-/// this at the start of a Rust program; a library inside another program cannot rely on that.
-pub fn ignore_broken_pipe() -> io::Result<()> {
-    // SAFETY: ignoring a signal installs no code.
-    let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    if before == libc::SIG_ERR {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
 /// Both ends of the socket. They are made once and never closed: a handler that is just running in another thread
 /// can then never write to a descriptor that has come to mean something else.
 struct Channel {

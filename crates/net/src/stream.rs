@@ -247,11 +247,6 @@ impl Stream {
         self.socket.set_send_buffer_size(bytes)
     }
 
-    /// The size that the kernel's receive buffer should have.
-    pub fn set_receive_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
-        self.socket.set_recv_buffer_size(bytes)
-    }
-
     /// Raises an event of data only once so many bytes are there, or the peer has ended (SO_RCVLOWAT); 1, as at first: with
     /// the first one. For whoever knows how much is to come, since less than that raises none. Reads take what is there all the
     /// same. Where bytes enough are there already, setting it raises the event; to set what is set already costs nothing.

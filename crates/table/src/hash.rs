@@ -20,12 +20,6 @@ pub fn hash(key: &[u8]) -> u64 {
     sip13(k0, k1, key)
 }
 
-/// Fixes the process's key. Only for tests; without effect once a key has been hashed.
-#[doc(hidden)]
-pub fn hash_seed_for_tests(k0: u64, k1: u64) {
-    let _ = SEED.set((k0, k1));
-}
-
 /// The keyspace slot of a hash: its top 14 bits.
 #[inline]
 pub const fn slot(hash: u64) -> usize {

@@ -94,18 +94,6 @@ impl Zset {
         }
     }
 
-    /// An empty set in the form for so many members, the first of which has so many bytes. (That
-    /// the first one decides shows where a later one is -0: see [`packed`].)
-    pub fn with_expected(members: usize, first_bytes: usize, limits: &Limits) -> Zset {
-        let mut set = Zset::new();
-        if members > limits.zset_max_listpack_entries
-            || first_bytes > limits.zset_max_listpack_value
-        {
-            set.form = Form::Ordered(Box::default());
-        }
-        set
-    }
-
     /// Takes the form for large sets if this many members are about to be added.
     pub fn expect(&mut self, members: usize, limits: &Limits) -> Result<(), Full> {
         if members > limits.zset_max_listpack_entries {
@@ -267,23 +255,6 @@ impl Zset {
                 })
             }
         }
-    }
-
-    /// Takes out the member with the lowest score.
-    pub fn pop_min(&mut self) -> Option<(Vec<u8>, f64)> {
-        self.pop(0)
-    }
-
-    /// Takes out the member with the highest score.
-    pub fn pop_max(&mut self) -> Option<(Vec<u8>, f64)> {
-        self.pop(self.len().checked_sub(1)?)
-    }
-
-    fn pop(&mut self, rank: usize) -> Option<(Vec<u8>, f64)> {
-        let (member, score) = self.get(rank)?;
-        let member = member.to_vec();
-        self.remove_range(rank..rank + 1);
-        Some((member, score))
     }
 
     // Ranges of ranks.
@@ -643,6 +614,13 @@ mod tests {
         assert_eq!(items(set.range(set.score_range(&range))), expected);
     }
 
+    fn pop(set: &mut Zset, rank: usize) -> Option<(Vec<u8>, f64)> {
+        let (member, score) = set.get(rank)?;
+        let popped = (member.to_vec(), score);
+        set.remove_range(rank..rank + 1);
+        Some(popped)
+    }
+
     #[test]
     fn random_changes_agree_with_a_map_and_an_ordered_set() {
         let mut random = fastrand::Rng::with_seed(21);
@@ -691,12 +669,13 @@ mod tests {
                     9..=16 => assert_eq!(set.remove(&member), model.remove(&member)),
                     17 => {
                         let expected = model.items().first().cloned();
-                        assert_eq!(set.pop_min(), expected);
+                        assert_eq!(pop(&mut set, 0), expected);
                         expected.map(|(member, _)| model.remove(&member));
                     }
                     18 => {
                         let expected = model.items().last().cloned();
-                        assert_eq!(set.pop_max(), expected);
+                        let last = model.items().len().saturating_sub(1);
+                        assert_eq!(pop(&mut set, last), expected);
                         expected.map(|(member, _)| model.remove(&member));
                     }
                     _ => {
@@ -804,9 +783,6 @@ mod tests {
         assert_eq!(set.encoding(), "skiplist");
         set.pack_if_small(&limits);
         assert_eq!(set.encoding(), "skiplist");
-        assert_eq!(Zset::with_expected(3, 5, &limits).encoding(), "listpack");
-        assert_eq!(Zset::with_expected(4, 5, &limits).encoding(), "skiplist");
-        assert_eq!(Zset::with_expected(3, 6, &limits).encoding(), "skiplist");
         let mut set = Zset::new();
         set.expect(3, &limits).unwrap();
         assert_eq!(set.encoding(), "listpack");
