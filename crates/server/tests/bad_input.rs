@@ -115,20 +115,26 @@ fn replies_before_a_protocol_error_arrive() {
     assert_eq!(client.drain(), 0);
 }
 
-/// Runs for a while, holding the key.
-const HOLDS: &[u8] = b"redis.call('get', KEYS[1])
-    local ends = os.clock() + 0.3
-    while os.clock() < ends do end
-    return 1";
+/// Two clients on different workers; the script of the first has begun, and holds the key `k` for a while.
+fn holder_and_other(server: &Server) -> (Client, Client) {
+    const HOLDS: &[u8] = b"redis.call('get', KEYS[1])
+        redis.call('publish', 'begun', '')
+        local ends = os.clock() + 0.3
+        while os.clock() < ends do end
+        return 1";
+    // Connections go to the workers by turns.
+    let [mut holder, mut hears, _third, mut other] = [(); 4].map(|()| Client::connect(server));
+    other.call("SET k v").ok();
+    hears.call("SUBSCRIBE begun");
+    holder.write(&encode(&[b"EVAL", HOLDS, b"1", b"k"]));
+    hears.read();
+    (holder, other)
+}
 
 #[test]
 fn what_follows_a_command_that_waits_is_answered_in_its_turn() {
     let server = start(settings(2));
-    let mut script = Client::connect(&server);
-    let mut client = Client::connect(&server);
-    client.call("SET k v").ok();
-    script.write(&encode(&[b"EVAL", HOLDS, b"1", b"k"]));
-    thread::sleep(Duration::from_millis(50)); // for the script to have begun; if it has not, this test shows less
+    let (mut script, mut client) = holder_and_other(&server);
     client.write(
         &[
             request("APPEND k w"),
@@ -150,11 +156,7 @@ fn what_follows_a_command_that_waits_is_answered_in_its_turn() {
 #[test]
 fn a_half_closed_client_that_waits_gets_its_reply() {
     let server = start(settings(2));
-    let mut script = Client::connect(&server);
-    let mut client = Client::connect(&server);
-    client.call("SET k v").ok();
-    script.write(&encode(&[b"EVAL", HOLDS, b"1", b"k"]));
-    thread::sleep(Duration::from_millis(50)); // as above
+    let (_script, mut client) = holder_and_other(&server);
     client.write(&[request("GET k"), request("PING")].concat());
     client.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.read(), Value::Bulk(b"v".to_vec()));
