@@ -274,7 +274,7 @@ impl Invocation {
         let mut invocation = Invocation::default();
         let mut words = words.iter().map(Vec::as_slice).peekable();
         if let Some(first) = words.next_if(|word| !word.starts_with(b"-")) {
-            invocation.file = Some(Path::new(String::from_utf8_lossy(first).as_ref()).into());
+            invocation.file = Some(OsString::from_vec(first.to_vec()).into());
         }
         while let Some(word) = words.next() {
             if word == b"-" {
@@ -431,6 +431,13 @@ mod tests {
         assert_eq!(invocation.file, Some("a.conf".into()));
         assert!(invocation.stdin);
         assert!(Invocation::parse(&[b"-x".to_vec()]).is_err());
+    }
+
+    #[test]
+    fn a_files_name_that_is_not_unicode_became_another() {
+        let invocation = Invocation::parse(&[b"a\xff.conf".to_vec()]).unwrap();
+        let file = invocation.file.unwrap().into_os_string().into_vec();
+        assert_eq!(file, b"a\xff.conf");
     }
 
     #[test]
