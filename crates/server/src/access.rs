@@ -165,6 +165,11 @@ impl Worker {
         stays
     }
 
+    /// Is the session's user gone?
+    pub(crate) fn has_lost_user(&self, session: &Session) -> bool {
+        self.user_of_now(&session.user).is_none()
+    }
+
     /// The user with the rules of now, unless it is gone.
     fn user_of_now(&self, user: &User) -> Option<&Arc<User>> {
         let found = self.settings.acl.get(user.name());

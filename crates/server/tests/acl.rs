@@ -243,6 +243,23 @@ fn clients_of_a_deleted_user_are_closed() {
 }
 
 #[test]
+fn a_transaction_that_takes_its_own_user_away_is_done_whole() {
+    with_workers(|server| {
+        let mut admin = Client::connect(server);
+        admin.call("ACL SETUSER u on >p ~* +@all").ok();
+        let mut own = user(server, "u");
+        own.call("MULTI").ok();
+        for line in ["SET k 1", "ACL DELUSER u", "SET k 2", "INCR k"] {
+            own.call(line);
+        }
+        own.send("EXEC");
+        // As in Redis: what came up to then, and the end.
+        assert_eq!(own.drain(), "*4\r\n+OK\r\n:1\r\n".len());
+        assert_eq!(text(&admin.call("GET k")), "3");
+    });
+}
+
+#[test]
 fn subscriptions_end_with_the_right_to_them() {
     with_workers(|server| {
         let mut admin = Client::connect(server);

@@ -208,12 +208,18 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> b
         })
 }
 
+/// Runs the queue, all of it: also if one of its commands ends the connection by taking away the user. As in Redis, the
+/// rest is the default user's then, and its replies are not sent.
 fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
     session.reply().array(multi.queue.len());
+    let mut last_sent = None;
     for (id, args) in multi.queue {
         let mark = session.out.mark();
         if session.rules != worker.rules && !worker.adopt_rules(session) {
-            return; // one of the commands took the user away: the connection ends here
+            last_sent.get_or_insert(mark);
+            if worker.has_lost_user(session) {
+                session.become_default(&worker.settings.acl);
+            }
         }
         match call_queued(worker, session, id, args.as_args()) {
             Ok(()) => {}
@@ -226,6 +232,9 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
             Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
         }
         worker.sweep();
+    }
+    if let Some(mark) = last_sent {
+        session.out.truncate(mark);
     }
 }
 
