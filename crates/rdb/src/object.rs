@@ -68,7 +68,7 @@ mod form {
 /// Fields expire before this time, as Redis has it: 46 bits of milliseconds.
 const EXPIRY_MS_MAX: i64 = (1 << 46) - 1;
 /// Stands for the soonest expiry where no field expires.
-const NO_EXPIRY_MS: i64 = 1 << 46;
+const NO_EXPIRY_MS: i64 = 0;
 
 /// What a node of a list holds.
 mod node {

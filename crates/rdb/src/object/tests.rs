@@ -309,6 +309,17 @@ fn integers_were_packed_where_an_intset_takes_none() {
     }
 }
 
+/// Of 8.2.3, after `HSET h a 1 b 2`, `HPEXPIREAT h 9999999999999 FIELDS 1 a` and `HDEL h a`.
+const HASH_THAT_LOST_ITS_EXPIRING_FIELD: &[u8] =
+    b"\x19\0\0\0\0\0\0\0\0\x0e\x0e\0\0\0\x03\0\x81b\x02\x02\x01\0\x01\xff\x0c\0\x15\xc1a\x07\xd7Rt\x19";
+
+#[test]
+fn a_hash_whose_expiring_fields_had_gone_was_dumped_with_a_time_of_its_own() {
+    let object = restore(HASH_THAT_LOST_ITS_EXPIRING_FIELD, &limits()).expect("a payload");
+    assert_eq!(contents(&object).len(), 1);
+    assert_eq!(dump(object_ref(&object)), HASH_THAT_LOST_ITS_EXPIRING_FIELD);
+}
+
 #[test]
 fn a_vector_set_has_the_bytes_of_redis() {
     let object = restore(VECTOR_SET_OF_REDIS, &limits()).expect("a payload");
