@@ -3,47 +3,110 @@
 //! A run of literals is a byte below 32 (their number less one) and the literals. A repetition is a byte with the length
 //! less two in its upper three bits (7: the next byte is added) and the upper five bits of the distance less one, and
 //! then the lower eight.
+//!
+//! Of the many forms that stand for a text ours is Redis's, to the byte: who compares two servers' payloads finds them equal.
+//! So the hash, the places that are remembered, the lengths near the end and the room that is asked for are as there.
+
+use std::cell::RefCell;
 
 const LITERALS_MAX: usize = 32;
 const DISTANCE_MAX: usize = 1 << 13;
 const REPEAT_MIN: usize = 3;
 const REPEAT_MAX: usize = 264;
-/// Places remembered while compressing.
-const PLACES_BITS: u32 = 13;
+/// Bytes at the end that a repetition leaves alone, unless it is short of them by the bytes that are compared unasked.
+const TAIL: usize = 2;
+/// Bytes behind the first three that are compared without a look at the end, where there are more than so many.
+const UNASKED: usize = 16;
+/// Room that must be left for a repetition, and for the literals at the end.
+const REPEAT_ROOM: usize = 4;
+const END_ROOM: usize = 3;
+const PLACES_BITS: u32 = 16;
+
+/// Where three bytes of a hash were last seen, over all texts that a thread compresses, one behind the other: what is not
+/// behind the beginning of the present one is of an earlier one. So nothing is cleared for a short text.
+struct Places {
+    by_hash: Vec<u64>,
+    end: u64,
+}
+
+thread_local! {
+    static PLACES: RefCell<Places> = RefCell::new(Places {
+        by_hash: vec![0; 1 << PLACES_BITS],
+        end: 0,
+    });
+}
 
 /// The compressed form, if it takes at most `bytes_max`.
 pub fn compress(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
-    // Where three bytes of that hash were last seen; places are below 2^32, longer texts are cut off from sharing.
-    let mut places = vec![0u32; 1 << PLACES_BITS];
+    PLACES.with_borrow_mut(|places| {
+        let start = places.end;
+        places.end += text.len() as u64;
+        compress_from(text, bytes_max, &mut places.by_hash, start)
+    })
+}
+
+fn compress_from(text: &[u8], bytes_max: usize, places: &mut [u64], start: u64) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut at, mut literals_from) = (0, 0);
     while at + REPEAT_MIN <= text.len() {
-        let three = [text[at], text[at + 1], text[at + 2]];
-        let hash = u32::from_le_bytes([three[0], three[1], three[2], 0]).wrapping_mul(0x9e37_79b1);
-        let place = &mut places[(hash >> (32 - PLACES_BITS)) as usize];
-        // Kept one higher, so that zero says "nowhere".
-        let before = (*place as usize).checked_sub(1);
-        *place = u32::try_from(at + 1).unwrap_or(0);
-        let found = before
-            .filter(|before| at - before <= DISTANCE_MAX && text[*before..].starts_with(&three));
+        let place = &mut places[hash(&text[at..])];
+        // A place at the very beginning does not count.
+        let before = place.checked_sub(start).filter(|before| *before > 0);
+        *place = start + at as u64;
+        let found = before.map(|before| before as usize).filter(|&before| {
+            at - before <= DISTANCE_MAX && text[before..].starts_with(&text[at..at + REPEAT_MIN])
+        });
+        let literals = at - literals_from;
+        // What is written, and the control byte of the run that is open.
+        let written = out.len() + literals + literals / LITERALS_MAX + 1;
         let Some(before) = found else {
+            if written >= bytes_max {
+                return None;
+            }
             at += 1;
             continue;
         };
-        let limit = REPEAT_MAX.min(text.len() - at);
-        let len = (REPEAT_MIN..limit)
-            .find(|n| text[before + n] != text[at + n])
-            .unwrap_or(limit);
+        let unused = usize::from(literals.is_multiple_of(LITERALS_MAX));
+        if written - unused + REPEAT_ROOM >= bytes_max {
+            return None;
+        }
+        let len = repeated(text, before, at);
         push_literals(&mut out, &text[literals_from..at]);
         push_repeat(&mut out, at - before - 1, len - 2);
         at += len;
         literals_from = at;
-        if out.len() > bytes_max {
-            return None;
+        if at + REPEAT_MIN <= text.len() {
+            for inside in [at - 2, at - 1] {
+                places[hash(&text[inside..])] = start + inside as u64;
+            }
         }
     }
+    let looked_at = at - literals_from;
+    let written = out.len() + looked_at + looked_at / LITERALS_MAX + 1;
+    if written + END_ROOM > bytes_max {
+        return None;
+    }
     push_literals(&mut out, &text[literals_from..]);
-    (out.len() <= bytes_max).then_some(out)
+    Some(out)
+}
+
+fn hash(text: &[u8]) -> usize {
+    let three = u32::from_be_bytes([0, text[0], text[1], text[2]]);
+    let mixed = (three >> (24 - PLACES_BITS)).wrapping_sub(three.wrapping_mul(5));
+    mixed as usize & ((1 << PLACES_BITS) - 1)
+}
+
+/// How many bytes from `at` are those from `before`; the first three are known to be.
+fn repeated(text: &[u8], before: usize, at: usize) -> usize {
+    let limit = REPEAT_MAX.min(text.len() - at - TAIL);
+    let limit = if limit > UNASKED {
+        limit.max(REPEAT_MIN + UNASKED)
+    } else {
+        limit.max(REPEAT_MIN)
+    };
+    (REPEAT_MIN..limit)
+        .find(|n| text[before + n] != text[at + n])
+        .unwrap_or(limit)
 }
 
 fn push_literals(out: &mut Vec<u8>, literals: &[u8]) {
@@ -107,6 +170,40 @@ pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Payloads of Redis 8.2.3.
+    #[test]
+    fn a_payload_differed_from_redis_s_by_another_choice_of_repetitions() {
+        let recorded: [(&[u8], Option<&[u8]>); 9] = [
+            (&[b'z'; 21], Some(b"\x01zz\xe0\n\x00")),
+            (&[b'z'; 22], Some(b"\x01zz\xe0\n\x00\x00z")),
+            (&[b'x'; 64], Some(b"\x01xx\xe03\x00\x01xx")),
+            (&[b'z'; 300], Some(b"\x01zz\xe0\xff\x00\xe0\x17\x00\x01zz")),
+            (
+                b"abcabcabcabcabcabcabcabc",
+                Some(b"\x03abca\xe0\n\x02\x00c"),
+            ),
+            (
+                b"abcdabcdabcdabcdabcdab",
+                Some(b"\x04abcda\xe0\x06\x03\x01ab"),
+            ),
+            (
+                b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80O7\x80U\x0e\x80[\xb6",
+                None,
+            ),
+            (
+                b"0123456789abcdef0123456789abcdef0123456789",
+                Some(b"\x100123456789abcdef0\xe0\x0e\x0f\x0189"),
+            ),
+            (
+                b"aaaaaaaaaaaaaaaabcdefghijklmnopaaaaaaa",
+                Some(b"\x01aa\xe0\x05\x00\x0ebcdefghijklmnop`\x1c\x01aa"),
+            ),
+        ];
+        for (text, small) in recorded {
+            assert_eq!(compress(text, text.len() - 4).as_deref(), small, "{text:?}");
+        }
+    }
 
     #[test]
     fn what_is_compressed_comes_back() {

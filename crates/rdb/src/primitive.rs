@@ -249,7 +249,7 @@ mod tests {
             (b"-2147483648", 5),
             (b"2147483648", 11),
             (b"007", 4),
-            (long, 10),
+            (long, 14),
         ] {
             let plain_bytes = if text == long { long.len() + 1 } else { bytes };
             for (compresses, bytes) in [(true, bytes), (false, plain_bytes)] {
