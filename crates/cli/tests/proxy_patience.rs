@@ -289,6 +289,38 @@ fn a_transaction_whose_server_hangs_ends_and_a_call_that_waits_does_not() {
 }
 
 #[test]
+fn a_call_that_waits_for_so_long_is_not_waited_for_much_longer() {
+    let address = scripted(|words| match words[0].as_slice() {
+        b"PING" => b"+PONG\r\n".to_vec(),
+        // What waits is never answered, though the server is well.
+        _ => Vec::new(),
+    });
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\nrequest = '300ms'\n{}",
+        pool_of(address)
+    ));
+    let calls = [
+        "BLPOP k 0.4",
+        "BRPOPLPUSH k k .4",
+        "BLMOVE k k LEFT LEFT 0.4",
+        "BZPOPMIN k 4e-1",
+        "BLMPOP 0.4 1 k LEFT",
+        "BZMPOP 0.4 1 k MIN",
+        "XREAD COUNT 1 block 400 STREAMS k $",
+        "XREADGROUP GROUP g c BLOCK 400 STREAMS k >",
+    ];
+    for line in calls {
+        let began = Instant::now();
+        let mut client = Client::connect(proxy.address()).unwrap();
+        let lost = call(&mut client, line);
+        let text = String::from_utf8_lossy(lost.as_bytes().unwrap()).into_owned();
+        assert!(text.contains("did not answer in time"), "{line}: {text}");
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(700), "{line}: {took:?}");
+    }
+}
+
+#[test]
 fn who_says_that_nothing_more_will_come_and_then_begins_to_wait_does_not_wait_for_ever() {
     let (is_asked, may_answer) = (
         Arc::new(AtomicBool::new(false)),

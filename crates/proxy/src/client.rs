@@ -297,6 +297,14 @@ impl Client {
         may_wait && matches!(self.session, Session::Leaving(_)) && self.pending() > 0
     }
 
+    /// How long the call that it is in asks to wait: milliseconds; none: for ever.
+    pub fn waits_ms(&self) -> Option<u64> {
+        match &self.session {
+            Session::Leaving(lease) => lease.waits_ms(),
+            _ => None,
+        }
+    }
+
     /// Reads of a client whose requests wait what it has sent with TLS: that it will send no more comes as a message behind it, of
     /// which no event tells. How many bytes of requests came.
     pub fn look_for_end(&mut self) -> usize {

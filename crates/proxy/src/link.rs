@@ -655,26 +655,28 @@ impl Worker {
             };
             let node = upstream.node;
             let owner = upstream.owner.and_then(|owner| self.clients.look(owner.at));
-            // A call may wait by its nature, and a large request for its client (see `large`), but not for the server.
-            let is_timed = match upstream.purpose {
-                Purpose::Shared => true,
-                Purpose::Private => owner.is_some_and(|owner| match owner.session {
-                    Session::Passing(_) => owner.pause == Pause::Upstream,
-                    _ => !owner.waits_in_vain(),
+            // A call may wait for as long as it says, and a large request for its client (see `large`), but not for the server.
+            let may_wait_ms = match upstream.purpose {
+                Purpose::Shared => Some(0),
+                Purpose::Private => owner.and_then(|owner| match owner.session {
+                    Session::Passing(_) => (owner.pause == Pause::Upstream).then_some(0),
+                    _ if owner.waits_in_vain() => owner.waits_ms(),
+                    _ => Some(0),
                 }),
-                Purpose::Subscriptions | Purpose::Tracking => false,
+                Purpose::Subscriptions | Purpose::Tracking => None,
             };
+            let limit_ms = may_wait_ms.map(|waits_ms| request_ms.saturating_add(waits_ms));
             let over = match upstream.state {
                 State::Connecting | State::Greeting => {
                     now_ms.saturating_sub(upstream.since_ms) > connect_ms
                 }
                 State::Open => {
                     request_ms > 0
-                        && is_timed
                         && !upstream.rests
                         && upstream.waiting.front().is_some_and(|front| {
                             let waited = (now_ms as u32).wrapping_sub(front.since_ms);
-                            u64::from(waited) > request_ms && waited < u32::MAX / 2
+                            limit_ms.is_some_and(|limit_ms| u64::from(waited) > limit_ms)
+                                && waited < u32::MAX / 2
                         })
                 }
             };

@@ -36,12 +36,18 @@ pub enum Session {
 #[derive(Debug)]
 pub struct Lease {
     upstream: Ref,
+    /// How long its call asks to wait: milliseconds; none: for ever, or it is no such call.
+    waits_ms: Option<u64>,
 }
 
 impl Lease {
     /// Where the connection is, if it still is.
     pub(crate) fn place(&self) -> Ref {
         self.upstream
+    }
+
+    pub(crate) fn waits_ms(&self) -> Option<u64> {
+        self.waits_ms
     }
 }
 
@@ -105,12 +111,19 @@ const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
 
 impl Worker {
     /// A call that may wait: alone on a connection of its own, and nothing of this client goes on until it is answered.
-    pub(crate) fn blocking(&mut self, me: Ref, node: NodeId, raw: &[u8]) -> Flow {
+    pub(crate) fn blocking(
+        &mut self,
+        me: Ref,
+        node: NodeId,
+        raw: &[u8],
+        waits_ms: Option<u64>,
+    ) -> Flow {
         if self.must_wait(me) {
             return Flow::Again;
         }
         match self.take_lease(me, node) {
-            Ok(lease) => {
+            Ok(mut lease) => {
+                lease.waits_ms = waits_ms;
                 self.send_leased(me, &lease, Kind::Client, 1, raw);
                 self.leave(me, lease);
                 Flow::Done
@@ -154,9 +167,10 @@ impl Worker {
         asking: bool,
         request: &[u8],
     ) -> bool {
-        let Ok(lease) = self.take_lease(again.to, target) else {
+        let Ok(mut lease) = self.take_lease(again.to, target) else {
             return false;
         };
+        let waited_ms = (self.now_ms as u32).wrapping_sub(again.since_ms);
         if let Some(upstream) = self.upstreams.find(lease.upstream) {
             if asking {
                 upstream.push_asking(again.since_ms.into());
@@ -167,6 +181,10 @@ impl Worker {
         let Some(client) = self.clients.find(again.to) else {
             return false;
         };
+        // It begins to wait anew.
+        lease.waits_ms = client
+            .waits_ms()
+            .map(|waits_ms| waits_ms.saturating_add(waited_ms.into()));
         let before = std::mem::replace(&mut client.session, Session::Leaving(lease));
         if let Session::Leaving(old) = before
             && let Some(upstream) = self.upstreams.find(old.upstream)
@@ -196,7 +214,10 @@ impl Worker {
         };
         let (db, proto) = (client.db, client.proto);
         let upstream = self.private_link(node, db, proto, me)?;
-        Ok(Lease { upstream })
+        Ok(Lease {
+            upstream,
+            waits_ms: None,
+        })
     }
 
     /// Sends `count` requests over a private connection. With [`Kind::Client`] the next numbers of the client are theirs.

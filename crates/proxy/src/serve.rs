@@ -571,7 +571,7 @@ impl Worker {
                 self.forward_by_keys(me, command.id, raw, args)
             }
             Class::Blocks => match self.node_of_keys(me, command.id, args) {
-                Ok(Some(node)) => self.blocking(me, node, raw),
+                Ok(Some(node)) => self.blocking(me, node, raw, waits_ms(command.id, args)),
                 Ok(None) => self.forward_anywhere(me, raw),
                 Err(line) => self.reject(me, command.id, line),
             },
@@ -827,6 +827,22 @@ fn may_block(id: CommandId, args: Args<'_>) -> bool {
             .any(|word| word.eq_ignore_ascii_case(b"BLOCK")),
         _ => true,
     }
+}
+
+/// How long a call that may wait asks to: milliseconds. None: for ever, or it is no number, and the server says what it is.
+fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<f64>().ok();
+    let ms = match id {
+        CommandId::Xread | CommandId::Xreadgroup => {
+            let mut words = args.iter().skip(1);
+            words.find(|word| word.eq_ignore_ascii_case(b"BLOCK"))?;
+            number(words.next()?)?
+        }
+        CommandId::Blmpop | CommandId::Bzmpop => number(args.get(1)?)? * 1_000.0,
+        _ => number(args.get(args.len() - 1)?)? * 1_000.0,
+    };
+    // What is not above 0 is for ever, or an error.
+    (ms > 0.0).then_some(ms.ceil() as u64)
 }
 
 /// Whether a command asks for the table of commands.
