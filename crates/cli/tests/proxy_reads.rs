@@ -18,6 +18,8 @@ struct Fake {
     info: Mutex<String>,
     /// It answers nonsense in place of values.
     is_broken: AtomicBool,
+    /// It answers nonsense to whatever.
+    is_gone: AtomicBool,
     seen: Mutex<Vec<String>>,
     offset: AtomicU64,
 }
@@ -28,6 +30,7 @@ impl Fake {
             name,
             info: Mutex::new(info.to_owned()),
             is_broken: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             seen: Mutex::default(),
             offset: AtomicU64::new(1),
         });
@@ -38,6 +41,9 @@ impl Fake {
     fn answer(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let name = String::from_utf8_lossy(&words[0]).to_ascii_uppercase();
         let text = |text: &str| format!("${}\r\n{text}\r\n", text.len()).into_bytes();
+        if self.is_gone.load(Ordering::SeqCst) {
+            return b"?nonsense\r\n".to_vec();
+        }
         match name.as_str() {
             "PING" => return b"+PONG\r\n".to_vec(),
             "INFO" => {
@@ -279,6 +285,29 @@ fn a_read_that_is_lost_is_made_elsewhere_and_a_write_is_not() {
     assert!(name(&lost).contains("outcome"), "{lost:?}");
     assert_eq!(shard.fakes[0].seen("SET"), before + 1);
     assert_eq!(shard.fakes[1].seen("SET") + shard.fakes[2].seen("SET"), 0);
+}
+
+#[test]
+fn when_the_primary_is_gone_replicas_that_have_lost_it_go_on_answering() {
+    let shard = Shard::new("primary-priority = 50, static-replica-priority = 50");
+    shard.until_said(2, MAY);
+    let mut client = shard.client();
+    let only = |client: &mut Client, expected: &[&str]| {
+        let mut names = shard.answers(client, 20);
+        names.dedup();
+        names == expected
+    };
+    shard.fakes[0].is_gone.store(true, Ordering::SeqCst);
+    *shard.fakes[1].info.lock().unwrap() = REPLICA.replace("up", "down");
+    // This one has been started anew since, and has nothing.
+    let empty = REPLICA.replace("up", "down").replace("OFFSET", "0");
+    *shard.fakes[2].info.lock().unwrap() = empty;
+    until("the one that has the data answers", || {
+        only(&mut client, &["one"])
+    });
+    assert_error(&call(&mut client, "SET k v"), "ERR upstream");
+    shard.fakes[0].is_gone.store(false, Ordering::SeqCst);
+    until("the primary answers again", || only(&mut client, &["zero"]));
 }
 
 #[test]

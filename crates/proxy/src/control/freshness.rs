@@ -74,7 +74,9 @@ impl Control {
             false => Said::of(text),
         };
         if let Some(known) = self.nodes.get_mut(node) {
+            let was_orphan = known.replication.is_orphan();
             known.replication.heard(said, asked_ms);
+            self.is_changed |= known.replication.is_orphan() != was_orphan;
         }
     }
 
@@ -104,7 +106,9 @@ impl Control {
                 if known.replication.judge(primary.as_ref(), lag_max, now_ms) {
                     let now = match known.replication.is_fit() {
                         true => "may answer reads",
-                        false => "answers no reads: it is behind its primary, or has lost it",
+                        false => {
+                            "answers no reads while another can: it is behind its primary, or has lost it"
+                        }
                     };
                     self.news.push(format!("{} {now}", known.address));
                     self.is_changed = true;

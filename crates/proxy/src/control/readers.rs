@@ -3,10 +3,12 @@
 //!
 //! Of the data centres those with the highest priority that have anybody share the reads by their weights; in each, those
 //! with the highest priority of their role share equally. Everybody else who may answer stands behind them with no share.
+//! Where that is nobody, since the primary is gone, replicas answer that have only lost it, unless a lag is bounded.
 
 use redline_net::{Address, Endpoint};
 
 use super::nodes::Nodes;
+use super::replication::Replication;
 use crate::config::{Config, Pool, PoolKind, ReadPolicy};
 use crate::route::{NO_NODE, NodeId, Reader, Routes, Shard};
 
@@ -59,7 +61,13 @@ struct Candidate {
 }
 
 fn readers(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Reader> {
-    let mut candidates = candidates(config, pool, shard, nodes);
+    let mut candidates = candidates(config, pool, shard, nodes, Replication::is_fit);
+    let primary = nodes.get(shard.primary);
+    let is_lost = primary.is_none_or(|known| known.health.is_ejected());
+    if candidates.is_empty() && is_lost && pool.reads.lag_max.on().is_none() {
+        // Replicas cannot hear a primary that is gone: better old than nothing.
+        candidates = self::candidates(config, pool, shard, nodes, Replication::is_orphan);
+    }
     // The best first: those of before stay before those of the same worth.
     candidates.sort_by_key(|one| std::cmp::Reverse((one.place.0, one.role)));
     let Some(best) = candidates.first().map(|one| one.place.0) else {
@@ -93,7 +101,13 @@ fn readers(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Re
     readers
 }
 
-fn candidates(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Candidate> {
+fn candidates(
+    config: &Config,
+    pool: &Pool,
+    shard: &Shard,
+    nodes: &Nodes,
+    may_answer: impl Fn(&Replication) -> bool,
+) -> Vec<Candidate> {
     let ReadPolicy {
         primary_priority,
         static_replica_priority,
@@ -112,7 +126,7 @@ fn candidates(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec
             false => dynamic_replica_priority,
         };
         let is_up = !known.health.is_ejected() && known.endpoint.is_some();
-        let may_read = is_primary || known.replication.is_fit();
+        let may_read = is_primary || may_answer(&known.replication);
         if role == 0 || !is_up || !may_read {
             continue;
         }
@@ -274,6 +288,32 @@ mod tests {
         let mut given = Given::new(PRIORITIES, "", &["1.0.0.1", "1.0.0.2"]);
         given.nodes.get_mut(1).unwrap().replication.forget();
         assert_eq!(given.readers(), [(0, 100)]);
+    }
+
+    #[test]
+    fn replicas_that_have_lost_their_primary_answer_when_it_is_gone_and_no_lag_is_bounded() {
+        let bounded = format!("{PRIORITIES}, lag-max = '1s'");
+        for (reads, last) in [(PRIORITIES, &[(1, 100)][..]), (&bounded, &[])] {
+            let mut given = Given::new(reads, "", &["1.0.0.1", "1.0.0.2", "1.0.0.3"]);
+            for node in [1, 2] {
+                let known = &mut given.nodes.get_mut(node).unwrap().replication;
+                for is_linked in [true, false] {
+                    // The last of them has never had anything.
+                    let is_linked = is_linked && node == 1;
+                    known.heard(
+                        Said::Replica {
+                            is_linked,
+                            offset: 9,
+                        },
+                        2,
+                    );
+                    known.judge(None, None, 2);
+                }
+            }
+            assert_eq!(given.readers(), [(0, 100)]);
+            given.lose(0);
+            assert_eq!(given.readers(), last);
+        }
     }
 
     const CENTERS: &str = "

@@ -65,6 +65,8 @@ pub struct Replication {
     fresh_to_ms: u64,
     /// It may answer reads, as far as this goes.
     is_fit: bool,
+    /// It has had all of its primary, and has not been away since.
+    has_data: bool,
     /// It has not answered.
     is_silent: bool,
 }
@@ -73,6 +75,18 @@ impl Replication {
     /// Whether it may answer reads as a replica.
     pub fn is_fit(&self) -> bool {
         self.is_fit
+    }
+
+    /// Whether it has the data of a primary that it does not hear any more.
+    pub fn is_orphan(&self) -> bool {
+        let is_alone = matches!(
+            self.said,
+            Some(Said::Replica {
+                is_linked: false,
+                ..
+            })
+        );
+        is_alone && self.has_data
     }
 
     /// Whether it was asked and has not answered.
@@ -113,6 +127,10 @@ impl Replication {
             }
             _ => self.moments.clear(),
         }
+        self.has_data = match said {
+            Said::Replica { is_linked, offset } => is_linked || self.has_data && offset > 0,
+            Said::Primary { .. } | Said::Nothing => false,
+        };
         self.said = Some(said);
         self.is_silent = false;
     }
@@ -240,6 +258,29 @@ mod tests {
         copy.heard(Said::Nothing, 3);
         assert!(copy.judge(None, None, 3) && copy.is_fit());
         assert!(copy.judge(None, LAG, 3) && !copy.is_fit());
+    }
+
+    #[test]
+    fn who_has_been_away_or_empty_is_no_orphan() {
+        let alone = |offset| Said::Replica {
+            is_linked: false,
+            offset,
+        };
+        let mut copy = Replication::default();
+        let mut is_orphan = |said: Said| {
+            copy.heard(said, 1);
+            copy.is_orphan()
+        };
+        assert!(!is_orphan(alone(9)), "nobody knows what it has");
+        assert!(!is_orphan(replica(9)) && is_orphan(alone(9)) && is_orphan(alone(9)));
+        assert!(
+            !is_orphan(alone(0)) && !is_orphan(alone(9)),
+            "it has begun anew"
+        );
+        assert!(!is_orphan(replica(9)) && is_orphan(alone(9)));
+        copy.lost();
+        copy.heard(alone(9), 2);
+        assert!(!copy.is_orphan());
     }
 
     #[test]
