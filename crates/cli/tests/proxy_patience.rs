@@ -289,6 +289,50 @@ fn a_transaction_whose_server_hangs_ends_and_a_call_that_waits_does_not() {
 }
 
 #[test]
+fn who_asks_for_nothing_is_let_go_though_it_watches_and_who_waits_is_not() {
+    let server = server();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[timeouts]\nclient-idle = '1s'\n{}",
+        pool_of(server.address())
+    ));
+    let connect = || {
+        let stream = TcpStream::connect(proxy.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    // Who waits came first: it would be let go first.
+    let mut waiting = [
+        ("BLPOP q 0", ""),
+        ("SUBSCRIBE c", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"),
+        ("MONITOR", "+OK\r\n"),
+    ]
+    .map(|(line, reply)| (connect(), line, reply));
+    for (stream, line, reply) in &mut waiting {
+        stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut read = vec![0; reply.len()];
+        stream.read_exact(&mut read).unwrap();
+        assert_eq!(String::from_utf8_lossy(&read), *reply, "{line}");
+    }
+    let idle = ["PING", "WATCH k", "MULTI"].map(|line| (connect(), line));
+    for (stream, line) in &idle {
+        (&*stream)
+            .write_all(format!("{line}\r\n").as_bytes())
+            .unwrap();
+    }
+    for (mut stream, line) in idle {
+        let mut all = Vec::new();
+        let read = stream.read_to_end(&mut all);
+        assert!(read.is_ok(), "{line}: {read:?}");
+    }
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut client, "PUBLISH c m"), Value::Integer(1));
+    assert_eq!(call(&mut client, "RPUSH q v"), Value::Integer(1));
+    for (stream, line, _) in &mut waiting {
+        assert_ne!(stream.read(&mut [0; 256]).unwrap(), 0, "{line}");
+    }
+}
+
+#[test]
 fn a_call_that_waits_for_so_long_is_not_waited_for_much_longer() {
     let address = scripted(|words| match words[0].as_slice() {
         b"PING" => b"+PONG\r\n".to_vec(),

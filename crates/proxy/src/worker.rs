@@ -976,8 +976,9 @@ impl Worker {
                 .into_iter()
                 .filter(|at| {
                     self.clients.get(*at).is_some_and(|client| {
+                        // Nobody keeps a server's connection by WATCH or MULTI either.
                         client.pending() == 0
-                            && matches!(client.session, Session::Shared | Session::Passing(_))
+                            && !matches!(client.session, Session::Leaving(_))
                             && client.subscribed.is_none()
                             && !client.monitors
                             && now_s
