@@ -106,6 +106,13 @@ impl Shard {
         until(text, || self.proxy.log().matches(text).count() >= times);
     }
 
+    /// Whether these and no others answer reads, in this order.
+    fn is_answered_by(&self, client: &mut Client, expected: &[&str]) -> bool {
+        let mut names = self.answers(client, 20);
+        names.dedup();
+        names == expected
+    }
+
     /// Who answers a number of GETs, one by one.
     fn answers(&self, client: &mut Client, count: usize) -> Vec<String> {
         let mut names: Vec<String> = (0..count).map(|_| name(&call(client, "GET k"))).collect();
@@ -236,30 +243,27 @@ fn a_replica_without_its_primary_or_too_far_behind_is_left_out_until_it_is_back(
     let shard = Shard::new("primary-priority = 0, static-replica-priority = 50, lag-max = '400ms'");
     shard.until_said(2, MAY);
     let mut client = shard.client();
-    let only = |client: &mut Client, expected: &[&str]| {
-        let mut names = shard.answers(client, 20);
-        names.dedup();
-        names == expected
-    };
     *shard.fakes[1].info.lock().unwrap() = REPLICA.replace("up", "down");
     until("the one without a link is left out", || {
-        only(&mut client, &["two"])
+        shard.is_answered_by(&mut client, &["two"])
     });
     *shard.fakes[1].info.lock().unwrap() = REPLICA.to_owned();
-    until("it is back", || only(&mut client, &["one", "two"]));
+    until("it is back", || {
+        shard.is_answered_by(&mut client, &["one", "two"])
+    });
     // The primary and one replica go on; the other stays where it was.
     shard.fakes[0].offset.store(9, Ordering::SeqCst);
     shard.fakes[2].offset.store(9, Ordering::SeqCst);
     until("the one that is behind is left out", || {
-        only(&mut client, &["two"])
+        shard.is_answered_by(&mut client, &["two"])
     });
     shard.fakes[2].offset.store(8, Ordering::SeqCst);
     until("nobody is left but the primary", || {
-        only(&mut client, &["zero"])
+        shard.is_answered_by(&mut client, &["zero"])
     });
     shard.fakes[1].offset.store(9, Ordering::SeqCst);
     until("the one that has caught up is back", || {
-        only(&mut client, &["one"])
+        shard.is_answered_by(&mut client, &["one"])
     });
 }
 
@@ -292,22 +296,19 @@ fn when_the_primary_is_gone_replicas_that_have_lost_it_go_on_answering() {
     let shard = Shard::new("primary-priority = 50, static-replica-priority = 50");
     shard.until_said(2, MAY);
     let mut client = shard.client();
-    let only = |client: &mut Client, expected: &[&str]| {
-        let mut names = shard.answers(client, 20);
-        names.dedup();
-        names == expected
-    };
     shard.fakes[0].is_gone.store(true, Ordering::SeqCst);
     *shard.fakes[1].info.lock().unwrap() = REPLICA.replace("up", "down");
     // This one has been started anew since, and has nothing.
     let empty = REPLICA.replace("up", "down").replace("OFFSET", "0");
     *shard.fakes[2].info.lock().unwrap() = empty;
     until("the one that has the data answers", || {
-        only(&mut client, &["one"])
+        shard.is_answered_by(&mut client, &["one"])
     });
     assert_error(&call(&mut client, "SET k v"), "ERR upstream");
     shard.fakes[0].is_gone.store(false, Ordering::SeqCst);
-    until("the primary answers again", || only(&mut client, &["zero"]));
+    until("the primary answers again", || {
+        shard.is_answered_by(&mut client, &["zero"])
+    });
 }
 
 #[test]
