@@ -3,7 +3,7 @@
 
 mod proxying;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -444,6 +444,54 @@ fn cluster_of_one_shard<const N: usize>(
         port.store(node.port(), Ordering::SeqCst);
     }
     nodes
+}
+
+#[test]
+fn what_is_published_in_a_cluster_goes_to_the_node_that_is_asked_for_the_channel() {
+    // Elsewhere it would be on its way still, and be heard by who subscribes behind it.
+    let ports: Arc<[AtomicU16; 2]> = Arc::default();
+    let asked: Arc<Mutex<HashMap<Vec<u8>, usize>>> = Arc::default();
+    let nodes = [0, 1].map(|me| {
+        let (ports, asked) = (Arc::clone(&ports), Arc::clone(&asked));
+        scripted(move |words| match (&words[0][..], words.get(1)) {
+            (b"CLUSTER", Some(what)) if what == b"INFO" => {
+                b"$18\r\ncluster_state:ok\r\n\r\n".to_vec()
+            }
+            (b"CLUSTER", Some(what)) if what == b"SLOTS" => {
+                let [one, two] = [0, 1].map(|at| {
+                    let port = ports[at].load(Ordering::SeqCst);
+                    format!("*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n$3\r\nid{at}")
+                });
+                let [first, last] =
+                    [0, 8192].map(|slot| format!("*3\r\n:{slot}\r\n:{}", slot + 8191));
+                format!("*2\r\n{first}\r\n{one}\r\n{last}\r\n{two}\r\n").into_bytes()
+            }
+            (b"PUBLISH" | b"GET", _) => format!(":{me}\r\n").into_bytes(),
+            (b"SUBSCRIBE", Some(name)) => {
+                asked.lock().unwrap().insert(name.clone(), me);
+                said("subscribe", &String::from_utf8_lossy(name), ":1")
+            }
+            _ => b"+PONG\r\n".to_vec(),
+        })
+    });
+    for (port, node) in ports.iter().zip(&nodes) {
+        port.store(node.port(), Ordering::SeqCst);
+    }
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nseed = [{{ address = '{}' }}]\n",
+        nodes[0]
+    ));
+    let [mut hears, mut says] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    until("the map is known", || !call(&mut says, "GET a").is_error());
+    let mut seen = HashSet::new();
+    for channel in ["a", "b", "c", "d", "e", "f"] {
+        assert!(!call(&mut hears, &format!("SUBSCRIBE {channel}")).is_error());
+        let node = asked.lock().unwrap()[channel.as_bytes()];
+        let published = call(&mut says, &format!("PUBLISH {channel} m"));
+        assert_eq!(published, Value::Integer(node as i64), "{channel}");
+        seen.insert(node);
+    }
+    assert_eq!(seen.len(), 2);
 }
 
 /// A message of the channel `news`, as who has subscribed to it hears it, and who has to `n*`; or of a shard's channel.

@@ -588,6 +588,12 @@ impl Worker {
                 self.give_script(me, id, node, args);
                 self.forward(me, node, raw)
             }
+            Ok(None) if id == CommandId::Publish && args.len() > 1 => {
+                match self.node_of_channel(self.home_of(me), &args[1]) {
+                    Some(node) => self.forward(me, node, raw),
+                    None => self.forward_anywhere(me, raw),
+                }
+            }
             Ok(None) => {
                 self.give_script(me, id, self.home(me).shards[0].primary, args);
                 self.forward_anywhere(me, raw)

@@ -192,9 +192,11 @@ fn tag(call: &mut Call) {
 ///
 /// Between MULTI and EXEC the connection is somebody's own for a while: what changes a connection is refused there. And
 /// when a server hears that nobody listens any more is not promised, so nobody asks; nor is it when a message comes among
-/// replies.
+/// replies. In a cluster it goes from node to node: who subscribes to a pattern behind it, or published in a transaction, which
+/// any node may have, may hear what is older.
 pub fn kept(calls: Vec<Call>, behind: Behind) -> Vec<Call> {
     let (mut watched, mut queues, mut joined, mut left) = (false, false, false, false);
+    let mut travels = false;
     let mut kept = Vec::new();
     for mut call in calls {
         let name = call[0].to_ascii_lowercase();
@@ -213,10 +215,14 @@ pub fn kept(calls: Vec<Call>, behind: Behind) -> Vec<Call> {
         joined |= is(&["subscribe", "psubscribe", "ssubscribe"]);
         left |= is(&["reset", "unsubscribe", "punsubscribe", "sunsubscribe"]);
         let published = is(&["publish", "spublish"]) && (joined || left);
-        let of_all = behind == Behind::Cluster && queues && is(OF_ALL_NODES);
-        let is_promised = !(published || of_all || is(&["pubsub"]) && left);
+        let is_cluster = behind == Behind::Cluster;
+        let published = published || is_cluster && queues && is(&["publish"]);
+        let overtakes = travels && is(&["psubscribe"]);
+        travels |= is_cluster && is(&["publish"]);
+        let of_all = is_cluster && queues && is(OF_ALL_NODES);
+        let is_promised = !(published || overtakes || of_all || is(&["pubsub"]) && left);
         if is_promised && is_compared(&call, behind) {
-            if behind == Behind::Cluster {
+            if is_cluster {
                 tag(&mut call);
             }
             kept.push(call);

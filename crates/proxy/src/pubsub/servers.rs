@@ -30,6 +30,14 @@ impl Worker {
         servers_of(space.names, name, pool, is_ejected(&self.routes.nodes)).collect()
     }
 
+    /// Who is asked for a channel. In a cluster any node would take what is published there, but only this one has it before a
+    /// SUBSCRIBE that is called behind it, which must not hear it.
+    pub(crate) fn node_of_channel(&self, pool: u16, name: &[u8]) -> Option<NodeId> {
+        let names = Names::Channels;
+        let nodes = self.nodes_of(Space { names, pool }, name);
+        nodes.first().copied().filter(|node| *node != NO_NODE)
+    }
+
     /// The connection for subscriptions to a server, made if there is none: then it is asked for all that is wanted there.
     pub(super) fn subscription_link(&mut self, node: NodeId, pool: u16) -> Result<Ref, String> {
         if node == NO_NODE {
