@@ -10,7 +10,9 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{Behind, REDLINE, assert_error, bulk, call, key_elsewhere, ok, proxy_with, words};
+use proxying::{
+    Behind, REDLINE, assert_error, bulk, call, key_elsewhere, ok, proxy_with, shards, until, words,
+};
 
 #[test]
 fn replies_of_a_pipeline_over_several_servers_keep_their_order() {
@@ -405,6 +407,29 @@ fn a_subscribed_client_is_answered_as_redis_answers_it() {
         assert_eq!(left[1], ["subscribe", "y", "2"]);
         assert_eq!((&*left[2][2], &*left[3][2]), ("1", "0"));
         assert_eq!(one.reply().unwrap(), Some(Value::Simple(b"PONG".to_vec())));
+    }
+}
+
+#[test]
+fn a_script_that_runs_on_the_shared_connection_can_be_ended() {
+    let arguments = ["--busy-reply-threshold", "50"].map(str::to_owned);
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &arguments).unwrap();
+    let servers = shards(&[server.address()]);
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{servers}"));
+    let [mut runs, mut ends] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    let library =
+        "#!lua name=l\nredis.register_function('endless', function() while true do end end)";
+    let loaded = ends.call(&["FUNCTION", "LOAD", library]).unwrap();
+    assert_eq!(loaded, bulk("l"));
+    for (run, end) in [
+        (["EVAL", "while true do end", "0"], "SCRIPT KILL"),
+        (["FCALL", "endless", "0"], "FUNCTION KILL"),
+    ] {
+        let mut request = Vec::new();
+        encode(&run, &mut request);
+        runs.send(&request).unwrap();
+        until(end, || call(&mut ends, end) == ok());
+        assert_error(&runs.reply().unwrap().unwrap(), "ERR Script killed by user");
     }
 }
 
