@@ -5,6 +5,7 @@
 //!
 //! Must not know sockets, or what becomes of replies.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redline_resp::{
@@ -156,44 +157,8 @@ impl Worker {
                 && command.allows(args)
                 && let Some(target) = self.shared_target(me, command, raw)
             {
-                let Some(client) = self.clients.find(me) else {
-                    return query.len();
-                };
-                client.last = Some(command.id);
-                match &mut run {
-                    Some(run)
-                        if run.upstream == target && run.end == done && run.count < run_max =>
-                    {
-                        client.number();
-                        if run.command != command.id as u16 {
-                            let before = run.count - run.same_from;
-                            self.seeing.mix.push((run.command, before));
-                            (run.command, run.same_from) = (command.id as u16, run.count);
-                        }
-                        run.count += 1;
-                        run.end += consumed;
-                    }
-                    _ => {
-                        self.send_run(me, &mut run, query);
-                        let Some(client) = self.clients.find(me) else {
-                            return query.len();
-                        };
-                        run = Some(Run {
-                            command: command.id as u16,
-                            same_from: 0,
-                            upstream: target,
-                            first: client.number(),
-                            count: 1,
-                            start: done,
-                            end: done + consumed,
-                        });
-                        if self.is_full(target, me)
-                            && let Some(client) = self.clients.find(me)
-                        {
-                            client.pause = Pause::Upstream;
-                        }
-                    }
-                }
+                let piece = done..done + consumed;
+                self.add_to_run(me, &mut run, run_max, (command.id, target), query, piece);
                 done += consumed;
                 continue;
             }
@@ -287,7 +252,7 @@ impl Worker {
         command: Command,
         run: &mut Option<Run>,
         query: &[u8],
-        raw: std::ops::Range<usize>,
+        raw: Range<usize>,
     ) -> bool {
         let raw = &query[raw];
         let Span { start, len } = self.spans[1];
@@ -307,6 +272,56 @@ impl Worker {
             self.send_run(me, run, query);
         }
         self.answer_from_cache(me, key)
+    }
+
+    /// Makes a call of one key, which goes to `target` as it is, the last of the run, or the first of the next one.
+    #[inline]
+    fn add_to_run(
+        &mut self,
+        me: Ref,
+        run: &mut Option<Run>,
+        run_max: u16,
+        (id, target): (CommandId, u32),
+        query: &[u8],
+        piece: Range<usize>,
+    ) {
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        client.last = Some(id);
+        if let Some(run) = run
+            && run.upstream == target
+            && run.end == piece.start
+            && run.count < run_max
+        {
+            client.number();
+            if run.command != id as u16 {
+                let before = run.count - run.same_from;
+                self.seeing.mix.push((run.command, before));
+                (run.command, run.same_from) = (id as u16, run.count);
+            }
+            run.count += 1;
+            run.end = piece.end;
+            return;
+        }
+        self.send_run(me, run, query);
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        *run = Some(Run {
+            command: id as u16,
+            same_from: 0,
+            upstream: target,
+            first: client.number(),
+            count: 1,
+            start: piece.start,
+            end: piece.end,
+        });
+        if self.is_full(target, me)
+            && let Some(client) = self.clients.find(me)
+        {
+            client.pause = Pause::Upstream;
+        }
     }
 
     fn send_run(&mut self, me: Ref, run: &mut Option<Run>, query: &[u8]) {
