@@ -15,10 +15,19 @@ pub fn is_of_http(word: &[u8]) -> bool {
 /// The words of a line that is no request: of a configuration file, of a script's first line. As in Redis the line ends at
 /// its first zero byte. `None`: a quote is not closed, or is followed by something other than a space.
 pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let words = split_words_at(line)?;
+    Some(words.into_iter().map(|(_, word)| word).collect())
+}
+
+/// The same, each with where it begins in the line: there its first quote is, if it has one at its beginning.
+pub fn split_words_at(line: &[u8]) -> Option<Vec<(usize, Vec<u8>)>> {
     let end = memchr(0, line).unwrap_or(line.len());
     let (mut line, mut spans) = (line[..end].to_vec(), Vec::new());
     split(&mut line, &mut spans).ok()?;
-    let word = |span: &Span| line[span.start as usize..][..span.len as usize].to_vec();
+    let word = |span: &Span| {
+        let start = span.start as usize;
+        (start, line[start..][..span.len as usize].to_vec())
+    };
     Some(spans.iter().map(word).collect())
 }
 

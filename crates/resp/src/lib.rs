@@ -29,7 +29,7 @@ pub use double::{format_digits, format_double};
 pub use framer::Framer;
 pub use heads::{HEADS, Heads, Name};
 pub use hello::Hello;
-pub use inline::{is_of_http, split_words};
+pub use inline::{is_of_http, split_words, split_words_at};
 pub use protocol_error::ProtocolError;
 pub use reply::{Proto, Reply};
 pub use reply_buffer::{Mark, ReplyBuffer, push_header};

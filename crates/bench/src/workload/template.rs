@@ -16,6 +16,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use redline_resp::split_words_at;
+
 use super::keys::{Distribution, Shape, Source};
 use super::values::{Content, Sizes, ValueSource};
 
@@ -56,13 +58,15 @@ impl Template {
             names: HashMap::new(),
         };
         let mut commands = vec![Vec::new()];
-        for word in split(text)? {
-            if word.quoted || word.text != b";" {
-                let word = parser.word(&word.text)?;
-                commands.last_mut().expect("there is always one").push(word);
-            } else {
+        let words = split_words_at(text.as_bytes());
+        for (at, word) in words.ok_or_else(|| unbalanced(text))? {
+            let mut rest = text[at..].split_ascii_whitespace();
+            if rest.next() == Some(";") {
                 commands.push(Vec::new());
+                continue;
             }
+            let word = parser.word(&word)?;
+            commands.last_mut().expect("there is always one").push(word);
         }
         if commands.iter().any(Vec::is_empty) {
             return Err("there is a command without words".into());
@@ -594,77 +598,8 @@ fn range_of(text: &str) -> Result<(u64, u64), String> {
 /// Larger numbers cannot be told apart as floats.
 const NUMBER_MAX: u64 = 1 << 53;
 
-struct SplitWord {
-    text: Vec<u8>,
-    /// Whether any of it stood in quotes, where `;` is no separator.
-    quoted: bool,
-}
-
-/// Splits as redis-cli splits a line: words between blanks, double quotes with escapes, single quotes.
-fn split(text: &str) -> Result<Vec<SplitWord>, String> {
-    let mut words = Vec::new();
-    let mut rest = text.as_bytes();
-    loop {
-        while rest.first().is_some_and(u8::is_ascii_whitespace) {
-            rest = &rest[1..];
-        }
-        if rest.is_empty() {
-            return Ok(words);
-        }
-        let mut word = SplitWord {
-            text: Vec::new(),
-            quoted: false,
-        };
-        while let Some((&byte, after)) = rest.split_first() {
-            rest = after;
-            match byte {
-                _ if byte.is_ascii_whitespace() => break,
-                b'"' | b'\'' => {
-                    word.quoted = true;
-                    rest = quoted(byte, rest, &mut word.text)
-                        .ok_or_else(|| format!("a quote in \"{text}\" is not closed"))?;
-                }
-                _ => word.text.push(byte),
-            }
-        }
-        words.push(word);
-    }
-}
-
-/// Takes a quoted part up to its closing quote, and returns what is behind; `None` if it does not close.
-fn quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
-    loop {
-        let (&byte, after) = rest.split_first()?;
-        rest = after;
-        match byte {
-            _ if byte == quote => return Some(rest),
-            b'\\' if quote == b'"' => {
-                let (&escaped, after) = rest.split_first()?;
-                rest = after;
-                let hex = rest.get(..2).and_then(|digits| {
-                    let digits = std::str::from_utf8(digits).ok()?;
-                    u8::from_str_radix(digits, 16).ok()
-                });
-                match (escaped, hex) {
-                    (b'x', Some(byte)) => {
-                        word.push(byte);
-                        rest = &rest[2..];
-                    }
-                    (b'n', _) => word.push(b'\n'),
-                    (b'r', _) => word.push(b'\r'),
-                    (b't', _) => word.push(b'\t'),
-                    (b'b', _) => word.push(0x08),
-                    (b'a', _) => word.push(0x07),
-                    (other, _) => word.push(other),
-                }
-            }
-            b'\\' if rest.first() == Some(&b'\'') => {
-                word.push(b'\'');
-                rest = &rest[1..];
-            }
-            _ => word.push(byte),
-        }
-    }
+fn unbalanced(text: &str) -> String {
+    format!("a quote in \"{text}\" is not closed, or has no space behind it")
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -743,10 +678,12 @@ mod tests {
     #[test]
     fn words_are_split_as_redis_cli_splits_them() {
         assert_eq!(
-            rendered(r#"set  "a b\n\x41" 'c\'d;' ";" e"f"g"#, 1),
-            [["set", "a b\nA", "c'd;", ";", "efg"]]
+            rendered(r#"set  "a b\n\x41" 'c\'d;' ";" e"f" ;g"#, 1),
+            [["set", "a b\nA", "c'd;", ";", "ef", ";g"]]
         );
-        assert!(parse("set \"a").unwrap_err().contains("not closed"));
+        for wrong in ["set \"a", "set \"a\"b", "set 'a'\"b\""] {
+            assert!(parse(wrong).unwrap_err().contains("not closed"), "{wrong}");
+        }
     }
 
     #[test]
