@@ -317,3 +317,91 @@ fn a_request_that_is_redirected_is_not_passed_by_one_that_knows_the_way() {
     let at = |word: &str| words.iter().position(|known| *known == word).unwrap();
     assert!(at("SET k 1") < at("SET k 2"), "{words:?}");
 }
+
+/// A server that keeps one key, and says before each request whether it refuses it: with an error, or by closing (`None`).
+fn keeps_one(
+    refuses: impl Fn(&str) -> Option<Option<&'static str>> + Send + Sync + 'static,
+) -> SocketAddr {
+    let value = Mutex::new(String::new());
+    scripted_over(move |words, _| {
+        let text = |at: usize| String::from_utf8_lossy(&words[at]).into_owned();
+        let name = text(0);
+        if !matches!(&name[..], "SET" | "GET" | "EVALSHA" | "SCRIPT") {
+            return Some(b"+PONG\r\n".to_vec());
+        }
+        if let Some(refused) = refuses(&name) {
+            return refused.map(|error| format!("-{error}\r\n").into_bytes());
+        }
+        let mut value = value.lock().unwrap();
+        match &name[..] {
+            "SET" => *value = text(2),
+            "EVALSHA" => *value = text(4),
+            "GET" => return Some(format!("+{value}\r\n").into_bytes()),
+            _ => {}
+        }
+        Some(b"+OK\r\n".to_vec())
+    })
+}
+
+fn simple(text: &str) -> Option<Value> {
+    Some(Value::Simple(text.as_bytes().to_vec()))
+}
+
+#[test]
+fn a_request_that_comes_back_twice_stays_in_front_of_what_follows_it() {
+    // Its script is gone again when it is sent for the second time.
+    let seen = Mutex::new((0, 0));
+    let address = keeps_one(move |name| {
+        let mut seen = seen.lock().unwrap();
+        match name {
+            "EVALSHA" => {
+                seen.0 += 1;
+                (seen.0 <= 2).then_some(Some("NOSCRIPT No matching script."))
+            }
+            "SET" => {
+                seen.1 += 1;
+                (seen.1 == 1).then_some(Some("LOADING the server is loading"))
+            }
+            _ => None,
+        }
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let script = "return redis.call('SET',KEYS[1],ARGV[1])";
+    assert!(!client.call(&["SCRIPT", "LOAD", script]).unwrap().is_error());
+    let sha = "cf63a54c34e159e75e5a3fe4794bb2ea636ee005";
+    let mut requests = Vec::new();
+    encode(&["EVALSHA", sha, "1", "k", "first"], &mut requests);
+    encode(&["SET", "k", "second"], &mut requests);
+    client.send(&requests).unwrap();
+    assert_eq!(client.reply().unwrap(), simple("OK"));
+    assert_eq!(client.reply().unwrap(), simple("OK"));
+    assert_eq!(Some(call(&mut client, "GET k")), simple("second"));
+}
+
+#[test]
+fn what_a_lost_connection_sends_back_does_not_pass_what_was_refused_before() {
+    let seen = Mutex::new((0, 0));
+    let address = keeps_one(move |name| {
+        let mut seen = seen.lock().unwrap();
+        match name {
+            "SET" => {
+                seen.0 += 1;
+                (seen.0 == 1).then_some(Some("LOADING the server is loading"))
+            }
+            "GET" => {
+                seen.1 += 1;
+                (seen.1 == 1).then_some(None)
+            }
+            _ => None,
+        }
+    });
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let mut requests = Vec::new();
+    encode(&["SET", "k", "1"], &mut requests);
+    encode(&["GET", "k"], &mut requests);
+    client.send(&requests).unwrap();
+    assert_eq!(client.reply().unwrap(), simple("OK"));
+    assert_eq!(client.reply().unwrap(), simple("1"));
+}

@@ -41,6 +41,8 @@ pub struct Later {
     error: String,
     /// Its keys; none: it may concern all.
     keys: HashSet<Vec<u8>>,
+    /// Whose it is, and its number.
+    owner: (Ref, u32),
 }
 
 /// Why a request is put off.
@@ -64,11 +66,12 @@ impl Worker {
         why: Why,
         error: &[u8],
     ) -> bool {
-        let (Some(from), Some((me, _))) = (self.upstreams.place(at), self.client_of(&waiting))
-        else {
+        let (Some(from), Some(owner)) = (self.upstreams.place(at), self.client_of(&waiting)) else {
             return true;
         };
-        if let Some(client) = self.clients.find(me) {
+        let mut is_first = true;
+        if let Some(client) = self.clients.find(owner.0) {
+            is_first = client.put_off == 0;
             client.put_off += 1;
             client.settle();
         }
@@ -81,7 +84,7 @@ impl Worker {
             _ => PAUSE_MS << (waiting.tries - 1).min(6),
         };
         let error = String::from_utf8_lossy(error);
-        self.later.push(Later {
+        let later = Later {
             due_ms: self.now_ms + pause_ms,
             waiting,
             keys: keys_of(&request),
@@ -92,7 +95,18 @@ impl Worker {
             why,
             from,
             error: error.trim_start_matches('-').trim_end().to_owned(),
-        });
+            owner,
+        };
+        // One that comes back once more is still in front of what its client sent behind it.
+        let is_behind = |other: &Later| {
+            let distance = other.owner.1.wrapping_sub(owner.1);
+            other.owner.0 == owner.0 && distance < u32::MAX / 2
+        };
+        let next = match is_first {
+            true => None,
+            false => self.later.iter().position(is_behind),
+        };
+        self.later.insert(next.unwrap_or(self.later.len()), later);
         true
     }
 

@@ -8,6 +8,7 @@ use redline_spec::{self as spec, Flags};
 
 use super::forwarded;
 use crate::errors;
+use crate::later::Why;
 use crate::private::Session;
 use crate::reads::READ_TRIES_MAX;
 use crate::report::Report;
@@ -183,7 +184,7 @@ impl Worker {
             && may_move
             && let Some(other) = self.other_reader(bytes, node, waiting.tries - 1, (db, proto))
         {
-            return self.queue_again(other, waiting, bytes);
+            return self.queue_again(lost, other, waiting, bytes);
         }
         let may_be_made = was_sent && writes;
         if lost.loss == Loss::Silent || waiting.tries >= TRIES_MAX || may_be_made || !may_move {
@@ -194,12 +195,20 @@ impl Worker {
             return self.give_up(lost, waiting, bytes, line);
         }
         match self.link(node, db, proto) {
-            Ok(fresh) => self.queue_again(fresh, waiting, bytes),
+            Ok(fresh) => self.queue_again(lost, fresh, waiting, bytes),
             Err(line) => self.give_up(lost, waiting, bytes, &line),
         }
     }
 
-    fn queue_again(&mut self, at: u32, waiting: Waiting, bytes: &[u8]) {
+    fn queue_again(&mut self, lost: &Lost<'_>, at: u32, waiting: Waiting, bytes: &[u8]) {
+        let owner = self.client_of(&waiting).map(|(me, _)| me);
+        let client = owner.and_then(|me| self.clients.find(me));
+        if client.is_some_and(|client| client.put_off > 0) {
+            // It would overtake what was refused for a while.
+            let (request, error) = (bytes.to_vec(), lost.unavailable.as_bytes());
+            self.put_off(at, waiting, request, Why::Passes, error);
+            return;
+        }
         if let Some(upstream) = self.upstreams.get(at) {
             upstream.push(waiting, bytes, &mut self.cache);
         }
