@@ -447,6 +447,52 @@ fn cluster_of_one_shard<const N: usize>(
 }
 
 #[test]
+fn who_unsubscribes_waits_for_no_server_that_has_none_of_the_names() {
+    let pings = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&pings);
+    let answers = |words: &[Vec<u8>]| {
+        let name = String::from_utf8_lossy(words.get(1).map_or(b"", Vec::as_slice)).into_owned();
+        match &words[0][..] {
+            b"SUBSCRIBE" => said("subscribe", &name, ":1"),
+            b"UNSUBSCRIBE" => said("unsubscribe", &name, ":0"),
+            _ => b"*2\r\n$4\r\npong\r\n$0\r\n\r\n".to_vec(),
+        }
+    };
+    let good = scripted(answers);
+    // Once it has a subscriber it gives no sign of life.
+    let has: Arc<Mutex<HashSet<Vec<u8>>>> = Arc::default();
+    let names = Arc::clone(&has);
+    let silent = scripted(move |words| {
+        let mut names = names.lock().unwrap();
+        if words[0] == b"SUBSCRIBE" {
+            names.insert(words[1].clone());
+        } else if words[0] == b"PING" && !names.is_empty() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            return Vec::new();
+        }
+        answers(words)
+    });
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\n{}",
+        shards(&[good, silent])
+    ));
+    let [mut one, mut other] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    let channels = ["a", "b", "c", "d", "e", "f"];
+    for channel in channels {
+        assert!(!call(&mut other, &format!("SUBSCRIBE {channel}")).is_error());
+    }
+    let is_elsewhere = |channel: &&str| !has.lock().unwrap().contains(channel.as_bytes());
+    let elsewhere = channels
+        .iter()
+        .find(|channel| is_elsewhere(channel))
+        .unwrap();
+    assert!(!has.lock().unwrap().is_empty());
+    assert!(!call(&mut one, &format!("SUBSCRIBE {elsewhere}")).is_error());
+    assert!(!call(&mut one, &format!("UNSUBSCRIBE {elsewhere}")).is_error());
+    assert_eq!(pings.load(Ordering::SeqCst), 0);
+}
+
+#[test]
 fn what_is_published_in_a_cluster_goes_to_the_node_that_is_asked_for_the_channel() {
     // Elsewhere it would be on its way still, and be heard by who subscribes behind it.
     let ports: Arc<[AtomicU16; 2]> = Arc::default();

@@ -418,10 +418,26 @@ impl Worker {
     fn begin_to_leave(&mut self, mut leaving: Leaving) {
         let (me, number) = (leaving.client, self.pubsub.next_call);
         self.pubsub.next_call += 1;
-        let nodes = &self.routes.nodes;
+        let mine = self
+            .clients
+            .find(me)
+            .and_then(|client| client.subscribed.as_deref());
+        let names: Vec<&Vec<u8>> = match mine {
+            Some(mine) if leaving.names.is_empty() => {
+                mine.names[leaving.space.names as usize].iter().collect()
+            }
+            _ => leaving.names.iter().collect(),
+        };
+        let topics = self.pubsub.topics.get(&leaving.space);
+        let topics = names.iter().filter_map(|name| topics?.get(*name));
+        let mut concerned: HashSet<NodeId> = HashSet::new();
+        for topic in topics {
+            concerned.extend(topic.nodes.iter().map(|(node, _)| *node));
+            concerned.extend(topic.handover.as_ref().and_then(|it| it.heard()));
+        }
         let mut places = Vec::new();
         for server in &mut self.pubsub.servers {
-            if nodes[usize::from(server.node)].pool == leaving.space.pool
+            if concerned.contains(&server.node)
                 && let Some(place) = server.upstream
             {
                 server.expect(Expected::Ping(Some(number)));
