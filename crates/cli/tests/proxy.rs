@@ -11,7 +11,8 @@ use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, REDLINE, assert_error, bulk, call, key_elsewhere, ok, proxy_with, shards, until, words,
+    Behind, REDLINE, assert_error, bulk, call, key_elsewhere, ok, proxy_with, scripted, shards,
+    until, words,
 };
 
 #[test]
@@ -431,6 +432,85 @@ fn a_script_that_runs_on_the_shared_connection_can_be_ended() {
         until(end, || call(&mut ends, end) == ok());
         assert_error(&runs.reply().unwrap().unwrap(), "ERR Script killed by user");
     }
+}
+
+/// The proxy with one worker before a server, a client of it, and one of the server itself.
+fn watched_over() -> (ServerProcess, ServerProcess, Client, Client) {
+    let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
+    let servers = shards(&[server.address()]);
+    let text = format!("threads = 1\n[timeouts]\nrequest = '0s'\n[[pool]]\n{servers}");
+    let proxy = proxy_with(&text);
+    let client = Client::connect(proxy.address()).unwrap();
+    let direct = Client::connect(server.address()).unwrap();
+    (server, proxy, client, direct)
+}
+
+#[test]
+fn a_client_that_goes_while_it_waits_behind_watch_takes_nothing() {
+    let (_server, _proxy, mut client, mut direct) = watched_over();
+    assert_eq!(call(&mut client, "WATCH k"), ok());
+    client.send(b"BLPOP q 0\r\n").unwrap();
+    let mut waiting = |count: &str| {
+        let count = format!("blocked_clients:{count}\r\n");
+        until("so many wait", || {
+            let info = call(&mut direct, "INFO clients");
+            String::from_utf8_lossy(info.as_bytes().unwrap()).contains(&count)
+        });
+    };
+    waiting("1");
+    drop(client);
+    waiting("0");
+    assert_eq!(call(&mut direct, "RPUSH q x"), Value::Integer(1));
+    assert_eq!(call(&mut direct, "LLEN q"), Value::Integer(1));
+}
+
+#[test]
+fn a_watch_behind_a_loss_does_not_forget_it() {
+    let (_server, _proxy, mut client, mut direct) = watched_over();
+    assert_eq!(call(&mut client, "WATCH a"), ok());
+    let killed = call(&mut direct, "CLIENT KILL TYPE normal");
+    assert!(!killed.is_error());
+    assert_eq!(call(&mut direct, "SET a theirs"), ok());
+    until("the loss is known", || {
+        call(&mut client, "WATCH b").is_error()
+    });
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    call(&mut client, "SET a ours");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
+    assert_eq!(call(&mut direct, "GET a"), bulk("theirs"));
+}
+
+#[test]
+fn a_watch_that_the_server_refuses_binds_to_nothing() {
+    let refusing = |words: &[Vec<u8>]| match (&words[0][..], words.get(1).map(Vec::as_slice)) {
+        (b"WATCH", Some(key)) if key.starts_with(b"bad") => b"-NOPERM not this one\r\n".to_vec(),
+        (b"WATCH", _) => b"+OK\r\n".to_vec(),
+        _ => b"+PONG\r\n".to_vec(),
+    };
+    let servers = [(); 2].map(|()| scripted(refusing));
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&servers)));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    // They are on both servers.
+    for number in 0..20 {
+        assert_error(&call(&mut client, &format!("WATCH bad:{number}")), "NOPERM");
+    }
+    assert_eq!(call(&mut client, "WATCH good"), ok());
+    assert_error(&call(&mut client, "WATCH bad:{good}"), "NOPERM");
+}
+
+#[test]
+fn what_any_server_answers_is_asked_of_one_that_is_there() {
+    let servers = [(); 2].map(|()| ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap());
+    let addresses = [0, 1].map(|at: usize| servers[at].address());
+    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&addresses)));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let [_there, gone] = servers;
+    drop(gone);
+    let key = |number: usize| format!("GET {number}");
+    until("it is left alone", || {
+        (0..20).any(|number| call(&mut client, &key(number)).is_error())
+            && (0..6).all(|_| !call(&mut client, "LOLWUT").is_error())
+    });
 }
 
 #[test]

@@ -294,13 +294,19 @@ impl Client {
                 .flags
                 .has(redline_spec::Flags::BLOCKING)
         });
-        may_wait && matches!(self.session, Session::Leaving(_)) && self.pending() > 0
+        let is_waiting = match &self.session {
+            Session::Leaving(_) => true,
+            Session::Transaction(transaction) => transaction.waits(),
+            _ => false,
+        };
+        may_wait && is_waiting && self.pending() > 0
     }
 
     /// How long the call that it is in asks to wait: milliseconds; none: for ever.
     pub fn waits_ms(&self) -> Option<u64> {
         match &self.session {
             Session::Leaving(lease) => lease.waits_ms(),
+            Session::Transaction(transaction) => transaction.waits_ms(),
             _ => None,
         }
     }
@@ -330,7 +336,7 @@ impl Client {
     /// nobody is there to get, or a request of its lacks the end.
     pub fn is_forsaken(&self) -> bool {
         match self.session {
-            Session::Leaving(_) if self.waits_in_vain() => true,
+            Session::Leaving(_) | Session::Transaction(_) if self.waits_in_vain() => true,
             Session::Passing(_) => self.pause == Pause::No && !self.queued,
             _ => self.pending() == 0 && self.pause == Pause::No && !self.queued,
         }

@@ -14,7 +14,7 @@ use crate::large::Passing;
 use crate::local::heeds_nobody;
 use crate::redirect::{MOVED_ON, is_redirect};
 use crate::route::NodeId;
-use crate::serve::{Flow, is_about_commands};
+use crate::serve::{Flow, is_about_commands, may_block, waits_ms};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Upstream, Waiting};
 use crate::worker::Worker;
@@ -69,6 +69,22 @@ pub struct Transaction {
     queued_count: u16,
     /// EXEC will fail, and why.
     aborted: Option<&'static str>,
+    /// The client's number for the WATCH that chose the server, if one did.
+    first_watch: Option<u32>,
+    /// Behind WATCH, the last call may wait.
+    may_wait: bool,
+}
+
+impl Transaction {
+    /// Whether it is in a call that may wait.
+    pub(crate) fn waits(&self) -> bool {
+        self.may_wait && !self.multi
+    }
+
+    /// How long that asks to wait, as [`Lease::waits_ms`] says it.
+    pub(crate) fn waits_ms(&self) -> Option<u64> {
+        self.bound.as_ref().and_then(|(lease, _)| lease.waits_ms)
+    }
 }
 
 /// How far a transaction's server is with MULTI. One that refuses it would make what follows at once, call by call.
@@ -394,6 +410,12 @@ impl Worker {
                 return flow;
             }
         };
+        let next = self.clients.find(me).map(|client| client.next);
+        if let Some(transaction) = self.transaction_of(me)
+            && transaction.bound.is_none()
+        {
+            transaction.first_watch = next;
+        }
         match self.bind(me, node) {
             Ok(()) => self.send_bound(me, Kind::Client, 1, raw),
             Err(line) => {
@@ -404,11 +426,38 @@ impl Worker {
         }
     }
 
-    /// A WATCH that failed leaves nothing behind.
+    /// The server has refused this call. If it is the WATCH that chose the server, and nothing came behind it, the client may
+    /// watch elsewhere.
+    pub(crate) fn watch_refused(&mut self, at: u32, refused: Waiting) {
+        let me = refused.to;
+        let Some(client) = self.clients.find(me) else {
+            return;
+        };
+        if client.pending() > 0 {
+            return;
+        }
+        let Session::Transaction(transaction) = &mut client.session else {
+            return;
+        };
+        let is_its = |(lease, _): &(Lease, NodeId)| lease.upstream.at == at;
+        if transaction.multi
+            || transaction.first_watch != Some(refused.seq)
+            || !transaction.bound.as_ref().is_some_and(is_its)
+        {
+            return;
+        }
+        if let Some((lease, _)) = transaction.bound.take() {
+            self.give_back(lease.upstream, true);
+        }
+        self.forget_unbound(me);
+    }
+
+    /// A WATCH that failed leaves nothing behind, unless it has to be known that an earlier one was lost.
     fn forget_unbound(&mut self, me: Ref) {
         if let Some(client) = self.clients.find(me)
             && let Session::Transaction(transaction) = &client.session
             && transaction.bound.is_none()
+            && transaction.aborted.is_none()
             && !transaction.multi
         {
             client.session = Session::Shared;
@@ -597,6 +646,25 @@ impl Worker {
         Flow::Done
     }
 
+    /// Sends a call over the connection of WATCH. `waits`: it may wait, and for how long; nothing of this client goes on until
+    /// it is answered.
+    fn send_behind_watch(&mut self, me: Ref, raw: &[u8], waits: Option<Option<u64>>) -> Flow {
+        if waits.is_some() && self.must_wait(me) {
+            return Flow::Again;
+        }
+        if let Some(transaction) = self.transaction_of(me) {
+            transaction.may_wait = waits.is_some();
+            if let Some((lease, _)) = &mut transaction.bound {
+                lease.waits_ms = waits.flatten();
+            }
+        }
+        let flow = self.send_bound(me, Kind::Client, 1, raw);
+        if waits.is_some() {
+            self.must_wait(me);
+        }
+        flow
+    }
+
     /// Keeps a call until MULTI is answered, and takes nothing more from the client.
     fn hold_back(&mut self, me: Ref, raw: &[u8]) {
         let kind = self.silenced(me, Kind::Client);
@@ -649,7 +717,12 @@ impl Worker {
             };
             return match found {
                 Ok(Some(node)) if Some(node) == watched => {
-                    Some(self.send_bound(me, Kind::Client, 1, raw))
+                    let blocks = command.class == Class::Blocks && may_block(command.id, args);
+                    Some(self.send_behind_watch(
+                        me,
+                        raw,
+                        blocks.then(|| waits_ms(command.id, args)),
+                    ))
                 }
                 // It goes over another connection than what is on its way.
                 _ if self.must_wait(me) => Some(Flow::Again),

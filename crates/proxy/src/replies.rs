@@ -270,6 +270,9 @@ impl Worker {
                 upstream.stats.responses.add(1);
                 upstream.answered(1);
             }
+            if front.kind == Kind::Client {
+                self.watch_refused(at, one);
+            }
             return Ok(Some(len));
         }
         if wanted
@@ -294,6 +297,9 @@ impl Worker {
             Kind::Client => {
                 upstream.answered(1);
                 self.deliver(one.to, one.seq, 1, reply);
+                if reply[0] == b'-' {
+                    self.watch_refused(at, one);
+                }
             }
             Kind::Silent => {
                 upstream.answered(1);

@@ -18,7 +18,7 @@ use crate::client::{Pause, ReplyMode};
 use crate::custom::{self, Called};
 use crate::errors;
 use crate::private::Session;
-use crate::route::{NO_NODE, NodeId, Placement, Pool};
+use crate::route::{NO_NODE, NodeId, Placement, Pool, Shard};
 use crate::seeing::{MIXED, NO_COMMAND, OUT_OF_MEMORY, log};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
@@ -732,11 +732,18 @@ impl Worker {
         None
     }
 
-    /// Any server, each in turn.
+    /// Any server, each in turn; one that is left alone only where all are.
     pub(crate) fn any_node(&self, me: Ref) -> Option<NodeId> {
         let shards = &self.home(me).shards;
         let turn = self.counters.requests as usize % shards.len().max(1);
-        shards.get(turn).map(|shard| shard.primary)
+        let mut primaries = shards[turn..].iter().chain(&shards[..turn]);
+        let is_there = |shard: &&Shard| {
+            let node = self.routes.nodes.get(usize::from(shard.primary));
+            node.is_some_and(|node| !node.ejected)
+        };
+        let first = shards.get(turn);
+        let found = primaries.find(is_there).or(first);
+        found.map(|shard| shard.primary)
     }
 
     /// Sends one request to a server, on the shared connection.
@@ -847,7 +854,7 @@ impl Worker {
 }
 
 /// Whether a call of a command that may wait says so. (A key or a group of that name does no harm.)
-fn may_block(id: CommandId, args: Args<'_>) -> bool {
+pub(crate) fn may_block(id: CommandId, args: Args<'_>) -> bool {
     match id {
         CommandId::Xread | CommandId::Xreadgroup => args
             .iter()
@@ -858,7 +865,7 @@ fn may_block(id: CommandId, args: Args<'_>) -> bool {
 }
 
 /// How long a call that may wait asks to: milliseconds. None: for ever, or it is no number, and the server says what it is.
-fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
+pub(crate) fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
     let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<f64>().ok();
     let ms = match id {
         CommandId::Xread | CommandId::Xreadgroup => {
