@@ -100,7 +100,9 @@ pub fn redis_suite() -> Result<PathBuf, Failure> {
         &["tclsh", "dpkg-source", "openssl"],
         &["tcl", "tcl-tls", "dpkg-dev", "openssl"],
     )?;
-    if !succeeds(Command::new("sh").args(["-c", "echo 'package require tls' | tclsh"])) {
+    if !succeeds(
+        Command::new("sh").args(["-c", "echo 'exit [catch {package require tls}]' | tclsh"]),
+    ) {
         apt(&["tcl-tls"])?;
     }
     debian_source("redis", "redis")
