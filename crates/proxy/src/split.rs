@@ -342,7 +342,9 @@ impl Worker {
             gather.bytes.clear();
             gather.bytes.shrink_to(SPARE_BYTES_MAX);
             gather.parts.clear();
+            gather.parts.shrink_to(KEYS_KEPT_MAX);
             gather.order.clear();
+            gather.order.shrink_to(KEYS_KEPT_MAX);
             self.spare_gathers.push(*gather);
         }
     }
