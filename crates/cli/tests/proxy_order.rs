@@ -318,10 +318,9 @@ fn a_request_that_is_redirected_is_not_passed_by_one_that_knows_the_way() {
     assert!(at("SET k 1") < at("SET k 2"), "{words:?}");
 }
 
-/// A server that keeps one key, and says before each request whether it refuses it: with an error, or by closing (`None`).
-fn keeps_one(
-    refuses: impl Fn(&str) -> Option<Option<&'static str>> + Send + Sync + 'static,
-) -> SocketAddr {
+/// A server that keeps one key. It refuses these requests, by their names, each once: with an error, or by closing (`None`).
+fn keeps_one(refused: &[(&'static str, Option<&'static str>)]) -> SocketAddr {
+    let refused = Mutex::new(refused.to_vec());
     let value = Mutex::new(String::new());
     scripted_over(move |words, _| {
         let text = |at: usize| String::from_utf8_lossy(&words[at]).into_owned();
@@ -329,8 +328,10 @@ fn keeps_one(
         if !matches!(&name[..], "SET" | "GET" | "EVALSHA" | "SCRIPT") {
             return Some(b"+PONG\r\n".to_vec());
         }
-        if let Some(refused) = refuses(&name) {
-            return refused.map(|error| format!("-{error}\r\n").into_bytes());
+        let mut refused = refused.lock().unwrap();
+        if let Some(at) = refused.iter().position(|(of, _)| *of == name) {
+            let (_, error) = refused.remove(at);
+            return error.map(|error| format!("-{error}\r\n").into_bytes());
         }
         let mut value = value.lock().unwrap();
         match &name[..] {
@@ -350,21 +351,11 @@ fn simple(text: &str) -> Option<Value> {
 #[test]
 fn a_request_that_comes_back_twice_stays_in_front_of_what_follows_it() {
     // Its script is gone again when it is sent for the second time.
-    let seen = Mutex::new((0, 0));
-    let address = keeps_one(move |name| {
-        let mut seen = seen.lock().unwrap();
-        match name {
-            "EVALSHA" => {
-                seen.0 += 1;
-                (seen.0 <= 2).then_some(Some("NOSCRIPT No matching script."))
-            }
-            "SET" => {
-                seen.1 += 1;
-                (seen.1 == 1).then_some(Some("LOADING the server is loading"))
-            }
-            _ => None,
-        }
-    });
+    let address = keeps_one(&[
+        ("EVALSHA", Some("NOSCRIPT No matching script.")),
+        ("SET", Some("LOADING the server is loading")),
+        ("EVALSHA", Some("NOSCRIPT No matching script.")),
+    ]);
     let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
     let mut client = Client::connect(proxy.address()).unwrap();
     let script = "return redis.call('SET',KEYS[1],ARGV[1])";
@@ -381,21 +372,10 @@ fn a_request_that_comes_back_twice_stays_in_front_of_what_follows_it() {
 
 #[test]
 fn what_a_lost_connection_sends_back_does_not_pass_what_was_refused_before() {
-    let seen = Mutex::new((0, 0));
-    let address = keeps_one(move |name| {
-        let mut seen = seen.lock().unwrap();
-        match name {
-            "SET" => {
-                seen.0 += 1;
-                (seen.0 == 1).then_some(Some("LOADING the server is loading"))
-            }
-            "GET" => {
-                seen.1 += 1;
-                (seen.1 == 1).then_some(None)
-            }
-            _ => None,
-        }
-    });
+    let address = keeps_one(&[
+        ("SET", Some("LOADING the server is loading")),
+        ("GET", None),
+    ]);
     let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&[address])));
     let mut client = Client::connect(proxy.address()).unwrap();
     let mut requests = Vec::new();
