@@ -2,17 +2,26 @@
 //!
 //! A worker that is busy for a quarter of the time wakes up for every few requests, and what waking up costs is charged to
 //! them. Two such workers cost more than one that does the work of both, so while all of it is little for one, one does it:
-//! the clients of the other are *handed over* (`worker/handover.rs`). Where a worker has more than it can do and another has
-//! time, clients are handed over the other way.
+//! the clients of the other are *handed over* (`worker/handover.rs`), and new ones go where those are. Where a worker has
+//! more than it can do and another has time, clients are handed over the other way.
+//!
+//! More workers get more done only if there are CPUs for them. Where other programs want those as well, the clients' own
+//! for one, a second worker takes CPU time from them, and both get less done than one worker did. Nothing tells that
+//! beforehand, so it is tried: where workers wait for CPUs, the requests served in a second are compared before and after,
+//! and what has made them fewer is undone, for a while that is longer each time.
 //!
 //! Waiting clients matter more than CPU time. A worker that somebody's slow command has kept from serving others has its
-//! clients spread again, and so has one that waits for its CPU because other programs want it, too; after that it takes a
-//! while until clients are brought together again, each time longer.
+//! clients spread again, and so has one that waits for its CPU because other programs want it, too, if that helps; after
+//! that it takes a while until clients are brought together again, each time longer.
 //!
 //! Must not know: sessions, messages, how a client changes its worker.
 
 /// Two workers' clients are brought together if one would be busy for no more than this: permille of a CPU.
 const TOGETHER_MAX: u32 = 800;
+/// Two workers that wait for CPUs are tried as one, if that would use no more than this: permille of a CPU.
+const CROWDED_TOGETHER_MAX: u32 = 950;
+/// Workers that wait so long for CPUs take them from each other or from other programs: permille of the time, summed up.
+const CROWDED: u32 = 100;
 /// A worker that is busy for this much of the time, or would be if it got its CPU, has too much: permille.
 const TOO_MUCH: u32 = 900;
 /// By so much less busy is a worker that takes clients of one that has too much: permille.
@@ -27,6 +36,14 @@ pub const STALL_MS: u64 = 40;
 const REST_MS_MIN: u64 = 10_000;
 /// And so long at most: it doubles each time.
 const REST_MS_MAX: u64 = 600_000;
+/// What a move has changed can be seen after so long: milliseconds. The rate of requests is that of half a second, or of a
+/// whole one where ticks come late.
+const TRIAL_MS: u64 = 1_200;
+/// What was tried in vain is not tried again for so long, at first: milliseconds.
+const ALONE_MS_MIN: u64 = 10_000;
+/// And so long at most: it doubles each time. Less than [`REST_MS_MAX`], since clients wait for a worker that has too much
+/// should the others have time after all.
+const ALONE_MS_MAX: u64 = 60_000;
 
 /// What a worker has had to do lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,9 +94,31 @@ pub struct Order {
     pub share: u32,
 }
 
+impl Order {
+    /// Nobody stays with the worker that has them.
+    pub fn all(&self) -> bool {
+        self.share == ALL
+    }
+}
+
+/// The share of an order that leaves nobody behind.
+const ALL: u32 = 1000;
+
+/// A move whose result is not known yet.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    order: Order,
+    /// Requests served in a second before.
+    rate_before: u64,
+    judge_at_ms: u64,
+    /// What [`Balance::rest_until_ms`] and [`Balance::rest_ms`] were before.
+    rest_before: (u64, u64),
+}
+
 /// What was decided before.
 #[derive(Debug)]
 pub struct Balance {
+    trial: Option<Trial>,
     /// Since when two workers' clients could have been brought together.
     together_since_ms: Option<u64>,
     /// Since when a worker has had too much, while another had time.
@@ -88,6 +127,10 @@ pub struct Balance {
     rest_until_ms: u64,
     /// How long they do the next time.
     rest_ms: u64,
+    /// Until when a worker that has too much keeps its clients: to spread them was tried in vain.
+    alone_until_ms: u64,
+    /// How long it does the next time.
+    alone_ms: u64,
 }
 
 impl Default for Balance {
@@ -97,35 +140,51 @@ impl Default for Balance {
             apart_since_ms: None,
             rest_until_ms: 0,
             rest_ms: REST_MS_MIN,
+            trial: None,
+            alone_until_ms: 0,
+            alone_ms: ALONE_MS_MIN,
         }
     }
 }
 
 impl Balance {
-    /// What is to be done at this time (milliseconds of any clock that does not go back), in view of the workers' loads.
-    pub fn decide(&mut self, now_ms: u64, loads: &[Load]) -> Option<Order> {
+    /// What is to be done at this time (milliseconds of any clock that does not go back), in view of the workers' loads
+    /// and of how many requests they serve in a second.
+    pub fn decide(&mut self, now_ms: u64, loads: &[Load], rate: u64) -> Option<Order> {
         // Whatever was so bad is long past.
         if now_ms >= self.rest_until_ms + 2 * REST_MS_MAX {
             self.rest_ms = REST_MS_MIN;
         }
+        if now_ms >= self.alone_until_ms + 2 * ALONE_MS_MAX {
+            self.alone_ms = ALONE_MS_MIN;
+        }
         if loads.iter().any(|load| load.stalled) {
+            self.trial = None;
             self.together_since_ms = None;
             self.rest_until_ms = self.rest_until_ms.max(now_ms + REST_MS_MIN);
         }
-        if let Some(order) = apart(loads) {
-            self.together_since_ms = None;
-            let since_ms = *self.apart_since_ms.get_or_insert(now_ms);
-            if now_ms - since_ms < APART_AFTER_MS && !loads[order.from].stalled {
+        if let Some(trial) = self.trial {
+            if now_ms < trial.judge_at_ms {
                 return None;
             }
-            self.apart_since_ms = None;
-            self.rest_until_ms = now_ms + self.rest_ms;
-            self.rest_ms = (self.rest_ms * 2).min(REST_MS_MAX);
-            return Some(order);
+            self.trial = None;
+            return self.judge(trial, now_ms, loads, rate);
+        }
+        if let Some(order) = apart(loads, now_ms < self.alone_until_ms) {
+            self.together_since_ms = None;
+            let since_ms = *self.apart_since_ms.get_or_insert(now_ms);
+            let stalled = loads[order.from].stalled;
+            if now_ms - since_ms < APART_AFTER_MS && !stalled {
+                return None;
+            }
+            if !stalled {
+                self.try_out(order, now_ms, rate);
+            }
+            return Some(self.spread(order, now_ms));
         }
         self.apart_since_ms = None;
-        let order = together(loads).filter(|_| now_ms >= self.rest_until_ms);
-        let Some(order) = order else {
+        let found = together(loads).filter(|_| now_ms >= self.rest_until_ms);
+        let Some((order, certain)) = found else {
             self.together_since_ms = None;
             return None;
         };
@@ -134,28 +193,103 @@ impl Balance {
             return None;
         }
         self.together_since_ms = None;
+        if !certain {
+            self.try_out(order, now_ms, rate);
+        }
         Some(order)
+    }
+
+    fn try_out(&mut self, order: Order, now_ms: u64, rate: u64) {
+        self.trial = Some(Trial {
+            order,
+            rate_before: rate,
+            judge_at_ms: now_ms + TRIAL_MS,
+            rest_before: (self.rest_until_ms, self.rest_ms),
+        });
+    }
+
+    /// Clients are spread, and stay so for a while.
+    fn spread(&mut self, order: Order, now_ms: u64) -> Order {
+        self.apart_since_ms = None;
+        self.rest_until_ms = now_ms + self.rest_ms;
+        self.rest_ms = (self.rest_ms * 2).min(REST_MS_MAX);
+        order
+    }
+
+    /// What follows from the result of a trial.
+    fn judge(&mut self, trial: Trial, now_ms: u64, loads: &[Load], rate: u64) -> Option<Order> {
+        let Order { from, to, .. } = trial.order;
+        let back = Order {
+            from: to,
+            to: from,
+            share: ALL,
+        };
+        // A twentieth is chance.
+        let less = u128::from(rate) * 20 < u128::from(trial.rate_before) * 19;
+        let more = u128::from(rate) * 20 > u128::from(trial.rate_before) * 21;
+        if !trial.order.all() {
+            // To spread them did harm.
+            if !(less && crowded(&loads[from], &loads[to])) {
+                return None;
+            }
+            (self.rest_until_ms, self.rest_ms) = trial.rest_before;
+            self.stay_alone(now_ms);
+            return Some(back);
+        }
+        if loads[to].busy() < TOO_MUCH {
+            return None;
+        }
+        if more {
+            self.stay_alone(now_ms);
+            return None;
+        }
+        Some(self.spread(Order { share: 500, ..back }, now_ms))
+    }
+
+    fn stay_alone(&mut self, now_ms: u64) {
+        self.alone_until_ms = now_ms + self.alone_ms;
+        self.alone_ms = (self.alone_ms * 2).min(ALONE_MS_MAX);
     }
 }
 
-/// The least busy worker gives all of its clients to the busiest that can still take them.
-fn together(loads: &[Load]) -> Option<Order> {
-    let serving = |(_, load): &(usize, &Load)| load.clients > 0;
-    let all = || loads.iter().enumerate().filter(serving);
-    let (from, least) = all().min_by_key(|(_, load)| load.used)?;
-    let fits = |load: &Load| least.used + load.busy() <= TOGETHER_MAX;
-    let (to, _) = all()
-        .filter(|(number, load)| *number != from && fits(load))
-        .max_by_key(|(_, load)| load.used)?;
-    Some(Order {
-        from,
-        to,
-        share: 1000,
-    })
+/// Do the two want more CPUs than there are?
+fn crowded(one: &Load, other: &Load) -> bool {
+    one.waited + other.waited >= CROWDED
 }
 
-/// A worker that has too much, or does not come to serve its clients, gives some to the one that has most time.
-fn apart(loads: &[Load]) -> Option<Order> {
+/// Whose clients are to be brought to whom, and whether it is certain that one worker can serve them all. It is if the least
+/// busy worker gives its clients to the busiest that has time for them. Where workers wait for CPUs it is to be tried: the
+/// one that waits most gives its clients to the one that waits least.
+fn together(loads: &[Load]) -> Option<(Order, bool)> {
+    let serving = || {
+        loads
+            .iter()
+            .enumerate()
+            .filter(|(_, load)| load.clients > 0)
+    };
+    let order = |from, to| Order {
+        from,
+        to,
+        share: ALL,
+    };
+    let (from, least) = serving().min_by_key(|(_, load)| load.used)?;
+    let certain = serving()
+        .filter(|(to, load)| *to != from && least.used + load.busy() <= TOGETHER_MAX)
+        .max_by_key(|(_, load)| load.used);
+    if let Some((to, _)) = certain {
+        return Some((order(from, to), true));
+    }
+    let (from, most) = serving().max_by_key(|(_, load)| load.waited)?;
+    let tried = serving()
+        .filter(|(to, load)| *to != from && most.used + load.used <= CROWDED_TOGETHER_MAX)
+        .filter(|(_, load)| crowded(most, load))
+        .min_by_key(|(_, load)| load.waited);
+    tried.map(|(to, _)| (order(from, to), false))
+}
+
+/// A worker that has too much, unless that `is_accepted`, or does not come to serve its clients, gives some to the one that
+/// has most time.
+fn apart(loads: &[Load], is_accepted: bool) -> Option<Order> {
     let (to, least) = loads
         .iter()
         .enumerate()
@@ -163,7 +297,7 @@ fn apart(loads: &[Load]) -> Option<Order> {
     let has_too_much = |load: &Load| {
         let waits = load.busy() >= TOO_MUCH && least.busy() + MARGIN <= load.busy();
         // Slow commands are no reason to move clients from one worker to another for ever.
-        load.clients >= 2 && (waits || load.stalled && least.clients == 0)
+        load.clients >= 2 && (waits && !is_accepted || load.stalled && least.clients == 0)
     };
     let (from, most) = loads
         .iter()
@@ -200,8 +334,28 @@ mod tests {
     ) -> Option<Order> {
         (0..ticks).find_map(|_| {
             *now_ms += TICK_MS;
-            balance.decide(*now_ms, loads)
+            balance.decide(*now_ms, loads, 0)
         })
+    }
+
+    /// How many ticks later a trial is judged.
+    const TRIAL_TICKS: u32 = (TRIAL_MS / TICK_MS) as u32;
+
+    fn waiting(used: u32, waited: u32) -> Load {
+        Load {
+            waited,
+            ..busy(used, 25)
+        }
+    }
+
+    /// What follows from a move that is on trial, with what is seen then.
+    fn judge(balance: &mut Balance, now_ms: &mut u64, loads: &[Load], rate: u64) -> Option<Order> {
+        for _ in 1..TRIAL_TICKS {
+            *now_ms += TICK_MS;
+            assert_eq!(balance.decide(*now_ms, loads, rate), None, "too soon");
+        }
+        *now_ms += TICK_MS;
+        balance.decide(*now_ms, loads, rate)
     }
 
     #[test]
@@ -225,19 +379,10 @@ mod tests {
         // The fullest that can take them.
         let loads = [busy(100, 9), busy(650, 9), busy(750, 9), busy(300, 9)];
         assert_eq!(order(&loads), all(0, 1));
-        // Whose CPU others want as well can take less.
-        let mut wanted = busy(260, 25);
-        wanted.waited = 300;
-        assert_eq!(order(&[busy(250, 25), wanted]), None);
-        // Nobody has to be handed over from one whose CPU others want.
-        let loads = [
-            busy(250, 25),
-            Load {
-                used: 240,
-                ..wanted
-            },
-        ];
-        assert_eq!(order(&loads), all(1, 0));
+        // Whose CPU others want as well can take less, and gives all away.
+        assert_eq!(order(&[busy(250, 25), waiting(260, 300)]), all(1, 0));
+        assert_eq!(order(&[busy(250, 25), waiting(240, 300)]), all(1, 0));
+        assert_eq!(order(&[busy(500, 25), waiting(460, 300)]), None);
     }
 
     #[test]
@@ -323,6 +468,99 @@ mod tests {
         let began_ms = now_ms;
         assert!(decide(&mut balance, &mut now_ms, 10_000, &little).is_some());
         assert_eq!(now_ms - began_ms, REST_MS_MIN + TOGETHER_AFTER_MS);
+    }
+
+    /// Two workers and their client's program share two CPUs: what was measured with redis-benchmark and P=50.
+    #[test]
+    fn workers_that_wait_for_cpus_become_one_if_that_gets_as_much_done() {
+        let (apart, alone) = (
+            [busy(575, 25), waiting(283, 280)],
+            [busy(950, 50), busy(0, 0)],
+        );
+        let all = Order {
+            from: 1,
+            to: 0,
+            share: ALL,
+        };
+        let try_out = |balance: &mut Balance, now_ms: &mut u64| {
+            *now_ms += TICK_MS;
+            assert_eq!(balance.decide(*now_ms, &apart, 1000), None);
+            *now_ms += TOGETHER_AFTER_MS;
+            assert_eq!(balance.decide(*now_ms, &apart, 1000), Some(all));
+        };
+        // More is done: one has too much, and keeps it for a while.
+        let (mut balance, mut now_ms) = (Balance::default(), 0);
+        try_out(&mut balance, &mut now_ms);
+        assert_eq!(judge(&mut balance, &mut now_ms, &alone, 1300), None);
+        let ticks = (ALONE_MS_MIN / TICK_MS) as u32 - 1;
+        assert_eq!(decide(&mut balance, &mut now_ms, ticks, &alone), None);
+        // It is one, and has time.
+        let (mut balance, mut now_ms) = (Balance::default(), 0);
+        try_out(&mut balance, &mut now_ms);
+        let with_time = [busy(850, 50), busy(0, 0)];
+        assert_eq!(judge(&mut balance, &mut now_ms, &with_time, 900), None);
+        // No more is done: they are two again, for longer each time.
+        let (mut balance, mut now_ms) = (Balance::default(), 0);
+        for rest_ms in [REST_MS_MIN, 2 * REST_MS_MIN] {
+            try_out(&mut balance, &mut now_ms);
+            let back = Order {
+                from: 0,
+                to: 1,
+                share: 500,
+            };
+            let judged = judge(&mut balance, &mut now_ms, &alone, 1010);
+            assert_eq!(judged, Some(back));
+            let ticks = (rest_ms / TICK_MS) as u32 - 1;
+            assert_eq!(decide(&mut balance, &mut now_ms, ticks, &apart), None);
+        }
+    }
+
+    #[test]
+    fn a_second_worker_that_gets_less_done_is_given_up_for_longer_each_time() {
+        let (alone, apart) = (
+            [busy(950, 50), busy(0, 0)],
+            [busy(575, 25), waiting(283, 280)],
+        );
+        let spread = Order {
+            from: 0,
+            to: 1,
+            share: 500,
+        };
+        let back = Order {
+            from: 1,
+            to: 0,
+            share: ALL,
+        };
+        let try_out = |balance: &mut Balance, now_ms: &mut u64| {
+            *now_ms += TICK_MS;
+            assert_eq!(balance.decide(*now_ms, &alone, 1300), None);
+            *now_ms += APART_AFTER_MS;
+            assert_eq!(balance.decide(*now_ms, &alone, 1300), Some(spread));
+        };
+        let (mut balance, mut now_ms) = (Balance::default(), 0);
+        for alone_ms in [10, 20, 40, 60, 60].map(|seconds| seconds * 1000) {
+            try_out(&mut balance, &mut now_ms);
+            let judged = judge(&mut balance, &mut now_ms, &apart, 1000);
+            assert_eq!(judged, Some(back));
+            let ticks = (alone_ms / TICK_MS) as u32 - 1;
+            assert_eq!(decide(&mut balance, &mut now_ms, ticks, &alone), None);
+        }
+        // A slow command is no matter of how much is done.
+        let stalled = Load {
+            stalled: true,
+            ..alone[0]
+        };
+        try_out(&mut balance, &mut now_ms);
+        assert_eq!(judge(&mut balance, &mut now_ms, &apart, 1000), Some(back));
+        now_ms += TICK_MS;
+        let order = balance.decide(now_ms, &[stalled, alone[1]], 1000);
+        assert_eq!(order, Some(spread));
+        // More is done, or nobody waits for a CPU: it stays.
+        for (loads, rate) in [(apart, 1300), ([busy(500, 25); 2], 1000)] {
+            let (mut balance, mut now_ms) = (Balance::default(), 0);
+            try_out(&mut balance, &mut now_ms);
+            assert_eq!(judge(&mut balance, &mut now_ms, &loads, rate), None);
+        }
     }
 
     #[test]

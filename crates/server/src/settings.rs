@@ -254,7 +254,7 @@ impl Default for Settings {
             tcp_keepalive_s: 300,
             threads: 0,
             event_coalescing_us: 50,
-            balance_clients: false,
+            balance_clients: true,
             databases: 16,
             timeout_s: 0,
             maxclients: 10_000,

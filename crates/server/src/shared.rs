@@ -189,6 +189,8 @@ pub struct WorkerHandle {
     pub transit: Arc<Transit>,
     /// What it has had to do lately: a [`Load`](crate::balance::Load).
     pub load: AtomicU64,
+    /// Its clients have been brought to another, and new ones go there too, while clients are balanced.
+    pub rests: AtomicBool,
 }
 
 /// The script that holds the script mutex and runs, seen from outside.

@@ -287,6 +287,7 @@ fn prepare_workers(
             connections: 0.into(),
             transit: Arc::default(),
             load: 0.into(),
+            rests: false.into(),
         });
         starts.push(Start {
             number,

@@ -321,6 +321,8 @@ pub struct Rates(Mutex<RateWindow>);
 /// Samples that are averaged; there is one every [`SAMPLE_MS`].
 const SAMPLES: usize = 16;
 const SAMPLE_MS: u64 = 100;
+/// Samples that tell what has just changed: half a second.
+const SAMPLES_LATELY: usize = 5;
 /// What is sampled.
 const RATES: usize = 5;
 
@@ -365,6 +367,14 @@ impl Rates {
     /// Forgets the samples.
     pub fn reset(&self) {
         *self.0.lock().expect("no panic under the rates") = RateWindow::default();
+    }
+
+    /// Commands a second, over the last [`SAMPLES_LATELY`].
+    pub fn calls_lately(&self) -> u64 {
+        let window = self.0.lock().expect("no panic under the rates");
+        let lately = (1..=SAMPLES_LATELY).map(|back| (window.at + SAMPLES - back) % SAMPLES);
+        let calls = lately.map(|at| window.per_second[at][0]).sum::<u64>();
+        calls / SAMPLES_LATELY as u64
     }
 
     /// A second: commands, bytes read, bytes written, turns of the loops, microseconds that these took.

@@ -683,7 +683,7 @@ impl Worker {
         self.accept = after;
     }
 
-    /// Lets a connection in, to the worker with the fewest, or turns it away with a reason.
+    /// Lets a connection in or turns it away with a reason.
     fn admit(&mut self, mut stream: Stream, peer: PeerAddr, tls: bool) {
         self.shared
             .connections_received
@@ -728,14 +728,9 @@ impl Worker {
                 return;
             };
         }
-        let fewest = self
-            .shared
-            .workers()
-            .iter()
-            .min_by_key(|worker| worker.connections.load(Ordering::Relaxed))
-            .expect("there is a worker");
-        fewest.connections.fetch_add(1, Ordering::Relaxed);
-        fewest.mailbox.send(Message::Connection(stream, peer));
+        let worker = self.for_new_client();
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        worker.mailbox.send(Message::Connection(stream, peer));
     }
 
     fn on_signal(&mut self) {

@@ -202,6 +202,15 @@ fn clients_of_two_workers_with_little_to_do_come_together_if_that_is_switched_on
         let now = workers();
         now.iter().all(|worker| *worker == now[0])
     });
+    // That one has been brought to them while it was looked at happens, ten times in a row it does not.
+    until("who comes later has the same", || {
+        (0..10).all(|_| {
+            let mut other = Client::connect(&server);
+            let (id, now) = (id(&mut other), workers());
+            let own = worker_of(&mut Client::connect(&server), id);
+            now.iter().all(|worker| Some(*worker) == own)
+        })
+    });
 }
 
 #[test]

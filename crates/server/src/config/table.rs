@@ -296,7 +296,7 @@ pub static ROWS: &[Parameter] = &[
     // ---- threads ----
     number!(row("threads", Start, int(0, 256), "0", "Worker threads; 0: one for every CPU that the process may use."), threads),
     number!(row("event-coalescing-us", Live, int(0, 1000), "50", "How long a busy worker with many clients lets their requests gather when it has none left, in microseconds, twice as long beside other workers, and up to three times where waking up costs much CPU time, as on many virtual machines, or 300 if it is busy most of the time; 0: the next one wakes it."), event_coalescing_us),
-    switch!(row("balance-clients", Live, SWITCH, "no", "Clients change their worker: while one can do the work of two, it serves the clients of both, and one with too much to do gives some away."), balance_clients),
+    switch!(row("balance-clients", Live, SWITCH, "yes", "Clients change their worker: while one can do the work of two, it serves the clients of both, and one with too much to do gives some away."), balance_clients),
     path!(row("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist"), server_cpulist),
     row("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads."),
     row("bio-cpulist", InertFixed, TEXT, "", "CPUs of background threads.").alias("bio_cpulist"),

@@ -19,7 +19,7 @@ use super::{FIRST_SESSION, Worker};
 use crate::{
     balance::{Balance, Load, STALL_MS},
     session::{Session, Token, state},
-    shared::Message,
+    shared::{Message, WorkerHandle},
 };
 
 /// Clients that leave at a time: nobody waits long for the moves of others.
@@ -132,7 +132,14 @@ impl Worker {
             let loads: Vec<Load> = (0..shared.workers().len())
                 .map(|number| Load::unpack(word(number)))
                 .collect();
-            if let Some(order) = self.handover.balance.decide(now_us / 1000, &loads) {
+            let rate = shared.rates.calls_lately();
+            if let Some(order) = self.handover.balance.decide(now_us / 1000, &loads, rate) {
+                shared.workers()[order.to]
+                    .rests
+                    .store(false, Ordering::Relaxed);
+                shared.workers()[order.from]
+                    .rests
+                    .store(order.all(), Ordering::Relaxed);
                 let begin =
                     move |worker: &mut Worker| worker.begin_hand_over(order.to, order.share);
                 shared.workers()[order.from]
@@ -140,6 +147,16 @@ impl Worker {
                     .send(Message::Run(Box::new(begin)));
             }
         }
+    }
+
+    /// The worker for a new client: the one with the fewest of those whose clients have not been brought elsewhere.
+    pub(super) fn for_new_client(&self) -> &WorkerHandle {
+        let is_balanced = self.is_balanced();
+        let rests = |worker: &WorkerHandle| is_balanced && worker.rests.load(Ordering::Relaxed);
+        let order =
+            |worker: &&WorkerHandle| (rests(worker), worker.connections.load(Ordering::Relaxed));
+        let workers = self.shared.workers().iter();
+        workers.min_by_key(order).expect("there is a worker")
     }
 
     /// Are there workers to choose from, and is that wanted?
