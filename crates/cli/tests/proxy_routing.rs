@@ -11,7 +11,7 @@
 //! | EVAL, EVALSHA | `keys_behind_a_count_or_a_word_are_found` |
 //! | split per key | `a_call_of_many_keys_is_one_call_to_each_server`, `proxy.rs`: `calls_of_many_keys_are_cut_by_server_and_put_together` |
 //! | SCRIPT LOAD | `what_concerns_all_servers_is_asked_of_each`, `proxy_faults.rs`: `scripts_are_loaded_while_a_server_is_down` |
-//! | SCAN | `proxy.rs`: as above; `a_cursor_that_nobody_gave_is_refused_or_an_end` |
+//! | SCAN | `proxy.rs`: as above; `a_cursor_that_nobody_gave_is_refused_or_an_end`, `a_scan_that_began_before_one_node_goes_on_when_a_second_comes` |
 //! | RANDOMKEY | `a_random_key_is_found_wherever_there_is_one` |
 //! | BLPOP and its kin | `each_call_that_waits_has_a_connection_of_its_own`, `proxy_faults.rs`: `a_call_that_waits_holds_nobody_else_up` |
 //! | WATCH, MULTI, EXEC, DISCARD, UNWATCH | `proxy.rs`: `transactions_find_their_server_by_their_first_key`; in a cluster: `cargo xtask compat through` |
@@ -22,15 +22,18 @@
 
 mod proxying;
 
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, REDLINE, assert_error, bulk, call, commands_of_keys, ok, scripted, until, words,
+    Behind, REDLINE, assert_error, bulk, call, commands_of_keys, ok, proxy_with, scripted, until,
+    words,
 };
 
 const SERVERS: usize = 3;
@@ -665,4 +668,86 @@ fn what_is_heard_is_counted_over_all_servers() {
     );
     let counts = words(Some(call(&mut asks, "PUBSUB SHARDNUMSUB {s}1 {s}2")));
     assert_eq!(counts, ["{s}1", "1", "{s}2", "0"]);
+}
+
+/// A node of a cluster that grows: at first `first` has all slots, then `second` those from 8192 on. Of its keys each call of
+/// SCAN shows one, and each of its cursors is known to it alone.
+fn growing(
+    nodes: Arc<OnceLock<[SocketAddr; 2]>>,
+    has_grown: Arc<AtomicBool>,
+    keys: [(&'static str, &'static str, &'static str); 2],
+) -> SocketAddr {
+    scripted(move |words| {
+        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let part = |from: u16, to: u16, node: usize| {
+            let port = nodes.get().map_or(0, |nodes| nodes[node].port());
+            let (host, id) = (text("127.0.0.1"), text(&format!("id{node}")));
+            format!("*3\r\n:{from}\r\n:{to}\r\n*3\r\n{host}:{port}\r\n{id}")
+        };
+        let sub = words.get(1).map(|word| word.to_ascii_uppercase());
+        let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
+            (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
+            (b"CLUSTER", Some(b"SLOTS")) => match has_grown.load(Ordering::SeqCst) {
+                false => format!("*1\r\n{}", part(0, 16_383, 0)),
+                true => format!("*2\r\n{}{}", part(0, 8_191, 0), part(8_192, 16_383, 1)),
+            },
+            (b"CLUSTER", _) => "*0\r\n".to_owned(),
+            (b"GET", _) => text(keys[0].2),
+            (b"SCAN", Some(cursor)) => {
+                let found = keys.iter().find(|(of, _, _)| of.as_bytes() == cursor);
+                match found {
+                    Some((_, next, key)) => format!("*2\r\n{}*1\r\n{}", text(next), text(key)),
+                    None => "-ERR not a cursor of this node\r\n".to_owned(),
+                }
+            }
+            _ => "+PONG\r\n".to_owned(),
+        };
+        reply.into_bytes()
+    })
+}
+
+#[test]
+fn a_scan_that_began_before_one_node_goes_on_when_a_second_comes() {
+    let nodes: Arc<OnceLock<[SocketAddr; 2]>> = Arc::default();
+    let has_grown: Arc<AtomicBool> = Arc::default();
+    let node = |keys| growing(Arc::clone(&nodes), Arc::clone(&has_grown), keys);
+    let first = node([("0", "17", "a"), ("17", "0", "b")]);
+    let second = node([("0", "5", "c"), ("5", "0", "d")]);
+    nodes.set([first, second]).unwrap();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nrefresh = '100ms'\nseed = [{{ address = '{first}' }}]\n"
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    let step = |client: &mut Client, cursor: &str| {
+        let reply = call(client, &format!("SCAN {cursor}"));
+        let Value::Array(parts) = &reply else {
+            panic!("{reply:?}");
+        };
+        let next = String::from_utf8(parts[0].as_bytes().unwrap().to_vec()).unwrap();
+        (next, words(Some(parts[1].clone())).join(" "))
+    };
+    let (mut cursor, mut found) = step(&mut client, "0");
+    has_grown.store(true, Ordering::SeqCst);
+    until("the second node is known", || {
+        call(&mut client, "GET foo") == bulk("c")
+    });
+    while cursor != "0" {
+        let (next, keys) = step(&mut client, &cursor);
+        (cursor, found) = (next, format!("{found} {keys}"));
+    }
+    assert_eq!(found, "a b c d");
+}
+
+#[test]
+fn a_cursor_of_a_node_alone_is_shown_to_no_transaction_either() {
+    let nodes: Arc<OnceLock<[SocketAddr; 2]>> = Arc::default();
+    let first = growing(Arc::clone(&nodes), Arc::default(), [("0", "17", "a"); 2]);
+    nodes.set([first; 2]).unwrap();
+    let proxy = proxy_with(&format!(
+        "[[pool]]\nkind = 'cluster'\nseed = [{{ address = '{first}' }}]\n"
+    ));
+    let mut client = Client::connect(proxy.address()).unwrap();
+    assert_eq!(call(&mut client, "MULTI"), ok());
+    assert_error(&call(&mut client, "SCAN 0"), "ERR 'scan' is not available");
+    assert_error(&call(&mut client, "EXEC"), "EXECABORT");
 }

@@ -5,14 +5,17 @@
 
 use std::collections::HashSet;
 
+use redline_cluster::SLOTS;
 use redline_resp::{Framer, ReplyDecoder, Value, push_header};
 
 use crate::class::Merge;
 use crate::split::Gather;
 
-/// Room for numbers of shards in cursors, at least. Redis's own cursors are so short that the product fits into 63 bits.
-const SCAN_STEP_MIN: u32 = 64;
+/// Room for numbers of shards in cursors, at least: a cluster has no more shards than slots.
+const SCAN_STEP_MIN: u32 = SLOTS as u32;
 pub const MALFORMED: &[u8] = b"-ERR a server's reply does not fit the command\r\n";
+const CURSOR_TOO_LARGE: &[u8] =
+    b"-ERR a server's cursor leaves no room for the number of its shard\r\n";
 
 /// Appends the reply.
 pub fn merge(gather: &Gather, out: &mut Vec<u8>) {
@@ -229,13 +232,15 @@ fn decoded(reply: &[u8]) -> Option<Value> {
     ReplyDecoder::new().decode(reply).ok()?.value
 }
 
-/// What the cursors of the shards are multiplied by, so that the rest has room for a shard's number: more than there are, so
-/// that the cursors that clients have stay right when a shard comes.
-pub fn scan_step(shards: u32) -> u128 {
-    u128::from(shards.next_power_of_two().max(SCAN_STEP_MIN))
+/// What the cursors of the shards are multiplied by, so that the rest has room for a shard's number: the same however many
+/// there are, so that the cursors that clients have stay right when a shard comes. Only a file may name more than a cluster
+/// can have.
+pub fn scan_step(shards: u32) -> u64 {
+    u64::from(shards.next_power_of_two().max(SCAN_STEP_MIN))
 }
 
-/// The cursor of one shard becomes that of all: the shard's number is the remainder.
+/// The cursor of one shard becomes that of all: the shard's number is the remainder. Redis's own cursors are so short that
+/// the product fits into the 64 bits that clients have for it; one that does not fit is an error.
 fn scanned(parts: &[&[u8]], (shard, shards): (u32, u32), out: &mut Vec<u8>) -> Option<()> {
     let (2, rest) = array(parts.first()?)? else {
         return None;
@@ -247,8 +252,15 @@ fn scanned(parts: &[&[u8]], (shard, shards): (u32, u32), out: &mut Vec<u8>) -> O
     let own: u64 = std::str::from_utf8(&cursor).ok()?.parse().ok()?;
     let cursor = match own {
         0 if shard + 1 == shards => 0,
-        0 => u128::from(shard + 1),
-        own => u128::from(own) * scan_step(shards) + u128::from(shard),
+        0 => u64::from(shard + 1),
+        own => {
+            let product = own.checked_mul(scan_step(shards));
+            let Some(cursor) = product.and_then(|it| it.checked_add(shard.into())) else {
+                out.extend_from_slice(CURSOR_TOO_LARGE);
+                return Some(());
+            };
+            cursor
+        }
     };
     let cursor = cursor.to_string();
     header(out, 2);
@@ -329,7 +341,8 @@ mod tests {
 
     #[test]
     fn a_scan_goes_from_shard_to_shard() {
-        let scan = |cursor: &str, shard| {
+        let scan = |cursor: u64, shard| {
+            let cursor = cursor.to_string();
             let reply = format!("*2\r\n${}\r\n{cursor}\r\n*0\r\n", cursor.len());
             let out = merged(
                 |parts, out| scanned(parts, (shard, 3), out),
@@ -337,10 +350,15 @@ mod tests {
             );
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(scan("0", 0), "*2\r\n$1\r\n1\r\n*0\r\n");
-        assert_eq!(scan("17", 1), "*2\r\n$4\r\n1089\r\n*0\r\n");
-        // Another shard more changes nothing.
-        assert_eq!((scan_step(3), scan_step(4), scan_step(65)), (64, 64, 128));
-        assert_eq!(scan("0", 2), "*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(scan(0, 0), "*2\r\n$1\r\n1\r\n*0\r\n");
+        assert_eq!(scan(17, 1), "*2\r\n$6\r\n278529\r\n*0\r\n");
+        assert_eq!(scan(0, 2), "*2\r\n$1\r\n0\r\n*0\r\n");
+        // Another shard more changes nothing, however many a cluster has.
+        assert_eq!(scan_step(1), scan_step(SLOTS as u32));
+        // Clients keep cursors in 64 bits.
+        let last = u64::MAX / scan_step(3);
+        let most = u64::MAX - scan_step(3) + 2;
+        assert_eq!(scan(last, 1), format!("*2\r\n$20\r\n{most}\r\n*0\r\n"));
+        assert_eq!(scan(last + 1, 1).as_bytes(), CURSOR_TOO_LARGE);
     }
 }

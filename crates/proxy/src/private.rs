@@ -746,7 +746,9 @@ impl Worker {
                 Ok(None) => self.queue_anywhere(me, raw),
                 Err(line) => self.abort(me, line),
             },
-            Class::Any | Class::All(_) | Class::Scan if self.has_one_shard(me) => {
+            Class::Any | Class::All(_) if self.has_one_shard(me) => self.queue_anywhere(me, raw),
+            // The cursor in the reply to EXEC is the server's.
+            Class::Scan if self.has_one_shard(me) && self.scans_one_server(me) => {
                 self.queue_anywhere(me, raw)
             }
             Class::Any => self.queue_anywhere(me, raw),

@@ -11,7 +11,7 @@ use crate::class::Merge;
 use crate::client::ReplyMode;
 use crate::errors;
 use crate::merge;
-use crate::route::{NO_NODE, NodeId};
+use crate::route::{NO_NODE, NodeId, Placement};
 use crate::seeing::NO_COMMAND;
 use crate::serve::Flow;
 use crate::shown;
@@ -169,10 +169,17 @@ impl Worker {
         Flow::Done
     }
 
+    /// Whether a client's SCAN has the cursors of the one server that there is. In a cluster it has not, however few nodes
+    /// there are: others may come while it goes on.
+    pub(crate) fn scans_one_server(&self, me: Ref) -> bool {
+        let pool = self.home(me);
+        pool.shards.len() == 1 && !matches!(pool.placement, Placement::Slots(_))
+    }
+
     /// SCAN: one shard after the other. Which one is the remainder of the cursor, the shard's own cursor the quotient, so
     /// nothing is kept between two calls. A shard that is gone has nothing more.
     pub(crate) fn scan(&mut self, me: Ref, raw: &[u8], args: Args<'_>) -> Flow {
-        if self.has_one_shard(me) {
+        if self.scans_one_server(me) {
             let node = self.home(me).shards[0].primary;
             return self.forward(me, node, raw);
         }
@@ -180,9 +187,8 @@ impl Worker {
         let step = merge::scan_step(shards as u32);
         let cursor = std::str::from_utf8(&args[1])
             .ok()
-            .and_then(|text| text.parse::<u128>().ok());
-        let Some(cursor) = cursor.filter(|cursor| *cursor <= u128::from(u64::MAX) * step + step)
-        else {
+            .and_then(|text| text.parse::<u64>().ok());
+        let Some(cursor) = cursor else {
             return self.refuse(me, "ERR invalid cursor");
         };
         let shard = (cursor % step) as usize;
