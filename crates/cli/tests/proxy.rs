@@ -413,24 +413,30 @@ fn a_subscribed_client_is_answered_as_redis_answers_it() {
 
 #[test]
 fn a_script_that_runs_on_the_shared_connection_can_be_ended() {
-    let arguments = ["--busy-reply-threshold", "50"].map(str::to_owned);
-    let server = ServerProcess::redline(Path::new(REDLINE), 1, &arguments).unwrap();
-    let servers = shards(&[server.address()]);
-    let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{servers}"));
-    let [mut runs, mut ends] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
-    let library =
-        "#!lua name=l\nredis.register_function('endless', function() while true do end end)";
-    let loaded = ends.call(&["FUNCTION", "LOAD", library]).unwrap();
-    assert_eq!(loaded, bulk("l"));
-    for (run, end) in [
-        (["EVAL", "while true do end", "0"], "SCRIPT KILL"),
-        (["FCALL", "endless", "0"], "FUNCTION KILL"),
-    ] {
-        let mut request = Vec::new();
-        encode(&run, &mut request);
-        runs.send(&request).unwrap();
-        until(end, || call(&mut ends, end) == ok());
-        assert_error(&runs.reply().unwrap().unwrap(), "ERR Script killed by user");
+    // A server that is busy lets nobody choose a database.
+    for (count, db) in [(1, 0), (1, 3), (3, 0), (3, 3)] {
+        let arguments = ["--busy-reply-threshold", "50"].map(str::to_owned);
+        let start = |_| ServerProcess::redline(Path::new(REDLINE), 1, &arguments).unwrap();
+        let servers: Vec<ServerProcess> = (0..count).map(start).collect();
+        let addresses: Vec<_> = servers.iter().map(ServerProcess::address).collect();
+        let proxy = proxy_with(&format!("threads = 1\n[[pool]]\n{}", shards(&addresses)));
+        let [mut runs, mut ends] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+        let library =
+            "#!lua name=l\nredis.register_function('endless', function() while true do end end)";
+        let loaded = ends.call(&["FUNCTION", "LOAD", library]).unwrap();
+        assert_eq!(loaded, bulk("l"));
+        assert_eq!(call(&mut ends, &format!("SELECT {db}")), ok());
+        for (run, end) in [
+            (["EVAL", "while true do end", "1", "k"], "SCRIPT KILL"),
+            (["FCALL", "endless", "1", "k"], "FUNCTION KILL"),
+        ] {
+            let mut request = Vec::new();
+            encode(&run, &mut request);
+            runs.send(&request).unwrap();
+            until(end, || call(&mut ends, end) == ok());
+            assert_error(&runs.reply().unwrap().unwrap(), "ERR Script killed by user");
+            assert_error(&call(&mut ends, end), "NOTBUSY");
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub enum Merge {
     Distinct,
     /// Element by element: 1 where all have 1.
     And,
-    /// Any that is no error, else the first error.
+    /// Any that is no error, else the first error that says more than that there is nothing to end.
     AnyOk,
     /// One that is not null, whichever; null if all are.
     AnyValue,

@@ -22,7 +22,8 @@ use crate::upstream::{Kind, Purpose, State, Upstream, Waiting};
 use crate::worker::Worker;
 pub(crate) use lost::Loss;
 
-/// Connections to one server that long replies may have for themselves; beyond that others wait behind such a reply.
+/// Connections to one server that long replies, and calls that wait for nobody, may have for themselves; beyond that others
+/// wait behind them.
 const DETACHED_MAX: usize = 64;
 /// A large request goes on when no more than this waits to be sent.
 const PASSING_BYTES: usize = 64 * 1024;
@@ -90,16 +91,7 @@ impl Worker {
         if let Some(at) = self.links.shared(node, db, proto) {
             return Ok(at);
         }
-        let place = match self.idle_link(node, db, proto) {
-            None => self.connect(node, db, proto, Purpose::Shared)?,
-            Some(place) => {
-                self.links.of(node).private -= 1;
-                if let Some(upstream) = self.upstreams.find(place) {
-                    upstream.purpose = Purpose::Shared;
-                }
-                place
-            }
-        };
+        let place = self.unused_link(node, db, proto)?;
         let shared = &mut self.links.of(node).shared;
         let lane = lane(db, proto);
         if lane >= shared.len() {
@@ -107,6 +99,29 @@ impl Worker {
         }
         shared[lane] = place.at;
         Ok(place.at)
+    }
+
+    /// A connection on which nothing is under way and that nobody else is given: for one call, with which it goes to
+    /// [`detach`](Self::detach). Where too many have such a one, the shared connection.
+    pub(crate) fn lone_link(&mut self, node: NodeId, proto: Proto) -> Result<u32, String> {
+        // The call is about the server: any database will do, and the first is there without being asked for.
+        const DB: u16 = 0;
+        match self.links.of(node).detached < DETACHED_MAX {
+            true => self.unused_link(node, DB, proto).map(|place| place.at),
+            false => self.link(node, DB, proto),
+        }
+    }
+
+    /// A connection for what is everybody's, of which nobody knows yet.
+    fn unused_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Result<Ref, String> {
+        let Some(place) = self.idle_link(node, db, proto) else {
+            return self.connect(node, db, proto, Purpose::Shared);
+        };
+        self.links.of(node).private -= 1;
+        if let Some(upstream) = self.upstreams.find(place) {
+            upstream.purpose = Purpose::Shared;
+        }
+        Ok(place)
     }
 
     /// A connection of its own for a client.
@@ -528,8 +543,8 @@ impl Worker {
         self.cache.adopt(Some(&old), &self.routes);
     }
 
-    /// A long reply comes: it gets the connection for itself, if that is not one client's alone already. `false`: too many have
-    /// one.
+    /// A long reply comes, or a call that may wait behind no other was queued: it gets the connection for itself, if that is not
+    /// one client's alone already. `false`: too many have one.
     pub(crate) fn detach(&mut self, at: u32) -> bool {
         let Some(upstream) = self.upstreams.get(at) else {
             return false;

@@ -63,6 +63,9 @@ fn first(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
 
 fn first_without_error(parts: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     let found = parts.iter().find(|part| !is_error(part));
+    // That a server has nothing to end says nothing of another one's script.
+    let says_more = |part: &&&[u8]| !part.starts_with(b"-NOTBUSY ");
+    let found = found.or_else(|| parts.iter().find(says_more));
     out.extend_from_slice(found.or(parts.first())?);
     Some(())
 }
@@ -307,6 +310,18 @@ mod tests {
             merged(and, &[b"*2\r\n:1\r\n:1\r\n", b"*2\r\n:0\r\n:1\r\n"]),
             b"*2\r\n:0\r\n:1\r\n"
         );
+    }
+
+    #[test]
+    fn who_could_not_end_its_script_is_heard_before_who_runs_none() {
+        let [idle, stuck, ended] = [&b"-NOTBUSY x\r\n"[..], b"-UNKILLABLE x\r\n", b"+OK\r\n"];
+        for (parts, expected) in [
+            (&[idle, idle][..], idle),
+            (&[idle, stuck], stuck),
+            (&[idle, stuck, ended], ended),
+        ] {
+            assert_eq!(merged(first_without_error, parts), expected);
+        }
     }
 
     #[test]

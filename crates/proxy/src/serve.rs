@@ -591,12 +591,11 @@ impl Worker {
                 Err(line) => self.reject(me, command.id, line),
             },
             Class::Split(merge) => self.split(me, command.id, merge, raw, args),
-            // The shared connection may be the one whose script is to be ended.
-            Class::All(_)
-                if matches!(command.id, CommandId::ScriptKill | CommandId::FunctionKill)
-                    && self.has_one_shard(me) =>
+            // A shared connection may be the one whose script is to be ended.
+            Class::All(merge)
+                if matches!(command.id, CommandId::ScriptKill | CommandId::FunctionKill) =>
             {
-                self.blocking(me, self.home(me).shards[0].primary, raw, Some(0))
+                self.send_past_all(me, merge, raw)
             }
             Class::All(merge) => self.send_to_all(me, merge, raw),
             Class::Scan => self.scan(me, raw, args),

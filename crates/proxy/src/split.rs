@@ -49,6 +49,15 @@ pub struct Gather {
     pub(crate) scanned: (u32, u32),
 }
 
+/// By which of a server's connections a part goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The one of all clients.
+    Shared,
+    /// One that it has for itself.
+    Alone,
+}
+
 impl Gather {
     fn new(client: Ref) -> Gather {
         Gather {
@@ -123,7 +132,7 @@ impl Worker {
                 let before = number as usize * step;
                 request.extend_from_slice(&raw[end_of(before)..end_of(before + step)]);
             }
-            self.send_part(me, gather, part, node, &request);
+            self.send_part(me, gather, part, (node, Way::Shared), &request);
             self.request = request;
             part += 1;
             rest = others;
@@ -153,6 +162,19 @@ impl Worker {
             let node = self.home(me).shards[0].primary;
             return self.forward(me, node, raw);
         }
+        self.send_to_each(me, merge, Way::Shared, raw)
+    }
+
+    /// The same over connections of its own, since what is under way on others may be what it is to end. What the client asked
+    /// before is answered first, and what it asks next waits.
+    pub(crate) fn send_past_all(&mut self, me: Ref, merge: Merge, raw: &[u8]) -> Flow {
+        match self.must_wait(me) {
+            true => Flow::Again,
+            false => self.send_to_each(me, merge, Way::Alone, raw),
+        }
+    }
+
+    fn send_to_each(&mut self, me: Ref, merge: Merge, way: Way, raw: &[u8]) -> Flow {
         let Some(gather) = self.gather(me, merge) else {
             return Flow::Done;
         };
@@ -163,7 +185,7 @@ impl Worker {
             .map(|shard| shard.primary)
             .collect();
         for (part, node) in nodes.into_iter().enumerate() {
-            self.send_part(me, gather, part as u32, node, raw);
+            self.send_part(me, gather, part as u32, (node, way), raw);
         }
         self.all_sent(gather);
         Flow::Done
@@ -211,7 +233,7 @@ impl Worker {
             found.scanned = (shard as u32, shards as u32);
         }
         let node = self.home(me).shards[shard].primary;
-        self.send_part(me, gather, 0, node, &request);
+        self.send_part(me, gather, 0, (node, Way::Shared), &request);
         self.all_sent(gather);
         Flow::Done
     }
@@ -219,7 +241,7 @@ impl Worker {
     /// A call to one server, whose reply is not passed on as it comes.
     pub(crate) fn ask_one(&mut self, me: Ref, merge: Merge, node: NodeId, request: &[u8]) -> Flow {
         if let Some(gather) = self.gather(me, merge) {
-            self.send_part(me, gather, 0, node, request);
+            self.send_part(me, gather, 0, (node, Way::Shared), request);
             self.all_sent(gather);
         }
         Flow::Done
@@ -257,7 +279,14 @@ impl Worker {
         }
     }
 
-    fn send_part(&mut self, me: Ref, gather: Ref, part: u32, node: NodeId, request: &[u8]) {
+    fn send_part(
+        &mut self,
+        me: Ref,
+        gather: Ref,
+        part: u32,
+        (node, way): (NodeId, Way),
+        request: &[u8],
+    ) {
         let Some(found) = self.gathers.find(gather) else {
             return;
         };
@@ -269,9 +298,10 @@ impl Worker {
         let db = self.clients.find(me).map_or(0, |client| client.db);
         let waiting = Waiting::one(gather, part, Kind::Part, request, self.now_ms)
             .of(command, self.seeing.now_us);
-        let linked = match node {
-            NO_NODE => Err(self.unserved(self.home_of(me)).to_owned()),
-            node => self.link(node, db, proto),
+        let linked = match (node, way) {
+            (NO_NODE, _) => Err(self.unserved(self.home_of(me)).to_owned()),
+            (node, Way::Shared) => self.link(node, db, proto),
+            (node, Way::Alone) => self.lone_link(node, proto),
         };
         match linked {
             Ok(upstream) => {
@@ -279,7 +309,9 @@ impl Worker {
                     found.push(waiting, request, &mut self.cache);
                 }
                 self.mark_upstream(upstream);
-                if self.is_full(upstream, me)
+                if way == Way::Alone {
+                    self.detach(upstream);
+                } else if self.is_full(upstream, me)
                     && let Some(client) = self.clients.find(me)
                 {
                     client.pause = crate::client::Pause::Upstream;
