@@ -296,32 +296,31 @@ fn node(
     slots_at: Arc<OnceLock<SocketAddr>>,
     answer: impl Fn() -> String + Send + Sync + 'static,
 ) -> SocketAddr {
-    scripted(move |words| {
-        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
-        let sub = words.get(1).map(|word| word.to_ascii_uppercase());
-        let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
-            (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
-            (b"CLUSTER", Some(b"SLOTS")) => {
-                let port = slots_at.get().map_or(0, SocketAddr::port);
-                format!(
-                    "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{}:{port}\r\n{}",
-                    text("127.0.0.1"),
-                    text("id")
-                )
-            }
-            (b"CLUSTER", _) => "*0\r\n".to_owned(),
-            (b"GET", _) => answer(),
-            (b"EVAL" | b"FCALL_RO" | b"OWN.SAY", _) => {
-                format!("-{}\r\n", String::from_utf8_lossy(&words[1]))
-            }
-            (b"COMMAND", _) => format!(
-                "*1\r\n*6\r\n{}:-2\r\n*1\r\n+write\r\n:0\r\n:0\r\n:0\r\n",
-                text("own.say")
-            ),
-            _ => "+PONG\r\n".to_owned(),
-        };
-        reply.into_bytes()
-    })
+    scripted(move |words| said_by_node(words, slots_at.get().map_or(0, SocketAddr::port), &answer))
+}
+
+fn said_by_node(words: &[Vec<u8>], port: u16, answer: impl Fn() -> String) -> Vec<u8> {
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let sub = words.get(1).map(|word| word.to_ascii_uppercase());
+    let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
+        (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
+        (b"CLUSTER", Some(b"SLOTS")) => format!(
+            "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{}:{port}\r\n{}",
+            text("127.0.0.1"),
+            text("id")
+        ),
+        (b"CLUSTER", _) => "*0\r\n".to_owned(),
+        (b"GET", _) => answer(),
+        (b"EVAL" | b"FCALL_RO" | b"OWN.SAY", _) => {
+            format!("-{}\r\n", String::from_utf8_lossy(&words[1]))
+        }
+        (b"COMMAND", _) => format!(
+            "*1\r\n*6\r\n{}:-2\r\n*1\r\n+write\r\n:0\r\n:0\r\n:0\r\n",
+            text("own.say")
+        ),
+        _ => "+PONG\r\n".to_owned(),
+    };
+    reply.into_bytes()
 }
 
 #[test]
@@ -386,4 +385,35 @@ fn what_a_client_has_a_server_say_leads_nobody_elsewhere() {
         }
     }
     assert_eq!(heard.load(Ordering::Relaxed), 0, "somebody went there");
+}
+
+/// Its caller may have had it write something, each time that it was run.
+#[test]
+fn a_script_that_speaks_of_a_redirect_is_run_once() {
+    let place: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (count, slots_at) = (Arc::clone(&runs), Arc::clone(&place));
+    let own = scripted(move |words| {
+        let is_script = words[0].eq_ignore_ascii_case(b"EVAL");
+        count.fetch_add(usize::from(is_script), Ordering::Relaxed);
+        let port = slots_at.get().map_or(0, SocketAddr::port);
+        said_by_node(words, port, String::new)
+    });
+    place.set(own).unwrap();
+    let proxy = proxy(&format!(
+        "threads = 1\n{LISTENER}[[pool]]\nname = 'p'\nkind = 'cluster'\nseed = [{{ address = '{own}' }}]\n"
+    ));
+    let mut client = client(&proxy);
+    let stranger = "127.0.0.1:1".to_owned();
+    for (target, expected) in [(stranger, Some("TRYAGAIN")), (own.to_string(), None)] {
+        for word in ["MOVED", "ASK"] {
+            let line = format!("{word} 3300 {target}");
+            for request in [&["EVAL", &line, "1", "b"][..], &["EVAL", &line, "0"]] {
+                let before = runs.load(Ordering::Relaxed);
+                let said = client.call(request).unwrap();
+                assert_error(&said, expected.unwrap_or(&line));
+                assert_eq!(runs.load(Ordering::Relaxed), before + 1, "{request:?}");
+            }
+        }
+    }
 }

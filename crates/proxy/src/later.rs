@@ -11,7 +11,7 @@ use redline_resp::{Args, Decoded, Proto, RequestDecoder, encode_request};
 use redline_spec::{self as spec, CommandId};
 
 use crate::link::forwarded;
-use crate::redirect::TRIES_MAX;
+use crate::redirect::{MOVED_ON, TRIES_MAX};
 use crate::route::{NO_NODE, NodeId};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting, request_len};
@@ -54,6 +54,8 @@ pub enum Why {
     Script,
     /// Who has the slot now is not known yet. What follows in the same slot fares no better, so nothing is overtaken.
     Moved,
+    /// The same, as a script says that may have made it up: who was asked is not asked again.
+    Hearsay,
 }
 
 impl Worker {
@@ -151,7 +153,7 @@ impl Worker {
         for later in std::mem::take(&mut self.later) {
             let owner = self.client_of(&later.waiting);
             let is_late = later.from == from
-                && later.why != Why::Moved
+                && !matches!(later.why, Why::Moved | Why::Hearsay)
                 && owner.is_some_and(|(client, number)| {
                     // Of those answered, the ones behind it.
                     let behind = last.wrapping_sub(number);
@@ -214,7 +216,16 @@ impl Worker {
 
     /// Returns it if it has to wait once more.
     fn send_again(&mut self, later: Later) -> Option<Later> {
-        let linked = match self.node_of_request(&later.request, later.node) {
+        let by_keys = self.node_of_request(&later.request, later.node);
+        let (node, asking) = match later.why {
+            Why::Hearsay if by_keys == later.node => {
+                let led_to = self.led_to(later.node, &later.error);
+                led_to.unwrap_or((NO_NODE, false))
+            }
+            _ => (by_keys, false),
+        };
+        let linked = match node {
+            NO_NODE if later.why == Why::Hearsay => Err(MOVED_ON.to_owned()),
             NO_NODE => {
                 let pool = self.routes.nodes[usize::from(later.node)].pool;
                 Err(self.unserved(pool).to_owned())
@@ -238,6 +249,9 @@ impl Worker {
                             Waiting::one(Ref::NONE, 0, Kind::Unwanted, &load, self.now_ms),
                             &load,
                         );
+                    }
+                    if asking {
+                        to.push_asking(self.now_ms);
                     }
                     to.push(waiting, &later.request, &mut self.cache);
                 }

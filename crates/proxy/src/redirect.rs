@@ -8,7 +8,9 @@
 //!
 //! A script, or a module's command, may answer with any error that its caller likes. Such a redirect changes no picture and
 //! leads to no server that is not known already: else one client could have the keys of all, and the servers' password, sent
-//! wherever it wants. It only has the map asked for.
+//! wherever it wants. It only has the map asked for. And since a script that says so has run, it is never asked of the same
+//! server again for that: a redirect to the server that says it is its own words, which its client gets (no node sends
+//! anybody to itself), and where one leads to somebody unknown, the call waits for that one to be known.
 
 use std::sync::Arc;
 
@@ -79,6 +81,8 @@ impl Worker {
         };
         let (node, db, proto, purpose) =
             (upstream.node, upstream.db, upstream.proto, upstream.purpose);
+        // A connection that is to end may lead to where the server was before.
+        let is_retired = upstream.retired;
         if upstream.passes {
             if let Advice::Moved(redirect) = &advice {
                 self.moved(node, redirect);
@@ -111,6 +115,9 @@ impl Worker {
             Advice::Moved(redirect) => (self.moved(node, redirect), false),
             Advice::Ask(redirect) => (self.find(node, redirect), true),
         };
+        if is_hearsay && !is_retired && target.is_some_and(|target| self.is_same(target, node)) {
+            return false;
+        }
         if matches!(advice, Advice::Wait) || is_hearsay {
             self.tell(Report::Lost {
                 pool: self.routes.nodes[usize::from(node)].pool,
@@ -150,6 +157,7 @@ impl Worker {
         let Some(to) = linked else {
             let why = match advice {
                 Advice::Wait | Advice::Script => Why::Passes,
+                Advice::Moved(_) | Advice::Ask(_) if is_hearsay => Why::Hearsay,
                 Advice::Moved(_) | Advice::Ask(_) => Why::Moved,
             };
             return self.put_off(at, again, request, why, reply);
@@ -278,6 +286,22 @@ impl Worker {
             (None, Endpoint::Tcp(address)) => Some(address.ip().to_string()),
             (None, Endpoint::Unix(_)) => None,
         }
+    }
+
+    /// Where the error `said`, by which `from` has redirected a call, leads by now: the node, and whether it has to be told
+    /// ASKING. None: to nobody known.
+    pub(crate) fn led_to(&self, from: NodeId, said: &str) -> Option<(NodeId, bool)> {
+        match advice(format!("-{said}").as_bytes())? {
+            Advice::Moved(redirect) => Some((self.known(from, &redirect)?, false)),
+            Advice::Ask(redirect) => Some((self.known(from, &redirect)?, true)),
+            Advice::Wait | Advice::Script => None,
+        }
+    }
+
+    /// Whether two numbers are one server's, which may have one by its name and one by its address.
+    fn is_same(&self, one: NodeId, other: NodeId) -> bool {
+        let endpoint = |node: NodeId| &self.routes.nodes[usize::from(node)].endpoint;
+        one == other || endpoint(one) == endpoint(other)
     }
 
     /// The node that a redirect names, if it is in the picture.
