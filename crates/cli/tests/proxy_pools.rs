@@ -417,3 +417,22 @@ fn a_script_that_speaks_of_a_redirect_is_run_once() {
         }
     }
 }
+
+#[test]
+fn a_request_with_other_bytes_behind_its_carriage_returns_follows_redirects() {
+    let place: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let target = node(Arc::clone(&place), || "$3\r\nown\r\n".to_owned());
+    let moved = format!("-MOVED 3300 127.0.0.1:{}\r\n", target.port());
+    let first = node(Arc::clone(&place), move || moved.clone());
+    place.set(first).unwrap();
+    let proxy = proxy(&format!(
+        "threads = 1\n{LISTENER}[[pool]]\nname = 'p'\nkind = 'cluster'\nseed = [{{ address = '{first}' }}, {{ address = '{target}' }}]\n"
+    ));
+    let mut client = client(&proxy);
+    // A line ends with a carriage return and any byte, as in Redis.
+    let request = b"*2\rx$3\r\rGET\r$$1\r*b\r\r";
+    client.send(&request.repeat(3)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.reply().unwrap(), Some(bulk("own")));
+    }
+}

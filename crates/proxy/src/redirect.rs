@@ -22,7 +22,7 @@ use crate::later::Why;
 use crate::private::Session;
 use crate::report::Report;
 use crate::route::{NodeId, Placement, Shard};
-use crate::upstream::{Kind, Purpose, Waiting, request_len};
+use crate::upstream::{Kind, Purpose, Waiting, request_len, request_name};
 use crate::worker::Worker;
 
 /// How often one request is sent on, or again.
@@ -203,11 +203,7 @@ impl Worker {
             .clients
             .find(again.to)
             .is_some_and(|client| client.pending() == 1);
-        let name = request
-            .trim_ascii_end()
-            .rsplit(|&byte| byte == b'\n')
-            .next();
-        let is_exec = name.is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
+        let is_exec = request_name(request).eq_ignore_ascii_case(b"EXEC");
         let Some(target) = target.filter(|_| alone && !is_exec) else {
             return false;
         };
@@ -327,23 +323,17 @@ impl Worker {
     }
 }
 
-/// The command's name, as a request that was forwarded has it.
-fn name_of(request: &[u8]) -> &[u8] {
-    let line = request.split(|byte| *byte == b'\n').nth(2);
-    line.unwrap_or_default().trim_ascii_end()
-}
-
 /// Whether a request runs something that may write and say what it likes.
 fn is_script(request: &[u8]) -> bool {
     [&b"EVAL"[..], b"EVALSHA", b"FCALL"]
         .iter()
-        .any(|script| name_of(request).eq_ignore_ascii_case(script))
+        .any(|script| request_name(request).eq_ignore_ascii_case(script))
 }
 
 /// Whether the error that answers a request may be of the words of whoever made it: a script's, or those of a command that
 /// the table does not have.
 fn may_say_anything(request: &[u8]) -> bool {
-    let id = spec::lookup(name_of(request));
+    let id = spec::lookup(request_name(request));
     id.is_none_or(|id| spec::row(id).group == Group::Scripting)
 }
 
