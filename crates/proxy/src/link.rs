@@ -83,6 +83,25 @@ impl Links {
         }
         &mut self.nodes[at]
     }
+
+    /// What was last said of attempts goes where it does not hold any more.
+    fn adopt(&mut self, before: &[Node], now: &[Node]) {
+        let links = self.nodes.iter_mut();
+        for (links, (before, now)) in links.zip(before.iter().zip(now)) {
+            // A probe was answered: nobody has to wait for the pause after the last attempt.
+            let is_back = before.ejected && !now.ejected;
+            if is_back || now.is_another(before) {
+                links.forget_failures();
+            }
+        }
+    }
+}
+
+impl NodeLinks {
+    fn forget_failures(&mut self) {
+        (self.failures, self.retry_at_ms) = (0, 0);
+        self.reason.clear();
+    }
 }
 
 impl Worker {
@@ -309,9 +328,7 @@ impl Worker {
         if upstream.purpose == Purpose::Tracking {
             self.cache_opens(node);
         }
-        let links = self.links.of(node);
-        (links.failures, links.retry_at_ms) = (0, 0);
-        links.reason.clear();
+        self.links.of(node).forget_failures();
         self.mark_upstream(at);
         log::debug(|| {
             format!(
@@ -502,13 +519,7 @@ impl Worker {
     /// There is a new picture: connections that lead elsewhere now get nothing new, those to servers that hang are cut.
     pub(crate) fn adopt(&mut self, fresh: Arc<Routes>) {
         let old = std::mem::replace(&mut self.routes, fresh);
-        for (node, (before, now)) in old.nodes.iter().zip(&self.routes.nodes).enumerate() {
-            // A probe was answered: nobody has to wait for the pause after the last attempt.
-            if before.ejected && !now.ejected {
-                let links = self.links.of(node as NodeId);
-                (links.failures, links.retry_at_ms) = (0, 0);
-            }
-        }
+        self.links.adopt(&old.nodes, &self.routes.nodes);
         let pools = old.pools.iter().zip(&self.routes.pools);
         let has_moved: Vec<bool> = pools.map(|(old, new)| !new.has_keys_as(old)).collect();
         for at in self.upstreams.taken().collect::<Vec<_>>() {
@@ -761,5 +772,43 @@ pub(crate) fn forwarded() -> RequestLimits {
         bulk_bytes_max: i64::MAX as u64,
         big_bulk_bytes_min: usize::MAX,
         ..RequestLimits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_not_left_alone_for_what_another_of_its_number_did() {
+        let before = Node::here("a:1", 1);
+        let of_other_pool = Node {
+            pool: 1,
+            ..before.clone()
+        };
+        for (now, is_kept) in [
+            (before.clone(), true),
+            (Node::here("b:1", 1), false),
+            (Node::here("a:1", 2), false),
+            (of_other_pool, false),
+        ] {
+            let mut links = Links::default();
+            let of_node = links.of(0);
+            (of_node.failures, of_node.retry_at_ms) = (7, 5_000);
+            of_node.reason = "refused".to_owned();
+            links.adopt(std::slice::from_ref(&before), std::slice::from_ref(&now));
+            let of_node = links.of(0);
+            let left = (
+                of_node.failures,
+                of_node.retry_at_ms,
+                of_node.reason.as_str(),
+            );
+            let expected = if is_kept {
+                (7, 5_000, "refused")
+            } else {
+                (0, 0, "")
+            };
+            assert_eq!(left, expected, "{now:?}");
+        }
     }
 }

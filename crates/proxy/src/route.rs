@@ -48,6 +48,31 @@ pub struct Node {
     pub data_center: String,
 }
 
+impl Node {
+    /// Whether this is not the server that had its number in an earlier picture, or its name leads to another one now: what
+    /// was known of that one says nothing of it.
+    pub fn is_another(&self, before: &Node) -> bool {
+        (&self.name, self.pool, &self.endpoint) != (&before.name, before.pool, &before.endpoint)
+    }
+
+    /// One of the first pool, on this machine.
+    #[cfg(test)]
+    pub fn here(name: &str, port: u16) -> Node {
+        Node {
+            endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()),
+            name: name.to_owned(),
+            user: None,
+            password: None,
+            ejected: false,
+            is_used: true,
+            is_readonly: false,
+            is_silent: false,
+            pool: 0,
+            data_center: String::new(),
+        }
+    }
+}
+
 /// One part of the keys, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {

@@ -121,6 +121,15 @@ impl Cache {
             }
             self.learned[number] = pool.learned.clone();
         }
+        for (&node, link) in &mut self.links {
+            let at = usize::from(node);
+            let before = old.and_then(|old| old.nodes.get(at));
+            if let (Some(before), Some(now)) = (before, routes.nodes.get(at))
+                && now.is_another(before)
+            {
+                (link.failures, link.retry_at_ms) = (0, 0);
+            }
+        }
         self.is_on = self.pools.iter().any(Option::is_some);
         for (number, pool) in self.pools.iter_mut().enumerate() {
             if let Some(pool) = pool
@@ -486,6 +495,30 @@ impl Worker {
                 }
             }
             _ => pool.forget(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::Node;
+
+    #[test]
+    fn a_server_is_asked_though_another_of_its_number_has_refused_to_tell() {
+        let routes = |name| Routes {
+            nodes: vec![Node::here(name, 1)],
+            pools: Vec::new(),
+            prefixes: Arc::default(),
+        };
+        let before = routes("a:1");
+        for (now, left) in [("a:1", (7, 5_000)), ("b:1", (0, 0))] {
+            let mut cache = Cache::default();
+            let link = cache.links.entry(0).or_default();
+            (link.failures, link.retry_at_ms) = (7, 5_000);
+            cache.adopt(Some(&before), &routes(now));
+            let link = &cache.links[&0];
+            assert_eq!((link.failures, link.retry_at_ms), left, "{now}");
         }
     }
 }
