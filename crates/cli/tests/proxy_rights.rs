@@ -143,6 +143,54 @@ fn the_face_of_a_cluster_shows_no_keys_to_who_may_not_have_them() {
 }
 
 #[test]
+fn the_face_of_a_cluster_answers_who_may_call_what_it_answers() {
+    let proxy = proxy_with(&format!(
+        "[cluster-face]\nenabled = true\n[[pool]]\nkind = 'cluster'\nseed = [{{ address = '{}' }}]\n{USERS}
+        [[user]]\nname = 'reader'\npassword = 'x'\nmode = 'read'
+        [[user]]\nname = 'getter'\npassword = 'g'\nrules = '~* +get'
+        [[user]]\nname = 'shower'\npassword = 'h'\nrules = '~* +cluster|slots +readonly'\n",
+        node()
+    ));
+    let mut getter = logged_in(&proxy, "getter g");
+    let mut shower = logged_in(&proxy, "shower h");
+    let mut others = ["some s", "reader x"].map(|login| logged_in(&proxy, login));
+    for line in [
+        "CLUSTER SLOTS",
+        "READONLY",
+        "CLUSTER SHARDS",
+        "CLUSTER NODES",
+        "CLUSTER INFO",
+        "CLUSTER MYID",
+        "CLUSTER MYSHARDID",
+        "CLUSTER KEYSLOT k",
+        "CLUSTER LINKS",
+        "CLUSTER COUNTKEYSINSLOT 1",
+        "CLUSTER HELP",
+        "READWRITE",
+        "ASKING",
+    ] {
+        assert_error(&call(&mut getter, line), "NOPERM");
+        let may = matches!(line, "CLUSTER SLOTS" | "READONLY");
+        let shown = call(&mut shower, line);
+        assert!(shown.is_error() != may, "{line}: {shown:?}");
+        // Without what is dangerous, clients of a cluster can do all they need.
+        for other in &mut others {
+            if line != "CLUSTER COUNTKEYSINSLOT 1" {
+                let shown = call(other, line);
+                assert!(!shown.is_error(), "{line}: {shown:?}");
+            }
+        }
+    }
+    // Redis counts these among the dangerous ones.
+    for other in &mut others {
+        for line in ["CLUSTER REPLICAS x", "CLUSTER FAILOVER"] {
+            assert_error(&call(other, line), "NOPERM");
+        }
+    }
+    assert_error(&call(&mut shower, "CLUSTER NOPE"), "ERR unknown subcommand");
+}
+
+#[test]
 fn what_happens_to_a_key_is_told_only_to_who_may_know_of_it() {
     let server = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();
     let mut direct = Client::connect(server.address()).unwrap();

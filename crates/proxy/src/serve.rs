@@ -468,11 +468,6 @@ impl Worker {
             let reason = custom::forbidden(command.id, &self.shared.names);
             return self.abort(me, &errors::unresolved(reason, args));
         }
-        if command.class == Class::Cluster
-            && let Some(flow) = self.face(me, raw, args)
-        {
-            return flow;
-        }
         if !spec::gate(command.id).lets_pass(args.len()) {
             return self.reject(me, command.id, &errors::wrong_arity(command.id));
         }
@@ -482,6 +477,11 @@ impl Worker {
         }
         if let Some(line) = self.refusal(me, command.id, args) {
             return self.reject(me, command.id, &line);
+        }
+        if command.class == Class::Cluster
+            && let Some(flow) = self.face(me, raw, args)
+        {
+            return flow;
         }
         if matches!(command.id, CommandId::Sort | CommandId::SortRo)
             && let Some(line) = self.sorts_elsewhere(me, args)

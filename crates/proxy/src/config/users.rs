@@ -102,6 +102,8 @@ const READ: &[&str] = &[
     "+@transaction",
     "-publish",
     "-spublish",
+    // What clients of a cluster ask first.
+    "+cluster",
     "-@admin",
     "-@dangerous",
     "+info",
