@@ -83,6 +83,11 @@ struct Shard {
 
 impl Shard {
     fn new(reads: &str) -> Shard {
+        Shard::of(&format!("reads = {{ {reads} }}"))
+    }
+
+    /// Of a pool that the file says this of.
+    fn of(pool: &str) -> Shard {
         let (mut fakes, mut servers) = (Vec::new(), Vec::new());
         for (name, info) in [("zero", PRIMARY), ("one", REPLICA), ("two", REPLICA)] {
             let (fake, address) = Fake::start(name, info);
@@ -90,7 +95,7 @@ impl Shard {
             servers.push(format!("{{ address = '{address}' }}"));
         }
         let proxy = proxy_with(&format!(
-            "[timeouts]\nrequest = '1s'\n[[pool]]\nreads = {{ {reads} }}\nshard = [{{ server = [{}] }}]",
+            "[timeouts]\nrequest = '1s'\n[[pool]]\n{pool}\nshard = [{{ server = [{}] }}]",
             servers.join(", ")
         ));
         Shard { fakes, proxy }
@@ -309,6 +314,38 @@ fn when_the_primary_is_gone_replicas_that_have_lost_it_go_on_answering() {
     until("the primary answers again", || {
         shard.is_answered_by(&mut client, &["zero"])
     });
+}
+
+#[test]
+fn reads_do_not_wait_for_a_primary_that_fails_to_be_left_alone() {
+    for priority in [50, 0] {
+        let shard = Shard::of(&format!(
+            "failure = {{ limit = 1000000 }}\nreads = {{ primary-priority = {priority}, static-replica-priority = 50 }}"
+        ));
+        shard.until_said(2, MAY);
+        let mut client = shard.client();
+        shard.fakes[0].is_gone.store(true, Ordering::SeqCst);
+        for replica in &shard.fakes[1..] {
+            *replica.info.lock().unwrap() = REPLICA.replace("up", "down");
+        }
+        shard.until_said(2, "answers no reads while another can");
+        until("replicas that have lost it answer", || {
+            !call(&mut client, "GET k").is_error()
+        });
+        for number in 0..50 {
+            let reply = call(&mut client, "GET k");
+            assert!(
+                matches!(name(&reply).as_str(), "one" | "two"),
+                "{number}: {reply:?}"
+            );
+            assert_error(&call(&mut client, "SET k v"), "ERR upstream");
+        }
+        assert!(!shard.proxy.log().contains("is left alone"));
+        shard.fakes[0].is_gone.store(false, Ordering::SeqCst);
+        until("the primary answers again", || {
+            shard.is_answered_by(&mut client, &["zero"])
+        });
+    }
 }
 
 #[test]

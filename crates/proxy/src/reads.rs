@@ -34,9 +34,11 @@ impl Worker {
         if must_see {
             return shard.primary;
         }
-        let Some(first) = pick(&shard.readers, self.reads_turn) else {
-            return shard.primary;
-        };
+        // Some readers have no share, for when no other answers.
+        let first = pick(&shard.readers, self.reads_turn).unwrap_or(shard.primary);
+        if first == shard.primary && shard.readers.is_empty() {
+            return first;
+        }
         if self.links.shared(first, db, proto).is_some() {
             return first;
         }

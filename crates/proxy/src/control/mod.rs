@@ -414,9 +414,11 @@ impl Control {
                     };
                     let pool = known.pool;
                     let policy = policy(&self.pools, pool);
+                    let was_in_doubt = known.health.is_in_doubt();
                     if known.health.doubted(now_ms, answers, &policy, chance) {
                         self.ejected(node, why);
                     }
+                    self.doubts(node, was_in_doubt);
                     self.refresh(pool, now_ms);
                 }
                 // A connection stands; whether requests are answered is what a probe says.
@@ -477,6 +479,16 @@ impl Control {
         }
     }
 
+    /// Whether a server is in doubt may have changed: where replicas are read from, that is for the picture to say.
+    fn doubts(&mut self, node: NodeId, was_in_doubt: bool) {
+        let known = self.nodes.get(node);
+        self.is_changed |= known.is_some_and(|known| {
+            let pool = self.pools.get(known.pool);
+            known.health.is_in_doubt() != was_in_doubt
+                && pool.is_some_and(|pool| readers::spreads(&pool.config))
+        });
+    }
+
     fn ejected(&mut self, node: NodeId, why: &str) {
         if let Some(known) = self.nodes.get(node) {
             let line = format!("{} is left alone: {why}", known.address);
@@ -520,11 +532,13 @@ impl Control {
             .get(known.pool)
             .map_or(1_000, |pool| pool.config.refresh.0.as_millis() as u64);
         let (pool, address) = (known.pool, known.address.clone());
+        let was_in_doubt = known.health.is_in_doubt();
         if known.health.well(now_ms, refresh.max(1_000)) {
             self.news.push(format!("{address} is back"));
             self.is_changed = true;
             self.refresh(pool, now_ms);
         }
+        self.doubts(node, was_in_doubt);
         self.name_answers(&address);
     }
 
@@ -535,9 +549,11 @@ impl Control {
         };
         let (pool, address) = (known.pool, known.address.clone());
         let policy = policy(&self.pools, pool);
+        let was_in_doubt = known.health.is_in_doubt();
         if known.health.failed(now_ms, &policy, chance) {
             self.ejected(node, why);
         }
+        self.doubts(node, was_in_doubt);
         // Its name may point elsewhere by now.
         self.look_up(&address, now_ms);
         self.refresh(pool, now_ms);

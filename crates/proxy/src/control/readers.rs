@@ -3,7 +3,8 @@
 //!
 //! Of the data centres those with the highest priority that have anybody share the reads by their weights; in each, those
 //! with the highest priority of their role share equally. Everybody else who may answer stands behind them with no share.
-//! Where that is nobody, since the primary is gone, replicas answer that have only lost it, unless a lag is bounded.
+//! Where that is nobody, since the primary is gone, replicas answer that have only lost it, unless a lag is bounded. They
+//! stand behind the primary already while it is in doubt: it may be gone long before it counts as that.
 
 use redline_net::{Address, Endpoint};
 
@@ -64,15 +65,24 @@ fn readers(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Re
     let mut candidates = candidates(config, pool, shard, nodes, Replication::is_fit);
     let primary = nodes.get(shard.primary);
     let is_lost = primary.is_none_or(|known| known.health.is_ejected());
-    if candidates.is_empty() && is_lost && pool.reads.lag_max.on().is_none() {
+    let is_in_doubt = primary.is_some_and(|known| known.health.is_in_doubt());
+    let mut orphans = Vec::new();
+    if candidates.iter().all(|one| one.node == shard.primary)
+        && (is_lost || is_in_doubt)
+        && pool.reads.lag_max.on().is_none()
+    {
         // Replicas cannot hear a primary that is gone: better old than nothing.
-        candidates = self::candidates(config, pool, shard, nodes, Replication::is_orphan);
+        orphans = self::candidates(config, pool, shard, nodes, Replication::is_orphan);
+        orphans.retain(|one| one.node != shard.primary);
+    }
+    if is_lost {
+        candidates.append(&mut orphans);
     }
     // The best first: those of before stay before those of the same worth.
-    candidates.sort_by_key(|one| std::cmp::Reverse((one.place.0, one.role)));
-    let Some(best) = candidates.first().map(|one| one.place.0) else {
-        return Vec::new();
-    };
+    for some in [&mut candidates, &mut orphans] {
+        some.sort_by_key(|one| std::cmp::Reverse((one.place.0, one.role)));
+    }
+    let best = candidates.first().map_or(0, |one| one.place.0);
     let weights: Vec<u32> = candidates
         .iter()
         .map(|one| {
@@ -98,6 +108,10 @@ fn readers(config: &Config, pool: &Pool, shard: &Shard, nodes: &Nodes) -> Vec<Re
         })
         .collect();
     readers.sort_by_key(|reader| reader.weight == 0);
+    readers.extend(orphans.iter().map(|one| Reader {
+        node: one.node,
+        weight: 0,
+    }));
     readers
 }
 
@@ -250,17 +264,21 @@ mod tests {
         }
 
         fn lose(&mut self, node: NodeId) {
+            assert!(self.fail(node, 1));
+        }
+
+        fn doubt(&mut self, node: NodeId) {
+            assert!(!self.fail(node, 9));
+        }
+
+        /// Whether it is ejected by a failure where so many are the limit.
+        fn fail(&mut self, node: NodeId, limit: u32) -> bool {
             let policy = crate::config::FailurePolicy {
-                limit: 1,
+                limit,
                 ..Default::default()
             };
-            assert!(
-                self.nodes
-                    .get_mut(node)
-                    .unwrap()
-                    .health
-                    .failed(0, &policy, 0.5)
-            );
+            let health = &mut self.nodes.get_mut(node).unwrap().health;
+            health.failed(0, &policy, 0.5)
         }
     }
 
@@ -311,6 +329,11 @@ mod tests {
                 }
             }
             assert_eq!(given.readers(), [(0, 100)]);
+            // Nobody knows yet whether it is gone.
+            given.doubt(0);
+            let behind = last.iter().map(|&(node, _)| (node, 0));
+            let expected: Vec<_> = std::iter::once((0, 100)).chain(behind).collect();
+            assert_eq!(given.readers(), expected);
             given.lose(0);
             assert_eq!(given.readers(), last);
         }
