@@ -12,9 +12,14 @@
 //! machine that is a few microseconds; on a virtual one it was found to be 24, where each of these steps leaves the guest.
 //! There rests are longer, and fewer; [`Stretch`] says by which rule.
 //!
+//! Whether it pays also depends on what nobody here can see. Clients that send one request after the other, from a program
+//! that has more than enough to do, send more of them if whom they ask rests. Where requests come at a rate of their own, or
+//! the way to the clients is long, a rest only makes them wait. So it is tried now and then ([`Trial`]): if no more requests
+//! are served with rests than without, there are none for a while.
+//!
 //! Must not know: sockets, requests.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 /// A worker with fewer clients that have asked lately never rests.
 const ACTIVE_MIN: u32 = 16;
@@ -58,6 +63,19 @@ const TOO_LONG: usize = 90;
 /// So many rests between two ticks may have been too long. One may always be: a machine has other things to do, too.
 const TOO_LONG_MAX: u32 = 8;
 
+/// A trial begins once rests have been right for so long: microseconds. What lasts less is not worth one.
+const TRIAL_AFTER_US: u64 = 5_000_000;
+/// With rests or without, from one tick to the next: the first tells nothing, and neither side is always the later one.
+const TRIAL: [bool; 9] = [true, true, false, false, true, true, false, false, true];
+/// With rests there have to be so many more requests, in percent: less is chance.
+const GAIN: u64 = 3;
+/// The result of a trial holds for so long: microseconds, at first.
+const RESULT_US_MIN: u64 = 10_000_000;
+/// And so long at most: it doubles each time, as long as the load stays as it is.
+const RESULT_US_MAX: u64 = 80_000_000;
+/// Load has changed when requests are fewer or more by so much, in percent, for two ticks.
+const CHANGE: u64 = 33;
+
 /// How rests are longer than asked for, where each costs more than a few microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
@@ -68,9 +86,112 @@ pub enum Stretch {
     IfSeldom,
 }
 
+/// Requests in a span of time.
+#[derive(Clone, Copy, Default)]
+struct Rate {
+    requests: u64,
+    us: u64,
+}
+
+impl Rate {
+    fn add(&mut self, other: Rate) {
+        self.requests += other.requests;
+        self.us += other.us;
+    }
+
+    /// Is this more than `percent` of the other?
+    fn exceeds(self, percent: u64, other: Rate) -> bool {
+        let product = |rate: Rate, us: u64| u128::from(rate.requests) * u128::from(us);
+        product(self, other.us) * 100 > product(other, self.us) * u128::from(percent)
+    }
+}
+
+/// Whether more requests are served with rests than without.
+struct Trial {
+    /// Since when there was no reason against them. `None`: there is one.
+    right_since_us: Option<u64>,
+    /// So many ticks of a trial are over.
+    ticks: usize,
+    with: Rate,
+    without: Rate,
+    /// What the last one has shown: whether there is to be rest, and of how many requests that was.
+    result: Option<(bool, Rate)>,
+    result_until_us: u64,
+    result_us: u64,
+    /// Ticks in a row in which the load was another than at the trial.
+    odd_ticks: u32,
+}
+
+impl Default for Trial {
+    fn default() -> Trial {
+        Trial {
+            right_since_us: None,
+            ticks: 0,
+            with: Rate::default(),
+            without: Rate::default(),
+            result: None,
+            result_until_us: 0,
+            result_us: RESULT_US_MIN,
+            odd_ticks: 0,
+        }
+    }
+}
+
+impl Trial {
+    /// Whether to rest until the next tick, if there is no other reason against it; what was served since the last one.
+    fn tick(&mut self, now_us: u64, is_right: bool, served: Rate) -> bool {
+        if !is_right {
+            self.right_since_us = None;
+            self.begin();
+            return false;
+        }
+        let since_us = *self.right_since_us.get_or_insert(now_us);
+        if let Some((rests, then)) = self.result {
+            let is_odd = served.exceeds(100 + CHANGE, then) || then.exceeds(100 + CHANGE, served);
+            self.odd_ticks = if is_odd { self.odd_ticks + 1 } else { 0 };
+            if self.odd_ticks >= 2 {
+                *self = Trial {
+                    right_since_us: Some(now_us),
+                    ..Trial::default()
+                };
+                return true;
+            }
+            if now_us < self.result_until_us {
+                return rests;
+            }
+        } else if now_us - since_us < TRIAL_AFTER_US {
+            return true;
+        }
+        if self.ticks >= 2 {
+            match TRIAL[self.ticks - 1] {
+                true => self.with.add(served),
+                false => self.without.add(served),
+            }
+        }
+        if let Some(&rests) = TRIAL.get(self.ticks) {
+            self.ticks += 1;
+            return rests;
+        }
+        let rests = self.with.exceeds(100 + GAIN, self.without);
+        let then = if rests { self.with } else { self.without };
+        self.result = Some((rests, then));
+        self.result_until_us = now_us + self.result_us;
+        self.result_us = (self.result_us * 2).min(RESULT_US_MAX);
+        self.begin();
+        rests
+    }
+
+    fn begin(&mut self) {
+        (self.ticks, self.with, self.without) = (0, Rate::default(), Rate::default());
+    }
+}
+
 /// What is counted between two ticks.
 pub struct Gathering {
     stretch: Stretch,
+    trial: Trial,
+    /// Requests served by the last tick, ever.
+    served: u64,
     /// Clients that something came from since the last tick.
     active: u32,
     /// Clients that something came from between the two ticks before.
@@ -82,7 +203,8 @@ pub struct Gathering {
     /// When the last tick was, and what CPU time its thread had used by then.
     ticked_us: u64,
     used_us: u64,
-    rests: bool,
+    /// At the last tick there was no reason against rests.
+    is_right: bool,
     /// It was busy enough for long rests.
     long: bool,
     /// Rests are longer than asked for.
@@ -96,13 +218,15 @@ impl Gathering {
     pub fn new(stretch: Stretch) -> Gathering {
         Gathering {
             stretch,
+            trial: Trial::default(),
+            served: 0,
             active: 0,
             active_before: 0,
             heard: 0,
             too_long: 0,
             ticked_us: 0,
             used_us: 0,
-            rests: false,
+            is_right: false,
             long: false,
             stretched: false,
             unstretched_until_us: 0,
@@ -116,11 +240,19 @@ impl Gathering {
     }
 
     /// How long to rest, until the next tick: `span` or longer, or not at all. The time, the CPU time of the worker's thread,
-    /// and what a rest has cost of that lately ([`Poller::rest_cost`](crate::Poller::rest_cost)).
-    pub fn tick(&mut self, now_us: u64, used_us: u64, span: Duration, cost: Duration) -> Duration {
+    /// and what a rest has cost of that lately ([`Poller::rest_cost`](crate::Poller::rest_cost)). How many requests have been
+    /// served so far, if it is to be tried out whether rests make them more.
+    pub fn tick(
+        &mut self,
+        now_us: u64,
+        used_us: u64,
+        served: Option<u64>,
+        span: Duration,
+        cost: Duration,
+    ) -> Duration {
         let elapsed_us = now_us.saturating_sub(self.ticked_us).max(1);
         let busy = used_us.saturating_sub(self.used_us) * 100 / elapsed_us;
-        let (busy_min, heard_min) = match self.rests {
+        let (busy_min, heard_min) = match self.is_right {
             true => (BUSY_TO_GO_ON, HEARD_TO_GO_ON),
             false => (BUSY_TO_BEGIN, HEARD_TO_BEGIN),
         };
@@ -161,15 +293,27 @@ impl Gathering {
                 (rest_us, rest_us.max(least_us))
             }
         };
-        let rests = span_us > 0
+        let is_right = span_us > 0
             && self.active >= ACTIVE_MIN
             && busy >= busy_min
             && heard_in(heard_us) >= heard_min;
+        let rests = match served {
+            Some(served) => {
+                let lately = Rate {
+                    requests: served.saturating_sub(mem::replace(&mut self.served, served)),
+                    us: elapsed_us,
+                };
+                self.trial.tick(now_us, is_right, lately)
+            }
+            None => is_right,
+        };
         *self = Gathering {
             active_before: self.active,
             ticked_us: now_us,
             used_us,
-            rests,
+            is_right,
+            trial: mem::take(&mut self.trial),
+            served: self.served,
             long,
             stretched: rest_us > span_us,
             unstretched_until_us,
@@ -204,7 +348,7 @@ mod tests {
             gathering.note(a_ms * 100, clients);
             now_us += TICK_US;
             used_us += TICK_US * busy / 100;
-            gathering.tick(now_us, used_us, SPAN, Duration::ZERO) == SPAN
+            gathering.tick(now_us, used_us, None, SPAN, Duration::ZERO) == SPAN
         })
     }
 
@@ -232,7 +376,7 @@ mod tests {
     fn clients_that_all_come_at_once_again_and_again_have_waited() {
         let mut gathering = Gathering::new(Stretch::ByCost);
         gathering.note(10_000, 20);
-        gathering.tick(TICK_US, TICK_US, SPAN, Duration::ZERO);
+        gathering.tick(TICK_US, TICK_US, None, SPAN, Duration::ZERO);
         assert!((0..100).all(|_| gathering.go_on(18)));
         assert!((0..TOO_LONG_MAX).all(|_| gathering.go_on(19)));
         assert!(!gathering.go_on(19));
@@ -253,6 +397,7 @@ mod tests {
         gathering.tick(
             now_us + TICK_US,
             used_us + TICK_US * busy / 100,
+            None,
             SPAN,
             Duration::from_micros(cost_us),
         )
@@ -288,7 +433,9 @@ mod tests {
             let known = Duration::from_micros(cost_us);
             let asked = Duration::from_micros(150);
             gathering.note(a_ms * 100, 50);
-            gathering.tick(TICK_US, TICK_US, asked, known).as_micros()
+            gathering
+                .tick(TICK_US, TICK_US, None, asked, known)
+                .as_micros()
         };
         // Often enough: as long as was asked for, whatever it costs.
         assert_eq!([seldom(40, 1), seldom(40, COST_US * 9)], [150, 150]);
@@ -319,5 +466,101 @@ mod tests {
         while gathering.go_on(20) {}
         assert_eq!(span_after(&mut gathering, ticks - 1, COST_US * 3), SPAN);
         assert_eq!(span_after(&mut gathering, 1, COST_US * 3), SPAN * 3);
+    }
+
+    /// Whether there are rests after each of so many ticks, when so many requests are served between two with rests and
+    /// without; `rests`: after the tick before.
+    fn tried(
+        trial: &mut Trial,
+        now_us: &mut u64,
+        ticks: u64,
+        (with, without): (u64, u64),
+    ) -> Vec<bool> {
+        let mut rests = true;
+        let mut tick = |_| {
+            *now_us += TICK_US;
+            let requests = if rests { with } else { without };
+            let us = TICK_US;
+            rests = trial.tick(*now_us, true, Rate { requests, us });
+            rests
+        };
+        (0..ticks).map(&mut tick).collect()
+    }
+
+    #[test]
+    fn rests_that_bring_no_more_requests_end_for_longer_each_time() {
+        let before = TRIAL_AFTER_US / TICK_US;
+        for (served, pays) in [
+            ((1030, 1000), false),
+            ((1031, 1000), true),
+            ((900, 1000), false),
+        ] {
+            let (mut trial, mut now_us) = (Trial::default(), 0);
+            assert_eq!(
+                tried(&mut trial, &mut now_us, before, served),
+                vec![true; before as usize]
+            );
+            for seconds in [10, 20, 40, 80, 80] {
+                assert_eq!(
+                    tried(&mut trial, &mut now_us, TRIAL.len() as u64, served),
+                    TRIAL
+                );
+                let ticks = seconds * 1_000_000 / TICK_US;
+                assert_eq!(
+                    tried(&mut trial, &mut now_us, ticks, served),
+                    vec![pays; ticks as usize]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn another_load_has_rests_until_they_are_tried_with_it() {
+        let tested = |pays: u64| {
+            let (mut trial, mut now_us) = (Trial::default(), 0);
+            let ticks = TRIAL_AFTER_US / TICK_US + TRIAL.len() as u64 + 1;
+            tried(&mut trial, &mut now_us, ticks, (1000 * pays, 1000));
+            (trial, now_us)
+        };
+        for other in [700, 1400] {
+            let (mut trial, mut now_us) = tested(1);
+            // One tick says nothing.
+            for served in [other, 1000] {
+                assert_eq!(tried(&mut trial, &mut now_us, 1, (served, served)), [false]);
+            }
+            let ticks = TRIAL_AFTER_US / TICK_US;
+            let mut expected = vec![true; ticks as usize];
+            expected[0] = false;
+            assert_eq!(
+                tried(&mut trial, &mut now_us, ticks, (other, other)),
+                expected
+            );
+        }
+        // A moment in which there was another reason against them does not make it forget.
+        for pays in [1, 2] {
+            let (mut trial, mut now_us) = tested(pays);
+            now_us += TICK_US;
+            assert!(!trial.tick(now_us, false, Rate::default()));
+            let served = (1000 * pays, 1000 * pays);
+            assert_eq!(tried(&mut trial, &mut now_us, 2, served), [pays == 2; 2]);
+        }
+    }
+
+    #[test]
+    fn a_trial_that_was_interrupted_begins_anew() {
+        let (mut trial, mut now_us) = (Trial::default(), 0);
+        let before = TRIAL_AFTER_US / TICK_US;
+        tried(&mut trial, &mut now_us, before + 5, (1000, 1000));
+        now_us += TICK_US;
+        assert!(!trial.tick(now_us, false, Rate::default()));
+        let again = tried(
+            &mut trial,
+            &mut now_us,
+            before + TRIAL.len() as u64,
+            (1000, 1000),
+        );
+        let (first, then) = again.split_at(before as usize);
+        assert!(first.iter().all(|rests| *rests));
+        assert_eq!(then, TRIAL);
     }
 }

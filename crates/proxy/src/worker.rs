@@ -950,7 +950,7 @@ impl Worker {
         let allowed = Duration::from_micros(self.shared.settings.event_coalescing_us);
         let (now_us, used_us) = (clock::monotonic_us(), clock::thread_cpu_us());
         let cost = self.poller.rest_cost();
-        let span = self.gathering.tick(now_us, used_us, allowed, cost);
+        let span = self.gathering.tick(now_us, used_us, None, allowed, cost);
         self.poller.set_gathering(span);
         if std::mem::take(&mut self.accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));

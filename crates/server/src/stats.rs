@@ -161,6 +161,14 @@ pub const ERROR_CODES_MAX: usize = 128;
 const ERROR_CODE_BYTES_MAX: usize = 30;
 
 impl WorkerStats {
+    /// Commands that ran.
+    pub fn calls(&self) -> u64 {
+        self.commands
+            .iter()
+            .map(|command| command.calls.get())
+            .sum()
+    }
+
     /// Counts an error reply.
     pub fn note_error(&self, line: &[u8]) {
         self.errors.add(1);

@@ -502,7 +502,8 @@ impl Worker {
         let several = 1 + u64::from(self.shared.workers().len() > 1);
         let allowed = Duration::from_micros(self.settings.event_coalescing_us * several);
         let cost = self.poller.rest_cost();
-        let span = self.gathering.tick(now_us, used_us, allowed, cost);
+        let served = Some(self.stats.calls());
+        let span = self.gathering.tick(now_us, used_us, served, allowed, cost);
         self.poller.set_gathering(span);
     }
 
