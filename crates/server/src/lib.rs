@@ -37,6 +37,7 @@ mod cron;
 mod errors;
 mod exec;
 mod info;
+mod listeners;
 mod log;
 mod memory;
 mod memory_test;

@@ -17,6 +17,7 @@ use std::{
 use redline_types::glob::{self, Case};
 
 use crate::{
+    listeners::Listeners,
     session::Token,
     shared::{Message, WorkerHandle},
 };
@@ -91,7 +92,7 @@ impl Drop for Carried {
     }
 }
 
-type Subscribers = HashMap<Arc<[u8]>, Vec<Token>>;
+type Subscribers = HashMap<Arc<[u8]>, Listeners>;
 
 /// Channels and who listens to them.
 struct Channels(Box<[Mutex<Subscribers>]>);
@@ -148,11 +149,11 @@ impl PubSub {
     pub fn subscribe(&self, kind: Kind, name: &Arc<[u8]>, who: Token) {
         let Some(channels) = self.of(kind) else {
             let mut patterns = self.patterns.write().expect("no panic under the patterns");
-            patterns.entry(name.clone()).or_default().push(who);
+            patterns.entry(name.clone()).or_default().add(who);
             return self.pattern_count.store(patterns.len(), Ordering::Release);
         };
         let mut shard = channels.shard(name);
-        shard.entry(name.clone()).or_default().push(who);
+        shard.entry(name.clone()).or_default().add(who);
     }
 
     /// Takes a subscriber off.
@@ -218,7 +219,7 @@ impl PubSub {
     /// Subscribers of a channel of this kind (PUBSUB NUMSUB, SHARDNUMSUB).
     pub fn subscriber_count(&self, kind: Kind, channel: &[u8]) -> usize {
         self.of(kind)
-            .and_then(|channels| channels.shard(channel).get(channel).map(Vec::len))
+            .and_then(|channels| channels.shard(channel).get(channel).map(|all| all.len()))
             .unwrap_or(0)
     }
 
@@ -293,9 +294,9 @@ impl Delivery {
 }
 
 fn remove(subscribers: &mut Subscribers, name: &Arc<[u8]>, who: Token) {
-    if let Some(tokens) = subscribers.get_mut(name) {
-        tokens.retain(|token| *token != who);
-        if tokens.is_empty() {
+    if let Some(listeners) = subscribers.get_mut(name) {
+        listeners.remove(who);
+        if listeners.is_empty() {
             subscribers.remove(name);
         }
     }

@@ -44,6 +44,7 @@ use redline_resp::{Args, Proto};
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::{
+    listeners::Listeners,
     session::{Card, Session, Token, flag, state},
     shared::{Message, Shared, WorkerHandle},
     worker::Worker,
@@ -152,7 +153,7 @@ pub struct Tracking {
     /// Keys are remembered of clients that have ceased to track: changes are told until there are none. A client that begins
     /// again hears of what it read before, as from Redis.
     lingers: AtomicBool,
-    prefixes: RwLock<BTreeMap<Arc<[u8]>, Vec<Token>>>,
+    prefixes: RwLock<BTreeMap<Arc<[u8]>, Listeners>>,
     prefix_count: AtomicUsize,
     /// Held by the worker that forgets keys: two that count at once would forget one too many.
     evicting: Mutex<()>,
@@ -300,15 +301,15 @@ impl Tracking {
     /// A client hears of keys with this prefix.
     pub fn add_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
         let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
-        prefixes.entry(prefix.clone()).or_default().push(who);
+        prefixes.entry(prefix.clone()).or_default().add(who);
         self.prefix_count.store(prefixes.len(), Ordering::SeqCst);
     }
 
     fn remove_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
         let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
-        if let Some(tokens) = prefixes.get_mut(prefix) {
-            tokens.retain(|token| *token != who);
-            if tokens.is_empty() {
+        if let Some(listeners) = prefixes.get_mut(prefix) {
+            listeners.remove(who);
+            if listeners.is_empty() {
                 prefixes.remove(prefix);
             }
         }

@@ -1,0 +1,108 @@
+//! Who listens under one name: a channel, a pattern, a prefix.
+//!
+//! A message goes to all of them in turn, so they lie in a row. One that leaves must be found in it: among few by looking at
+//! each, among many by a map of their places. So of ten thousand that leave together each costs as much as of ten.
+//!
+//! Must not know: what they are told.
+
+use std::{collections::HashMap, ops::Deref};
+
+use crate::session::Token;
+
+/// So many are found fast enough by looking at each: of one channel each, most clients need no map.
+const UNMAPPED_MAX: usize = 64;
+
+/// See the module's text. Nobody is in it twice.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    row: Vec<Token>,
+    /// Where in the row each is, since there were more than [`UNMAPPED_MAX`].
+    #[expect(clippy::box_collection, reason = "most names have few, and no map")]
+    places: Option<Box<HashMap<Token, usize>>>,
+}
+
+impl Listeners {
+    /// One more, who is not among them.
+    pub fn add(&mut self, who: Token) {
+        let at = self.row.len();
+        self.row.push(who);
+        if let Some(places) = &mut self.places {
+            places.insert(who, at);
+        } else if self.row.len() > UNMAPPED_MAX {
+            let places = self.row.iter().enumerate();
+            self.places = Some(Box::new(places.map(|(at, who)| (*who, at)).collect()));
+        }
+    }
+
+    /// One leaves; the last one takes the place.
+    pub fn remove(&mut self, who: Token) {
+        let found = match &mut self.places {
+            None => self.row.iter().position(|token| *token == who),
+            Some(places) => places.remove(&who),
+        };
+        let Some(at) = found else { return };
+        self.row.swap_remove(at);
+        if let (Some(places), Some(moved)) = (&mut self.places, self.row.get(at)) {
+            places.insert(*moved, at);
+        }
+        self.trim();
+    }
+
+    /// Gives back what a crowd needed that has left: three quarters of it, so that it pays.
+    fn trim(&mut self) {
+        if self.row.len() <= UNMAPPED_MAX / 2 {
+            self.places = None;
+        }
+        if self.row.len() < self.row.capacity() / 4 {
+            let room = self.row.len() * 2;
+            self.row.shrink_to(room);
+            if let Some(places) = &mut self.places {
+                places.shrink_to(room);
+            }
+        }
+    }
+}
+
+impl Deref for Listeners {
+    type Target = [Token];
+
+    fn deref(&self) -> &[Token] {
+        &self.row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_come_and_leave_in_any_order_and_nobody_is_lost() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let mut listeners = Listeners::default();
+        let mut expected: Vec<Token> = Vec::new();
+        let mut next = 0;
+        for crowd in [10, 500, 20, 70, 0, 2_000, 0] {
+            while expected.len() != crowd {
+                // To and fro on the way, so that the map comes and goes as well.
+                let grows = (expected.len() < crowd) != (rng.u8(..) < 80);
+                if grows || expected.is_empty() {
+                    next += 1;
+                    let token = Token::new(next % 3, next, 0);
+                    listeners.add(token);
+                    expected.push(token);
+                } else {
+                    let left = expected.swap_remove(rng.usize(..expected.len()));
+                    listeners.remove(left);
+                    // Who has left may do so again.
+                    listeners.remove(left);
+                }
+                assert_eq!(listeners.len(), expected.len());
+            }
+            let (mut found, mut sorted) = (listeners.to_vec(), expected.clone());
+            found.sort_unstable();
+            sorted.sort_unstable();
+            assert_eq!(found, sorted);
+        }
+        assert!(listeners.row.capacity() <= UNMAPPED_MAX && listeners.places.is_none());
+    }
+}
