@@ -258,18 +258,32 @@ pub(crate) fn hsetex(
     }
     let pairs = call.pairs;
     let names = || pairs.iter().step_by(2);
+    // Fields that do not exist because their time has come.
+    let mut due: Vec<&[u8]> = Vec::new();
     if let Some(wanted) = call.fields_exist {
-        ctx.keys.expire_fields(key, names());
         let hash = ctx.keys.collection_quiet::<Hash>(key)?;
-        let is_there = |field| hash.is_some_and(|hash| hash.contains(field));
-        if names().any(|field| is_there(field) != wanted) {
+        let is_there =
+            |field: &[u8]| hash.is_some_and(|hash| hash.live(now_ms).get(field).is_some());
+        let refused_at = names().position(|field| is_there(field) != wanted);
+        if let Some(at) = refused_at {
+            // No field behind that is looked at.
+            ctx.keys.expire_fields(key, names().take(at + 1));
             reply.integer(0);
             return Ok(());
         }
+        let is_due =
+            |field: &&[u8]| !is_there(field) && hash.is_some_and(|hash| hash.contains(field));
+        due = names().filter(is_due).collect();
+        due.sort_unstable();
+        due.dedup();
     }
     let past = call.at_ms.is_some_and(|at| at <= now_ms);
     let each = || names().zip(pairs.iter().skip(1).step_by(2));
     let set = |hash: &mut Hash, limits: &Limits| {
+        // Here, so that the key stays if nothing else is in it.
+        for field in &due {
+            hash.remove(field);
+        }
         hash.make_room(pairs.iter(), limits);
         if call.at_ms.is_some() {
             hash.prepare_expiry();
@@ -299,6 +313,9 @@ pub(crate) fn hsetex(
         }
     };
     ctx.keys.update::<Hash, _>(key, true, set)?;
+    if !due.is_empty() {
+        ctx.keys.fields_expired(key, &due);
+    }
     ctx.keys.changed(Classes::HASH, "hset", key);
     ctx.keys.count_changes(pairs.len() as u64 / 2 - 1);
     if past {
@@ -914,6 +931,37 @@ mod tests {
             ]);
             assert_eq!(db.events(), ["hexpired h", "del h"]);
             assert_eq!(db.space.timed_key_count(0), 0);
+        }
+    }
+
+    #[test]
+    fn hsetex_sets_a_field_that_has_expired_in_the_hash_that_it_was_in() {
+        for entries in [512, 1] {
+            let mut db = TestDb::new();
+            db.local.limits.hash_max_listpack_entries = entries;
+            let stale = [
+                ("DEL h", ":0"),
+                ("HSET h a 1 b 2", ":2"),
+                ("HPEXPIRE h 10 FIELDS 2 a b", "*2|:1|:1"),
+            ];
+            db.script(&stale);
+            db.pass_ms(11);
+            db.events();
+            db.script(&[("HSETEX h FNX KEEPTTL FIELDS 2 a 3 b 4", ":1")]);
+            assert_eq!(db.events(), ["hexpired h", "hset h"], "the key stayed");
+            assert_eq!(db.local.expired_elements, 2);
+            db.script(&[("HTTL h FIELDS 2 a b", "*2|:-1|:-1"), ("DEL h", ":1")]);
+            // The first field that is missing decides: the other is not looked at.
+            db.script(&stale);
+            db.pass_ms(11);
+            db.events();
+            db.script(&[
+                ("HSETEX h FXX FIELDS 2 a 3 b 4", ":0"),
+                ("HLEN h", ":1"),
+                ("HSETEX h FXX FIELDS 1 b 4", ":0"),
+                ("EXISTS h", ":0"),
+            ]);
+            assert_eq!(db.events(), ["hexpired h", "hexpired h", "del h"]);
         }
     }
 

@@ -39,6 +39,15 @@ impl View<'_> {
         }
     }
 
+    /// Tells of fields that have expired and that the caller has taken out itself, since it goes on with the hash that they
+    /// were in.
+    pub fn fields_expired(&mut self, key: &[u8], fields: &[&[u8]]) {
+        self.local.expired_elements += fields.len() as u64;
+        let gone: Vec<Box<[u8]>> = fields.iter().map(|field| Box::from(*field)).collect();
+        self.propagate_fields_gone(key, &gone);
+        self.notify(Classes::HASH, "hexpired", key);
+    }
+
     /// Takes up to `max` due elements out of an entry's collection (active expiry), and says how many.
     pub(crate) fn expire_elements(&mut self, entry: Entry, max: usize) -> usize {
         let now_ms = self.now_ms;
