@@ -78,11 +78,16 @@ pub(crate) fn smembers(
 /// SMOVE source destination member
 pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let (source, destination, member) = (&args[1], &args[2], &args[3]);
-    let Some(from) = ctx.keys.collection_to_write::<Set>(source)? else {
-        reply.integer(0);
-        return Ok(());
+    let has = match ctx.keys.collection_to_write::<Set>(source) {
+        Ok(Some(from)) => from.contains(member),
+        other => {
+            // Both keys are looked at before anything is said of one.
+            ctx.keys.contains_to_write(destination);
+            other?;
+            reply.integer(0);
+            return Ok(());
+        }
     };
-    let has = from.contains(member);
     // A destination of another type must be found before anything is taken.
     ctx.keys.len_to_write::<Set>(destination)?;
     if source == destination || !has {
@@ -505,6 +510,25 @@ mod tests {
             ("SMOVE a b z", ":1"),
             ("OBJECT ENCODING b", "$9|hashtable"),
         ]);
+    }
+
+    #[test]
+    fn smove_looks_at_the_destination_also_if_there_is_no_source() {
+        let mut db = TestDb::new();
+        db.script(&[
+            ("SET text v", "+OK"),
+            ("SADD a 1", ":1"),
+            ("SADD b 1", ":1"),
+            ("PEXPIRE a 10", ":1"),
+            ("PEXPIRE b 10", ":1"),
+        ]);
+        db.pass_ms(11);
+        db.events();
+        db.script(&[("SMOVE none a 1", ":0")]);
+        assert_eq!(db.events(), ["expired a"]);
+        let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        db.script(&[("SMOVE text b 1", wrong)]);
+        assert_eq!(db.events(), ["expired b"]);
     }
 
     #[test]
