@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use redline_keyspace::{Busy, Missing, WrongType};
+use redline_keyspace::{Busy, Missing, NoDraw, WrongType};
 
 use crate::Block;
 
@@ -40,6 +40,8 @@ pub enum Error {
     Busy(Busy),
     /// Nor this: the unit lacks stripes of keys that it knows only now; run the command again with them.
     Missing(Missing),
+    /// Nor this: a key has expired that is in the way; take it out and run the command again.
+    Expired(Box<[u8]>),
     /// Not an error of the caller's: there is nothing for the command, and it would wait. The reply for callers who may
     /// not wait has been written.
     Block(Arc<Block>),
@@ -105,7 +107,7 @@ impl Error {
             Error::Damaged(_) => "ERR Bad data format",
             Error::Line(line) => line,
             Error::Quoting(line) => return Cow::Borrowed(line),
-            Error::Busy(_) | Error::Missing(_) => {
+            Error::Busy(_) | Error::Missing(_) | Error::Expired(_) => {
                 unreachable!("the executor runs the command again")
             }
             Error::Block(_) => {
@@ -126,6 +128,15 @@ impl From<WrongType> for Error {
 impl From<Missing> for Error {
     fn from(missing: Missing) -> Error {
         Error::Missing(missing)
+    }
+}
+
+impl From<NoDraw> for Error {
+    fn from(why: NoDraw) -> Error {
+        match why {
+            NoDraw::Busy(busy) => Error::Busy(busy),
+            NoDraw::Expired(key) => Error::Expired(key),
+        }
     }
 }
 

@@ -28,6 +28,6 @@ pub use space::{
     stripe_of_slot,
 };
 pub use survey::{SIZE_CLASSES, Sizes, ValueSizes};
-pub use view::{Busy, Collection, Expiry, Glimpse, Held, Hint, Missing, View, WrongType};
+pub use view::{Busy, Collection, Expiry, Glimpse, Held, Hint, Missing, NoDraw, View, WrongType};
 pub use wait::{End, Ready, WaitSlot, Waiter, Wanted};
 pub use watch::WatchFlag;

@@ -21,7 +21,7 @@ mod store;
 mod waiting;
 mod whole;
 
-pub use whole::Glimpse;
+pub use whole::{Glimpse, NoDraw};
 
 use std::{
     cell::Cell,

@@ -496,7 +496,10 @@ impl Worker {
             redline_commands::propagate(&mut ctx.keys, id, args);
         }
         self.local.clock.frozen = false;
-        let has_run = !matches!(result, Err(Error::Busy(_) | Error::Missing(_)));
+        let has_run = !matches!(
+            result,
+            Err(Error::Busy(_) | Error::Missing(_) | Error::Expired(_))
+        );
         // A call that has waited was shown as it began to.
         if self.monitored && has_run && session.again.is_none() {
             self.show(session, id, args, inside.in_script);

@@ -471,6 +471,45 @@ fn replies_can_be_switched_off() {
     assert_eq!(client.call("INCR k"), Value::Integer(2));
 }
 
+fn debugged() -> Server {
+    start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    })
+}
+
+/// Has expired, and nobody has met it since.
+fn make_stale(client: &mut Client, key: &str) {
+    client.call("DEBUG SET-ACTIVE-EXPIRE 0").ok();
+    client.call(&format!("SET {key} v PX 1")).ok();
+    until("it has expired", || {
+        client.call(&format!("KEYS {key}")).array().is_empty()
+    });
+}
+
+#[test]
+fn randomkey_takes_out_what_it_finds_expired() {
+    let server = debugged();
+    let mut client = Client::connect(&server);
+    let mut hears = Client::connect(&server);
+    client.call("CONFIG SET notify-keyspace-events Ex").ok();
+    hears.call("SUBSCRIBE __keyevent@0__:expired");
+    for number in 0..20 {
+        make_stale(&mut client, &format!("stale{number}"));
+    }
+    assert_eq!(client.call("DBSIZE"), Value::Integer(20));
+    assert_eq!(client.call("RANDOMKEY"), Value::Nil);
+    assert_eq!(client.call("DBSIZE"), Value::Integer(0));
+    for _ in 0..20 {
+        assert_eq!(hears.read().array().len(), 3);
+    }
+    make_stale(&mut client, "stale");
+    let script = [&b"EVAL"[..], b"return redis.call('RANDOMKEY')", b"0"];
+    assert_eq!(client.call_args(&script), Value::Nil);
+    assert_eq!(client.call("DBSIZE"), Value::Integer(0));
+    assert_eq!(hears.read().array().len(), 3);
+}
+
 #[test]
 fn subscriptions_are_confirmed_also_while_replies_are_off() {
     let server = server();

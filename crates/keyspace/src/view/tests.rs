@@ -664,6 +664,39 @@ fn random_keys_are_drawn_from_all() {
 }
 
 #[test]
+fn a_drawn_key_that_has_expired_is_taken_out_or_told_of() {
+    let mut alone = Alone::new();
+    for number in 0..50 {
+        let at = alone.now_ms + 10;
+        alone.set(&format!("stale{number}"), b"v", Expiry::AtMs(at));
+    }
+    alone.set("key", b"v", Expiry::Clear);
+    alone.now_ms += 11;
+    alone.events();
+    let mut draw = |held: Held<'static>| {
+        let now_ms = alone.now_ms;
+        View::new(&alone.space, held, &mut alone.local, 0, now_ms).random_key()
+    };
+    let told = (0..100).find_map(|_| match draw(Held::None) {
+        Err(NoDraw::Expired(key)) => Some(key),
+        _ => None,
+    });
+    assert!(told.is_some_and(|key| key.starts_with(b"stale")));
+    assert_eq!(alone.space.key_count(0), 51, "nothing was held");
+    while alone.space.key_count(0) > 1 {
+        let key = alone.unit(|view| view.random_key());
+        assert_eq!(key, Ok(Some(Box::from(&b"key"[..]))));
+    }
+    let events = alone.events();
+    assert_eq!(events.len(), 50);
+    assert!(
+        events
+            .iter()
+            .all(|event| event.starts_with("expired stale"))
+    );
+}
+
+#[test]
 fn hints_save_hashing_and_are_never_taken_for_other_keys() {
     let mut alone = Alone::new();
     let keys: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();

@@ -17,6 +17,15 @@ use crate::{
 /// So many entries are met before they are looked at, so that their cache misses overlap.
 const ENTRIES_AHEAD: u64 = 64;
 
+/// Why no key was drawn by lot, though there are some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoDraw {
+    /// A stripe was in the way.
+    Busy(Busy),
+    /// This key was drawn and has expired: it is to be taken out by who can hold its stripe, who draws again then.
+    Expired(Box<[u8]>),
+}
+
 /// Entries that a walk has met and not looked at yet.
 #[derive(Default)]
 struct Met(Vec<NonNull<u8>>);
@@ -164,30 +173,42 @@ impl View<'_> {
         }
     }
 
-    /// A key drawn by lot, slots weighted by their size (RANDOMKEY).
-    pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, Busy> {
-        const TRIES_MAX: u32 = 100;
+    /// A key drawn by lot, slots weighted by their size (RANDOMKEY). One that turns out to have expired goes, if the unit
+    /// holds its stripe; otherwise the caller is told of it.
+    pub fn random_key(&mut self) -> Result<Option<Box<[u8]>>, NoDraw> {
+        /// Draws of keys that stay, though they have expired.
+        const STALE_MAX: u32 = 100;
         let Some(db) = self.space.db(self.db) else {
             return Ok(None);
         };
-        for _ in 0..TRIES_MAX {
+        let mut stale = 0;
+        while stale < STALE_MAX {
             let Some(stripe) = db.stripe_by_size(&mut self.local.rng) else {
                 return Ok(None);
             };
             let own = !self.held.covers(stripe);
             if own && !self.space.locks.try_one(stripe) {
-                return Err(Busy(stripe));
+                return Err(NoDraw::Busy(Busy(stripe)));
             }
-            let entry = db.random_entry(stripe, &mut self.local.rng);
-            // SAFETY: the stripe is held.
-            let key = entry.and_then(|entry| unsafe {
-                (!is_expired(entry, self.now_ms)).then(|| Box::from(entry.key()))
+            let drawn = db.random_entry(stripe, &mut self.local.rng).map(|entry| {
+                // SAFETY: the stripe is held.
+                unsafe {
+                    (
+                        Box::<[u8]>::from(entry.key()),
+                        is_expired(entry, self.now_ms),
+                    )
+                }
             });
             if own {
                 self.space.locks.unlock_one(stripe);
             }
-            if key.is_some() {
-                return Ok(key);
+            match drawn {
+                Some((key, false)) => return Ok(Some(key)),
+                // Counts may have moved.
+                None => stale += 1,
+                Some(_) if self.local.keeps_expired => stale += 1,
+                Some((key, true)) if own => return Err(NoDraw::Expired(key)),
+                Some((key, true)) => drop(self.find_mut(&key)),
             }
         }
         Ok(None)

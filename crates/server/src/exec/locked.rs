@@ -6,7 +6,7 @@ use std::{mem, sync::atomic::Ordering};
 
 use redline_commands::Error;
 use redline_keyspace::{
-    Held, Hint,
+    Held, Hint, View,
     lock::{ROUNDS_BEFORE_TICKET, StripeSet, Wait},
     stripe_of,
 };
@@ -15,7 +15,9 @@ use redline_spec::{self as spec, CommandId, Flags, Gate, KeyShape, Scope};
 
 use super::{Halt, Inside};
 use crate::{
+    planes,
     session::{Aside, Session, Unit},
+    tracking::By,
     worker::Worker,
 };
 
@@ -39,6 +41,7 @@ impl Worker {
             Scope::None | Scope::Counters | Scope::OneStripe => loop {
                 match self.handle(session, id, args, Held::None, &[]) {
                     Err(Error::Busy(busy)) => self.wait_for_stripe(session, busy.0)?,
+                    Err(Error::Expired(key)) => self.take_out_expired(session, &key)?,
                     other => {
                         self.tell_changes();
                         return Ok(other?);
@@ -88,6 +91,22 @@ impl Worker {
                 result
             }
         }
+    }
+
+    /// A unit of its own: looks at a key that has expired, and so takes it out.
+    fn take_out_expired(&mut self, session: &mut Session, key: &[u8]) -> Result<(), Halt> {
+        let stripe = stripe_of(redline_keyspace::hash(key));
+        while !self.shared.keyspace.locks().try_one(stripe) {
+            self.wait_for_stripe(session, stripe)?;
+        }
+        let (shared, held, now_ms) = (self.shared.clone(), Held::One(stripe), self.now_ms);
+        let mut view = View::new(&shared.keyspace, held, &mut self.local, session.db, now_ms);
+        view.contains(key);
+        view.finish();
+        planes::publish_events(&shared, &mut self.local, &mut self.changes, By::Nobody);
+        self.end_effects(held);
+        shared.keyspace.locks().unlock_one(stripe);
+        Ok(())
     }
 
     /// Runs a command that may find out, as it runs, that it needs more stripes: then it lets go of all, and starts over
