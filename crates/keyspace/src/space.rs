@@ -7,7 +7,7 @@ use std::{
     cell::{Cell, RefCell, UnsafeCell},
     collections::{HashMap, HashSet, VecDeque},
     sync::{
-        Arc, Mutex,
+        Mutex,
         atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -23,7 +23,7 @@ use crate::{
     opened::Opened,
     policy::{Clock, EvictionPool, Policy},
     wait::{Queue, Ready},
-    watch::WatchFlag,
+    watch::Watcher,
 };
 
 /// Hash slots of a database.
@@ -128,7 +128,7 @@ type WatchedKey = (u32, Box<[u8]>);
 #[derive(Default)]
 pub(crate) struct StripeState {
     /// Who watches which key of the stripe.
-    pub(crate) watchers: HashMap<WatchedKey, Vec<Arc<WatchFlag>>>,
+    pub(crate) watchers: HashMap<WatchedKey, Vec<Watcher>>,
     /// Who waits for which key of the stripe, by database.
     pub(crate) waiters: HashMap<Box<[u8]>, Vec<Queue>>,
 }

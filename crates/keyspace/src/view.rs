@@ -23,6 +23,8 @@ mod whole;
 
 pub use whole::{Glimpse, NoDraw};
 
+use store::is_expired;
+
 use std::{
     cell::Cell,
     sync::{Arc, atomic::Ordering},
@@ -40,7 +42,7 @@ use crate::{
     },
     journal::{Reader, WakeReader, Word},
     lock::StripeSet,
-    notify::{Classes, Event},
+    notify::{Classes, EXPIRED, Event},
     space::{Keyspace, Local, stripe_of},
     watch::WatchFlag,
 };
@@ -846,7 +848,9 @@ impl<'a> View<'a> {
     /// Raises the flags, and queues the news for those who track keys; see [`Classes::CHANGED`] for its name.
     #[cold]
     fn tell_watchers(&self, key: &[u8], name: &'static str) {
-        self.space.touch(stripe_of(self.hash(key)), self.db, key);
+        let lives = || name != EXPIRED && self.lives(self.db, key);
+        let stripe = stripe_of(self.hash(key));
+        self.space.touch(stripe, self.db, key, lives);
         if self.space.is_tracked() {
             self.local.events.push(Event {
                 class: Classes::CHANGED,
@@ -941,9 +945,16 @@ impl<'a> View<'a> {
     /// Begins to watch a key (WATCH). `false`: this flag's owner watches it already.
     pub fn watch(&self, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
         // That a key which has expired already will be removed is no change for this watcher.
-        let _ = self.find(key);
+        let saw_stale = self.is_stale(key);
         let stripe = self.stripe(key);
-        self.space.watch(stripe, self.db, key, flag)
+        self.space.watch(stripe, self.db, key, flag, saw_stale)
+    }
+
+    /// Has the key expired without having been taken out? Leaves no trace: it stays (WATCH, EXEC).
+    pub fn is_stale(&self, key: &[u8]) -> bool {
+        let entry = self.look(key).1;
+        // SAFETY: the stripe is held.
+        entry.is_some_and(|entry| unsafe { is_expired(entry, self.now_ms) })
     }
 
     /// Ends it.

@@ -27,17 +27,36 @@ impl WatchFlag {
     }
 }
 
+/// One who watches a key.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    flag: Arc<WatchFlag>,
+    /// The key had expired when it began, and was still there: that it goes is no change.
+    saw_stale: bool,
+}
+
 impl Keyspace {
     /// Registers a watcher; the caller holds the stripe of the key. `false`: it watches the key already.
-    pub(crate) fn watch(&self, stripe: u16, db: u32, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
+    pub(crate) fn watch(
+        &self,
+        stripe: u16,
+        db: u32,
+        key: &[u8],
+        flag: &Arc<WatchFlag>,
+        saw_stale: bool,
+    ) -> bool {
         // SAFETY: the caller holds the stripe; the reference ends with this function.
         let state = unsafe { self.stripe_state(stripe) };
-        let flags = state.watchers.entry((db, key.into())).or_default();
+        let watchers = state.watchers.entry((db, key.into())).or_default();
         // From the end: who watches a key again has mostly come last.
-        if flags.iter().rev().any(|known| Arc::ptr_eq(known, flag)) {
+        let mut known = watchers.iter().rev().map(|watcher| &watcher.flag);
+        if known.any(|known| Arc::ptr_eq(known, flag)) {
             return false;
         }
-        flags.push(flag.clone());
+        watchers.push(Watcher {
+            flag: flag.clone(),
+            saw_stale,
+        });
         self.watched.fetch_add(1, Ordering::Relaxed);
         true
     }
@@ -47,12 +66,13 @@ impl Keyspace {
         // SAFETY: as above.
         let state = unsafe { self.stripe_state(stripe) };
         let id = (db, Box::<[u8]>::from(key));
-        if let Some(flags) = state.watchers.get_mut(&id) {
-            if let Some(at) = flags.iter().position(|other| Arc::ptr_eq(other, flag)) {
-                flags.swap_remove(at);
+        if let Some(watchers) = state.watchers.get_mut(&id) {
+            let mut flags = watchers.iter().map(|watcher| &watcher.flag);
+            if let Some(at) = flags.position(|other| Arc::ptr_eq(other, flag)) {
+                watchers.swap_remove(at);
                 self.watched.fetch_sub(1, Ordering::Relaxed);
             }
-            if flags.is_empty() {
+            if watchers.is_empty() {
                 state.watchers.remove(&id);
             }
         }
@@ -76,26 +96,32 @@ impl Keyspace {
         self.tracked.load(Ordering::Relaxed) != 0
     }
 
-    /// A key has changed: raises the flags of its watchers. The caller holds the stripe.
-    pub(crate) fn touch(&self, stripe: u16, db: u32, key: &[u8]) {
+    /// A key has changed: raises the flags of its watchers. The caller holds the stripe. `lives`: is it there now?
+    pub(crate) fn touch(&self, stripe: u16, db: u32, key: &[u8], lives: impl Fn() -> bool) {
         // SAFETY: the caller holds the stripe.
         let state = unsafe { self.stripe_state(stripe) };
-        if let Some(flags) = state.watchers.get(&(db, Box::from(key))) {
-            flags.iter().for_each(|flag| flag.raise());
+        let watchers = state.watchers.get(&(db, Box::from(key)));
+        for watcher in watchers.into_iter().flatten() {
+            if !watcher.saw_stale || lives() {
+                watcher.flag.raise();
+            }
         }
     }
 
-    /// Raises the flags of all watchers of `db` whose key `concerns` says so. The caller holds all stripes.
-    pub(crate) fn touch_all(&self, db: u32, mut concerns: impl FnMut(&[u8]) -> bool) {
+    /// Raises the flags of all watchers of `db` where `concerns` says so of the key, and of whether its watcher saw it
+    /// stale. The caller holds all stripes.
+    pub(crate) fn touch_all(&self, db: u32, mut concerns: impl FnMut(&[u8], bool) -> bool) {
         if self.watched.load(Ordering::Relaxed) == 0 {
             return;
         }
         for stripe in 0..crate::lock::STRIPES {
             // SAFETY: the caller holds all stripes.
             let state = unsafe { self.stripe_state(stripe as u16) };
-            for ((watched_db, key), flags) in &state.watchers {
-                if *watched_db == db && concerns(key) {
-                    flags.iter().for_each(|flag| flag.raise());
+            for ((watched_db, key), watchers) in &state.watchers {
+                for watcher in watchers.iter().filter(|_| *watched_db == db) {
+                    if concerns(key, watcher.saw_stale) {
+                        watcher.flag.raise();
+                    }
                 }
             }
         }

@@ -488,6 +488,28 @@ fn make_stale(client: &mut Client, key: &str) {
 }
 
 #[test]
+fn watch_and_exec_leave_a_key_that_has_expired_where_it_is() {
+    let server = debugged();
+    let (mut client, mut other) = (Client::connect(&server), Client::connect(&server));
+    make_stale(&mut other, "stale");
+    client.call("WATCH stale").ok();
+    assert_eq!(other.call("DBSIZE"), Value::Integer(1));
+    assert_eq!(other.call("EXISTS stale"), Value::Integer(0));
+    assert_eq!(other.call("DBSIZE"), Value::Integer(0));
+    client.call("MULTI").ok();
+    assert_eq!(client.call("EXEC"), Value::Array(Vec::new()));
+
+    other.call("SET key v PX 200").ok();
+    client.call("WATCH key").ok();
+    until("it has expired", || {
+        other.call("KEYS key").array().is_empty()
+    });
+    client.call("MULTI").ok();
+    assert_eq!(client.call("EXEC"), Value::Nil);
+    assert_eq!(other.call("DBSIZE"), Value::Integer(1));
+}
+
+#[test]
 fn randomkey_takes_out_what_it_finds_expired() {
     let server = debugged();
     let mut client = Client::connect(&server);

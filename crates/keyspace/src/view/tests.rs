@@ -516,6 +516,51 @@ fn watchers_hear_of_changes_only() {
 }
 
 #[test]
+fn a_watched_key_that_had_expired_already_stays_and_may_go() {
+    let mut alone = Alone::new();
+    let raised = |alone: &mut Alone, change: fn(&mut View<'_>)| {
+        alone.set("key", b"v", Expiry::AtMs(alone.now_ms + 10));
+        alone.now_ms += 11;
+        alone.events();
+        let flag = Arc::new(WatchFlag::default());
+        alone.unit(|view| view.watch(b"key", &flag));
+        assert_eq!(alone.space.key_count(0), 1);
+        assert!(alone.events().is_empty(), "who watches takes nothing out");
+        alone.unit(change);
+        alone.unit(|view| view.unwatch(b"key", &flag));
+        flag.is_raised()
+    };
+    let goes: [fn(&mut View<'_>); 5] = [
+        |view| assert!(!view.contains(b"key")),
+        |view| assert!(!view.delete(b"key")),
+        |view| {
+            view.delete_for_nothing(b"key");
+            view.changed(Classes::GENERIC, "del", b"key");
+        },
+        |view| {
+            view.flush(0);
+        },
+        |view| view.swap(0, 1),
+    ];
+    for (at, goes) in goes.into_iter().enumerate() {
+        assert!(!raised(&mut alone, goes), "{at}");
+    }
+    let made_anew: [fn(&mut View<'_>); 2] = [
+        |view| {
+            view.set_string(b"key", b"w", Expiry::Clear);
+            view.changed(Classes::STRING, "set", b"key");
+        },
+        |view| {
+            view.in_db(1, |view| view.set_string(b"key", b"w", Expiry::Clear));
+            view.swap(0, 1);
+        },
+    ];
+    for (at, made_anew) in made_anew.into_iter().enumerate() {
+        assert!(raised(&mut alone, made_anew), "{at}");
+    }
+}
+
+#[test]
 fn swapping_in_a_key_that_has_expired_changes_nothing_for_watchers_of_a_missing_one() {
     let mut alone = Alone::new();
     let stale = Expiry::AtMs(alone.now_ms + 10);

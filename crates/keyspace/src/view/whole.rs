@@ -218,7 +218,8 @@ impl View<'_> {
     /// command. Returns the number of keys.
     pub fn flush(&mut self, db: u32) -> u64 {
         assert!(matches!(self.held, Held::All), "every stripe is held");
-        self.space.touch_all(db, |key| self.in_table(db, key));
+        self.space
+            .touch_all(db, |key, saw_stale| !saw_stale && self.in_table(db, key));
         // Several databases in a row are one news: who tracks keys does not tell databases apart.
         if self.space.is_tracked() && !self.local.events.ends_with(Classes::FLUSHED) {
             self.local.events.push(Event {
@@ -242,8 +243,9 @@ impl View<'_> {
         assert!(matches!(self.held, Held::All), "every stripe is held");
         for (db, other) in [(a, b), (b, a)] {
             // Where there was nothing, a key that has expired already is no change.
-            self.space
-                .touch_all(db, |key| self.in_table(db, key) || self.lives(other, key));
+            self.space.touch_all(db, |key, saw_stale| {
+                !saw_stale && self.in_table(db, key) || self.lives(other, key)
+            });
         }
         self.space.swap_dbs(a, b);
         self.make_all_ready(a);

@@ -18,9 +18,7 @@ use redline_spec::{self as spec, CommandId, Scope};
 
 use crate::{
     exec::{Halt, add_stripes},
-    planes::publish_events,
     session::{EndedWatch, Multi, Session, Token, Unit, Watched, flag, state},
-    tracking::By,
     worker::Worker,
 };
 
@@ -186,26 +184,21 @@ fn lock_for_waiters(
     }
 }
 
-/// A watched key that was there and has expired counts as changed.
+/// A watched key that was there and has expired counts as changed. It stays: EXEC only looks.
 fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> bool {
     let shared = worker.shared.clone();
-    session
-        .watched
-        .iter()
-        .filter(|watched| watched.existed)
-        .any(|watched| {
-            let mut view = View::new(
-                &shared.keyspace,
-                unit.held(),
-                &mut worker.local,
-                watched.db,
-                worker.now_ms,
-            );
-            let gone = !view.contains(&watched.key);
-            view.finish();
-            publish_events(&shared, &mut worker.local, &mut worker.changes, By::Nobody);
-            gone
-        })
+    let mut existed = session.watched.iter().filter(|watched| watched.existed);
+    existed.any(|watched| {
+        let (held, now_ms) = (unit.held(), worker.now_ms);
+        View::new(
+            &shared.keyspace,
+            held,
+            &mut worker.local,
+            watched.db,
+            now_ms,
+        )
+        .is_stale(&watched.key)
+    })
 }
 
 /// Runs the queue, all of it: also if one of its commands ends the connection by taking away the user. As in Redis, the
@@ -275,7 +268,7 @@ pub(crate) fn watch(
     worker.lock_set(session, &stripes)?;
     let shared = worker.shared.clone();
     let held = Held::Set(&stripes);
-    let mut view = View::new(
+    let view = View::new(
         &shared.keyspace,
         held,
         &mut worker.local,
@@ -284,7 +277,7 @@ pub(crate) fn watch(
     );
     for key in args.iter().skip(1) {
         if view.watch(key, &session.watch_flag) {
-            let existed = view.contains(key);
+            let existed = !view.is_stale(key) && view.contains(key);
             session.watched.push(Watched {
                 db: session.db,
                 key: key.into(),
@@ -293,9 +286,6 @@ pub(crate) fn watch(
             session.note_registered(key);
         }
     }
-    view.finish();
-    publish_events(&shared, &mut worker.local, &mut worker.changes, By::Nobody);
-    worker.end_effects(held);
     worker.unlock_set(session, &stripes);
     let flag = Some(session.watch_flag.clone());
     session.card.set_watched(session.watched.len() as u32, flag);
