@@ -522,9 +522,8 @@ impl Session {
         self.card.killed.store(true, Ordering::Release);
     }
 
-    /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it. What confirms subscriptions is
-    /// not concerned.
-    pub fn settle_reply(&mut self, mark: Mark) {
+    /// The same for a part of a reply: that of a queued command.
+    pub fn settle_part(&mut self, mark: Mark) {
         if !self.is(state::REPLY) {
             return;
         }
@@ -533,6 +532,15 @@ impl Session {
         if !confirmed && matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skipping) {
             self.out.truncate(mark);
         }
+    }
+
+    /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it. What confirms subscriptions is
+    /// not concerned.
+    pub fn settle_reply(&mut self, mark: Mark) {
+        if !self.is(state::REPLY) {
+            return;
+        }
+        self.settle_part(mark);
         if self.reply_mode == ReplyMode::Skipping {
             self.reply_mode = ReplyMode::On;
             self.set_state(state::REPLY, false);

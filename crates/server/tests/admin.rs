@@ -2,7 +2,7 @@
 
 mod client;
 
-use client::{Client, Value, settings, start, until};
+use client::{Client, Value, request, settings, start, until};
 use redline_server::{Permission, Server, Settings};
 
 fn server() -> Server {
@@ -469,6 +469,58 @@ fn replies_can_be_switched_off() {
     client.send("CLIENT REPLY SKIP");
     client.send("GET k");
     assert_eq!(client.call("INCR k"), Value::Integer(2));
+}
+
+/// What a client is sent for these calls, all at once, and a PING that ends them.
+fn bytes_of(client: &mut Client, lines: &[&str]) -> String {
+    use std::io::Read;
+    let calls: Vec<u8> = lines.iter().flat_map(|line| request(line)).collect();
+    client.write(&calls);
+    client.write(&request("PING end-of-test"));
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+    while !bytes.ends_with(b"end-of-test\r\n") {
+        let count = client.stream.read(&mut part).unwrap();
+        assert!(count > 0, "closed");
+        bytes.extend_from_slice(&part[..count]);
+    }
+    let text = String::from_utf8(bytes).unwrap().replace("\r\n", "|");
+    text.strip_suffix("$11|end-of-test|").unwrap().to_owned()
+}
+
+/// Recorded from Redis 8.2.3: each reply is sent or not as CLIENT REPLY stands when it is made, and so is the head.
+#[test]
+fn replies_switched_within_a_transaction_are_those_that_were_wanted() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    for (lines, expected) in [
+        (
+            "MULTI/SET a 1/CLIENT REPLY OFF/SET a 2/EXEC/PING/CLIENT REPLY ON",
+            "+OK|+QUEUED|+QUEUED|+QUEUED|*3|+OK|+OK|",
+        ),
+        (
+            "MULTI/CLIENT REPLY OFF/PING/CLIENT REPLY ON/PING/EXEC",
+            "+OK|+QUEUED|+QUEUED|+QUEUED|+QUEUED|*4|+OK|+PONG|",
+        ),
+        (
+            "CLIENT REPLY OFF/MULTI/PING/CLIENT REPLY ON/PING/EXEC",
+            "+OK|+PONG|",
+        ),
+        (
+            "CLIENT REPLY OFF/MULTI/PING/SUBSCRIBE x/PING/EXEC/UNSUBSCRIBE/CLIENT REPLY ON",
+            "*3|$9|subscribe|$1|x|:1|*3|$11|unsubscribe|$1|x|:0|+OK|",
+        ),
+        (
+            "MULTI/CLIENT REPLY SKIP/PING/EXEC/PING/PING",
+            "+OK|+QUEUED|+QUEUED|*2|+PONG|+PONG|",
+        ),
+        (
+            "MULTI/CLIENT REPLY OFF/LPOP a/EXEC/MULTI/NONESUCH/EXEC/CLIENT REPLY ON",
+            "+OK|+QUEUED|+QUEUED|*2|+OK|",
+        ),
+    ] {
+        let lines: Vec<&str> = lines.split('/').collect();
+        assert_eq!(bytes_of(&mut client, &lines), expected, "{lines:?}");
+    }
 }
 
 fn debugged() -> Server {

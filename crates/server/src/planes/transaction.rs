@@ -103,8 +103,9 @@ pub(crate) fn exec(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
         session.reply().null_array();
     } else {
         run_queue(worker, session, multi);
-        // They are parts of one reply.
-        session.set_state(state::CONFIRMED, false);
+        // What CLIENT REPLY is against has been taken back already.
+        let settled = session.is(state::REPLY);
+        session.set_state(state::CONFIRMED, settled);
     }
     if worker.monitored {
         worker.show(session, CommandId::Exec, args, false);
@@ -203,8 +204,13 @@ fn watched_key_expired(worker: &mut Worker, session: &Session, unit: &Unit) -> b
 
 /// Runs the queue, all of it: also if one of its commands ends the connection by taking away the user. As in Redis, the
 /// rest is the default user's then, and its replies are not sent.
+///
+/// CLIENT REPLY concerns each reply by itself, and the head of them all: if the queue switches replies on or off, elements
+/// come without their array, or the reverse. As in Redis; whoever queues that has to know.
 fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
+    let head = session.out.mark();
     session.reply().array(multi.queue.len());
+    session.settle_part(head);
     let mut last_sent = None;
     for (id, args) in multi.queue {
         let mark = session.out.mark();
@@ -224,6 +230,7 @@ fn run_queue(worker: &mut Worker, session: &mut Session, multi: Multi) {
             }
             Err(Halt::Aside(_)) => unreachable!("the unit holds all that its commands need"),
         }
+        session.settle_part(mark);
         worker.sweep();
     }
     if let Some(mark) = last_sent {
