@@ -425,6 +425,11 @@ fn clients_are_picked_by_several_filters() {
             "ERR Unknown flags found in the provided filter: ?",
         ),
         ("CLIENT LIST ID 1 x", "ERR Invalid client ID"),
+        ("CLIENT LIST ID x 1", "ERR Invalid client ID"),
+        ("CLIENT LIST ID 1 2 ID", "ERR Invalid client ID"),
+        ("CLIENT LIST ID 1 FOO BAR", "ERR Invalid client ID"),
+        ("CLIENT LIST NAME a ID 1 x", "ERR syntax error"),
+        ("CLIENT LIST ID", "ERR syntax error"),
         ("CLIENT LIST NAME", "ERR syntax error"),
         (
             "CLIENT KILL NOT-USER nobody NAME a",

@@ -89,25 +89,29 @@ impl Filters {
     /// CLIENT LIST [filter value …]
     pub fn of_list(args: Args<'_>, worker: &Worker) -> Result<Filters, Error> {
         let words = args.from(2);
+        // In Redis there are ids behind that to the end, and nothing else may begin with another word.
+        let wrong = match words.get(0) {
+            Some(first) if first.eq_ignore_ascii_case(b"id") && words.len() > 1 => {
+                Error::line("ERR Invalid client ID")
+            }
+            _ => Error::Syntax,
+        };
         // Redis looks at no value before it knows that it takes the words.
         let mut at = 0;
         while let Some(word) = words.get(at) {
             if Filter::named(word).is_none() || words.len() == at + 1 {
-                return Err(Error::Syntax);
+                return Err(wrong);
             }
             at += 2;
             if word.eq_ignore_ascii_case(b"id") || word.eq_ignore_ascii_case(b"not-id") {
+                let first = &words[at - 1];
                 let ids = words.from(at);
                 at += ids.iter().take_while(|id| is_id(id)).count();
                 let stray = words
                     .get(at)
                     .is_some_and(|word| Filter::named(word).is_none());
-                if stray || !is_id(&words[at - 1]) {
-                    // In Redis there are ids behind that to the end, and nothing else may begin with another word.
-                    return Err(match words[0].eq_ignore_ascii_case(b"id") {
-                        true => Error::line("ERR Invalid client ID"),
-                        false => Error::Syntax,
-                    });
+                if stray || !is_id(first) {
+                    return Err(wrong);
                 }
             }
         }
