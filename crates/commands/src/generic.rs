@@ -473,11 +473,13 @@ fn rename_key(ctx: &mut Ctx<'_>, args: Args<'_>, replace: bool) -> Result<bool, 
     let (from, to) = (&args[1], &args[2]);
     let type_of = |key| ctx.keys.type_name(key);
     let new_type = type_of(from).ok_or(Error::NoSuchKey)?;
-    if from == to {
-        return Ok(false);
-    }
     let old_type = type_of(to);
-    if old_type.is_some() && !replace {
+    if from == to || old_type.is_some() && !replace {
+        // They are used all the same.
+        ctx.keys.contains_to_write(from);
+        if from != to {
+            ctx.keys.contains_to_write(to);
+        }
         return Ok(false);
     }
     ctx.keys.delete(to);
@@ -604,6 +606,41 @@ impl ExpireConditions {
 #[cfg(test)]
 mod tests {
     use crate::testing::TestDb;
+
+    /// With these settings each use counts one. Recorded from Redis 8.2.3.
+    #[test]
+    fn a_command_uses_each_key_once() {
+        let mut db = TestDb::new();
+        db.local.clock.lfu = true;
+        db.local.clock.log_factor = 0;
+        db.local.clock.decay_minutes = 0;
+        for (calls, uses) in [
+            ("SET a 1/GETEX a EX 100", "a 6"),
+            ("SET a 1/SET b 1/RENAMENX a b", "a 6/b 6"),
+            ("SET a 1/RENAMENX a a", "a 6"),
+            ("HSET a f v/HSETEX a FXX FIELDS 1 g w", "a 6"),
+            ("HSET a f v/HSETEX a FIELDS 1 f w", "a 6"),
+            ("RPUSH a x y/RPUSH b z/LMOVE a b LEFT LEFT", "a 6/b 6"),
+            ("RPUSH a x y/LMOVE a a LEFT RIGHT", "a 7"),
+            ("RPUSH a x y/BLPOP a 1", "a 6"),
+            ("RPUSH a x y/LSET a 0 z", "a 6"),
+            ("RPUSH a x y/LPUSHX a z", "a 6"),
+            ("SADD a x y/SADD b z/SMOVE a b x", "a 6/b 6"),
+            ("SADD a x y/SADD b z/SMOVE a b none", "a 6/b 6"),
+            ("SADD a x y/SPOP a", "a 6"),
+            ("ZADD a 1 x 2 y/ZMPOP 1 a MIN", "a 6"),
+            ("ZADD a 1 x 2 y/ZPOPMIN a", "a 6"),
+            ("XADD a 1-1 f v/XDEL a 1-1", "a 6"),
+        ] {
+            db.words("FLUSHALL");
+            calls.split('/').for_each(|call| drop(db.words(call)));
+            for used in uses.split('/') {
+                let (key, count) = used.split_once(' ').unwrap();
+                let found = db.words(&format!("OBJECT FREQ {key}"));
+                assert_eq!(found, format!(":{count}"), "{calls}: {key}");
+            }
+        }
+    }
 
     #[test]
     fn an_expiry_that_is_not_changed_is_an_access_to_the_key() {

@@ -251,7 +251,7 @@ pub(crate) fn hsetex(
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     let call = SetCall::parse(args, now_ms)?;
-    let is_there = ctx.keys.collection_quiet::<Hash>(key)?.is_some();
+    let is_there = ctx.keys.collection_to_write::<Hash>(key)?.is_some();
     if call.key_exists.is_some_and(|wanted| wanted != is_there) {
         reply.integer(0);
         return Ok(());

@@ -154,7 +154,10 @@ pub(crate) fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         ctx.keys.changed(Classes::GENERIC, "del", key);
         ctx.keys.propagate(&[b"DEL", key]);
     } else if at_ms.is_some() || ctx.keys.expire_at_ms(key).flatten().is_some() {
+        // It has been used already.
+        let frozen = std::mem::replace(&mut ctx.keys.local.clock.frozen, true);
         ctx.keys.set_expire_at_ms(key, at_ms);
+        ctx.keys.local.clock.frozen = frozen;
         ctx.keys.changed(Classes::GENERIC, event, key);
         match at_ms {
             Some(at_ms) => propagate_expiry(ctx, key, at_ms),

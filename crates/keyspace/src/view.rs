@@ -188,6 +188,8 @@ pub struct View<'a> {
     /// The keys that the unit will look for, mostly in this order.
     hints: &'a [Hint],
     next_hint: Cell<usize>,
+    /// Where the entries are of the two keys that were last looked at to be changed: that was their use.
+    used_ahead: Cell<[usize; 2]>,
     /// Changes so far: what Redis calls `dirty`.
     changes: u64,
     emptied: bool,
@@ -216,6 +218,7 @@ impl<'a> View<'a> {
             ahead: None,
             hints: &[],
             next_hint: Cell::new(0),
+            used_ahead: Cell::new([0; 2]),
             changes: 0,
             emptied: false,
             propagated: false,
@@ -399,7 +402,7 @@ impl<'a> View<'a> {
         let Some(entry) = self.find(key) else {
             return Ok(None);
         };
-        self.access(entry);
+        self.access_ahead(entry);
         self.len_of::<T>(entry).map(Some)
     }
 
@@ -427,7 +430,7 @@ impl<'a> View<'a> {
         let Some(entry) = self.find(key) else {
             return Ok(None);
         };
-        self.access(entry);
+        self.access_ahead(entry);
         self.collection_of(entry).map(Some)
     }
 
@@ -456,7 +459,7 @@ impl<'a> View<'a> {
     pub fn contains_to_write(&self, key: &[u8]) -> bool {
         let found = self.find(key);
         if let Some(entry) = found {
-            self.access(entry);
+            self.access_ahead(entry);
         }
         found.is_some()
     }
@@ -635,7 +638,13 @@ impl<'a> View<'a> {
                 None => T::empty(&self.local.limits).into(),
             }),
             Some(entry) => {
-                self.access(entry);
+                if !self
+                    .used_ahead
+                    .get()
+                    .contains(&entry.pointer().addr().get())
+                {
+                    self.access(entry);
+                }
                 match self.content(entry) {
                     Content::Packed(packed) if packed.form.kind() == T::KIND => {
                         Some(self.local.opened.take(packed))

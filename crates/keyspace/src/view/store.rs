@@ -214,6 +214,14 @@ impl View<'_> {
         }
     }
 
+    /// An access by a handler that may go on to change the value: one use, so [`View::update`] counts none of its own.
+    #[inline]
+    pub(super) fn access_ahead(&self, entry: Entry) {
+        self.access(entry);
+        let [_, last] = self.used_ahead.get();
+        self.used_ahead.set([last, entry.pointer().addr().get()]);
+    }
+
     /// Stores a value under a key, whatever it was.
     pub(super) fn put(&mut self, key: &[u8], value: Stored<'_>, expiry: Expiry) {
         let (hash, old) = self.find_mut(key);
