@@ -36,6 +36,18 @@ fn several_parameters_change_together_or_not_at_all() {
         wrong.error(),
         "ERR CONFIG SET failed (possibly related to argument 'maxmemory-samples') - argument must be between 1 and 64 inclusive"
     );
+    // Of a value the parameter's own name is told, of the name that by which it was called.
+    for (call, why) in [
+        (
+            "HZ 30 Maxmemory-Samples 0",
+            "'maxmemory-samples') - argument must be between 1 and 64 inclusive",
+        ),
+        ("DATABASES 3", "'DATABASES') - can't set immutable config"),
+        ("Hz 1 hZ 2", "'hZ') - duplicate parameter"),
+    ] {
+        let reply = client.call(&format!("CONFIG SET {call}"));
+        assert!(reply.error().ends_with(why), "{call}: {reply:?}");
+    }
     let pairs = client.call("CONFIG GET hz maxmemor[y]");
     let pairs: Vec<String> = pairs.array().iter().map(text).collect();
     assert_eq!(pairs, ["hz", "20", "maxmemory", "104857600"]);

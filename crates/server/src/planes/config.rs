@@ -85,10 +85,10 @@ pub(crate) fn config_set(
     };
     shared.settings.update(|settings| {
         let before = settings.clone();
-        for (row, name, argument) in &changes {
+        for (row, _, argument) in &changes {
             let set = row.set(settings, &config::words_of(row, argument));
             set.and_then(|()| row.check_built(settings))
-                .map_err(|why| failed(name, &why))?;
+                .map_err(|why| failed(row.name.as_bytes(), &why))?;
         }
         effects
             .prepare(&before, settings, &shared)
@@ -200,6 +200,7 @@ fn folder_of(path: &Path) -> std::io::Result<File> {
     File::open(folder.unwrap_or(Path::new(".")))
 }
 
+/// A parameter, its name as it was called, and its new value.
 type Change<'a> = (&'static Parameter, &'a [u8], &'a [u8]);
 
 /// Checks the names, before any value is read.
