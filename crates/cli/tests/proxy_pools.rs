@@ -12,7 +12,7 @@ use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, bulk, call, ok, scripted};
+use proxying::{REDLINE, assert_error, bulk, call, cluster_of_one, ok, scripted};
 
 fn server() -> ServerProcess {
     ServerProcess::redline(Path::new(REDLINE), 1, &[]).expect("a server starts")
@@ -300,24 +300,17 @@ fn node(
 }
 
 fn said_by_node(words: &[Vec<u8>], port: u16, answer: impl Fn() -> String) -> Vec<u8> {
-    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
-    let sub = words.get(1).map(|word| word.to_ascii_uppercase());
-    let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
-        (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
-        (b"CLUSTER", Some(b"SLOTS")) => format!(
-            "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{}:{port}\r\n{}",
-            text("127.0.0.1"),
-            text("id")
-        ),
-        (b"CLUSTER", _) => "*0\r\n".to_owned(),
-        (b"GET", _) => answer(),
-        (b"EVAL" | b"FCALL_RO" | b"OWN.SAY", _) => {
+    if let Some(reply) = cluster_of_one(words, port) {
+        return reply;
+    }
+    let reply = match words[0].to_ascii_uppercase().as_slice() {
+        b"GET" => answer(),
+        b"EVAL" | b"FCALL_RO" | b"OWN.SAY" => {
             format!("-{}\r\n", String::from_utf8_lossy(&words[1]))
         }
-        (b"COMMAND", _) => format!(
-            "*1\r\n*6\r\n{}:-2\r\n*1\r\n+write\r\n:0\r\n:0\r\n:0\r\n",
-            text("own.say")
-        ),
+        b"COMMAND" => {
+            "*1\r\n*6\r\n$7\r\nown.say\r\n:-2\r\n*1\r\n+write\r\n:0\r\n:0\r\n:0\r\n".to_owned()
+        }
         _ => "+PONG\r\n".to_owned(),
     };
     reply.into_bytes()

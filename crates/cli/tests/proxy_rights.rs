@@ -11,7 +11,9 @@ use redline_resp::Value;
 use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 
-use proxying::{REDLINE, assert_error, bulk, call, ok, proxy_with, scripted, shards, words};
+use proxying::{
+    REDLINE, assert_error, bulk, call, cluster_of_one, ok, proxy_with, scripted, shards, words,
+};
 
 /// One who is limited by prefixes, and one by rules of Redis's kind.
 const USERS: &str = "
@@ -89,22 +91,14 @@ fn node() -> SocketAddr {
     let place: Arc<OnceLock<SocketAddr>> = Arc::default();
     let own = Arc::clone(&place);
     let address = scripted(move |words| {
-        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
-        let port = own.get().map_or(0, SocketAddr::port);
         let sub = words.get(1).map(|word| word.to_ascii_uppercase());
-        let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
-            (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
-            (b"CLUSTER", Some(b"SLOTS")) => format!(
-                "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{}:{port}\r\n{}",
-                text("127.0.0.1"),
-                text("id")
-            ),
-            (b"CLUSTER", Some(b"GETKEYSINSLOT")) => format!("*1\r\n{}", text("b:1")),
-            (b"CLUSTER", Some(b"COUNTKEYSINSLOT")) => ":1\r\n".to_owned(),
-            (b"CLUSTER", _) => "*0\r\n".to_owned(),
-            _ => "+PONG\r\n".to_owned(),
-        };
-        reply.into_bytes()
+        match sub.as_deref() {
+            Some(b"GETKEYSINSLOT") => return b"*1\r\n$3\r\nb:1\r\n".to_vec(),
+            Some(b"COUNTKEYSINSLOT") => return b":1\r\n".to_vec(),
+            _ => {}
+        }
+        let port = own.get().map_or(0, SocketAddr::port);
+        cluster_of_one(words, port).unwrap_or_else(|| b"+PONG\r\n".to_vec())
     });
     place.set(address).unwrap();
     address

@@ -16,7 +16,8 @@ use redline_testkit::client::Client;
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, PATIENCE, assert_error, call, proxy_with, scripted, scripted_over, shards, until, words,
+    Behind, PATIENCE, assert_error, call, cluster_of_one, proxy_with, scripted, scripted_over,
+    shards, until, words,
 };
 
 /// Something that came for a name: `*3`, a word, the name, and one thing more.
@@ -115,24 +116,15 @@ fn circling(
 ) -> SocketAddr {
     let (owner, next, asked) = (Arc::clone(owner), Arc::clone(next), Arc::clone(asked));
     scripted(move |words| {
-        let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
-        let sub = words.get(1).map(|word| word.to_ascii_uppercase());
-        let reply = match (words[0].to_ascii_uppercase().as_slice(), sub.as_deref()) {
-            (b"CLUSTER", Some(b"INFO")) => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
-            (b"CLUSTER", Some(b"SLOTS")) => {
-                let port = owner.load(Ordering::SeqCst);
-                let host = text("127.0.0.1");
-                format!(
-                    "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{host}:{port}\r\n{}",
-                    text("id")
-                )
-            }
-            (b"CLUSTER", _) => "*0\r\n".to_owned(),
-            (b"SSUBSCRIBE", _) => {
+        if let Some(reply) = cluster_of_one(words, owner.load(Ordering::SeqCst)) {
+            return reply;
+        }
+        let reply = match words[0].to_ascii_uppercase().as_slice() {
+            b"SSUBSCRIBE" => {
                 asked.fetch_add(1, Ordering::SeqCst);
                 format!("-MOVED 7629 {}\r\n", next.get().unwrap())
             }
-            (b"SUNSUBSCRIBE", _) => return said("sunsubscribe", "k", ":0"),
+            b"SUNSUBSCRIBE" => return said("sunsubscribe", "k", ":0"),
             _ => "+PONG\r\n".to_owned(),
         };
         reply.into_bytes()

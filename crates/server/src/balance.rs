@@ -470,13 +470,16 @@ mod tests {
         assert_eq!(now_ms - began_ms, REST_MS_MIN + TOGETHER_AFTER_MS);
     }
 
-    /// Two workers and their client's program share two CPUs: what was measured with redis-benchmark and P=50.
+    /// Two workers and their client's program share two CPUs, and one worker does: what was measured with redis-benchmark
+    /// and P=50.
+    fn crowded_loads() -> ([Load; 2], [Load; 2]) {
+        let apart = [busy(575, 25), waiting(283, 280)];
+        (apart, [busy(950, 50), busy(0, 0)])
+    }
+
     #[test]
     fn workers_that_wait_for_cpus_become_one_if_that_gets_as_much_done() {
-        let (apart, alone) = (
-            [busy(575, 25), waiting(283, 280)],
-            [busy(950, 50), busy(0, 0)],
-        );
+        let (apart, alone) = crowded_loads();
         let all = Order {
             from: 1,
             to: 0,
@@ -517,10 +520,7 @@ mod tests {
 
     #[test]
     fn a_second_worker_that_gets_less_done_is_given_up_for_longer_each_time() {
-        let (alone, apart) = (
-            [busy(950, 50), busy(0, 0)],
-            [busy(575, 25), waiting(283, 280)],
-        );
+        let (apart, alone) = crowded_loads();
         let spread = Order {
             from: 0,
             to: 1,

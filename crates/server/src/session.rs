@@ -522,18 +522,6 @@ impl Session {
         self.card.killed.store(true, Ordering::Release);
     }
 
-    /// The same for a part of a reply: that of a queued command.
-    pub fn settle_part(&mut self, mark: Mark) {
-        if !self.is(state::REPLY) {
-            return;
-        }
-        let confirmed = self.is(state::CONFIRMED);
-        self.set_state(state::CONFIRMED, false);
-        if !confirmed && matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skipping) {
-            self.out.truncate(mark);
-        }
-    }
-
     /// The reply of a command stands behind `mark`, unless CLIENT REPLY is against it. What confirms subscriptions is
     /// not concerned.
     pub fn settle_reply(&mut self, mark: Mark) {
@@ -544,6 +532,18 @@ impl Session {
         if self.reply_mode == ReplyMode::Skipping {
             self.reply_mode = ReplyMode::On;
             self.set_state(state::REPLY, false);
+        }
+    }
+
+    /// The same for a part of a reply: that of a queued command.
+    pub fn settle_part(&mut self, mark: Mark) {
+        if !self.is(state::REPLY) {
+            return;
+        }
+        let confirmed = self.is(state::CONFIRMED);
+        self.set_state(state::CONFIRMED, false);
+        if !confirmed && matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skipping) {
+            self.out.truncate(mark);
         }
     }
 }

@@ -117,6 +117,24 @@ pub fn key_elsewhere(client: &mut Client, than: &str) -> String {
         .expect("there are several servers")
 }
 
+/// What a node of a cluster says of that when asked with CLUSTER, if one on this port of this machine has all slots. `None`:
+/// it was asked something else.
+pub fn cluster_of_one(words: &[Vec<u8>], port: u16) -> Option<Vec<u8>> {
+    if !words[0].eq_ignore_ascii_case(b"CLUSTER") {
+        return None;
+    }
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let reply = match words.get(1)?.to_ascii_uppercase().as_slice() {
+        b"INFO" => text("cluster_state:ok\r\ncluster_current_epoch:1\r\n"),
+        b"SLOTS" => {
+            let (host, id) = (text("127.0.0.1"), text("id"));
+            format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n{host}:{port}\r\n{id}")
+        }
+        _ => "*0\r\n".to_owned(),
+    };
+    Some(reply.into_bytes())
+}
+
 /// A server that answers as it was told, for what no real one says at will.
 pub fn scripted(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     scripted_over(move |words, _| Some(answer(words)))

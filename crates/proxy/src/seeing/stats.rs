@@ -485,26 +485,11 @@ impl Totals {
 mod tests {
     use super::*;
 
-    fn node(name: &str) -> Node {
-        Node {
-            endpoint: redline_net::Endpoint::Unix("".into()),
-            name: name.to_owned(),
-            user: None,
-            password: None,
-            ejected: false,
-            is_used: true,
-            is_readonly: false,
-            is_silent: false,
-            pool: 0,
-            data_center: String::new(),
-        }
-    }
-
     #[test]
     fn what_was_before_is_taken_away_and_what_is_now_stays() {
         let workers = [Arc::new(WorkerStats::default()), Arc::default()];
         let monitors = Monitors::default();
-        let nodes = ["a", "b", "c", "d"].map(node);
+        let nodes = ["a", "b", "c", "d"].map(|name| Node::here(name, 1));
         let count = |times: u64| {
             for worker in &workers {
                 let counters = Counters {
@@ -547,7 +532,7 @@ mod tests {
             stats.requests.add(1);
             stats.sent_bytes.add(bytes);
         };
-        let [old, new] = ["old", "new"].map(node);
+        let [old, new] = ["old", "new"].map(|name| Node::here(name, 1));
         workers.iter().for_each(|worker| count(worker, &old, 100));
         let before = Totals::of(&workers, std::slice::from_ref(&old));
         assert_eq!(
