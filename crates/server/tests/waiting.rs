@@ -2,66 +2,8 @@
 
 mod client;
 
-use client::{Client, Value, encode, request, settings, start, until};
-use redline_server::{Permission, Server, Settings};
-
-/// A server on which keys expire only when somebody meets them, and a client that hears of it.
-fn server_without_active_expiry() -> (Server, Client, Client) {
-    let server = start(Settings {
-        enable_debug_command: Permission::Yes,
-        ..settings(1)
-    });
-    let mut client = Client::connect(&server);
-    client.call("DEBUG SET-ACTIVE-EXPIRE 0").ok();
-    client.call("CONFIG SET notify-keyspace-events Ex").ok();
-    let mut hears = Client::connect(&server);
-    hears.call("SUBSCRIBE __keyevent@0__:expired");
-    (server, client, hears)
-}
-
-fn now_ms(client: &mut Client) -> i64 {
-    let time = client.call("TIME");
-    time.array()[0].integer() * 1000 + time.array()[1].integer() / 1000
-}
-
-fn set_and_outlive(client: &mut Client, watch: bool) {
-    // In one piece: both run at the same time of the server's clock, so WATCH meets the key alive.
-    let mut calls = request("SET k v PX 100");
-    if watch {
-        calls.extend(request("WATCH k"));
-    }
-    client.write(&calls);
-    client.read().ok();
-    if watch {
-        client.read().ok();
-    }
-    let set_ms = now_ms(client);
-    until("the key has expired", || now_ms(client) > set_ms + 105);
-}
-
-#[track_caller]
-fn hears_that_k_expired(hears: &mut Client) {
-    let message = hears.read();
-    assert_eq!(message.array()[2], Value::Bulk(b"k".to_vec()));
-}
-
-#[test]
-fn a_key_that_watch_finds_expired_is_published_at_once() {
-    let (_server, mut client, mut hears) = server_without_active_expiry();
-    set_and_outlive(&mut client, false);
-    client.call("WATCH k").ok();
-    hears_that_k_expired(&mut hears);
-}
-
-#[test]
-fn a_watched_key_that_exec_finds_expired_is_published_at_once() {
-    let (_server, mut client, mut hears) = server_without_active_expiry();
-    set_and_outlive(&mut client, true);
-    client.call("MULTI").ok();
-    client.call("PING");
-    assert_eq!(client.call("EXEC"), Value::Nil);
-    hears_that_k_expired(&mut hears);
-}
+use client::{Client, Value, encode, settings, start, until};
+use redline_server::Settings;
 
 /// Scripts stand in line behind one that runs; those that close there are passed over, the others get their turn.
 #[test]
