@@ -88,10 +88,12 @@ impl Links {
     fn adopt(&mut self, before: &[Node], now: &[Node]) {
         let links = self.nodes.iter_mut();
         for (links, (before, now)) in links.zip(before.iter().zip(now)) {
-            // A probe was answered: nobody has to wait for the pause after the last attempt.
-            let is_back = before.ejected && !now.ejected;
-            if is_back || now.is_another(before) {
+            if now.is_another(before) {
                 links.forget_failures();
+            } else if before.ejected && !now.ejected {
+                // A probe was answered: nobody has to wait for the pause after the last attempt. What it was refused for was
+                // said, and is said again only if it is something else.
+                (links.failures, links.retry_at_ms) = (0, 0);
             }
         }
     }
@@ -810,5 +812,22 @@ mod tests {
             };
             assert_eq!(left, expected, "{now:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_is_back_is_tried_at_once_and_named_no_more_for_the_same() {
+        let back = Node::here("a:1", 1);
+        let ejected = Node {
+            ejected: true,
+            ..back.clone()
+        };
+        let mut links = Links::default();
+        let of_node = links.of(0);
+        (of_node.failures, of_node.retry_at_ms) = (7, 5_000);
+        of_node.reason = "refused".to_owned();
+        links.adopt(&[ejected], &[back]);
+        let of_node = links.of(0);
+        assert_eq!((of_node.failures, of_node.retry_at_ms), (0, 0));
+        assert_eq!(of_node.reason, "refused");
     }
 }
