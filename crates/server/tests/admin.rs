@@ -36,11 +36,15 @@ fn several_parameters_change_together_or_not_at_all() {
         wrong.error(),
         "ERR CONFIG SET failed (possibly related to argument 'maxmemory-samples') - argument must be between 1 and 64 inclusive"
     );
-    // Of a value the parameter's own name is told, of the name that by which it was called.
+    // Of a value the name is told as the parameter, or its alias, has it, of a name that by which it was called.
     for (call, why) in [
         (
             "HZ 30 Maxmemory-Samples 0",
             "'maxmemory-samples') - argument must be between 1 and 64 inclusive",
+        ),
+        (
+            "Cluster-Slave-No-Failover x",
+            "'cluster-slave-no-failover') - argument must be 'yes' or 'no'",
         ),
         ("DATABASES 3", "'DATABASES') - can't set immutable config"),
         ("Hz 1 hZ 2", "'hZ') - duplicate parameter"),

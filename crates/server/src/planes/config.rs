@@ -85,10 +85,10 @@ pub(crate) fn config_set(
     };
     shared.settings.update(|settings| {
         let before = settings.clone();
-        for (row, _, argument) in &changes {
+        for (row, name, argument) in &changes {
             let set = row.set(settings, &config::words_of(row, argument));
             set.and_then(|()| row.check_built(settings))
-                .map_err(|why| failed(row.name.as_bytes(), &why))?;
+                .map_err(|why| failed(&name.to_ascii_lowercase(), &why))?;
         }
         effects
             .prepare(&before, settings, &shared)
