@@ -56,7 +56,7 @@ pub struct RunResult {
     /// What the generator costs by itself, measured after the run; `None` where that was not done.
     #[serde(default)]
     pub own_cost: Option<OwnCost>,
-    /// How requests found their node; in a cluster only.
+    /// How requests found their node; only where they follow it, as in a cluster or behind Sentinels.
     #[serde(default)]
     pub redirects: Option<Redirects>,
     /// What it cost whom.
