@@ -50,7 +50,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error that only one command has.
+    /// A count below zero, or none at all, where nothing can be taken from the other end.
+    pub const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
+    /// A number of keys that is none, or zero.
+    pub(crate) const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
+    /// A LIMIT that is none, or below zero.
+    pub(crate) const NEGATIVE_LIMIT: Error = Error::line("ERR LIMIT can't be negative");
+
+    /// An error that only one command, or one reader of arguments, has.
     pub const fn line(text: &'static str) -> Error {
         Error::Line(Cow::Borrowed(text))
     }

@@ -7,7 +7,7 @@ use redline_types::{Element, Hash, IntBuf, Live, number};
 use crate::{
     Ctx, Error,
     element::{bulk, draw},
-    parse::{integer, is, random_count},
+    parse::{integer, is, signed_count},
     scan::{self, ScanOptions, Scanned},
 };
 
@@ -219,7 +219,7 @@ pub(crate) fn hrandfield(
         ctx.keys.local.rng = rng;
         return Ok(());
     };
-    let count = random_count(count)?;
+    let count = signed_count(count)?;
     let with_values = match args.len() {
         3 => false,
         4 if is(&args[3], "WITHVALUES") => true,

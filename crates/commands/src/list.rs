@@ -16,7 +16,7 @@ use crate::{
     block::{self, Block},
     element::bulk,
     multi_pop::MultiPop,
-    parse::{integer, is},
+    parse::{integer, is, positive, signed_count},
 };
 
 /// LINDEX key index
@@ -265,18 +265,11 @@ pub(crate) fn rpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, from: End, reply: &mut Reply<'_>) -> Result<(), Error> {
-    const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
     if args.len() > 3 {
         let name = if from == End::Front { "lpop" } else { "rpop" };
         return Err(Error::wrong_arity(name));
     }
-    let count = match args.get(2) {
-        None => None,
-        Some(count) => {
-            let count = integer(count).map_err(|_| NOT_POSITIVE)?;
-            Some(usize::try_from(count).map_err(|_| NOT_POSITIVE)?)
-        }
-    };
+    let count = args.get(2).map(positive).transpose()?;
     let key = &args[1];
     match count {
         None => {
@@ -329,15 +322,10 @@ pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     while let Some(option) = options.next() {
         let value = options.next().ok_or(Error::Syntax)?;
         if is(option, "RANK") {
-            rank = integer(value)?;
+            rank = signed_count(value)?;
             if rank == 0 {
                 return Err(Error::line(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
-                ));
-            }
-            if rank == i64::MIN {
-                return Err(Error::line(
-                    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
                 ));
             }
         } else if is(option, "COUNT") {
@@ -466,12 +454,7 @@ pub(crate) fn lrange(
 
 /// LREM key count element
 pub(crate) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let count = integer(&args[2])?;
-    if count == i64::MIN {
-        return Err(Error::line(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        ));
-    }
+    let count = signed_count(&args[2])?;
     let removed = ctx
         .keys
         .update::<List, _>(&args[1], false, |list, limits| {

@@ -25,12 +25,11 @@ impl<S> MultiPop<S> {
         at: usize,
         side: impl FnOnce(&[u8]) -> Result<S, Error>,
     ) -> Result<MultiPop<S>, Error> {
-        const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
         const NO_COUNT: Error = Error::line("ERR count should be greater than 0");
         let keys = integer(&args[at])
             .ok()
             .filter(|keys| *keys > 0)
-            .ok_or(NO_KEYS)?;
+            .ok_or(Error::NO_KEYS)?;
         let keys = usize::try_from(keys).map_err(|_| Error::Syntax)?;
         let end_of_keys = keys
             .checked_add(at + 1)

@@ -16,10 +16,16 @@ pub fn int(argument: &[u8]) -> Result<i32, Error> {
     })
 }
 
-/// A count of elements to pick at random; negative for picks that may repeat.
-pub(crate) fn random_count(argument: &[u8]) -> Result<i64, Error> {
+/// A count of elements to take.
+pub(crate) fn positive(argument: &[u8]) -> Result<usize, Error> {
+    let count = integer(argument).map_err(|_| Error::NOT_POSITIVE)?;
+    usize::try_from(count).map_err(|_| Error::NOT_POSITIVE)
+}
+
+/// A count whose sign says how, or from where: its opposite is a 64-bit integer as well.
+pub(crate) fn signed_count(argument: &[u8]) -> Result<i64, Error> {
     let count = integer(argument)?;
-    if count < -i64::MAX {
+    if count == i64::MIN {
         return Err(Error::line(
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         ));

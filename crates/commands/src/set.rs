@@ -9,7 +9,7 @@ use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 use crate::{
     Ctx, Error,
     element::{bulk, draw},
-    parse::{integer, is, random_count},
+    parse::{integer, is, positive, signed_count},
     scan::{self, ScanOptions, Scanned},
 };
 
@@ -161,12 +161,6 @@ pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
-fn positive(argument: &[u8]) -> Result<usize, Error> {
-    const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
-    let count = integer(argument).map_err(|_| NOT_POSITIVE)?;
-    usize::try_from(count).map_err(|_| NOT_POSITIVE)
-}
-
 /// SRANDMEMBER key [count]
 pub(crate) fn srandmember(
     ctx: &mut Ctx<'_>,
@@ -175,7 +169,7 @@ pub(crate) fn srandmember(
 ) -> Result<(), Error> {
     let count = match args.len() {
         2 => None,
-        3 => Some(random_count(&args[2])?),
+        3 => Some(signed_count(&args[2])?),
         _ => return Err(Error::Syntax),
     };
     let bytes_max = ctx.bulk_bytes_max;
@@ -294,13 +288,11 @@ pub(crate) fn sintercard(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    const NO_KEYS: Error = Error::line("ERR numkeys should be greater than 0");
     const TOO_MANY: Error = Error::line("ERR Number of keys can't be greater than number of args");
-    const NEGATIVE: Error = Error::line("ERR LIMIT can't be negative");
     let keys = integer(&args[1])
         .ok()
         .filter(|keys| *keys > 0)
-        .ok_or(NO_KEYS)?;
+        .ok_or(Error::NO_KEYS)?;
     let keys = usize::try_from(keys)
         .ok()
         .filter(|keys| *keys <= args.len() - 2)
@@ -315,7 +307,7 @@ pub(crate) fn sintercard(
         limit = integer(value)
             .ok()
             .filter(|limit| *limit >= 0)
-            .ok_or(NEGATIVE)?;
+            .ok_or(Error::NEGATIVE_LIMIT)?;
     }
     let sets = operands(ctx, args.from(2).first(keys))?;
     let mut count = 0;

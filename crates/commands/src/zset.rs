@@ -10,7 +10,7 @@ use redline_types::{
 use crate::{
     Ctx, Error,
     element::{bulk, draw},
-    parse::{float, is, random_count},
+    parse::{float, is, signed_count},
     scan::{self, ScanOptions, Scanned},
 };
 
@@ -297,7 +297,7 @@ pub(crate) fn zrandmember(
         ctx.keys.local.rng = rng;
         return Ok(());
     };
-    let count = random_count(count)?;
+    let count = signed_count(count)?;
     let with_scores = match args.len() {
         3 => false,
         4 if is(&args[3], "WITHSCORES") => true,

@@ -69,7 +69,6 @@ pub(crate) fn zintercard(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    const NEGATIVE: Error = Error::line("ERR LIMIT can't be negative");
     let (sources, options) = sources(ctx, args.from(1), "zintercard")?;
     let mut limit = 0;
     let mut words = options.iter();
@@ -78,8 +77,8 @@ pub(crate) fn zintercard(
             .next()
             .filter(|_| is(option, "LIMIT"))
             .ok_or(Error::Syntax)?;
-        let value = integer(value).map_err(|_| NEGATIVE)?;
-        limit = usize::try_from(value).map_err(|_| NEGATIVE)?;
+        let value = integer(value).map_err(|_| Error::NEGATIVE_LIMIT)?;
+        limit = usize::try_from(value).map_err(|_| Error::NEGATIVE_LIMIT)?;
     }
     reply.integer(intersection_len(&sources, limit) as i64);
     Ok(())

@@ -16,7 +16,7 @@ use crate::{
     block::{self, Block},
     element::bulk,
     multi_pop::MultiPop,
-    parse::{integer, is},
+    parse::{integer, is, positive},
 };
 
 /// ZPOPMIN key [count]
@@ -65,13 +65,9 @@ impl Side {
 }
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, side: Side, reply: &mut Reply<'_>) -> Result<(), Error> {
-    const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
     let count = match args.len() {
         2 => None,
-        3 => {
-            let count = integer(&args[2]).map_err(|_| NOT_POSITIVE)?;
-            Some(usize::try_from(count).map_err(|_| NOT_POSITIVE)?)
-        }
+        3 => Some(positive(&args[2])?),
         _ => return Err(Error::Syntax),
     };
     let len = ctx.keys.len_to_write::<Zset>(&args[1])?.unwrap_or(0);

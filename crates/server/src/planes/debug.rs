@@ -70,7 +70,6 @@ const HELP: &[&str] = &[
 const NO_SUCH_KEY: Error = Error::NoSuchKey;
 const NO_SUCH_CLIENT: Error = Error::line("ERR No such client");
 const NO_SUCH_WORKER: Error = Error::line("ERR No such worker");
-const NOT_POSITIVE: Error = Error::line("ERR value is out of range, must be positive");
 /// What loading a file would need is not there.
 const NO_FILE: Error =
     Error::line("ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet");
@@ -443,7 +442,7 @@ impl<'a> Population<'a> {
             number.map_or(Ok(0), |number| {
                 number
                     .and_then(|number| u64::try_from(number).ok())
-                    .ok_or(NOT_POSITIVE)
+                    .ok_or(Error::NOT_POSITIVE)
             })
         };
         /// What one value may have.

@@ -55,7 +55,7 @@ pub(crate) fn waitaof(
         return Err(Error::line(text).into());
     }
     let replicas = number::parse_i64(&args[2]).filter(|replicas| *replicas >= 0);
-    let replicas = replicas.ok_or(Error::line("ERR value is out of range, must be positive"))?;
+    let replicas = replicas.ok_or(Error::NOT_POSITIVE)?;
     let timeout_ms = wait_ms(&args[3], worker.now_ms)?;
     if files > 0 {
         let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
