@@ -33,7 +33,7 @@ pub enum Class {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// An older name for the same.
+    /// Another name for the same: an older one, or a newer one of Valkey's.
     pub alias: Option<&'static str>,
     /// When it takes effect.
     pub class: Class,
@@ -83,7 +83,7 @@ pub fn find(name: &[u8]) -> Option<&'static Parameter> {
 }
 
 impl Parameter {
-    /// Its name, and its older name.
+    /// Its name, and the other one.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         [self.name].into_iter().chain(self.alias)
     }

@@ -1,5 +1,5 @@
 //! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `balance-clients`,
-//! `event-coalescing-us`, `log-format`, `metrics-port` and `metrics-bind` are ours.
+//! `event-coalescing-us`, `log-format`, `metrics-port` and `metrics-bind` are ours, and `commandlog-…` are Valkey's.
 //!
 //! Must not know: how a row is read from a file or shown to a client.
 
