@@ -12,6 +12,7 @@ use std::{
     },
 };
 
+pub use redline_table::hash::{SLOTS, slot as slot_of};
 use redline_table::{Heap, Index};
 use redline_types::Limits;
 
@@ -26,15 +27,7 @@ use crate::{
     watch::Watcher,
 };
 
-/// Hash slots of a database.
-pub const SLOTS: usize = 16 * 1024;
 pub(crate) const SLOTS_PER_STRIPE: usize = SLOTS / STRIPES;
-
-/// The slot of a key whose hash is given: its top 14 bits.
-#[inline]
-pub fn slot_of(hash: u64) -> usize {
-    (hash >> 50) as usize
-}
 
 /// The stripe that guards a slot.
 #[inline]
