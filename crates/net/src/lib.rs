@@ -1,5 +1,5 @@
 //! The event loop: poller, listeners, streams, buffers, timers, cross-thread mailbox, and the few things asked of
-//! the operating system around them (clock, CPUs, limits, signals, process figures, services, syslog, what is said to whoever started the process), and TLS. Linux only.
+//! the operating system around them (clock, CPUs, threads, limits, signals, process figures, services, syslog, what is said to whoever started the process), and TLS. Linux only.
 //!
 //! It moves bytes. It must not know RESP, commands, keys or configuration files (certificates it reads itself).
 //!
@@ -33,6 +33,7 @@ pub mod signals;
 mod stream;
 mod sync;
 pub mod syslog;
+pub mod thread;
 mod timers;
 pub mod tls;
 

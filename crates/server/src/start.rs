@@ -15,6 +15,7 @@ use redline_keyspace::{
 };
 use redline_net::{
     Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, Waker, clock, cpu, limits,
+    thread,
     tls::{ServerTls, TlsError},
 };
 use redline_observe::metrics::http::{DESCRIPTORS, Responder};
@@ -496,24 +497,8 @@ fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
-    /// Ends the process when its thread panics: data may be torn then, and nothing of it may be served.
-    struct NoSurvivor;
-    impl Drop for NoSurvivor {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                log::warning("a thread of the server has panicked, the process ends");
-                std::process::abort();
-            }
-        }
-    }
-    let builder = std::thread::Builder::new().name(name.to_string());
-    let body = move || {
-        let _no_survivor = NoSurvivor;
-        body();
-    };
-    builder
-        .spawn(body)
-        .map_err(|error| StartError::System("thread", error))
+    let last_words = || log::warning("a thread of the server has panicked, the process ends");
+    thread::spawn(name, last_words, body).map_err(|error| StartError::System("thread", error))
 }
 
 /// 40 random hexadecimal digits.
