@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::JoinHandle;
 
-use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits};
+use redline_net::{Listener, Mailbox, Sender, Signal, Signals, clock, limits, thread};
 use redline_observe::metrics::http::Responder;
 
 use crate::admit::Traffic;
@@ -109,18 +109,24 @@ pub fn run(mut setup: Setup) -> io::Result<()> {
             signals: signals.take(),
         };
         let run = move || Worker::new(start).run();
-        handles.push(
-            thread::Builder::new()
-                .name(format!("proxy-{number}"))
-                .spawn(run)?,
-        );
+        handles.push(spawn(&format!("proxy-{number}"), run)?);
     }
     for handle in handles {
-        if handle.join().is_err() {
-            return Err(io::Error::other("a worker has ended by a panic"));
-        }
+        handle
+            .join()
+            .expect("a thread that panics ends the process");
     }
     Ok(())
+}
+
+/// Starts a thread. If it panics, the process ends: a proxy without one of its workers, or whose picture of the servers stays
+/// as it is, still takes clients, and whoever looks after it does not start it anew.
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let last_words = || {
+        log::error("a thread of the proxy has panicked, the process ends");
+        log::flush();
+    };
+    thread::spawn(name, last_words, body)
 }
 
 /// Lets in fewer clients where the system allows fewer descriptors: without any left, no server could be reached.

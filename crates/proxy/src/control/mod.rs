@@ -52,6 +52,7 @@ use crate::prefix::Prefixes;
 use crate::report::Report;
 use crate::route::{NodeId, Published};
 use crate::secure::{Doors, Secured};
+use crate::start::spawn;
 pub use reload::Reload;
 
 /// Events of one turn.
@@ -98,18 +99,16 @@ pub fn start(
     control.routes = Some(Arc::clone(&routes));
     let reports = control.reports.sender();
     let reload = Reload::new(arguments, config.clone(), doors, control.configs.sender());
-    thread::Builder::new()
-        .name("proxy-control".to_owned())
-        .spawn(move || {
-            loop {
-                if let Err(error) = control.turn() {
-                    say(&format!(
-                        "the control thread cannot wait for events: {error}"
-                    ));
-                    thread::sleep(Duration::from_millis(TURN_MS));
-                }
+    spawn("proxy-control", move || {
+        loop {
+            if let Err(error) = control.turn() {
+                say(&format!(
+                    "the control thread cannot wait for events: {error}"
+                ));
+                thread::sleep(Duration::from_millis(TURN_MS));
             }
-        })?;
+        }
+    })?;
     Ok(Started {
         routes,
         reports,

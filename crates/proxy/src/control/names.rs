@@ -3,12 +3,11 @@
 //! A name with several addresses is one server all the same: one of them counts, for as long as the name has it. Where nobody
 //! answers there, the next one does.
 
-use std::thread;
-
 use redline_net::{Address, Endpoint, clock};
 
 use super::Control;
 use super::nodes::literal;
+use crate::start::spawn;
 
 /// How often a name is looked up again, at most; a name that works is looked up every `NAMES_MS`.
 const LOOK_UP_MS: u64 = 1_000;
@@ -132,9 +131,7 @@ impl Control {
             let endpoints = address.resolve().unwrap_or_default();
             sender.send(Found { address, endpoints });
         };
-        let started = thread::Builder::new()
-            .name("proxy-names".to_owned())
-            .spawn(look);
+        let started = spawn("proxy-names", look);
         // Without a thread the name is looked up later.
         entry.is_under_way = started.is_ok();
     }

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread;
 use std::time::Duration;
 
 use redline_net::Sender;
@@ -13,6 +12,7 @@ use crate::config::Config;
 use crate::config::arguments::Arguments;
 use crate::secure::{Doors, Secured};
 use crate::seeing::log;
+use crate::start::spawn;
 
 /// The control side takes up a configuration within a moment, unless the machine is at its end.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
@@ -54,9 +54,7 @@ impl Reload {
                 let _ = taken.recv_timeout(TAKEN_WITHIN);
             }));
         };
-        thread::Builder::new()
-            .name("proxy-reload".to_owned())
-            .spawn(run)?;
+        spawn("proxy-reload", run)?;
         Ok(())
     }
 

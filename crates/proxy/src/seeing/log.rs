@@ -20,6 +20,7 @@ use redline_net::{clock, console, error_text};
 
 use super::tune::Tuning;
 use crate::config::{self, Samples};
+use crate::start::spawn;
 
 /// Lines that wait to be written.
 const QUEUE_MAX: usize = 1024;
@@ -83,9 +84,7 @@ pub fn start(config: &config::Log) -> io::Result<()> {
     if LOG.set(log).is_err() {
         return Err(io::Error::other("the process has a log already"));
     }
-    std::thread::Builder::new()
-        .name("proxy-log".to_owned())
-        .spawn(move || sink.run(&lines))?;
+    spawn("proxy-log", move || sink.run(&lines))?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use redline_observe::metrics::{Page, Sort};
 use super::info::named;
 use super::stats::{CommandTotals, NodeTotals, Totals};
 use crate::route::{Node, Routes};
+use crate::start::spawn;
 use crate::worker::Shared;
 
 /// Connections that may wait to be accepted.
@@ -42,9 +43,7 @@ pub fn start(responder: Responder, shared: &Arc<Shared>) -> io::Result<()> {
             super::log::error(&format!("the metrics listener has failed: {error}"));
         }
     };
-    std::thread::Builder::new()
-        .name("proxy-metrics".to_owned())
-        .spawn(run)?;
+    spawn("proxy-metrics", run)?;
     Ok(())
 }
 
