@@ -135,7 +135,7 @@ fn a_wrong_line_is_named() {
     fs::write(folder.path().join("inner.conf"), "\nnosuch 1\n").unwrap();
     assert_eq!(
         refused(folder.path(), &["outer.conf"]),
-        "redline server: inner.conf:2: nosuch 1: Bad directive or wrong number of arguments"
+        "redline server: inner.conf:2: nosuch: Bad directive or wrong number of arguments"
     );
     fs::write(folder.path().join("outer.conf"), "include outer.conf\n").unwrap();
     let endless = refused(folder.path(), &["outer.conf"]);
@@ -152,7 +152,14 @@ fn a_wrong_line_is_named() {
         refused(folder.path(), &["--port", "x"]),
         "redline server: --port x: argument couldn't be parsed into an integer"
     );
-    refused(folder.path(), &["--nosuch", "1"]);
+    assert_eq!(
+        refused(folder.path(), &["--requirepass", "a", "b"]),
+        "redline server: --requirepass: wrong number of arguments"
+    );
+    assert_eq!(
+        refused(folder.path(), &["--nosuch", "1"]),
+        "redline server: --nosuch: Bad directive or wrong number of arguments"
+    );
     refused(folder.path(), &["-x"]);
     refused(folder.path(), &["--port", "0"]);
     refused(folder.path(), &["--port", "0", "--dir", "nosuch"]);

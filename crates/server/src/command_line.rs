@@ -18,7 +18,11 @@ use redline_net::{
 
 use crate::{
     REDIS_VERSION, REDLINE_VERSION, Server, Settings,
-    config::{Class, file::Loader, table},
+    config::{
+        Class,
+        file::{Loader, shown},
+        table,
+    },
     log, memory_test,
     service::Service,
     start::{Origin, check_parts},
@@ -264,7 +268,7 @@ struct Invocation {
 /// `--bind a b` as the directive `bind a b`.
 #[derive(Debug, PartialEq, Eq)]
 struct OptionWords {
-    /// As it was written.
+    /// As it was written, as far as that may be shown.
     place: String,
     words: Vec<Vec<u8>>,
 }
@@ -292,7 +296,7 @@ impl Invocation {
             };
             // `"--port 7000"` may also come as one word.
             let mut directive = redline_resp::split_words(name)
-                .ok_or_else(|| format!("--{}: unbalanced quotes", String::from_utf8_lossy(name)))?;
+                .ok_or_else(|| format!("--{}: unbalanced quotes", shown(name)))?;
             if directive.len() == 1 && dashed.is_some() {
                 // `--save` alone, or before another option, means no save points.
                 let lonely = words.peek().is_none_or(|next| next.starts_with(b"--"));
@@ -309,7 +313,7 @@ impl Invocation {
             }
             let text = directive.join(&b' ');
             let dashes = if dashed.is_some() { "--" } else { "" };
-            let place = format!("{dashes}{}", String::from_utf8_lossy(&text));
+            let place = format!("{dashes}{}", shown(&text));
             invocation.options.push(OptionWords {
                 place,
                 words: directive,

@@ -1,9 +1,11 @@
 //! Configuration files: lines of words, with quoting, comments and includes, in redis.conf's syntax.
 //!
-//! A refusal is one line that names the file and the line. Whether a part exists is asked at the end, of the final
-//! values: `save 60 1` is harmless before `save ""`. Must not know any parameter.
+//! A refusal is one line that names the file and the line, and shows it where no secret can be in it ([`shown`]): refusals
+//! go to logs. Whether a part exists is asked at the end, of the final values: `save 60 1` is harmless before `save ""`.
+//! Must not know any parameter.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs,
@@ -11,7 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use redline_observe::quote::quote;
+use redline_acl::SetUserError;
+use redline_observe::{quote::quote, secret::REDACTED};
 use redline_resp::split_words;
 use redline_spec::nearest;
 use redline_types::glob::{self, Case};
@@ -53,7 +56,11 @@ impl Loader {
             if line.is_empty() || line[0] == b'#' {
                 continue;
             }
-            let place = format!("{name}:{}: {}", number + 1, String::from_utf8_lossy(line));
+            let mut place = format!("{name}:{}", number + 1);
+            let shown = shown(line);
+            if !shown.is_empty() {
+                place += &format!(": {shown}");
+            }
             let words = split_words(line)
                 .ok_or_else(|| format!("{place}: Unbalanced quotes in configuration line"))?;
             self.directive(&place, &words)?;
@@ -113,9 +120,11 @@ impl Loader {
         let Some((name, rules)) = words.split_first() else {
             return Err("wrong number of arguments".into());
         };
-        let declared = String::from_utf8_lossy(name);
+        let is_name = redline_acl::is_user_name(name);
+        // What is no name may be a whole line in quotes.
+        let declared = String::from_utf8_lossy(if is_name { name.as_slice() } else { REDACTED });
         let wrong = |why: String| Err(format!("Error in user declaration '{declared}': {why}"));
-        if !redline_acl::is_user_name(name) {
+        if !is_name {
             return wrong("Spaces not allowed in ACL usernames".into());
         }
         if !self.user_names.insert(name.clone()) {
@@ -128,7 +137,14 @@ impl Loader {
         });
         let dialect = self.settings.acl_dialect();
         let tried = redline_acl::Users::new(&dialect).set(b"a", &slices, &dialect);
-        tried.or_else(|error| wrong(error.to_string()))
+        tried.or_else(|error| {
+            wrong(match error {
+                SetUserError::Rule(rule, why) if !is_open_rule(&rule) => {
+                    SetUserError::Rule(REDACTED.to_vec(), why).to_string()
+                }
+                error => error.to_string(),
+            })
+        })
     }
 
     /// The settings, if they need no part that does not exist.
@@ -214,6 +230,24 @@ pub fn in_quotes(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     quote(word, &mut out);
     out
+}
+
+/// What a refusal shows of a line: all of it, if it sets a parameter that is no secret. Of any other, what its first word
+/// begins with that may be a directive's name: the rest may be a password, also behind a name that is misspelt.
+pub fn shown(line: &[u8]) -> Cow<'_, str> {
+    let first = line.split(u8::is_ascii_whitespace).next();
+    let first = first.unwrap_or_default();
+    if find(first).is_some_and(|parameter| !parameter.secret) {
+        return String::from_utf8_lossy(line);
+    }
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    let end = first.iter().position(|byte| !is_of_name(byte));
+    String::from_utf8_lossy(&first[..end.unwrap_or(first.len())])
+}
+
+/// Whether a rule of a user is one of those for commands, keys and channels. Another may be a password, or a part of one.
+fn is_open_rule(rule: &[u8]) -> bool {
+    matches!(rule, [b'+' | b'-' | b'~' | b'%' | b'&', ..])
 }
 
 /// What a directive is that is none: Redis's words, and what was probably meant.
@@ -324,11 +358,11 @@ mod tests {
             ),
             (
                 "foo bar",
-                "r.conf:1: foo bar: Bad directive or wrong number of arguments",
+                "r.conf:1: foo: Bad directive or wrong number of arguments",
             ),
             (
                 "max-memory 1gb",
-                "r.conf:1: max-memory 1gb: Bad directive or wrong number of arguments; did you mean \"maxmemory\"?",
+                "r.conf:1: max-memory: Bad directive or wrong number of arguments; did you mean \"maxmemory\"?",
             ),
             (
                 "appendonly yes",
@@ -356,23 +390,62 @@ mod tests {
             ),
             (
                 "loadmodule x",
-                "r.conf:1: loadmodule x: modules are not built yet",
+                "r.conf:1: loadmodule: modules are not built yet",
             ),
             (
-                "user a on foo",
-                "r.conf:1: user a on foo: Error in user declaration 'a': Error in ACL SETUSER modifier 'foo': Syntax error",
+                "user a on +foo",
+                "r.conf:1: user: Error in user declaration 'a': Error in ACL SETUSER modifier '+foo': Unknown command or category name in ACL",
             ),
             (
                 "user a on\nuser a off",
-                "r.conf:2: user a off: Error in user declaration 'a': Duplicate user found. A user can only be defined once in config files",
+                "r.conf:2: user: Error in user declaration 'a': Duplicate user found. A user can only be defined once in config files",
             ),
             ("user", "r.conf:1: user: wrong number of arguments"),
             (
                 "rename-command nosuch x",
-                "r.conf:1: rename-command nosuch x: No such command in rename-command",
+                "r.conf:1: rename-command: No such command in rename-command",
             ),
         ] {
             assert_eq!(load(text).unwrap_err(), line);
         }
+    }
+
+    #[test]
+    fn refusals_showed_passwords() {
+        for text in [
+            "requirepass 5417 x",
+            "REQUIREPASS 5417 x",
+            "\"requirepass\" 5417 x",
+            "requirepass \"5417",
+            "\"requirepass\" \"5417",
+            "requirepass '5417'x",
+            "requirepas 5417",
+            "requirepass=5417",
+            "requirepass:5417 x",
+            "requirepass\x0b5417 x",
+            "masterauth 5417 x",
+            "tls-key-file-pass 5417 x",
+            "masteruser 5417 x",
+            "user alice >5417 badrule",
+            "user alice on #5417",
+            "user alice on <5417",
+            "user alice on >my 5417",
+            "user alice (+get >5417)",
+            "user alice (+get >5417",
+            "user \"alice >5417\"",
+            "user alice >\"5417",
+            "user a\nuser a >5417",
+            "sentinel auth-pass mine 5417",
+            "rename-command nosuch 5417",
+            "rename-command CONFIG 5417 x",
+        ] {
+            let said = load(text).unwrap_err();
+            assert!(!said.contains("5417"), "{said}");
+            assert!(said.starts_with("r.conf:"), "{said}");
+        }
+        let said = load("requirepass a b").unwrap_err();
+        assert_eq!(said, "r.conf:1: requirepass: wrong number of arguments");
+        let said = load("\"requirepass\" \"a").unwrap_err();
+        assert_eq!(said, "r.conf:1: Unbalanced quotes in configuration line");
     }
 }
