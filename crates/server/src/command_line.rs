@@ -369,9 +369,16 @@ Parameters that have an effect (* can be changed while the server runs, with CON
             row.name, row.doc
         ));
     }
+    text.push_str("\nParameters of parts that are not built yet: a value that needs its part ends the start.\n\n");
+    let rest = || table::ROWS.iter().filter(|row| !effective(row.class));
+    for row in rest() {
+        if let Some(part) = row.unbuilt_part() {
+            text.push_str(&format!("  {}: {part}\n", row.name));
+        }
+    }
     text.push_str("\nOther parameters of Redis are accepted and have no effect:\n\n ");
     let mut column = 1;
-    for row in table::ROWS.iter().filter(|row| !effective(row.class)) {
+    for row in rest().filter(|row| row.unbuilt_part().is_none()) {
         if column + row.name.len() > 100 {
             text.push_str("\n ");
             column = 1;
@@ -442,6 +449,30 @@ mod tests {
         let invocation = Invocation::parse(&[b"a\xff.conf".to_vec()]).unwrap();
         let file = invocation.file.unwrap().into_os_string().into_vec();
         assert_eq!(file, b"a\xff.conf");
+    }
+
+    #[test]
+    fn help_said_of_parameters_that_end_the_start_that_they_are_accepted() {
+        let text = usage();
+        let lists: Vec<&str> = text.split("\n\n").collect();
+        let [.., unbuilt, _, accepted] = lists[..] else {
+            panic!("{text}");
+        };
+        assert!(unbuilt.contains("  appendonly: the append-only file\n"));
+        let accepted: Vec<&str> = accepted.split_whitespace().collect();
+        for (name, is_accepted) in [
+            ("appendonly", false),
+            ("save", false),
+            ("replicaof", false),
+            ("cluster-enabled", false),
+            ("appendfsync", true),
+            ("io-threads", true),
+        ] {
+            assert_eq!(accepted.contains(&name), is_accepted, "{name}");
+            let line = format!("  {name}: ");
+            let is_unbuilt = unbuilt.lines().any(|known| known.starts_with(&line));
+            assert_eq!(is_unbuilt, !is_accepted, "{name}");
+        }
     }
 
     #[test]

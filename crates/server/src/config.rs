@@ -160,6 +160,11 @@ impl Parameter {
         }
     }
 
+    /// The part that it would configure, if that does not exist yet.
+    pub fn unbuilt_part(&self) -> Option<&'static str> {
+        self.unbuilt.map(|unbuilt| unbuilt.part)
+    }
+
     fn default_value(&self) -> Value {
         let words: Vec<&[u8]> = match self.syntax.is_wordy() {
             true => self
