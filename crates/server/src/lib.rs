@@ -18,6 +18,7 @@
 //! | | `block` | clients that wait for keys |
 //! | | `planes` | commands that need the worker or the session, by group; those on keys are in `redline_commands` |
 //! | told to others | `pubsub`, `subscribe` | channels; a session's part in them |
+//! | | `subscribers` | who is told of one channel, pattern or prefix |
 //! | | `tracking`, `monitor` | invalidation messages; MONITOR |
 //! | figures | `stats`, `timing`, `memory` | counters, times of commands, memory |
 //! | | `info`, `metrics` | INFO; Prometheus's page |
@@ -37,7 +38,6 @@ mod cron;
 mod errors;
 mod exec;
 mod info;
-mod listeners;
 mod log;
 mod memory;
 mod memory_test;
@@ -54,6 +54,7 @@ mod shared;
 mod start;
 mod stats;
 mod subscribe;
+mod subscribers;
 mod timing;
 mod tracking;
 mod worker;

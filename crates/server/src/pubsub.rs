@@ -17,9 +17,9 @@ use std::{
 use redline_types::glob::{self, Case};
 
 use crate::{
-    listeners::Listeners,
     session::Token,
     shared::{Message, WorkerHandle},
+    subscribers::Subscribers,
 };
 
 /// Channels are spread over so many locks.
@@ -92,16 +92,16 @@ impl Drop for Carried {
     }
 }
 
-type Subscribers = HashMap<Arc<[u8]>, Listeners>;
+type ByName = HashMap<Arc<[u8]>, Subscribers>;
 
 /// Channels and who listens to them.
-struct Channels(Box<[Mutex<Subscribers>]>);
+struct Channels(Box<[Mutex<ByName>]>);
 
 /// The registry.
 pub struct PubSub {
     channels: Channels,
     shard_channels: Channels,
-    patterns: RwLock<Subscribers>,
+    patterns: RwLock<ByName>,
     pattern_count: AtomicUsize,
 }
 
@@ -225,7 +225,7 @@ impl PubSub {
 
     /// Channels of this kind with subscribers.
     pub fn channel_count(&self, kind: Kind) -> usize {
-        let count = |shard: &Mutex<Subscribers>| {
+        let count = |shard: &Mutex<ByName>| {
             shard
                 .lock()
                 .expect("no panic under a shard of channels")
@@ -258,7 +258,7 @@ impl Default for Channels {
 }
 
 impl Channels {
-    fn shard(&self, channel: &[u8]) -> std::sync::MutexGuard<'_, Subscribers> {
+    fn shard(&self, channel: &[u8]) -> std::sync::MutexGuard<'_, ByName> {
         let shard = redline_keyspace::stripe_of(redline_keyspace::hash(channel)) as usize % SHARDS;
         self.0[shard]
             .lock()
@@ -293,11 +293,11 @@ impl Delivery {
     }
 }
 
-fn remove(subscribers: &mut Subscribers, name: &Arc<[u8]>, who: Token) {
-    if let Some(listeners) = subscribers.get_mut(name) {
-        listeners.remove(who);
-        if listeners.is_empty() {
-            subscribers.remove(name);
+fn remove(all: &mut ByName, name: &Arc<[u8]>, who: Token) {
+    if let Some(subscribers) = all.get_mut(name) {
+        subscribers.remove(who);
+        if subscribers.is_empty() {
+            all.remove(name);
         }
     }
 }

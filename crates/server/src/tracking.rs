@@ -44,9 +44,9 @@ use redline_resp::{Args, Proto};
 use redline_spec::{self as spec, CommandId, Flags};
 
 use crate::{
-    listeners::Listeners,
     session::{Card, Session, Token, flag, state},
     shared::{Message, Shared, WorkerHandle},
+    subscribers::Subscribers,
     worker::Worker,
 };
 
@@ -153,7 +153,7 @@ pub struct Tracking {
     /// Keys are remembered of clients that have ceased to track: changes are told until there are none. A client that begins
     /// again hears of what it read before, as from Redis.
     lingers: AtomicBool,
-    prefixes: RwLock<BTreeMap<Arc<[u8]>, Listeners>>,
+    prefixes: RwLock<BTreeMap<Arc<[u8]>, Subscribers>>,
     prefix_count: AtomicUsize,
     /// Held by the worker that forgets keys: two that count at once would forget one too many.
     evicting: Mutex<()>,
@@ -307,9 +307,9 @@ impl Tracking {
 
     fn remove_prefix(&self, prefix: &Arc<[u8]>, who: Token) {
         let mut prefixes = self.prefixes.write().expect("no panic under the prefixes");
-        if let Some(listeners) = prefixes.get_mut(prefix) {
-            listeners.remove(who);
-            if listeners.is_empty() {
+        if let Some(subscribers) = prefixes.get_mut(prefix) {
+            subscribers.remove(who);
+            if subscribers.is_empty() {
                 prefixes.remove(prefix);
             }
         }

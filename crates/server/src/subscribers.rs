@@ -14,14 +14,14 @@ const UNMAPPED_MAX: usize = 64;
 
 /// See the module's text. Nobody is in it twice.
 #[derive(Debug, Default)]
-pub struct Listeners {
+pub struct Subscribers {
     row: Vec<Token>,
     /// Where in the row each is, since there were more than [`UNMAPPED_MAX`].
     #[expect(clippy::box_collection, reason = "most names have few, and no map")]
     places: Option<Box<HashMap<Token, usize>>>,
 }
 
-impl Listeners {
+impl Subscribers {
     /// One more, who is not among them.
     pub fn add(&mut self, who: Token) {
         let at = self.row.len();
@@ -63,7 +63,7 @@ impl Listeners {
     }
 }
 
-impl Deref for Listeners {
+impl Deref for Subscribers {
     type Target = [Token];
 
     fn deref(&self) -> &[Token] {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn many_come_and_leave_in_any_order_and_nobody_is_lost() {
         let mut rng = fastrand::Rng::with_seed(4);
-        let mut listeners = Listeners::default();
+        let mut subscribers = Subscribers::default();
         let mut expected: Vec<Token> = Vec::new();
         let mut next = 0;
         for crowd in [10, 500, 20, 70, 0, 2_000, 0] {
@@ -88,21 +88,21 @@ mod tests {
                 if grows || expected.is_empty() {
                     next += 1;
                     let token = Token::new(next % 3, next, 0);
-                    listeners.add(token);
+                    subscribers.add(token);
                     expected.push(token);
                 } else {
                     let left = expected.swap_remove(rng.usize(..expected.len()));
-                    listeners.remove(left);
+                    subscribers.remove(left);
                     // Who has left may do so again.
-                    listeners.remove(left);
+                    subscribers.remove(left);
                 }
-                assert_eq!(listeners.len(), expected.len());
+                assert_eq!(subscribers.len(), expected.len());
             }
-            let (mut found, mut sorted) = (listeners.to_vec(), expected.clone());
+            let (mut found, mut sorted) = (subscribers.to_vec(), expected.clone());
             found.sort_unstable();
             sorted.sort_unstable();
             assert_eq!(found, sorted);
         }
-        assert!(listeners.row.capacity() <= UNMAPPED_MAX && listeners.places.is_none());
+        assert!(subscribers.row.capacity() <= UNMAPPED_MAX && subscribers.places.is_none());
     }
 }
