@@ -7,7 +7,6 @@ use std::{
     io::{Read, Write},
     net::Shutdown,
     thread,
-    time::Duration,
 };
 
 use client::{Client, Value, encode, request, resident_bytes, settings, start, until};
@@ -166,13 +165,25 @@ fn a_half_closed_client_that_waits_gets_its_reply() {
 
 #[test]
 fn a_half_closed_client_gets_every_reply_also_if_it_reads_late() {
-    let server = start(settings(2));
+    // One worker: who asks it for its clients is answered after what it found before.
+    let server = start(settings(1));
     let mut client = Client::connect(&server);
+    let mut observer = Client::connect(&server);
+    client.call("CLIENT SETNAME late").ok();
     client.call_args(&[b"SET", b"k", &[b'v'; 2000]]).ok();
     // 20 MB of replies to 270 KB of requests: more than the sockets hold.
     client.write(&request("GET k").repeat(10_000));
     client.stream.shutdown(Shutdown::Write).unwrap();
-    thread::sleep(Duration::from_millis(100)); // the server comes to the end of the stream meanwhile
+    until("the server comes to the end of the requests", || {
+        let Value::Bulk(lines) = observer.call("CLIENT LIST") else {
+            panic!("CLIENT LIST is a bulk string");
+        };
+        let lines = String::from_utf8(lines).unwrap();
+        let late = lines.lines().find(|line| line.contains(" name=late "));
+        late.expect("it is there").contains(" tot-cmds=10002")
+    });
+    // The stream had ended before that was asked: this call finds the end seen.
+    observer.call("PING");
     for _ in 0..10_000 {
         assert_eq!(client.read(), Value::Bulk(vec![b'v'; 2000]));
     }

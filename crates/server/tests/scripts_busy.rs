@@ -2,10 +2,7 @@
 
 mod client;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use client::{Client, Value, encode, settings, start};
 use redline_server::{Server, Settings};
@@ -114,21 +111,33 @@ fn worker_of(client: &mut Client) -> String {
     worker.expect("a field of CLIENT INFO").to_owned()
 }
 
-/// The script arrives together with requests of other clients, before and behind it.
+/// The script arrives together with requests of other clients of its worker, before and behind it.
 #[test]
 fn clients_whose_requests_came_with_the_script_are_answered() {
-    let server = server(1);
+    let server = server(2);
     let mut first = Client::connect(&server);
-    let mut clients: Vec<Client> = (0..10).map(|_| Client::connect(&server)).collect();
-    let mut script = Client::connect(&server);
+    let own = worker_of(&mut first);
+    let (mut clients, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..22 {
+        let mut client = Client::connect(&server);
+        match worker_of(&mut client) == own {
+            true => clients.push(client),
+            false => others.push(client),
+        }
+    }
+    let [Some(mut script), Some(mut hears)] = [clients.pop(), others.pop()] else {
+        panic!("connections are spread over the workers");
+    };
+    assert!(clients.len() > 5);
     first.call("SET k v").ok();
+    hears.call("SUBSCRIBE begun");
     // While this runs, everything below arrives: the worker finds it all in one turn.
     first.write(&encode(&[
         b"EVAL",
-        b"local e = os.clock() + 0.1 while os.clock() < e do end",
+        b"redis.call('publish', 'begun', '') local e = os.clock() + 0.1 while os.clock() < e do end",
         b"0",
     ]));
-    thread::sleep(Duration::from_millis(20));
+    hears.read();
     let began = Instant::now();
     for (n, client) in clients.iter_mut().enumerate() {
         if n == 5 {
@@ -163,14 +172,17 @@ fn clients_whose_requests_came_with_the_script_are_answered() {
 fn who_was_refused_holds_nothing_back() {
     for workers in [1, 2] {
         let server = server(workers);
-        let (mut script, mut client, mut other) = (
-            Client::connect(&server),
-            Client::connect(&server),
-            Client::connect(&server),
-        );
+        // Connections go to the workers by turns.
+        let [mut script, mut hears, mut other, mut client] =
+            [(); 4].map(|()| Client::connect(&server));
         let pairs: Vec<String> = (0..200).map(|n| format!("key:{n} v")).collect();
-        eval(&mut script, ENDLESS);
-        thread::sleep(THRESHOLD / 4);
+        hears.call("SUBSCRIBE begun");
+        eval(
+            &mut script,
+            b"redis.call('get', KEYS[1]) redis.call('publish', 'begun', '') while true do end",
+        );
+        // By the worker that runs it this is told no sooner than at the threshold, by the other one at once.
+        hears.read();
         client.send(&format!("MSET k v {}", pairs.join(" ")));
         assert_eq!(client.read().error(), BUSY);
         other.call("SCRIPT KILL").ok();
