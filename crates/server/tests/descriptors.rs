@@ -6,6 +6,7 @@ use std::{fs::File, net::TcpStream};
 
 use client::{Client, Value, settings, start, until};
 use redline_server::Settings;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
 fn a_connection_that_waits_for_a_descriptor_is_accepted_when_there_is_one() {
@@ -15,16 +16,11 @@ fn a_connection_that_waits_for_a_descriptor_is_accepted_when_there_is_one() {
     });
     let mut first = Client::connect(&server);
     assert_eq!(first.call("PING"), Value::Simple("PONG".into()));
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let limit = Rlimit {
+        current: Some(200),
+        ..getrlimit(Resource::Nofile)
     };
-    // SAFETY: the pointers are to a local of the right type.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        limit.rlim_cur = 200;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
-    }
+    setrlimit(Resource::Nofile, limit).unwrap();
     let mut hoard = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         hoard.push(file);
