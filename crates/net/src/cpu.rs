@@ -11,7 +11,8 @@ pub fn usable_count() -> usize {
 }
 
 /// The numbers of the CPUs that the calling thread may run on.
-pub fn usable() -> io::Result<Vec<usize>> {
+#[cfg(test)]
+fn usable() -> io::Result<Vec<usize>> {
     // SAFETY: a cpu_set_t is a plain array of bits; all zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: `set` is valid for writes of the size given.

@@ -277,17 +277,9 @@ impl Stream {
         self.socket.shutdown(how)
     }
 
-    /// The other end.
-    pub fn peer_address(&self) -> io::Result<PeerAddr> {
-        self.named(self.socket.peer_addr()?)
-    }
-
-    /// This end.
+    /// This end. (The other one is told by whoever accepts.)
     pub fn local_address(&self) -> io::Result<PeerAddr> {
-        self.named(self.socket.local_addr()?)
-    }
-
-    fn named(&self, address: SockAddr) -> io::Result<PeerAddr> {
+        let address = self.socket.local_addr()?;
         match (self.family, address.as_socket()) {
             (Family::Tcp, Some(address)) => Ok(PeerAddr::Tcp(address)),
             (Family::Tcp, None) => Err(io::ErrorKind::InvalidData.into()),

@@ -305,11 +305,7 @@ fn writing_to_a_peer_that_is_gone_is_an_error_and_no_signal() {
 fn ends_are_named_as_redis_names_them() {
     for family in Family::all() {
         let pair = connected(family);
-        let (local, peer) = (
-            pair.server.local_address().unwrap(),
-            pair.server.peer_address().unwrap(),
-        );
-        assert_eq!(peer, pair.peer, "accept and getpeername agree");
+        let (local, peer) = (pair.server.local_address().unwrap(), &pair.peer);
         assert!(peer.is_local());
         match family {
             Family::V4 => {
@@ -326,8 +322,7 @@ fn ends_are_named_as_redis_names_them() {
                 assert_eq!(peer.to_string(), format!("{path}:0"));
             }
         }
-        assert_eq!(pair.client.peer_address().unwrap(), local);
-        assert_eq!(pair.client.local_address().unwrap(), peer);
+        assert_eq!(pair.client.local_address().unwrap(), *peer);
         assert!(pair.server.fd() > 2);
     }
     assert!(!PeerAddr::Tcp("8.8.8.8:53".parse().unwrap()).is_local());
@@ -453,10 +448,7 @@ fn names_connect_to_whichever_family_listens() {
     let listener = Listener::bind_tcp(&["127.0.0.1"], 0, 16).unwrap().remove(0);
     let address = Address::tcp("localhost", listener.port().unwrap());
     let stream = connect_blocking(&address, Duration::from_secs(5)).unwrap();
-    assert_eq!(
-        stream.peer_address().unwrap(),
-        listener.local_address().unwrap()
-    );
+    assert_eq!(accept(&listener).1, stream.local_address().unwrap());
 }
 
 #[test]
