@@ -504,11 +504,6 @@ impl Locks {
         self.script.leave(token, &*self.wake);
     }
 
-    /// Is the script mutex taken, or on its way to a session that waits for it?
-    pub fn script_running(&self) -> bool {
-        self.script.is_owned()
-    }
-
     #[inline]
     fn try_stripe(&self, stripe: u16, refuse: u32) -> bool {
         let word = self.words.of(stripe);
@@ -733,7 +728,7 @@ mod line_tests {
         assert_eq!(heard.take(), [3, 3], "handed over, never fetched");
         locks.leave_lines(3);
         locks.leave_lines(4);
-        assert!(!locks.script_running());
+        assert!(!locks.script.is_owned());
         assert!(locks.request_ticket(&set(&[1]), 7));
     }
 }

@@ -367,7 +367,9 @@ impl Index {
         NonNull::new(std::ptr::with_exposed_provenance_mut(sight.address))
     }
 
-    /// The snapshot epoch (7 bits) of the bucket that is home to this hash.
+    /// The snapshot epoch (7 bits) of the bucket that is home to this hash. It, [`Index::set_epoch`] and
+    /// [`Index::insert_rebuilds`] have no callers but tests yet: they are what snapshots will need of the table, and keep true
+    /// that every bucket has room for it.
     pub fn epoch(&self, hash: u64) -> u8 {
         self.home_bucket(hash)
             .map_or(0, |home| ((home.meta() & EPOCH_MASK) >> EPOCH_SHIFT) as u8)
