@@ -123,7 +123,7 @@ const OFTEN: f64 = 500.0;
 /// Who sleeps so many times more rarely than another is told apart from it.
 const RARER: f64 = 5.0;
 /// A rate reached to this share is reached.
-const REACHED: f64 = 0.98;
+pub(crate) const REACHED: f64 = 0.98;
 /// A server with this share of its time in the kernel is bound there.
 const KERNEL: f64 = 0.5;
 /// A link used to this share is full: the rest is headers.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::execute::{Finished, Prepared};
 use super::plan::{RATE_MAX, RunPlan};
 use super::result::{Latency, RunResult};
+use crate::cause::verdict::REACHED;
 use crate::failure::Failure;
 
 /// What a latency must not exceed.
@@ -127,8 +128,6 @@ const FACTOR_MIN: f64 = 1.01;
 const REFINEMENTS: usize = 3;
 /// Steps at most: whoever passes them all is not loaded by us.
 const STEPS_MAX: usize = 60;
-/// A rate that is reached to this share is reached.
-const REACHED: f64 = 0.98;
 
 /// What a staircase came to: the schema of its JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
