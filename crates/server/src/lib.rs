@@ -71,7 +71,7 @@ use shared::{Message, Shared};
 use std::sync::atomic::Ordering;
 
 /// The Redis whose behaviour decides: what INFO and HELLO report as `redis_version`.
-pub const REDIS_VERSION: &str = "8.2.3";
+pub const REDIS_VERSION: &str = redline_spec::REFERENCE;
 /// The module in which Redis brings vector sets, as clients are told of it.
 pub(crate) const VECTOR_SETS: &str = "vectorset";
 /// Our own version.

@@ -627,3 +627,17 @@ fn changes_and_expired_fields_are_counted_as_redis_counts_them() {
         assert_eq!(counted, [changes, expired], "{call}");
     }
 }
+
+/// They have it as a text and as a number of their own, which nothing else keeps equal to it.
+#[test]
+fn scripts_are_told_the_version_that_info_tells() {
+    let server = start(settings(1));
+    let script = b"return {redis.REDIS_VERSION, redis.REDIS_VERSION_NUM}";
+    let told = Client::connect(&server).call_args(&[b"EVAL", script, b"0"]);
+    let version = redline_server::REDIS_VERSION;
+    let number = version
+        .split('.')
+        .fold(0, |number, part| number << 8 | part.parse::<i64>().unwrap());
+    let version = Value::Bulk(version.as_bytes().to_vec());
+    assert_eq!(told.array(), [version, Value::Integer(number)]);
+}

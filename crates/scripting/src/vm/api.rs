@@ -49,7 +49,7 @@ const CONSTANTS: [(&CStr, f64); 9] = [
     (c"REPL_ALL", 3.0),
 ];
 
-/// The Redis whose behaviour scripts find.
+/// The Redis whose behaviour scripts find: the one that the server reports, whose tests compare the two.
 const REDIS_VERSION: &CStr = c"8.2.3";
 const REDIS_VERSION_NUM: f64 = (8 << 16 | 2 << 8 | 3) as f64;
 
