@@ -1,7 +1,8 @@
 //! Access control: users, their rules, and the one question whether a user may make a call.
 //!
 //! Start in [`User`] (what a user is), then [`Selector`] (commands, keys and channels that go together, and the
-//! check), then [`Users`] (all of them, as the server publishes them). [`Log`] keeps what was refused.
+//! check), then [`Users`] (all of them, as the server publishes them). [`Log`] keeps what was refused; [`NO_AUTH`] and its like
+//! are what who logs in is told.
 //!
 //! A rule is a word such as `+get` or `~cache:*`; the language and the order in which rules are printed are
 //! those of Redis 8.2.3, since users keep such words in files. Checking allocates nothing: a bit for the command,
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod log;
+mod login;
 mod password;
 mod rule;
 mod selector;
@@ -22,6 +24,7 @@ mod users;
 mod tests;
 
 pub use log::{Context, Entry, Event, Log};
+pub use login::{HELLO_NEEDS_AUTH, NO_AUTH, NO_PASSWORD, WRONG_PASSWORD};
 pub use password::{PASSWORD_HASH_BYTES, PasswordHash};
 pub use rule::{Dialect, RuleError, UnmatchedParenthesis, merge_selectors};
 pub use selector::{Denied, KeyUse, Reason, Selector};

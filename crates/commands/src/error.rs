@@ -4,6 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use redline_keyspace::{Busy, Missing, NoDraw, WrongType};
+use redline_spec::refusal;
 
 use crate::Block;
 
@@ -68,31 +69,17 @@ impl Error {
         argument: &[u8],
         after: &(impl AsRef<[u8]> + ?Sized),
     ) -> Error {
-        let shown = argument.split(|byte| *byte == 0).next().unwrap_or_default();
-        let mut line = [before.as_ref(), shown, after.as_ref()].concat();
-        while let Some(b'\r' | b'\n') = line.last() {
-            line.pop();
-        }
-        for byte in &mut line {
-            if matches!(byte, b'\r' | b'\n') {
-                *byte = b' ';
-            }
-        }
-        Error::Quoting(line.into())
+        Error::Quoting(refusal::quoting(before, argument, after).into())
     }
 
     /// Too few arguments, or too many: where only the handler can tell.
     pub fn wrong_arity(command: &str) -> Error {
-        Error::Line(format!("ERR wrong number of arguments for '{command}' command").into())
+        Error::Line(refusal::wrong_arity(command).into())
     }
 
     /// Too few arguments of a subcommand, or too many, in the words of a container that has HELP.
     pub fn wrong_subcommand_arity(container: &str, subcommand: &[u8]) -> Error {
-        Error::quoting(
-            "ERR unknown subcommand or wrong number of arguments for '",
-            subcommand,
-            &format!("'. Try {container} HELP."),
-        )
+        Error::Quoting(refusal::wrong_subcommand_arity(container, subcommand).into())
     }
 
     /// The line of the reply, without the leading `-`.

@@ -10,7 +10,9 @@
 
 use std::{fs, sync::Arc};
 
-use redline_acl::{Context, DEFAULT_USER, Denied, Dialect, Event, KeyUse, Reason, User, Users};
+use redline_acl::{
+    Context, DEFAULT_USER, Denied, Dialect, Event, KeyUse, Reason, User, Users, WRONG_PASSWORD,
+};
 use redline_commands::Error;
 use redline_resp::{Args, split_words};
 use redline_spec::{self as spec, CommandId};
@@ -292,8 +294,6 @@ impl Worker {
         user: &[u8],
         password: &[u8],
     ) -> Result<(), Error> {
-        const WRONG_PASSWORD: Error =
-            Error::line("WRONGPASS invalid username-password pair or user is disabled.");
         const INTERNAL: Error = Error::line(
             "ERR Cannot authenticate as an internal connection on non-cluster instances",
         );
@@ -308,7 +308,7 @@ impl Worker {
             false => Context::TopLevel,
         };
         self.note_denied(&session.card, Reason::Auth, context, command, user);
-        Err(WRONG_PASSWORD)
+        Err(Error::line(WRONG_PASSWORD))
     }
 
     /// Logs a session in if user and password are right; a failure is neither answered, nor counted, nor kept.

@@ -265,14 +265,12 @@ impl Worker {
         if !args[0].eq_ignore_ascii_case(b"exec") {
             return Halt::Error(error.clone());
         }
-        let text = error.text();
-        let reason = text.strip_prefix(b"ERR ").unwrap_or(&text);
         planes::transaction::abandon(self, session);
         if self.monitored {
             // Of all calls that are refused, monitors are shown this one.
             self.show(session, CommandId::Exec, args, false);
         }
-        Halt::Error(errors::exec_aborted(reason))
+        Halt::Error(errors::exec_aborted(&error.text()))
     }
 
     /// Runs a command that may run: times it, counts it.

@@ -5,6 +5,8 @@
 //! load generator wants to know about a command is derived from its row: the lookup by name, the arity check,
 //! what it locks, where its keys are, how it is routed and propagated, its ACL categories, and its documentation.
 //!
+//! What a call is told that comes to no handler is worded in [`refusal`], for server and proxy.
+//!
 //! This room must not know handlers, storage, sockets, or how a reply is rendered.
 //!
 //! The request path uses three functions, each a few nanoseconds: [`lookup()`] turns a name into a [`CommandId`],
@@ -21,6 +23,7 @@ pub mod id;
 mod keys;
 mod lookup;
 mod nearest;
+pub mod refusal;
 mod row;
 pub mod table;
 mod unbuilt;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use redline_acl::{HELLO_NEEDS_AUTH, NO_PASSWORD};
 use redline_commands::Error;
 use redline_resp::{Args, Hello, Proto, Reply};
 use redline_types::number;
@@ -29,10 +30,7 @@ pub(crate) fn auth(worker: &mut Worker, session: &mut Session, args: Args<'_>) -
         return Ok(());
     }
     if args.len() == 2 && worker.settings.acl.default_user().takes_any_password() {
-        return Err(Error::line(
-            "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
-        )
-        .into());
+        return Err(Error::line(NO_PASSWORD).into());
     }
     let (user, password) = if args.len() == 3 {
         (&args[1], &args[2])
@@ -89,10 +87,7 @@ pub(crate) fn hello(
         worker.log_in(session, &args[0], user, password)?;
     }
     if session.is(state::UNAUTHENTICATED) {
-        return Err(Error::line(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
-        )
-        .into());
+        return Err(Error::line(HELLO_NEEDS_AUTH).into());
     }
     if let Some(name) = name {
         super::client::set_name(session, name)?;

@@ -1,0 +1,127 @@
+//! What a call is told that comes to no handler: lines of errors, without the leading `-`. Clients match on these texts, so
+//! they are Redis 8.2.3's. Bytes that a client has sent are given back as they came, whether they are text or not. Must not
+//! know who called, or how a line is sent.
+
+/// Bytes of an argument, and of all arguments, that the unknown-command error repeats.
+const PREVIEW_BYTES_MAX: usize = 128;
+
+/// A line that repeats an argument: up to its first zero byte, with spaces for what would end the line.
+pub fn quoting(
+    before: &(impl AsRef<[u8]> + ?Sized),
+    argument: &[u8],
+    after: &(impl AsRef<[u8]> + ?Sized),
+) -> Vec<u8> {
+    let mut line = [before.as_ref(), shown(argument), after.as_ref()].concat();
+    while let Some(b'\r' | b'\n') = line.last() {
+        line.pop();
+    }
+    for byte in &mut line {
+        if matches!(byte, b'\r' | b'\n') {
+            *byte = b' ';
+        }
+    }
+    line
+}
+
+/// There is no command of the name that is the first of these words.
+pub fn unknown_command<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut words = words.into_iter();
+    let name = words.next().unwrap_or_default();
+    let mut rest = b"', with args beginning with: ".to_vec();
+    let before = rest.len();
+    for word in words {
+        let left = PREVIEW_BYTES_MAX.saturating_sub(rest.len() - before);
+        if left == 0 {
+            break;
+        }
+        let shown = preview(word);
+        rest.push(b'\'');
+        rest.extend_from_slice(&shown[..shown.len().min(left)]);
+        rest.extend_from_slice(b"' ");
+    }
+    quoting("ERR unknown command '", preview(name), &rest)
+}
+
+/// The container, whose name is in upper case, has no such subcommand.
+pub fn unknown_subcommand(container: &str, subcommand: &[u8]) -> Vec<u8> {
+    let after = format!("'. Try {container} HELP.");
+    quoting("ERR unknown subcommand '", preview(subcommand), &after)
+}
+
+/// Too few arguments of a subcommand, or too many, in the words of a container that has HELP.
+pub fn wrong_subcommand_arity(container: &str, subcommand: &[u8]) -> Vec<u8> {
+    let before = "ERR unknown subcommand or wrong number of arguments for '";
+    quoting(
+        before,
+        preview(subcommand),
+        &format!("'. Try {container} HELP."),
+    )
+}
+
+/// Too few arguments, or too many, of the command of this full name.
+pub fn wrong_arity(full_name: &str) -> String {
+    format!("ERR wrong number of arguments for '{full_name}' command")
+}
+
+/// Subscribed clients that speak RESP2 may not call the command of this full name.
+pub fn subscribed(full_name: &str) -> String {
+    format!(
+        "ERR Can't execute '{full_name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    )
+}
+
+/// EXEC gives the transaction up, since this is what it is told itself.
+pub fn exec_aborted(line: &[u8]) -> Vec<u8> {
+    let reason = line.strip_prefix(b"ERR ").unwrap_or(line);
+    quoting("EXECABORT Transaction discarded because of: ", reason, "")
+}
+
+/// An argument as part of an error: up to its first zero byte, and cut.
+fn preview(argument: &[u8]) -> &[u8] {
+    let text = shown(argument);
+    &text[..text.len().min(PREVIEW_BYTES_MAX)]
+}
+
+fn shown(argument: &[u8]) -> &[u8] {
+    argument.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_sent_comes_back_as_bytes_and_on_one_line() {
+        let line = unknown_command([&b"a\xff\nb\0c"[..], b"\xfe\xff\r", b"b"]);
+        let expected = b"ERR unknown command 'a\xff b', with args beginning with: '\xfe\xff ' 'b' ";
+        assert_eq!(line, expected);
+        assert_eq!(quoting("ERR '", b"\xff", "' no\r\n"), b"ERR '\xff' no");
+    }
+
+    /// Two bytes each, so that a limit of characters would let twice as much through.
+    #[test]
+    fn arguments_are_cut_by_bytes() {
+        let long = "é".repeat(100);
+        let line = unknown_command([&b"x"[..], b"12345678", long.as_bytes(), b"y"]);
+        let shown = &long.as_bytes()[..128 - "'12345678' ".len()];
+        let before = b"ERR unknown command 'x', with args beginning with: '12345678' '";
+        assert_eq!(line, [before, shown, b"' "].concat());
+        let name = unknown_subcommand("OBJECT", long.as_bytes());
+        let before = b"ERR unknown subcommand '";
+        let expected = [before, &long.as_bytes()[..128], b"'. Try OBJECT HELP."].concat();
+        assert_eq!(name, expected);
+    }
+
+    #[test]
+    fn exec_says_why_without_the_code_of_any_error() {
+        for (line, expected) in [
+            ("ERR no", "EXECABORT Transaction discarded because of: no"),
+            (
+                "NOPERM no",
+                "EXECABORT Transaction discarded because of: NOPERM no",
+            ),
+        ] {
+            assert_eq!(exec_aborted(line.as_bytes()), expected.as_bytes());
+        }
+    }
+}
