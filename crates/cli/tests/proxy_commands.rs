@@ -231,6 +231,57 @@ fn a_forbidden_command_is_none_and_a_renamed_one_has_its_new_name_only() {
 }
 
 #[test]
+fn errors_replaced_bytes_that_are_no_text_and_repeated_too_many() {
+    let (_server, pool) = server();
+    let proxy = proxy_with(&pool);
+    let mut client = client(&proxy);
+    let long = "é".repeat(100);
+    let cut = [b"' '".as_slice(), &long.as_bytes()[..128 - 4], b"' "].concat();
+    let cut = [
+        b"ERR unknown command 'x', with args beginning with: 'b",
+        &cut[..],
+    ]
+    .concat();
+    let errors: Vec<(Vec<&[u8]>, &[u8])> = vec![
+        (
+            vec![b"a\xff\nb\0c", b"\xfe\xff\r", b"b"],
+            b"ERR unknown command 'a\xff b', with args beginning with: '\xfe\xff ' 'b' ",
+        ),
+        (vec![b"x", b"b", long.as_bytes(), b"y"], &cut),
+        (
+            vec![b"OBJECT", b"\xff"],
+            b"ERR unknown subcommand '\xff'. Try OBJECT HELP.",
+        ),
+        (
+            vec![b"CONFIG", b"SET", b"\xff\x01", b"x"],
+            b"ERR Unknown option or number of arguments for CONFIG SET - '\xff\x01'",
+        ),
+        (
+            vec![b"HELLO", b"3", b"\xff"],
+            b"ERR Syntax error in HELLO option '\xff'",
+        ),
+        (
+            vec![b"CLIENT", b"LIST", b"TYPE", b"\xff"],
+            b"ERR Unknown client type '\xff'",
+        ),
+        (
+            vec![b"CLIENT", b"SETINFO", b"\xff", b"x"],
+            b"ERR Unrecognized option '\xff'",
+        ),
+        (
+            vec![b"LATENCY", b"GRAPH", b"\xff"],
+            b"ERR No samples available for event '\xff'",
+        ),
+    ];
+    for (words, expected) in errors {
+        let reply = client.call(&words).unwrap();
+        let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        assert!(reply.is_error(), "{reply:?}");
+        assert_eq!(shown(reply.as_bytes().unwrap()), shown(expected));
+    }
+}
+
+#[test]
 fn command_shows_what_clients_may_call_and_how() {
     let (server, pool) = server();
     let proxy = proxy_with(&format!(

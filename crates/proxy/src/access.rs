@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use redline_acl::{DEFAULT_USER, KeyUse, Reason, User};
+use redline_acl::{DEFAULT_USER, KeyUse, NO_AUTH, NO_PASSWORD, Reason, User, WRONG_PASSWORD};
 use redline_resp::Args;
 use redline_spec::{self as spec, CommandId, Flags};
 
@@ -11,10 +11,6 @@ use crate::client::Client;
 use crate::config::Identities;
 use crate::slab::Ref;
 use crate::worker::{Shared, Worker};
-
-pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
-const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 impl Shared {
     /// Makes a client who it is before it says so: the default user, or nobody.

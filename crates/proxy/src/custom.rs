@@ -7,11 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use redline_acl::KeyUse;
+use redline_acl::{KeyUse, NO_AUTH};
 use redline_resp::{Args, Decoded, RequestDecoder, Value, encode_request};
-use redline_spec::{self as spec, CommandId, Unresolved};
+use redline_spec::{self as spec, CommandId, Unresolved, refusal};
 
-use crate::access::NO_AUTH;
 use crate::class::{Class, Command};
 use crate::config::{Commands, Mode};
 use crate::errors;
@@ -281,12 +280,12 @@ impl Names {
     }
 
     /// What a client is told of a call that the table does not have, if there is to be no such command; none: there may be.
-    pub fn hidden(&self, reason: Unresolved, called: Called, args: Args<'_>) -> Option<String> {
+    pub fn hidden(&self, reason: Unresolved, called: Called, args: Args<'_>) -> Option<Vec<u8>> {
         let by_own_name = called == Called::ByOwnName;
         if let Unresolved::Subcommand(id) = reason
             && (self.forbidden.contains(&id) || by_own_name && self.moved.contains(&id))
         {
-            return Some(errors::unknown_command(args));
+            return Some(refusal::unknown_command(args.iter()));
         }
         if self.forbidden_others.is_empty() && self.moved_others.is_empty() {
             return None;
@@ -294,15 +293,17 @@ impl Names {
         let mut name = args[0].to_ascii_lowercase();
         if self.forbidden_others.contains(&name) || by_own_name && self.moved_others.contains(&name)
         {
-            return Some(errors::unknown_command(args));
+            return Some(refusal::unknown_command(args.iter()));
         }
         let sub = args.get(1)?;
         name.push(b'|');
         name.extend_from_slice(&sub.to_ascii_lowercase());
-        let container = String::from_utf8_lossy(&args[0]).to_ascii_uppercase();
         let is_forbidden = self.forbidden_others.contains(&name);
-        is_forbidden
-            .then(|| errors::unknown_subcommand(&errors::preview(container.as_bytes()), sub))
+        is_forbidden.then(|| {
+            // What is forbidden is text, as the configuration is.
+            let container = String::from_utf8_lossy(&args[0]).to_ascii_uppercase();
+            refusal::unknown_subcommand(&container, sub)
+        })
     }
 
     /// A command as it is when it is called by the name that the configuration gave it.
@@ -433,10 +434,10 @@ impl Worker {
             .find(me)
             .is_some_and(|client| client.restricted)
         {
-            return self.refuse(me, &errors::subscribed_name(&name));
+            return self.refuse(me, &refusal::subscribed(&name));
         }
         if !foreign.allows(args.len()) {
-            return self.abort(me, &errors::wrong_arity_name(&name));
+            return self.abort(me, &refusal::wrong_arity(&name));
         }
         if let Some(line) = self.foreign_refusal(me, foreign, &name, args) {
             return self.abort(me, &line);

@@ -1,8 +1,9 @@
 //! Error replies of the proxy itself. Where Redis has an error for the case, it is Redis 8.2.3's, since clients match on
-//! the texts. Must not know connections.
+//! the texts; those that the server has as well are worded in `redline_spec::refusal` and `redline_acl`. Must not know
+//! connections.
 
 use redline_resp::Args;
-use redline_spec::{self as spec, CommandId, Unresolved};
+use redline_spec::{self as spec, CommandId, Unresolved, refusal};
 
 /// The keys of one call belong to different servers.
 pub const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -30,55 +31,24 @@ pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabl
 /// Too many clients.
 pub const CLIENTS_MAX: &str = "ERR max number of clients reached";
 
-/// Bytes of an argument, and of all arguments, that the unknown-command error repeats.
-const PREVIEW_BYTES_MAX: usize = 128;
-
 /// There is no such command, or no such subcommand.
-pub fn unresolved(reason: Unresolved, args: Args<'_>) -> String {
+pub fn unresolved(reason: Unresolved, args: Args<'_>) -> Vec<u8> {
     match reason {
         // There is such a command, and it is for a server's keepers.
         Unresolved::Command => match spec::unbuilt(&args[0]) {
-            Some(name) => refused_name(name),
-            None => unknown_command(args),
+            Some(name) => refused_name(name).into_bytes(),
+            None => refusal::unknown_command(args.iter()),
         },
         Unresolved::Subcommand(container) => {
             let name = spec::row(container).name.to_ascii_uppercase();
-            unknown_subcommand(&name, args.get(1).unwrap_or_default())
+            refusal::unknown_subcommand(&name, args.get(1).unwrap_or_default())
         }
     }
-}
-
-/// There is no such subcommand of the command `name`, which is in upper case.
-pub fn unknown_subcommand(name: &str, sub: &[u8]) -> String {
-    format!(
-        "ERR unknown subcommand '{}'. Try {name} HELP.",
-        preview(sub)
-    )
-}
-
-/// There is no such command.
-pub fn unknown_command(args: Args<'_>) -> String {
-    let name = preview(&args[0]);
-    let mut rest = String::new();
-    for arg in args.iter().skip(1) {
-        if rest.len() >= PREVIEW_BYTES_MAX {
-            break;
-        }
-        let left = PREVIEW_BYTES_MAX - rest.len();
-        let shown: String = preview(arg).chars().take(left).collect();
-        rest.push_str(&format!("'{shown}' "));
-    }
-    format!("ERR unknown command '{name}', with args beginning with: {rest}")
 }
 
 /// Too few arguments, or too many.
 pub fn wrong_arity(id: CommandId) -> String {
-    wrong_arity_name(spec::row(id).full_name)
-}
-
-/// The same by the full name.
-pub fn wrong_arity_name(name: &str) -> String {
-    format!("ERR wrong number of arguments for '{name}' command")
+    refusal::wrong_arity(spec::row(id).full_name)
 }
 
 /// A call of several servers' command whose keys only they could tell.
@@ -110,20 +80,7 @@ pub fn refused_name(full_name: &str) -> String {
 
 /// Subscribed clients that speak RESP2 may call few commands.
 pub fn subscribed(id: CommandId) -> String {
-    subscribed_name(spec::row(id).full_name)
-}
-
-/// The same by the full name.
-pub fn subscribed_name(name: &str) -> String {
-    format!(
-        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
-    )
-}
-
-/// EXEC itself was refused.
-pub fn exec_aborted(reason: &str) -> String {
-    let reason = reason.strip_prefix("ERR ").unwrap_or(reason);
-    format!("EXECABORT Transaction discarded because of: {reason}")
+    refusal::subscribed(spec::row(id).full_name)
 }
 
 /// No connection to the server, so the call was not made.
@@ -161,13 +118,6 @@ pub fn of_setup(said: &str, password: Option<&str>) -> String {
         true => format!("{code} (it repeats the password)"),
         false => said.to_owned(),
     }
-}
-
-/// An argument as part of an error: cut (at a zero byte, too), and without what would break the reply's line.
-pub fn preview(arg: &[u8]) -> String {
-    let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
-    let shown = &text[..text.len().min(PREVIEW_BYTES_MAX)];
-    String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
+use redline_acl::NO_AUTH;
 use redline_cluster::{SLOTS, slot_of};
 use redline_net::{Address, PeerAddr};
 use redline_resp::{Args, Reply};
-use redline_spec::{self as spec, CommandId, Group};
+use redline_spec::{self as spec, CommandId, Group, refusal};
 
-use crate::access::NO_AUTH;
 use crate::config::ClusterFace;
 use crate::errors;
 use crate::route::{NO_NODE, Placement};
@@ -231,13 +231,13 @@ impl Worker {
         }
         let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
         if restricted {
-            return Some(self.refuse(me, &errors::subscribed_name(&name)));
+            return Some(self.refuse(me, &refusal::subscribed(&name)));
         }
         if self.is_in_multi(me) {
             let line = format!("ERR '{name}' is not available inside MULTI through the proxy");
             return Some(self.abort(me, &line));
         }
-        let wrong = errors::wrong_arity_name;
+        let wrong = refusal::wrong_arity;
         if name != "cluster" {
             // Every proxy answers for every slot, whoever asks.
             return Some(match args.len() {
@@ -251,7 +251,7 @@ impl Worker {
         let sub = String::from_utf8_lossy(sub).to_ascii_lowercase();
         let full = format!("cluster|{sub}");
         if spec::lookup_subcommand(CommandId::Cluster, &args[1]).is_none() {
-            let line = errors::unknown_subcommand("CLUSTER", &args[1]);
+            let line = refusal::unknown_subcommand("CLUSTER", &args[1]);
             return Some(self.refuse(me, &line));
         }
         Some(match (sub.as_str(), args.len()) {
@@ -278,7 +278,7 @@ impl Worker {
                     (true, "count-failure-reports") => self.answer(me, |reply| reply.integer(0)),
                     (true, _) => self.answer(me, |reply| reply.array(0)),
                     (false, _) => {
-                        let line = format!("ERR Unknown node {}", errors::preview(id));
+                        let line = refusal::quoting("ERR Unknown node ", id, "");
                         self.refuse(me, &line)
                     }
                 }

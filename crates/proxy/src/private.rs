@@ -5,7 +5,7 @@
 //! reply of a blocking call, of EXEC, DISCARD or UNWATCH. A client that leaves before takes it along: it is closed.
 
 use redline_resp::{Args, encode_request};
-use redline_spec::CommandId;
+use redline_spec::{CommandId, refusal};
 
 use crate::class::{Class, Command};
 use crate::client::Pause;
@@ -607,7 +607,7 @@ impl Worker {
         match deferred.ends {
             true => {
                 self.drop_transaction(me);
-                self.fail(waiting, &errors::exec_aborted(line));
+                self.fail(waiting, &refusal::exec_aborted(line.as_bytes()));
             }
             false => self.fail(waiting, line),
         }
@@ -835,7 +835,7 @@ impl Worker {
     }
 
     /// An error inside MULTI: EXEC will fail.
-    pub(crate) fn abort(&mut self, me: Ref, line: &str) -> Flow {
+    pub(crate) fn abort(&mut self, me: Ref, line: &(impl AsRef<[u8]> + ?Sized)) -> Flow {
         if let Some(transaction) = self.transaction_of(me)
             && transaction.multi
         {
@@ -845,7 +845,12 @@ impl Worker {
     }
 
     /// A call that is refused whatever else it says. Inside MULTI, EXEC will fail; EXEC itself ends the transaction.
-    pub(crate) fn reject(&mut self, me: Ref, id: CommandId, line: &str) -> Flow {
+    pub(crate) fn reject(
+        &mut self,
+        me: Ref,
+        id: CommandId,
+        line: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Flow {
         self.seeing.refused(id as u16);
         if id != CommandId::Exec {
             return self.abort(me, line);
@@ -862,7 +867,7 @@ impl Worker {
             Some(_) => self.drop_transaction(me),
             None => {}
         }
-        self.refuse(me, &errors::exec_aborted(line))
+        self.refuse(me, &refusal::exec_aborted(line.as_ref()))
     }
 
     /// EXEC or DISCARD.
@@ -879,7 +884,7 @@ impl Worker {
             && let Err(line) = self.bind(me, node)
         {
             self.drop_transaction(me);
-            return self.refuse(me, &errors::exec_aborted(&line));
+            return self.refuse(me, &refusal::exec_aborted(line.as_bytes()));
         }
         let begun = self.transaction_of(me).map_or(Begun::No, |it| it.begun);
         let unwatches = id == CommandId::Unwatch

@@ -812,8 +812,8 @@ impl Worker {
     }
 
     /// Answers a request with an error.
-    pub(crate) fn refuse(&mut self, me: Ref, line: &str) -> Flow {
-        self.answer(me, |reply| reply.error(line))
+    pub(crate) fn refuse(&mut self, me: Ref, line: &(impl AsRef<[u8]> + ?Sized)) -> Flow {
+        self.answer(me, |reply| reply.error_bytes(line.as_ref()))
     }
 
     /// Answers a request with a status.

@@ -221,12 +221,12 @@ impl Worker {
     }
 
     /// Answers one request with an error.
-    pub(crate) fn fail(&mut self, waiting: Waiting, line: &str) {
-        let reply = format!("-{line}\r\n");
+    pub(crate) fn fail(&mut self, waiting: Waiting, line: &(impl AsRef<[u8]> + ?Sized)) {
+        let reply = [b"-", line.as_ref(), b"\r\n"].concat();
         match waiting.kind {
-            Kind::Client => self.deliver(waiting.to, waiting.seq, 1, reply.as_bytes()),
+            Kind::Client => self.deliver(waiting.to, waiting.seq, 1, &reply),
             Kind::Silent => self.deliver(waiting.to, waiting.seq, 1, b""),
-            Kind::Part => self.part_done(waiting.to, waiting.seq, reply.as_bytes()),
+            Kind::Part => self.part_done(waiting.to, waiting.seq, &reply),
             Kind::Setup | Kind::Multi | Kind::Unwanted => {}
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redline_net::{PeerAddr, clock};
 use redline_resp::{Args, Proto};
-use redline_spec::CommandId;
+use redline_spec::{CommandId, refusal};
 
 use crate::client::{Client, ReplyMode};
 use crate::errors;
@@ -53,16 +53,13 @@ enum Sort {
 }
 
 impl Sort {
-    fn of(word: &[u8]) -> Result<Sort, String> {
+    fn of(word: &[u8]) -> Result<Sort, Vec<u8>> {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         match () {
             () if is("normal") => Ok(Sort::Normal),
             () if is("pubsub") => Ok(Sort::Subscriber),
             () if is("master") || is("slave") || is("replica") => Ok(Sort::Replication),
-            () => Err(format!(
-                "ERR Unknown client type '{}'",
-                errors::preview(word)
-            )),
+            () => Err(refusal::quoting("ERR Unknown client type '", word, "'")),
         }
     }
 }
@@ -233,13 +230,12 @@ impl Worker {
         let what = &args[2];
         let is_version = what.eq_ignore_ascii_case(b"LIB-VER");
         if !is_version && !what.eq_ignore_ascii_case(b"LIB-NAME") {
-            let what = String::from_utf8_lossy(what).replace(['\r', '\n'], " ");
-            return self.refuse(me, &format!("ERR Unrecognized option '{what}'"));
+            let line = refusal::quoting("ERR Unrecognized option '", what, "'");
+            return self.refuse(me, &line);
         }
         if !is_name(value) {
-            let what = String::from_utf8_lossy(what);
-            let line = format!("ERR {what} cannot contain spaces, newlines or special characters.");
-            return self.refuse(me, &line);
+            let why = " cannot contain spaces, newlines or special characters.";
+            return self.refuse(me, &refusal::quoting("ERR ", what, why));
         }
         self.set_about(me, |client| {
             let about = client.about.get_or_insert_default();
@@ -325,7 +321,7 @@ impl Worker {
                 laddr = Some(value.to_vec());
             } else if word.eq_ignore_ascii_case(b"USER") {
                 if !self.has_user(value) {
-                    let line = format!("ERR No such user '{}'", errors::preview(value));
+                    let line = refusal::quoting("ERR No such user '", value, "'");
                     return self.refuse(me, &line);
                 }
                 user = Some(value.to_vec());

@@ -5,9 +5,10 @@ mod client;
 
 use std::sync::Arc;
 
+use redline_acl::HELLO_NEEDS_AUTH;
 use redline_net::{clock, error_text};
 use redline_resp::{Args, Hello, Proto};
-use redline_spec::{CommandId, row};
+use redline_spec::{CommandId, refusal, row};
 
 use crate::client::ReplyMode;
 use crate::control::reload;
@@ -18,8 +19,6 @@ use crate::slab::Ref;
 use crate::worker::{Message, Worker};
 
 pub use client::{Card, NO_COMMAND};
-
-const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
 const BETWEEN_WATCH_AND_EXEC: &str =
     "ERR between WATCH and EXEC the proxy changes neither database nor protocol";
@@ -169,8 +168,8 @@ impl Worker {
                 name = Some(args[at + 1].to_vec());
                 at += 2;
             } else {
-                let option = String::from_utf8_lossy(&args[at]).replace(['\r', '\n'], " ");
-                return self.refuse(me, &format!("ERR Syntax error in HELLO option '{option}'"));
+                let line = refusal::quoting("ERR Syntax error in HELLO option '", &args[at], "'");
+                return self.refuse(me, &line);
             }
         }
         if login.is_none() && self.is_nobody(me) {
@@ -230,7 +229,7 @@ impl Worker {
     /// Refuses a call without a row of clients that are subscribed and speak RESP2, and inside MULTI. `name` is in lower case.
     pub(crate) fn must_stand_alone(&mut self, me: Ref, name: &str) -> Option<Flow> {
         if self.clients.find(me).is_some_and(|it| it.restricted) {
-            return Some(self.refuse(me, &errors::subscribed_name(name)));
+            return Some(self.refuse(me, &refusal::subscribed(name)));
         }
         if !self.is_in_multi(me) {
             return None;

@@ -6,7 +6,7 @@ use redline_net::clock;
 use redline_observe::latency::{graph, report, write_history, write_latest};
 use redline_observe::slowlog::{self, Entry};
 use redline_resp::Args;
-use redline_spec::{self as spec, CommandId, Flags};
+use redline_spec::{self as spec, CommandId, Flags, refusal};
 
 use super::keys::{Large, Rate};
 use super::record::Looked;
@@ -98,8 +98,7 @@ impl Worker {
     pub(crate) fn slowlog(&mut self, me: Ref, id: CommandId, args: Args<'_>) -> Flow {
         match id {
             CommandId::SlowlogGet if args.len() > 3 => {
-                let line = "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.";
-                self.refuse(me, line)
+                self.refuse(me, &refusal::wrong_subcommand_arity("SLOWLOG", &args[1]))
             }
             CommandId::SlowlogGet => {
                 let count = match args.get(2) {
@@ -150,9 +149,8 @@ impl Worker {
                     self.answer(me, |reply| reply.verbatim("txt", text.as_bytes()))
                 }
                 None => {
-                    let event = String::from_utf8_lossy(&args[2]).replace(['\r', '\n'], " ");
-                    let line = format!("ERR No samples available for event '{event}'");
-                    self.refuse(me, &line)
+                    let before = "ERR No samples available for event '";
+                    self.refuse(me, &refusal::quoting(before, &args[2], "'"))
                 }
             },
             CommandId::LatencyDoctor => {

@@ -2,8 +2,10 @@
 //! ends. Must not know what the settings do.
 
 use redline_resp::Args;
+use redline_spec::{CommandId, refusal};
 
 use super::tune::Tuning;
+use crate::errors;
 use crate::serve::Flow;
 use crate::slab::Ref;
 use crate::worker::Worker;
@@ -225,45 +227,34 @@ impl Worker {
     /// CONFIG SET: all of it, or nothing.
     pub(crate) fn config_set(&mut self, me: Ref, args: Args<'_>) -> Flow {
         if !args.len().is_multiple_of(2) {
-            return self.refuse(me, "ERR wrong number of arguments for 'config|set' command");
+            return self.refuse(me, &errors::wrong_arity(CommandId::ConfigSet));
         }
         let mut tuning = self.shared.seen.tune.current();
         let mut sets = Vec::new();
         for at in (2..args.len()).step_by(2) {
-            let name = String::from_utf8_lossy(&args[at]).replace(['\r', '\n'], " ");
-            let is_it = |(known, ..): &&Row| known.eq_ignore_ascii_case(&name);
+            let name = &args[at];
+            let is_its = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
             let is_there_twice = (2..at)
                 .step_by(2)
                 .any(|before| args[before].eq_ignore_ascii_case(&args[at]));
             if is_there_twice {
-                let line = format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate parameter"
-                );
-                return self.refuse(me, &line);
+                return self.refuse(me, &failed(name, "duplicate parameter"));
             }
-            let Some((_, _, set)) = ROWS.iter().find(is_it) else {
-                let fixed = self.fixed(me);
-                let is_fixed = fixed
-                    .iter()
-                    .any(|(known, _)| known.eq_ignore_ascii_case(&name));
+            let Some((_, _, set)) = ROWS.iter().find(|(known, ..)| is_its(known)) else {
+                let is_fixed = self.fixed(me).iter().any(|(known, _)| is_its(known));
                 let line = match is_fixed {
-                    true => format!(
-                        "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
-                    ),
+                    true => failed(name, "can't set immutable config"),
                     false => {
-                        format!(
-                            "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-                        )
+                        let before = "ERR Unknown option or number of arguments for CONFIG SET - '";
+                        refusal::quoting(before, name, "'")
                     }
                 };
                 return self.refuse(me, &line);
             };
             let value = std::str::from_utf8(&args[at + 1]).unwrap_or_default();
             if set(&mut tuning, value).is_none() {
-                let line = format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - argument couldn't be parsed into a value of its kind"
-                );
-                return self.refuse(me, &line);
+                let why = "argument couldn't be parsed into a value of its kind";
+                return self.refuse(me, &failed(name, why));
             }
             sets.push((set, value));
         }
@@ -277,6 +268,11 @@ impl Worker {
         self.seeing.tune(&shared.seen);
         self.status(me, "OK")
     }
+}
+
+fn failed(name: &[u8], why: &str) -> Vec<u8> {
+    let before = "ERR CONFIG SET failed (possibly related to argument '";
+    refusal::quoting(before, name, &format!("') - {why}"))
 }
 
 #[cfg(test)]
