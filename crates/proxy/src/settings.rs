@@ -4,6 +4,18 @@ use crate::config::{Config, Size, Span};
 
 /// What [`Settings::query_bytes_max`] is at most, since places in a request are numbers of 32 bits.
 const QUERY_BYTES_MAX: usize = 3 << 30;
+/// Bytes of output beyond which no more requests of a client are taken, if it may leave so many unread.
+const CLIENT_OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
+/// Arguments in one request.
+const ARGUMENTS_MAX: i64 = 1024 * 1024;
+/// Bytes that may wait to be sent to one server.
+const UPSTREAM_QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Private connections of one worker to one server that stay open unused.
+const PRIVATE_IDLE_MAX: usize = 16;
+/// How long a busy worker rests while requests gather: microseconds. Longer than the server does: what gathers here spares
+/// the server behind us, too. With redis-benchmark's 50 connections, of 50, 100 and 150 us the third cost the two of them
+/// least.
+const EVENT_COALESCING_US: u64 = 150;
 
 /// Limits and time-outs of the workers. Zero means no limit where a field says so.
 #[derive(Clone, Debug)]
@@ -34,9 +46,7 @@ pub struct Settings {
     pub connect_timeout_ms: u64,
     /// How long a server may keep the oldest request of a shared connection waiting: milliseconds; 0: for ever.
     pub request_timeout_ms: u64,
-    /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`). Longer than
-    /// the server does: what gathers here spares the server behind us, too. With redis-benchmark's 50 connections, of 50, 100
-    /// and 150 us the third cost the two of them least.
+    /// How long a busy worker rests while requests gather: microseconds; 0: never (see `redline_net::Gathering`).
     pub event_coalescing_us: u64,
     /// How long a client may take nothing of a long reply for which a server's connection rests: milliseconds; 0: for ever.
     pub reader_timeout_ms: u64,
@@ -53,7 +63,6 @@ impl Settings {
             bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
         };
         let ms = |span: Span| span.0.as_micros().div_ceil(1_000) as u64;
-        let default = Settings::default();
         Settings {
             clients_max: match limits.clients {
                 0 => usize::MAX,
@@ -61,44 +70,22 @@ impl Settings {
             },
             client_output_bytes_max: bytes(limits.output_buffer),
             subscriber_output_bytes_max: bytes(limits.subscriber_output_buffer),
-            client_output_bytes_high: default
-                .client_output_bytes_high
-                .min(bytes(limits.output_buffer)),
+            client_output_bytes_high: CLIENT_OUTPUT_BYTES_HIGH.min(bytes(limits.output_buffer)),
             pipeline_max: limits.pipeline.max(1),
+            query_bytes_max: bytes(limits.query_buffer).min(QUERY_BYTES_MAX),
+            bulk_bytes_max: bytes(limits.bulk) as u64,
+            arguments_max: ARGUMENTS_MAX,
+            upstream_queue_bytes_max: UPSTREAM_QUEUE_BYTES_MAX,
             private_max: match limits.private_connections {
                 0 => usize::MAX,
                 connections => connections as usize,
             },
-            query_bytes_max: bytes(limits.query_buffer).min(QUERY_BYTES_MAX),
-            bulk_bytes_max: bytes(limits.bulk) as u64,
+            private_idle_max: PRIVATE_IDLE_MAX,
             connect_timeout_ms: ms(timeouts.connect),
             request_timeout_ms: ms(timeouts.request),
+            event_coalescing_us: EVENT_COALESCING_US,
             reader_timeout_ms: ms(timeouts.reader),
             drain_timeout_ms: ms(timeouts.drain),
-            ..default
-        }
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            clients_max: 10_000,
-            client_output_bytes_max: 600 * 1024 * 1024,
-            subscriber_output_bytes_max: 32 * 1024 * 1024,
-            client_output_bytes_high: 1024 * 1024,
-            pipeline_max: 1_000,
-            query_bytes_max: 1024 * 1024 * 1024,
-            bulk_bytes_max: 512 * 1024 * 1024,
-            arguments_max: 1024 * 1024,
-            upstream_queue_bytes_max: 4 * 1024 * 1024,
-            private_max: 1024,
-            private_idle_max: 16,
-            connect_timeout_ms: 1_000,
-            request_timeout_ms: 10_000,
-            event_coalescing_us: 150,
-            reader_timeout_ms: 60_000,
-            drain_timeout_ms: 10_000,
         }
     }
 }
