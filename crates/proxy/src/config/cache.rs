@@ -19,9 +19,9 @@ const MAX_AGE_MAX: Span = Span::seconds(3600);
 pub struct Cache {
     /// How keys begin whose values are kept, as servers know them; `""`: all. Empty: there is no cache.
     pub prefixes: Vec<String>,
-    /// Memory for what is kept, all workers together.
+    /// Memory for what is kept, all workers together; 64 KiB at least.
     pub memory: Size,
-    /// How long a value may be told, whatever happens.
+    /// How long a value may be told, whatever happens; an hour at most.
     pub max_age: Span,
 }
 

@@ -27,13 +27,13 @@ pub use users::Identities;
 
 use crate::hash::{DistributionKind, HashKind};
 
-/// The proxy.
+/// All that a proxy is told: what its file, its flags or predixy's file say, and defaults for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// Shown by INFO.
     pub name: String,
-    /// Workers; 0: as many as there are CPUs that the process may use.
+    /// Workers, at most 256; 0: as many as there are CPUs that the process may use.
     pub threads: usize,
     /// The data centre that this proxy is in, one of `data-center`; empty: places do not matter.
     pub local_data_center: String,
@@ -45,7 +45,7 @@ pub struct Config {
     pub commands: Commands,
     /// What is written where.
     pub log: Log,
-    /// Prometheus.
+    /// Where Prometheus asks for figures.
     pub metrics: Metrics,
     /// CLUSTER, for clients that insist.
     pub cluster_face: ClusterFace,
@@ -63,7 +63,7 @@ pub struct Config {
     /// Who may do what.
     #[serde(rename = "user", skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<User>,
-    /// Places, by address, and how near they are to each other.
+    /// Data centres: which servers are there, by address, and from where a proxy that is there reads.
     #[serde(rename = "data-center", skip_serializing_if = "Vec::is_empty")]
     pub data_centers: Vec<DataCenter>,
     /// What goes wrong on purpose.
@@ -176,7 +176,7 @@ pub struct Pool {
     pub name: String,
     /// Who says where its servers are.
     pub kind: PoolKind,
-    /// Databases that SELECT may name.
+    /// Databases that SELECT may name, 1 to 10,000; a cluster has one.
     pub databases: u32,
     /// What places are made of: see [`HashKind`].
     pub hash: HashKind,
@@ -276,14 +276,14 @@ impl Default for Shard {
 pub struct Shard {
     /// Ketama places the shard by it; Sentinels know the shard by it.
     pub name: String,
-    /// Its share of the keys.
+    /// Its share of the keys, 1 to 1,000.
     pub weight: u32,
     /// The primary, then replicas. With Sentinels: may be empty.
     #[serde(rename = "server", skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<Server>,
 }
 
-/// A server.
+/// A server that holds keys, a node of a cluster that is asked first, or a Sentinel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Server {
@@ -301,7 +301,7 @@ pub struct Server {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct FailurePolicy {
-    /// Failures in a row, time-outs included, after which it is left alone.
+    /// Failures in a row, time-outs included, after which it is left alone; at least 1.
     pub limit: u32,
     /// The pause before it is first tried again.
     pub retry: Span,
@@ -325,11 +325,11 @@ impl Default for FailurePolicy {
 pub struct ReadPolicy {
     /// Of primaries, 0 to 100.
     pub primary_priority: u32,
-    /// Of replicas that the file names.
+    /// Of replicas that the file names, 0 to 100.
     pub static_replica_priority: u32,
-    /// Of replicas that were found.
+    /// Of replicas that were found, 0 to 100.
     pub dynamic_replica_priority: u32,
-    /// A replica that has not heard of its primary for longer is not read from; `off`: however long.
+    /// A replica whose copy of its primary's data is older than this is not read from; `off`: however old.
     pub lag_max: Span,
 }
 
@@ -450,7 +450,7 @@ pub struct CustomCommand {
     pub mode: Mode,
     /// Arguments at least, with its name.
     pub min_args: u32,
-    /// Arguments at most, with its name.
+    /// Arguments at most, with its name; no more than 9,999.
     pub max_args: u32,
     /// Which argument is the key, counted from the name, which is 0; 0: there is none.
     pub key: u32,
@@ -469,7 +469,7 @@ pub enum Mode {
     Admin,
 }
 
-/// Somebody.
+/// Who a client may be: by which name and password, what it may do, and how much of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct User {
@@ -509,7 +509,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A place.
+/// A data centre: which servers are there, and from where a proxy that is there reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DataCenter {
@@ -517,20 +517,20 @@ pub struct DataCenter {
     pub name: String,
     /// Servers whose address begins so are there.
     pub address_prefixes: Vec<String>,
-    /// From where a proxy in this place reads.
+    /// From where a proxy that is there reads.
     #[serde(rename = "read", skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<PlacePolicy>,
 }
 
-/// How much a place is read from.
+/// How much a data centre is read from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PlacePolicy {
-    /// The place.
+    /// Its name.
     pub data_center: String,
-    /// The highest that has a server that is up is read from; 0: never.
+    /// The highest that has a server that is up is read from, 0 to 100; 0: never.
     pub priority: u32,
-    /// Its share among those with the same priority.
+    /// Its share among those with the same priority, 1 to 100.
     #[serde(default = "one")]
     pub weight: u32,
 }
@@ -650,7 +650,7 @@ impl Default for Observe {
     }
 }
 
-/// Prometheus.
+/// Where Prometheus may ask for what can be counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Metrics {

@@ -24,7 +24,7 @@ pub struct Fault {
     pub commands: Vec<String>,
     /// With keys of which one begins so; empty: whatever the keys.
     pub key_prefix: String,
-    /// With so many of a hundred.
+    /// With so many of a hundred, more than 0.
     pub percent: f64,
     /// They wait so long first.
     pub delay: Span,
@@ -63,7 +63,7 @@ pub struct Mirror {
     /// Those whose first key begins so; empty: whatever it is.
     #[serde(default)]
     pub key_prefix: String,
-    /// So many of a hundred.
+    /// So many of a hundred, more than 0.
     #[serde(default = "all")]
     pub percent: f64,
 }
