@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use redline_net::Address;
+use redline_spec::table::all;
 use redline_spec::{lookup, nearest, unbuilt};
 
 use super::users::{Identities, is_default};
@@ -58,6 +59,8 @@ impl Config {
 const SHARDS_MAX: usize = 4_096;
 /// Workers, as many as the server may have.
 const THREADS_MAX: usize = 256;
+/// What a shard's line looks like.
+const SERVER_SAMPLE: &str = "server = [{ address = \"127.0.0.1:6379\" }]";
 
 #[derive(Default)]
 struct Check {
@@ -162,14 +165,10 @@ impl Check {
     }
 
     fn is_pool(&mut self, config: &Config, place: &str, pool: &str) {
-        let mut names = config.pools.iter().map(|pool| pool.name.as_str());
-        if !names.clone().any(|name| name == pool) {
-            let mut text = format!("there is no pool \"{pool}\"");
-            match nearest(pool, &mut names) {
-                Some(meant) => text += &format!("; did you mean \"{meant}\"?"),
-                None => text += "; add it, or name one that there is",
-            }
-            self.error(place, text);
+        let names = || config.pools.iter().map(|pool| pool.name.as_str());
+        if !names().any(|name| name == pool) {
+            let or = "add it, or name one that there is";
+            self.error(place, unknown("pool", pool, names(), or));
         }
     }
 
@@ -287,7 +286,13 @@ impl Check {
             return;
         }
         if pool.shards.is_empty() {
-            self.error(place, "there is no [[pool.shard]]");
+            let how = match pool.kind {
+                PoolKind::Sentinel => {
+                    "with the name that Sentinels know, as in `name = \"mymaster\"`".to_owned()
+                }
+                _ => format!("with `{SERVER_SAMPLE}`"),
+            };
+            self.error(place, format!("there is no [[pool.shard]]; add one {how}"));
         }
         if pool.shards.len() > SHARDS_MAX {
             self.error(place, format!("more than {SHARDS_MAX} shards"));
@@ -300,7 +305,7 @@ impl Check {
                 self.error(&place, "`weight` is 1 to 1000");
             }
             if pool.kind == PoolKind::Servers && shard.servers.is_empty() {
-                self.error(&place, "it has no [[pool.shard.server]]");
+                self.error(&place, format!("it has no server; add `{SERVER_SAMPLE}`"));
             }
             if pool.kind == PoolKind::Sentinel && shard.name.is_empty() {
                 self.error(&place, "`name` has to be the name that Sentinels know");
@@ -424,12 +429,13 @@ impl Check {
         let named = named.chain(commands.renamed.keys().map(|name| ("renamed", name)));
         for (list, name) in named {
             if !is_known(name) && !is_foreign(name) {
-                self.error(
-                    &format!("commands.{list}"),
-                    format!(
-                        "there is no command \"{name}\"; one of a module without a dot in its name needs [[commands.custom]]"
-                    ),
+                let mut text = format!(
+                    "there is no command \"{name}\"; one of a module without a dot in its name needs [[commands.custom]]"
                 );
+                if let Some(meant) = nearest(name, known_names()) {
+                    text += &format!("; did you mean \"{meant}\"?");
+                }
+                self.error(&format!("commands.{list}"), text);
             }
         }
         for name in commands.permitted.iter().flatten() {
@@ -511,14 +517,16 @@ impl Check {
                 .map(|center| center.name.as_str())
         };
         self.names("data-center", names());
+        let add = |name: &str| format!("add [[data-center]] with `name = \"{name}\"`");
         let local = config.local_data_center.as_str();
-        if local.is_empty() != config.data_centers.is_empty()
-            || !local.is_empty() && !names().any(|name| name == local)
-        {
+        if let (true, Some(first)) = (local.is_empty(), names().next()) {
             self.error(
                 "local-data-center",
-                "it is one of the [[data-center]], and there are some if and only if it is said",
+                format!("it is not said which one of the [[data-center]] this is; add `local-data-center = \"{first}\"`"),
             );
+        } else if !local.is_empty() && !names().any(|name| name == local) {
+            let text = unknown("data centre", local, names(), &add(local));
+            self.error("local-data-center", text);
         }
         for center in &config.data_centers {
             let place = format!("data-center \"{}\"", center.name);
@@ -530,10 +538,9 @@ impl Check {
             }
             for read in &center.reads {
                 if !names().any(|name| name == read.data_center) {
-                    self.error(
-                        &place,
-                        format!("there is no data centre \"{}\"", read.data_center),
-                    );
+                    let other = &read.data_center;
+                    let text = unknown("data centre", other, names(), &add(other));
+                    self.error(&place, text);
                 }
                 if read.priority > 100 || !(1..=100).contains(&read.weight) {
                     self.error(&place, "priorities are 0 to 100, weights 1 to 100");
@@ -564,17 +571,17 @@ impl Check {
             }
             for name in &monitor.commands {
                 let name = name.strip_prefix('-').unwrap_or(name);
-                let is_custom = config
-                    .commands
-                    .custom
-                    .iter()
-                    .any(|command| command.name == name);
+                let custom = config.commands.custom.iter();
+                let custom = custom.map(|command| command.name.as_str());
                 if name != "all"
-                    && !is_custom
+                    && !custom.clone().any(|known| known == name)
                     && lookup(name.as_bytes()).is_none()
                     && unbuilt(name.as_bytes()).is_none()
                 {
-                    self.error(&place, format!("there is no command \"{name}\""));
+                    let whole = known_names().filter(|name| !name.contains('|'));
+                    let names = custom.chain(whole);
+                    let or = "one of a module needs [[commands.custom]]";
+                    self.error(&place, unknown("command", name, names, or));
                 }
             }
         }
@@ -604,7 +611,8 @@ impl Check {
                 self.error(&place, "`percent` is more than 0 and at most 100");
             }
             for name in fault.commands.iter().filter(|name| ids_of(name).is_empty()) {
-                self.error(&place, format!("there is no command \"{name}\""));
+                let or = "name one of Redis's, or leave it out";
+                self.error(&place, unknown("command", name, known_names(), or));
             }
         }
         for mirror in &config.mirrors {
@@ -656,6 +664,25 @@ impl Check {
             );
         }
     }
+}
+
+/// What is said of a name that is nobody's: the one that was meant, if any of `names` is like it, or else what to do.
+fn unknown<'a>(
+    what: &str,
+    name: &str,
+    names: impl Iterator<Item = &'a str>,
+    otherwise: &str,
+) -> String {
+    let instead = match nearest(name, names) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None => otherwise.to_owned(),
+    };
+    format!("there is no {what} \"{name}\"; {instead}")
+}
+
+/// The full names of the table's commands.
+fn known_names<'a>() -> impl Iterator<Item = &'a str> {
+    all().iter().map(|row| row.full_name)
 }
 
 /// Whether a command of this name is known without asking servers: in the table, the proxy's own, or Redis's and not built.

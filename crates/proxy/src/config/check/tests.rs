@@ -318,6 +318,72 @@ fn every_fault_is_found_before_anything_starts() {
     );
 }
 
+#[test]
+fn what_is_missing_is_said_with_a_line_to_add_or_the_name_that_was_meant() {
+    let here = "local-data-center = 'here'";
+    let center = "[[data-center]]\nname = 'here'\naddress-prefixes = ['10.']";
+    for (text, problem) in [
+        (
+            "[[pool]]\nname = 'b'".to_owned(),
+            "pool \"b\": there is no [[pool.shard]]; add one with `server = [{ address = \"127.0.0.1:6379\" }]`",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nkind = 'sentinel'\nsentinel = [{ address = 'h:1' }]".to_owned(),
+            "pool \"b\": there is no [[pool.shard]]; add one with the name that Sentinels know, as in `name = \"mymaster\"`",
+        ),
+        (
+            "[[pool]]\nname = 'b'\nshard = [{ name = 's' }]".to_owned(),
+            "pool \"b\", shard \"s\": it has no server; add `server = [{ address = \"127.0.0.1:6379\" }]`",
+        ),
+        (
+            format!("{center}\nread = [{{ data-center = 'her', priority = 1 }}]"),
+            "data-center \"here\": there is no data centre \"her\"; did you mean \"here\"?",
+        ),
+        (
+            format!("{center}\nread = [{{ data-center = 'elsewhere', priority = 1 }}]"),
+            "data-center \"here\": there is no data centre \"elsewhere\"; add [[data-center]] with `name = \"elsewhere\"`",
+        ),
+        (
+            center.to_owned(),
+            "local-data-center: it is not said which one of the [[data-center]] this is; add `local-data-center = \"here\"`",
+        ),
+        (
+            "[[latency-monitor]]\nname = 'm'\ncommands = ['gett']\nbounds-us = [2]".to_owned(),
+            "latency-monitor \"m\": there is no command \"gett\"; did you mean \"get\"?",
+        ),
+        (
+            "[[latency-monitor]]\nname = 'm'\ncommands = ['own.serach']\nbounds-us = [2]
+            [[commands.custom]]\nname = 'own.search'\nmode = 'read'\nmin-args = 2\nmax-args = 2\nkey = 1"
+                .to_owned(),
+            "latency-monitor \"m\": there is no command \"own.serach\"; did you mean \"own.search\"?",
+        ),
+        (
+            "[[latency-monitor]]\nname = 'm'\ncommands = ['elephantine']\nbounds-us = [2]".to_owned(),
+            "latency-monitor \"m\": there is no command \"elephantine\"; one of a module needs [[commands.custom]]",
+        ),
+        (
+            "[[fault]]\ncommands = ['config|sett']\ncut = true".to_owned(),
+            "fault 1: there is no command \"config|sett\"; did you mean \"config|set\"?",
+        ),
+        (
+            "[[fault]]\ncommands = ['elephantine']\ncut = true".to_owned(),
+            "fault 1: there is no command \"elephantine\"; name one of Redis's, or leave it out",
+        ),
+        (
+            "[commands]\nforbidden = ['gett']".to_owned(),
+            "commands.forbidden: there is no command \"gett\"; one of a module without a dot in its name needs [[commands.custom]]; did you mean \"get\"?",
+        ),
+    ] {
+        let problems = config(&format!("{WHOLE}\n{text}")).check();
+        let said: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        let problem = format!("error: {problem}");
+        assert!(said.contains(&problem), "{problem}: {said:#?}");
+    }
+    let said = config(&format!("{here}\n{WHOLE}")).check();
+    let line = "there is no data centre \"here\"; add [[data-center]] with `name = \"here\"`";
+    assert_eq!(said[0].text, line);
+}
+
 /// What is said of circles, of one listener at `bind` and one upstream at `server`.
 fn circles(bind: &str, server: &str) -> Vec<String> {
     circles_of(&format!(
