@@ -23,8 +23,8 @@ pub struct Converted {
     pub notes: Vec<String>,
 }
 
-/// Directives outside of blocks, for suggestions.
-const GLOBAL: &[&str] = &[
+/// Directives outside of blocks that have a value.
+const VALUES: &[&str] = &[
     "Name",
     "Bind",
     "WorkerThreads",
@@ -41,6 +41,10 @@ const GLOBAL: &[&str] = &[
     "LogWarnSample",
     "LogErrorSample",
     "LocalDC",
+    "Include",
+];
+/// Directives that are blocks.
+const BLOCKS: &[&str] = &[
     "Authority",
     "ClusterServerPool",
     "SentinelServerPool",
@@ -48,7 +52,6 @@ const GLOBAL: &[&str] = &[
     "DataCenter",
     "CustomCommand",
     "LatencyMonitor",
-    "Include",
 ];
 /// Options that all pools have.
 const POOL: &[&str] = &[
@@ -148,7 +151,7 @@ impl Converted {
             "datacenter" => self.data_centers(line)?,
             "customcommand" => self.custom_commands(line)?,
             "latencymonitor" => self.latency_monitor(line)?,
-            _ => return Err(unknown(line, GLOBAL)),
+            _ => return Err(unknown(line, &[VALUES, BLOCKS].concat())),
         }
         Ok(())
     }
@@ -556,7 +559,7 @@ fn text(line: &Line) -> Result<String, String> {
         (Some(_), key)
             if POOL
                 .iter()
-                .chain(&GLOBAL[..16])
+                .chain(VALUES)
                 .any(|name| key.eq_ignore_ascii_case(name)) =>
         {
             Err(line.says(format!("{key} has a value and no block")))
