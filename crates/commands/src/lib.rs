@@ -2,7 +2,7 @@
 //!
 //! A handler gets the unit's [`Ctx`] (its view of the keyspace, limits), the arguments and a reply
 //! writer, and nothing else: no clock, no thread, no socket, no session. The caller holds the stripes of
-//! the command's keys. Start with [`string`]; every module follows its form.
+//! the command's keys. Start with `string`; every module follows its form.
 //!
 //! Must not know: threads, sockets, files, sessions, how a unit came by its stripes.
 #![forbid(unsafe_code)]
