@@ -1,6 +1,6 @@
 //! `redline proxy`: one address in front of many Redis servers.
 //!
-//! [`route`] is what the control side makes and the data path reads: which server has a key. [`worker`] is the loop of the
+//! `route` is what the control side makes and the data path reads: which server has a key. `worker` is the loop of the
 //! data path; `serve` takes requests to servers, `replies` takes replies to clients, `link` keeps the connections to servers.
 //!
 //! | | file | holds |
@@ -8,8 +8,8 @@
 //! | start | `config`, `settings` | what it is told to be; of that, what the data path may do |
 //! | | `start`, `secure` | listeners, workers and signals; the files of TLS |
 //! | the picture | `control` | the side that asks servers who they are; `report`: what workers tell it |
-//! | | [`route`] | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
-//! | connections | [`worker`], `slab` | the loop, and its numbered places |
+//! | | `route` | the picture: which server has a key; `hash`, `prefix`: which shard, and which pool |
+//! | connections | `worker`, `slab` | the loop, and its numbered places |
 //! | | `handshake`, `client` | a client on its way in, and once it is in |
 //! | | `upstream`, `link` | a connection to a server; making, sharing and (`link/lost`) losing them |
 //! | the way there | `serve` | decodes requests and sends each on its way; `class`: which way a command goes |
@@ -39,14 +39,14 @@ mod admit;
 mod cache;
 mod class;
 mod client;
-pub mod config;
+mod config;
 mod control;
 mod custom;
 mod delay;
 mod errors;
 mod face;
 mod handshake;
-pub mod hash;
+mod hash;
 mod large;
 mod later;
 mod link;
@@ -59,17 +59,17 @@ mod rates;
 mod reads;
 mod redirect;
 mod replies;
-pub mod report;
-pub mod route;
+mod report;
+mod route;
 mod scripts;
-pub mod secure;
+mod secure;
 mod seeing;
 mod serve;
-pub mod settings;
+mod settings;
 mod shown;
 mod slab;
 mod split;
-pub mod start;
+mod start;
 mod through;
 mod upstream;
 mod worker;

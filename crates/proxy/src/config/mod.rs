@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use cache::Cache;
-pub use check::Problem;
 pub use traffic::{Excess, Fault, Mirror, Mirrored};
 pub use units::{Place, Secret, Size, Span};
 pub use users::Identities;
