@@ -41,26 +41,58 @@ impl Worker {
         if own {
             bytes = std::mem::take(&mut self.received);
         }
-        let mut end: Option<String> = None;
-        let mut more = true;
+        let read = self.read_and_take(at, &mut bytes);
+        self.settle_marks(at);
+        match read {
+            Err(reason) => self.lose(at, &reason, Loss::Broken),
+            Ok(more) => self.keep_unread(at, &mut bytes, own, more),
+        }
+        if own {
+            bytes.clear();
+            self.received = bytes;
+        }
+    }
+
+    /// The end of a turn: what is not whole stays with the connection, which comes again if there is more to read. `own`: the
+    /// bytes are in the worker's buffer.
+    #[inline]
+    fn keep_unread(&mut self, at: u32, bytes: &mut Vec<u8>, own: bool, more: bool) {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return;
+        };
+        let more = more || upstream.pipe.is_some();
+        if (!upstream.held_back.is_empty() || upstream.stream.has_unsent()) && !upstream.dirty {
+            // Who waits for room in the queue goes on behind the next look at it; and TLS may have had to answer.
+            upstream.dirty = true;
+            self.dirty_upstreams.push(at);
+        }
+        if own && !bytes.is_empty() {
+            upstream.partial = bytes.clone();
+        } else if !own {
+            upstream.partial = std::mem::take(bytes);
+            if upstream.partial.is_empty() {
+                upstream.partial = Vec::new();
+            }
+        }
+        if !self.end_retired(at) && more {
+            self.enqueue_upstream(at);
+        }
+    }
+
+    /// Reads behind what `bytes` has, and takes out what is whole and handed on; whether there may be more to read. An error
+    /// says why the connection is of no more use.
+    #[inline]
+    fn read_and_take(&mut self, at: u32, bytes: &mut Vec<u8>) -> Result<bool, String> {
         for _ in 0..READS_MAX {
             let Some(upstream) = self.upstreams.get(at) else {
-                break;
+                return Ok(true);
             };
-            if upstream.rests {
-                more = false;
-                break;
-            }
-            if upstream.pipe.is_some() {
-                // Its bulk does not come this way; what is behind it will.
-                more = false;
-                break;
+            // The bulk of a pipe does not come this way; what is behind it will.
+            if upstream.rests || upstream.pipe.is_some() {
+                return Ok(false);
             }
             let must_end = upstream.closed;
-            match upstream
-                .stream
-                .read_into(&mut bytes, UPSTREAM_READ_BYTES_MAX)
-            {
+            match upstream.stream.read_into(bytes, UPSTREAM_READ_BYTES_MAX) {
                 Ok(Read::Data {
                     drained,
                     bytes: read,
@@ -69,19 +101,12 @@ impl Worker {
                     if upstream.purpose == Purpose::Tracking {
                         self.cache.heard(upstream.node);
                     }
-                    match self.take_replies(at, &bytes) {
-                        Ok(consumed) if consumed == bytes.len() => bytes.clear(),
-                        Ok(consumed) => drop(bytes.drain(..consumed)),
-                        Err(reason) => {
-                            end = Some(reason);
-                            break;
-                        }
+                    match self.take_replies(at, bytes)? {
+                        consumed if consumed == bytes.len() => bytes.clear(),
+                        consumed => drop(bytes.drain(..consumed)),
                     }
-                    if bytes.len() > self.shared.settings.client_output_bytes_max
-                        && let Err(reason) = self.let_reader_go(at)
-                    {
-                        end = Some(reason);
-                        break;
+                    if bytes.len() > self.shared.settings.client_output_bytes_max {
+                        self.let_reader_go(at)?;
                     }
                     // Time-outs count from the last sign of life.
                     let now_ms = self.now_ms as u32;
@@ -91,50 +116,15 @@ impl Worker {
                         front.since_ms = now_ms;
                     }
                     if drained && !must_end {
-                        more = false;
-                        break;
+                        return Ok(false);
                     }
                 }
-                Ok(Read::WouldBlock) => {
-                    more = false;
-                    break;
-                }
-                Ok(Read::Eof) => {
-                    end = Some("it closed the connection".to_owned());
-                    break;
-                }
-                Err(error) => {
-                    end = Some(error_text(&error));
-                    break;
-                }
+                Ok(Read::WouldBlock) => return Ok(false),
+                Ok(Read::Eof) => return Err("it closed the connection".to_owned()),
+                Err(error) => return Err(error_text(&error)),
             }
         }
-        self.settle_marks(at);
-        if let Some(reason) = end {
-            self.lose(at, &reason, Loss::Broken);
-        } else if let Some(upstream) = self.upstreams.get(at) {
-            more |= upstream.pipe.is_some();
-            if (!upstream.held_back.is_empty() || upstream.stream.has_unsent()) && !upstream.dirty {
-                // Who waits for room in the queue goes on behind the next look at it; and TLS may have had to answer.
-                upstream.dirty = true;
-                self.dirty_upstreams.push(at);
-            }
-            if own && !bytes.is_empty() {
-                upstream.partial = bytes.clone();
-            } else if !own {
-                upstream.partial = std::mem::take(&mut bytes);
-                if upstream.partial.is_empty() {
-                    upstream.partial = Vec::new();
-                }
-            }
-            if !self.end_retired(at) && more {
-                self.enqueue_upstream(at);
-            }
-        }
-        if own {
-            bytes.clear();
-            self.received = bytes;
-        }
+        Ok(true)
     }
 
     /// Hands on all replies that are whole; how many bytes they were. An error says why the connection is of no more use.
@@ -293,7 +283,16 @@ impl Worker {
         if wanted && reply[0] == b'-' && front.kind != Kind::Part {
             self.seeing.failed(one.command);
         }
-        match front.kind {
+        self.settle_one(at, one, reply)?;
+        Ok(Some(len))
+    }
+
+    /// What becomes of one reply that is whole, by who waits for it. An error says why the connection is of no more use.
+    fn settle_one(&mut self, at: u32, one: Waiting, reply: &[u8]) -> Result<(), String> {
+        let Some(upstream) = self.upstreams.get(at) else {
+            return Ok(());
+        };
+        match one.kind {
             Kind::Client => {
                 upstream.answered(1);
                 self.deliver(one.to, one.seq, 1, reply);
@@ -317,7 +316,7 @@ impl Worker {
             Kind::Setup if reply[0] == b'-' => {
                 let number = upstream.node;
                 let node = &self.routes.nodes[usize::from(number)];
-                let text = String::from_utf8_lossy(&reply[1..len - 2]);
+                let text = String::from_utf8_lossy(&reply[1..reply.len() - 2]);
                 let said = errors::of_setup(&text, node.password.as_deref());
                 self.turned_away(number, &said);
                 return Err(said);
@@ -333,7 +332,7 @@ impl Worker {
                 }
             }
         }
-        Ok(Some(len))
+        Ok(())
     }
 }
 

@@ -56,6 +56,8 @@ const LARGE_NEED_MIN: usize = 8 * 1024;
 
 impl Worker {
     /// Takes the requests that a client has sent, as far as it may go on, and returns how many bytes they were.
+    ///
+    /// One long loop, since each step of it may be the last: of the request, of the run before it, or of what the client sent.
     pub(crate) fn serve(&mut self, at: u32, query: &mut [u8]) -> usize {
         let Some(me) = self.clients.place(at) else {
             return query.len();
