@@ -146,7 +146,7 @@ impl Trial {
             return false;
         }
         let since_us = *self.right_since_us.get_or_insert(now_us);
-        if let Some((rests, then)) = self.result {
+        if let Some((rests, then)) = self.result.filter(|_| self.ticks == 0) {
             let is_odd = served.exceeds(100 + CHANGE, then) || then.exceeds(100 + CHANGE, served);
             self.odd_ticks = if is_odd { self.odd_ticks + 1 } else { 0 };
             if self.odd_ticks >= 2 {
@@ -159,7 +159,7 @@ impl Trial {
             if now_us < self.result_until_us {
                 return rests;
             }
-        } else if now_us - since_us < TRIAL_AFTER_US {
+        } else if self.result.is_none() && now_us - since_us < TRIAL_AFTER_US {
             return true;
         }
         if self.ticks >= 2 {
@@ -183,6 +183,7 @@ impl Trial {
 
     fn begin(&mut self) {
         (self.ticks, self.with, self.without) = (0, Rate::default(), Rate::default());
+        self.odd_ticks = 0;
     }
 }
 
@@ -494,6 +495,9 @@ mod tests {
             ((1030, 1000), false),
             ((1031, 1000), true),
             ((900, 1000), false),
+            // A trial is no change of the load.
+            ((600, 1000), false),
+            ((1700, 1000), true),
         ] {
             let (mut trial, mut now_us) = (Trial::default(), 0);
             assert_eq!(

@@ -10,11 +10,16 @@
 //! beforehand, so it is tried: where workers wait for CPUs, the requests served in a second are compared before and after,
 //! and what has made them fewer is undone, for a while that is longer each time.
 //!
+//! New clients go where others were brought, but no client can be moved that has subscribed, say: so that holds only while
+//! there is work that is better done together, and while whoever does it has time.
+//!
 //! Waiting clients matter more than CPU time. A worker that somebody's slow command has kept from serving others has its
 //! clients spread again, and so has one that waits for its CPU because other programs want it, too, if that helps; after
 //! that it takes a while until clients are brought together again, each time longer.
 //!
 //! Must not know: sessions, messages, how a client changes its worker.
+
+use std::collections::VecDeque;
 
 /// Two workers' clients are brought together if one would be busy for no more than this: permille of a CPU.
 const TOGETHER_MAX: u32 = 800;
@@ -36,14 +41,23 @@ pub const STALL_MS: u64 = 40;
 const REST_MS_MIN: u64 = 10_000;
 /// And so long at most: it doubles each time.
 const REST_MS_MAX: u64 = 600_000;
-/// What a move has changed can be seen after so long: milliseconds. The rate of requests is that of half a second, or of a
-/// whole one where ticks come late.
+/// What a move has changed can be seen after so long: milliseconds.
 const TRIAL_MS: u64 = 1_200;
+/// The rate of requests is that of so long at least: milliseconds. Less than [`TRIAL_MS`] by the time that a move takes.
+const RATE_MS: u64 = 500;
+/// Whether workers wait for CPUs since clients were spread can be seen sooner: milliseconds, and looks at their loads.
+const SETTLED_MS: u64 = 300;
+const SETTLED_LOOKS: u32 = 3;
 /// What was tried in vain is not tried again for so long, at first: milliseconds.
 const ALONE_MS_MIN: u64 = 10_000;
 /// And so long at most: it doubles each time. Less than [`REST_MS_MAX`], since clients wait for a worker that has too much
 /// should the others have time after all.
 const ALONE_MS_MAX: u64 = 60_000;
+
+/// Workers of which none is busy for so much of the time have no work that is better done together: permille.
+const LITTLE: u32 = 50;
+/// If it has been so for so long: milliseconds.
+const LITTLE_AFTER_MS: u64 = 10_000;
 
 /// What a worker has had to do lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +95,11 @@ impl Load {
     fn busy(self) -> u32 {
         self.used + self.waited
     }
+
+    /// Has it more to do than it can, while another is busy for so much only?
+    fn has_too_much(self, least: u32) -> bool {
+        self.busy() >= TOO_MUCH && least + MARGIN <= self.busy()
+    }
 }
 
 /// Clients are to be handed over.
@@ -99,10 +118,24 @@ impl Order {
     pub fn all(&self) -> bool {
         self.share == ALL
     }
+
+    /// Its share of so much.
+    pub fn part_of(&self, total: u64) -> u64 {
+        (u128::from(total) * u128::from(self.share) / u128::from(ALL)) as u64
+    }
 }
 
 /// The share of an order that leaves nobody behind.
 const ALL: u32 = 1000;
+
+/// How many requests all workers had served at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Milliseconds of a clock that does not go back; 0: nobody has counted yet.
+    pub at_ms: u64,
+    /// Since statistics began.
+    pub requests: u64,
+}
 
 /// A move whose result is not known yet.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +143,11 @@ struct Trial {
     order: Order,
     /// Requests served in a second before.
     rate_before: u64,
-    judge_at_ms: u64,
+    began_ms: u64,
+    /// How often loads were looked at since.
+    looks: u32,
+    /// The work that was moved, in permille of a CPU; `None`: whoever got it had none of its own.
+    moved: Option<u32>,
     /// What [`Balance::rest_until_ms`] and [`Balance::rest_ms`] were before.
     rest_before: (u64, u64),
 }
@@ -119,6 +156,10 @@ struct Trial {
 #[derive(Debug)]
 pub struct Balance {
     trial: Option<Trial>,
+    /// Requests by now and before, back to [`RATE_MS`] ago.
+    served: VecDeque<Served>,
+    /// Since when all workers have had next to nothing to do.
+    little_since_ms: Option<u64>,
     /// Since when two workers' clients could have been brought together.
     together_since_ms: Option<u64>,
     /// Since when a worker has had too much, while another had time.
@@ -141,6 +182,8 @@ impl Default for Balance {
             rest_until_ms: 0,
             rest_ms: REST_MS_MIN,
             trial: None,
+            served: VecDeque::new(),
+            little_since_ms: None,
             alone_until_ms: 0,
             alone_ms: ALONE_MS_MIN,
         }
@@ -149,8 +192,57 @@ impl Default for Balance {
 
 impl Balance {
     /// What is to be done at this time (milliseconds of any clock that does not go back), in view of the workers' loads
-    /// and of how many requests they serve in a second.
-    pub fn decide(&mut self, now_ms: u64, loads: &[Load], rate: u64) -> Option<Order> {
+    /// and of how many requests they have served.
+    pub fn decide(&mut self, now_ms: u64, loads: &[Load], served: Served) -> Option<Order> {
+        self.count(served);
+        self.decide_by_rate(now_ms, loads, self.rate())
+    }
+
+    /// Should new clients go where others were brought, and not to the workers that these have left?
+    pub fn keeps_together(&mut self, now_ms: u64, loads: &[Load]) -> bool {
+        if loads.iter().any(|load| load.busy() >= LITTLE) {
+            self.little_since_ms = None;
+        } else if now_ms - *self.little_since_ms.get_or_insert(now_ms) >= LITTLE_AFTER_MS {
+            return false;
+        }
+        if self.trial.is_some() || now_ms < self.alone_until_ms {
+            return true;
+        }
+        let least = loads.iter().map(|load| load.busy()).min().unwrap_or(0);
+        !loads.iter().any(|load| load.has_too_much(least))
+    }
+
+    fn count(&mut self, served: Served) {
+        if let Some(last) = self.served.back() {
+            // Statistics have begun anew.
+            if served.requests < last.requests || served.at_ms < last.at_ms {
+                self.served.clear();
+                self.trial = None;
+            } else if served.at_ms == last.at_ms {
+                return;
+            }
+        }
+        if served.at_ms == 0 {
+            return;
+        }
+        self.served.push_back(served);
+        let is_old = |next: &Served| served.at_ms - next.at_ms >= RATE_MS;
+        while self.served.get(1).is_some_and(is_old) {
+            self.served.pop_front();
+        }
+    }
+
+    /// Requests in a second, lately.
+    fn rate(&self) -> u64 {
+        match (self.served.front(), self.served.back()) {
+            (Some(first), Some(last)) if first.at_ms < last.at_ms => {
+                (last.requests - first.requests) * 1000 / (last.at_ms - first.at_ms)
+            }
+            _ => 0,
+        }
+    }
+
+    fn decide_by_rate(&mut self, now_ms: u64, loads: &[Load], rate: u64) -> Option<Order> {
         // Whatever was so bad is long past.
         if now_ms >= self.rest_until_ms + 2 * REST_MS_MAX {
             self.rest_ms = REST_MS_MIN;
@@ -163,12 +255,17 @@ impl Balance {
             self.together_since_ms = None;
             self.rest_until_ms = self.rest_until_ms.max(now_ms + REST_MS_MIN);
         }
-        if let Some(trial) = self.trial {
-            if now_ms < trial.judge_at_ms {
+        if let Some(trial) = &mut self.trial {
+            trial.looks += 1;
+            if trial.has_gone_well(now_ms, loads) {
+                self.trial = None;
+            } else if now_ms < trial.began_ms + TRIAL_MS {
                 return None;
+            } else {
+                let trial = *trial;
+                self.trial = None;
+                return self.judge(trial, now_ms, loads, rate);
             }
-            self.trial = None;
-            return self.judge(trial, now_ms, loads, rate);
         }
         if let Some(order) = apart(loads, now_ms < self.alone_until_ms) {
             self.together_since_ms = None;
@@ -178,7 +275,7 @@ impl Balance {
                 return None;
             }
             if !stalled {
-                self.try_out(order, now_ms, rate);
+                self.try_out(order, now_ms, loads, rate);
             }
             return Some(self.spread(order, now_ms));
         }
@@ -194,16 +291,19 @@ impl Balance {
         }
         self.together_since_ms = None;
         if !certain {
-            self.try_out(order, now_ms, rate);
+            self.try_out(order, now_ms, loads, rate);
         }
         Some(order)
     }
 
-    fn try_out(&mut self, order: Order, now_ms: u64, rate: u64) {
+    fn try_out(&mut self, order: Order, now_ms: u64, loads: &[Load], rate: u64) {
+        let work = loads[order.from].used * order.share / ALL;
         self.trial = Some(Trial {
             order,
             rate_before: rate,
-            judge_at_ms: now_ms + TRIAL_MS,
+            began_ms: now_ms,
+            looks: 0,
+            moved: (loads[order.to].clients > 0).then_some(work),
             rest_before: (self.rest_until_ms, self.rest_ms),
         });
     }
@@ -234,7 +334,12 @@ impl Balance {
             }
             (self.rest_until_ms, self.rest_ms) = trial.rest_before;
             self.stay_alone(now_ms);
-            return Some(back);
+            // What it had before stays with it.
+            let share = match trial.moved {
+                Some(work) => (work * ALL / loads[to].used.max(1)).min(ALL - 1),
+                None => ALL,
+            };
+            return Some(Order { share, ..back });
         }
         if loads[to].busy() < TOO_MUCH {
             return None;
@@ -249,6 +354,17 @@ impl Balance {
     fn stay_alone(&mut self, now_ms: u64) {
         self.alone_until_ms = now_ms + self.alone_ms;
         self.alone_ms = (self.alone_ms * 2).min(ALONE_MS_MAX);
+    }
+}
+
+impl Trial {
+    /// Clients were spread, and no worker of the two waits for a CPU now.
+    fn has_gone_well(&self, now_ms: u64, loads: &[Load]) -> bool {
+        let Order { from, to, .. } = self.order;
+        !self.order.all()
+            && self.looks >= SETTLED_LOOKS
+            && now_ms >= self.began_ms + SETTLED_MS
+            && !crowded(&loads[from], &loads[to])
     }
 }
 
@@ -295,7 +411,7 @@ fn apart(loads: &[Load], is_accepted: bool) -> Option<Order> {
         .enumerate()
         .min_by_key(|(_, load)| load.busy())?;
     let has_too_much = |load: &Load| {
-        let waits = load.busy() >= TOO_MUCH && least.busy() + MARGIN <= load.busy();
+        let waits = load.has_too_much(least.busy());
         // Slow commands are no reason to move clients from one worker to another for ever.
         load.clients >= 2 && (waits && !is_accepted || load.stalled && least.clients == 0)
     };
@@ -334,7 +450,7 @@ mod tests {
     ) -> Option<Order> {
         (0..ticks).find_map(|_| {
             *now_ms += TICK_MS;
-            balance.decide(*now_ms, loads, 0)
+            balance.decide_by_rate(*now_ms, loads, 0)
         })
     }
 
@@ -352,10 +468,11 @@ mod tests {
     fn judge(balance: &mut Balance, now_ms: &mut u64, loads: &[Load], rate: u64) -> Option<Order> {
         for _ in 1..TRIAL_TICKS {
             *now_ms += TICK_MS;
-            assert_eq!(balance.decide(*now_ms, loads, rate), None, "too soon");
+            let decided = balance.decide_by_rate(*now_ms, loads, rate);
+            assert_eq!(decided, None, "too soon");
         }
         *now_ms += TICK_MS;
-        balance.decide(*now_ms, loads, rate)
+        balance.decide_by_rate(*now_ms, loads, rate)
     }
 
     #[test]
@@ -487,9 +604,9 @@ mod tests {
         };
         let try_out = |balance: &mut Balance, now_ms: &mut u64| {
             *now_ms += TICK_MS;
-            assert_eq!(balance.decide(*now_ms, &apart, 1000), None);
+            assert_eq!(balance.decide_by_rate(*now_ms, &apart, 1000), None);
             *now_ms += TOGETHER_AFTER_MS;
-            assert_eq!(balance.decide(*now_ms, &apart, 1000), Some(all));
+            assert_eq!(balance.decide_by_rate(*now_ms, &apart, 1000), Some(all));
         };
         // More is done: one has too much, and keeps it for a while.
         let (mut balance, mut now_ms) = (Balance::default(), 0);
@@ -533,9 +650,9 @@ mod tests {
         };
         let try_out = |balance: &mut Balance, now_ms: &mut u64| {
             *now_ms += TICK_MS;
-            assert_eq!(balance.decide(*now_ms, &alone, 1300), None);
+            assert_eq!(balance.decide_by_rate(*now_ms, &alone, 1300), None);
             *now_ms += APART_AFTER_MS;
-            assert_eq!(balance.decide(*now_ms, &alone, 1300), Some(spread));
+            assert_eq!(balance.decide_by_rate(*now_ms, &alone, 1300), Some(spread));
         };
         let (mut balance, mut now_ms) = (Balance::default(), 0);
         for alone_ms in [10, 20, 40, 60, 60].map(|seconds| seconds * 1000) {
@@ -553,7 +670,7 @@ mod tests {
         try_out(&mut balance, &mut now_ms);
         assert_eq!(judge(&mut balance, &mut now_ms, &apart, 1000), Some(back));
         now_ms += TICK_MS;
-        let order = balance.decide(now_ms, &[stalled, alone[1]], 1000);
+        let order = balance.decide_by_rate(now_ms, &[stalled, alone[1]], 1000);
         assert_eq!(order, Some(spread));
         // More is done, or nobody waits for a CPU: it stays.
         for (loads, rate) in [(apart, 1300), ([busy(500, 25); 2], 1000)] {
@@ -561,6 +678,100 @@ mod tests {
             try_out(&mut balance, &mut now_ms);
             assert_eq!(judge(&mut balance, &mut now_ms, &loads, rate), None);
         }
+    }
+
+    #[test]
+    fn undoing_a_spread_leaves_a_worker_the_clients_that_it_had() {
+        let (mut balance, mut now_ms) = (Balance::default(), 0);
+        let before = [busy(950, 50), busy(200, 25)];
+        let order = Order {
+            from: 0,
+            to: 1,
+            share: 394,
+        };
+        now_ms += TICK_MS;
+        assert_eq!(balance.decide_by_rate(now_ms, &before, 1000), None);
+        now_ms += APART_AFTER_MS;
+        assert_eq!(balance.decide_by_rate(now_ms, &before, 1000), Some(order));
+        let after = [waiting(600, 100), waiting(500, 100)];
+        let back = judge(&mut balance, &mut now_ms, &after, 900);
+        // Of the 500 that the other has to do now, 374 came with those clients.
+        let share = 748;
+        assert_eq!(
+            back,
+            Some(Order {
+                from: 1,
+                to: 0,
+                share,
+            })
+        );
+    }
+
+    #[test]
+    fn many_workers_are_filled_soon() {
+        let (mut balance, mut now_ms) = (Balance::default(), 0);
+        let mut loads = vec![busy(0, 0); 8];
+        loads[0] = busy(1000, 64);
+        let mut orders = 0;
+        while now_ms < 5_000 && loads.iter().any(|load| load.clients == 0) {
+            now_ms += TICK_MS;
+            if let Some(order) = balance.decide_by_rate(now_ms, &loads, 1000) {
+                orders += 1;
+                // There is work enough for all: a worker with clients is as busy as can be.
+                let half = loads[order.from].clients / 2;
+                loads[order.from].clients -= half;
+                loads[order.to] = busy(1000, half);
+            }
+        }
+        assert_eq!((orders, now_ms), (7, 4_000));
+    }
+
+    #[test]
+    fn new_clients_go_where_the_others_are_while_these_have_work_and_time() {
+        let mut balance = Balance::default();
+        let mut at = |now_ms: u64, loads: &[Load]| balance.keeps_together(now_ms, loads);
+        assert!(at(0, &[busy(500, 50), busy(0, 0)]));
+        // Clients that cannot be moved count as well.
+        assert!(!at(100, &[busy(900, 0), busy(0, 0)]));
+        assert!(
+            at(200, &[busy(900, 50), busy(700, 50)]),
+            "no other has time"
+        );
+        assert!(at(300, &[busy(49, 50), busy(0, 0)]));
+        assert!(at(LITTLE_AFTER_MS + 299, &[busy(49, 50), busy(0, 0)]));
+        assert!(!at(LITTLE_AFTER_MS + 300, &[busy(49, 50), busy(0, 0)]));
+        assert!(at(LITTLE_AFTER_MS + 400, &[busy(50, 50), busy(0, 0)]));
+        // What was tried in vain is not brought about by those who come.
+        let (_, alone) = crowded_loads();
+        balance.alone_until_ms = 20_000;
+        assert!(balance.keeps_together(19_999, &alone));
+        assert!(!balance.keeps_together(20_000, &alone));
+    }
+
+    #[test]
+    fn the_rate_of_requests_is_that_of_the_last_half_second() {
+        let mut balance = Balance::default();
+        let mut rate = |at_ms, requests| {
+            balance.count(Served { at_ms, requests });
+            balance.rate()
+        };
+        assert_eq!(rate(0, 0), 0, "nobody has counted");
+        assert_eq!(rate(10_000, 70_000), 0);
+        assert_eq!(rate(10_100, 70_100), 1000);
+        assert_eq!(rate(10_400, 70_400), 1000);
+        assert_eq!(rate(10_400, 70_400), 1000);
+        assert_eq!(rate(10_500, 70_400), 800);
+        assert_eq!(rate(10_900, 70_400), 0);
+        // Ticks that come late.
+        assert_eq!(rate(12_000, 72_500), 2100 * 1000 / 1100);
+        assert_eq!(rate(13_000, 72_600), 100);
+        // Statistics begin anew, and there is nothing to judge a trial by.
+        let (apart, _) = crowded_loads();
+        balance.try_out(together(&apart).unwrap().0, 13_000, &apart, 100);
+        for (at_ms, requests) in [(13_100, 5), (13_200, 25)] {
+            balance.count(Served { at_ms, requests });
+        }
+        assert_eq!((balance.rate(), balance.trial.is_none()), (200, true));
     }
 
     #[test]

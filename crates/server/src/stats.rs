@@ -13,7 +13,10 @@ use redline_spec::CommandId;
 pub use redline_observe::Counter;
 use redline_observe::histogram::{Distribution, Histogram};
 
-use crate::shared::{Shared, WorkerHandle};
+use crate::{
+    balance::Served,
+    shared::{Shared, WorkerHandle},
+};
 
 /// What is counted for one command.
 #[derive(Default)]
@@ -329,8 +332,6 @@ pub struct Rates(Mutex<RateWindow>);
 /// Samples that are averaged; there is one every [`SAMPLE_MS`].
 const SAMPLES: usize = 16;
 const SAMPLE_MS: u64 = 100;
-/// Samples that tell what has just changed: half a second.
-const SAMPLES_LATELY: usize = 5;
 /// What is sampled.
 const RATES: usize = 5;
 
@@ -377,12 +378,13 @@ impl Rates {
         *self.0.lock().expect("no panic under the rates") = RateWindow::default();
     }
 
-    /// Commands a second, over the last [`SAMPLES_LATELY`].
-    pub fn calls_lately(&self) -> u64 {
+    /// How many commands had run at the last sample.
+    pub fn served(&self) -> Served {
         let window = self.0.lock().expect("no panic under the rates");
-        let lately = (1..=SAMPLES_LATELY).map(|back| (window.at + SAMPLES - back) % SAMPLES);
-        let calls = lately.map(|at| window.per_second[at][0]).sum::<u64>();
-        calls / SAMPLES_LATELY as u64
+        Served {
+            at_ms: window.last_ms,
+            requests: window.last[0],
+        }
     }
 
     /// A second: commands, bytes read, bytes written, turns of the loops, microseconds that these took.

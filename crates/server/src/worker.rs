@@ -498,8 +498,10 @@ impl Worker {
 
     /// Decides at every tick whether requests may gather until the next.
     pub fn set_gathering(&mut self, now_us: u64, used_us: u64) {
-        // Each of several hears of its part of the requests only: it rests longer, for as many to gather.
-        let several = 1 + u64::from(self.shared.workers().len() > 1);
+        // Each of several that serve hears of its part of the requests only: it rests longer, for as many to gather.
+        let workers = self.shared.workers().iter();
+        let serve = workers.filter(|worker| !worker.rests.load(Ordering::Relaxed));
+        let several = 1 + u64::from(serve.count() > 1);
         let allowed = Duration::from_micros(self.settings.event_coalescing_us * several);
         let cost = self.poller.rest_cost();
         let served = Some(self.stats.calls());

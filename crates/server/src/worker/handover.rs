@@ -17,7 +17,7 @@ use redline_net::{Interest, clock, process};
 
 use super::{FIRST_SESSION, Worker};
 use crate::{
-    balance::{Balance, Load, STALL_MS},
+    balance::{Balance, Load, Order, STALL_MS},
     session::{Session, Token, state},
     shared::{Message, WorkerHandle},
 };
@@ -102,7 +102,10 @@ impl Worker {
     pub fn note_load(&mut self, now_us: u64, used_us: u64) {
         self.end_forwarding();
         let elapsed_us = now_us.saturating_sub(self.handover.taken_us);
-        if !self.is_balanced() || elapsed_us < SPAN_US_MIN {
+        if !self.is_balanced() {
+            return self.forget_loads();
+        }
+        if elapsed_us < SPAN_US_MIN {
             return;
         }
         let permille = |span_us: u64| (span_us * 1000 / elapsed_us) as u32;
@@ -132,20 +135,38 @@ impl Worker {
             let loads: Vec<Load> = (0..shared.workers().len())
                 .map(|number| Load::unpack(word(number)))
                 .collect();
-            let rate = shared.rates.calls_lately();
-            if let Some(order) = self.handover.balance.decide(now_us / 1000, &loads, rate) {
+            let (now_ms, served) = (now_us / 1000, shared.rates.served());
+            if let Some(order) = self.handover.balance.decide(now_ms, &loads, served) {
                 shared.workers()[order.to]
                     .rests
                     .store(false, Ordering::Relaxed);
                 shared.workers()[order.from]
                     .rests
                     .store(order.all(), Ordering::Relaxed);
-                let begin =
-                    move |worker: &mut Worker| worker.begin_hand_over(order.to, order.share);
+                let begin = move |worker: &mut Worker| worker.begin_hand_over(order);
                 shared.workers()[order.from]
                     .mailbox
                     .send(Message::Run(Box::new(begin)));
             }
+            if !self.handover.balance.keeps_together(now_ms, &loads) {
+                self.end_rests();
+            }
+        }
+    }
+
+    /// Clients are not balanced any more: what is known would be out of date when they are again.
+    fn forget_loads(&mut self) {
+        if self.handover.taken_us != 0 && self.number == 0 {
+            self.handover.balance = Balance::default();
+            self.end_rests();
+        }
+        self.handover.taken_us = 0;
+    }
+
+    /// New clients go to any worker.
+    fn end_rests(&self) {
+        for worker in self.shared.workers() {
+            worker.rests.store(false, Ordering::Relaxed);
         }
     }
 
@@ -181,8 +202,8 @@ impl Worker {
         self.handover.movable = movable;
     }
 
-    /// Hands clients over that make up `share` permille of the work lately. One client at least stays if not all are to go.
-    fn begin_hand_over(&mut self, to: usize, share: u32) {
+    /// Hands clients over that make up the order's share of the work lately. One client at least stays if not all are to go.
+    fn begin_hand_over(&mut self, order: Order) {
         let mut clients: Vec<(u64, Token)> = Vec::new();
         let mut total = 0;
         self.for_each_session(|_, session| {
@@ -192,16 +213,16 @@ impl Worker {
             }
         });
         clients.sort_unstable();
-        if share < 1000 {
+        if !order.all() {
             clients.pop();
         }
-        let mut rest = (u128::from(total) * u128::from(share) / 1000) as u64;
+        let mut rest = order.part_of(total);
         let going = clients.iter().map_while(|(work, token)| {
             rest = rest.checked_sub(*work)?;
             Some(*token)
         });
         let going: Vec<Token> = going.take(CLIENTS_MAX).collect();
-        self.ask_for_places(to, going);
+        self.ask_for_places(order.to, going);
     }
 
     /// Hands a client over; it may be long gone.
