@@ -100,6 +100,15 @@ impl Runner {
         match result {
             // Nobody waits here: the reply for such callers is there.
             Ok(()) | Err(Error::Block(_)) => {}
+            // As the executor does: the key goes, and the command runs again.
+            Err(Error::Expired(key)) => {
+                self.out.clear();
+                let held = Held::One(stripe_of(hash(&key)));
+                let mut view = View::new(space, held, &mut self.local, db, self.now_ms);
+                assert!(!view.contains(&key), "it has expired");
+                view.finish();
+                return self.call(id, args, db, proto);
+            }
             Err(error) => {
                 self.out.clear();
                 Reply::new(&mut self.out, proto).error_bytes(&error.text());
