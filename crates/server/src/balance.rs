@@ -183,7 +183,8 @@ impl Default for Balance {
             rest_ms: REST_MS_MIN,
             trial: None,
             served: VecDeque::new(),
-            little_since_ms: None,
+            // A server that has just begun has had nothing to do.
+            little_since_ms: Some(0),
             alone_until_ms: 0,
             alone_ms: ALONE_MS_MIN,
         }
@@ -728,6 +729,8 @@ mod tests {
 
     #[test]
     fn new_clients_go_where_the_others_are_while_these_have_work_and_time() {
+        let mut fresh = Balance::default();
+        assert!(!fresh.keeps_together(LITTLE_AFTER_MS, &[busy(1, 2), busy(0, 0)]));
         let mut balance = Balance::default();
         let mut at = |now_ms: u64, loads: &[Load]| balance.keeps_together(now_ms, loads);
         assert!(at(0, &[busy(500, 50), busy(0, 0)]));
