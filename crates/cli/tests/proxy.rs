@@ -3,16 +3,18 @@
 mod proxying;
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use redline_resp::Value;
 use redline_testkit::client::{Client, encode};
 use redline_testkit::process::ServerProcess;
 
 use proxying::{
-    Behind, REDLINE, assert_error, bulk, call, key_elsewhere, ok, proxy_with, scripted, shards,
-    until, words,
+    Behind, REDLINE, assert_error, bulk, call, cluster_of_one, key_elsewhere, ok, proxy_with,
+    scripted, shards, until, words,
 };
 
 #[test]
@@ -438,6 +440,105 @@ fn a_script_that_runs_on_the_shared_connection_can_be_ended() {
             assert_error(&call(&mut ends, end), "NOTBUSY");
         }
     }
+}
+
+/// A node of a cluster that runs one script until it is told to end, refuses meanwhile what a busy Redis does, and turns the
+/// next so many away that say a password then.
+struct Busy {
+    place: OnceLock<SocketAddr>,
+    is_busy: AtomicBool,
+    turned_away: AtomicUsize,
+}
+
+impl Busy {
+    fn start() -> (Arc<Busy>, SocketAddr) {
+        let busy = Arc::new(Busy {
+            place: OnceLock::new(),
+            is_busy: AtomicBool::new(false),
+            turned_away: AtomicUsize::new(0),
+        });
+        let own = Arc::clone(&busy);
+        let address = scripted(move |words| own.answer(words));
+        busy.place.set(address).unwrap();
+        (busy, address)
+    }
+
+    fn answer(&self, words: &[Vec<u8>]) -> Vec<u8> {
+        let is_busy = self.is_busy.load(Ordering::SeqCst);
+        let reply = match words[0].to_ascii_uppercase().as_slice() {
+            b"EVAL" => {
+                self.is_busy.store(true, Ordering::SeqCst);
+                until("it is ended", || !self.is_busy.load(Ordering::SeqCst));
+                "-ERR Script killed by user\r\n"
+            }
+            b"SCRIPT" if is_busy => {
+                self.is_busy.store(false, Ordering::SeqCst);
+                "+OK\r\n"
+            }
+            b"SCRIPT" => "-NOTBUSY No scripts in execution right now.\r\n",
+            b"AUTH" if is_busy && self.turns_away() => "-ERR max number of clients reached\r\n",
+            b"AUTH" => "+OK\r\n",
+            _ if is_busy => "-BUSY Redis is busy running a script.\r\n",
+            b"READONLY" => "+OK\r\n",
+            _ => {
+                let port = self.place.get().map_or(0, SocketAddr::port);
+                return cluster_of_one(words, port).unwrap_or_else(|| b"+PONG\r\n".to_vec());
+            }
+        };
+        reply.as_bytes().to_vec()
+    }
+
+    fn turns_away(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        let order = Ordering::SeqCst;
+        self.turned_away
+            .fetch_update(order, order, one_less)
+            .is_ok()
+    }
+
+    /// A client's script runs on the connection that all share.
+    fn runs_for(&self, client: &mut Client) {
+        let mut request = Vec::new();
+        encode(&["EVAL", "while true do end", "1", "k"], &mut request);
+        client.send(&request).unwrap();
+        until("it runs", || self.is_busy.load(Ordering::SeqCst));
+    }
+}
+
+#[test]
+fn a_script_can_be_ended_on_a_node_of_which_replicas_are_read_from() {
+    let (busy, address) = Busy::start();
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nkind = 'cluster'\nseed = [{{ address = '{address}' }}]\nreads = {{ dynamic-replica-priority = 10 }}\n"
+    ));
+    let [mut runs, mut ends] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    for _ in 0..3 {
+        busy.runs_for(&mut runs);
+        assert_eq!(call(&mut ends, "SCRIPT KILL"), ok());
+        assert_error(&runs.reply().unwrap().unwrap(), "ERR Script killed by user");
+        assert_error(&call(&mut ends, "SCRIPT KILL"), "NOTBUSY");
+    }
+}
+
+#[test]
+fn what_is_to_end_a_script_never_waits_behind_it() {
+    let (busy, address) = Busy::start();
+    // Its probes are turned away as well.
+    let proxy = proxy_with(&format!(
+        "threads = 1\n[[pool]]\nfailure = {{ limit = 1000 }}\npassword = 'secret'\n{}",
+        shards(&[address])
+    ));
+    let [mut runs, mut ends] = [(); 2].map(|()| Client::connect(proxy.address()).unwrap());
+    busy.runs_for(&mut runs);
+    busy.turned_away.store(usize::MAX, Ordering::SeqCst);
+    let refused = call(&mut ends, "SCRIPT KILL");
+    assert_error(
+        &refused,
+        &format!("ERR upstream {address} is not available"),
+    );
+    busy.turned_away.store(1, Ordering::SeqCst);
+    assert_eq!(call(&mut ends, "SCRIPT KILL"), ok());
+    assert_error(&runs.reply().unwrap().unwrap(), "ERR Script killed by user");
 }
 
 /// The proxy with one worker before a server, a client of it, and one of the server itself.

@@ -122,27 +122,41 @@ impl Worker {
         Ok(place.at)
     }
 
-    /// A connection on which nothing is under way and that nobody else is given: for one call, with which it goes to
-    /// [`detach`](Self::detach). Where too many have such a one, the shared connection.
+    /// A connection on which nothing is under way and that nobody else is given, now or later: for one call, with which it
+    /// goes to [`detach`](Self::detach). Where too many have such a one, the shared connection. A server that is busy refuses
+    /// most of what connections begin with, so a new one only says who we are.
     pub(crate) fn lone_link(&mut self, node: NodeId, proto: Proto) -> Result<u32, String> {
         // The call is about the server: any database will do, and the first is there without being asked for.
         const DB: u16 = 0;
-        match self.links.of(node).detached < DETACHED_MAX {
-            true => self.unused_link(node, DB, proto).map(|place| place.at),
-            false => self.link(node, DB, proto),
+        if self.links.of(node).detached >= DETACHED_MAX {
+            return self.link(node, DB, proto);
         }
+        let place = match self.unused_idle_link(node, DB, proto) {
+            Some(place) => place,
+            None => self.connect_for(node, DB, proto, Purpose::Shared, false)?,
+        };
+        if let Some(upstream) = self.upstreams.find(place) {
+            upstream.is_lone = true;
+        }
+        Ok(place.at)
     }
 
     /// A connection for what is everybody's, of which nobody knows yet.
     fn unused_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Result<Ref, String> {
-        let Some(place) = self.idle_link(node, db, proto) else {
-            return self.connect(node, db, proto, Purpose::Shared);
-        };
+        match self.unused_idle_link(node, db, proto) {
+            Some(place) => Ok(place),
+            None => self.connect(node, db, proto, Purpose::Shared),
+        }
+    }
+
+    /// The same, if there is one that stands.
+    fn unused_idle_link(&mut self, node: NodeId, db: u16, proto: Proto) -> Option<Ref> {
+        let place = self.idle_link(node, db, proto)?;
         self.links.of(node).private -= 1;
         if let Some(upstream) = self.upstreams.find(place) {
             upstream.purpose = Purpose::Shared;
         }
-        Ok(place)
+        Some(place)
     }
 
     /// A connection of its own for a client.
@@ -221,6 +235,18 @@ impl Worker {
         proto: Proto,
         purpose: Purpose,
     ) -> Result<Ref, String> {
+        self.connect_for(node, db, proto, purpose, true)
+    }
+
+    /// The same; `reads`: calls that only read may go there, if they may to this server.
+    fn connect_for(
+        &mut self,
+        node: NodeId,
+        db: u16,
+        proto: Proto,
+        purpose: Purpose,
+        reads: bool,
+    ) -> Result<Ref, String> {
         let routes = Arc::clone(&self.routes);
         let Some(target) = routes.nodes.get(usize::from(node)) else {
             return Err(self.unserved(0).to_owned());
@@ -267,7 +293,7 @@ impl Worker {
             target.user.as_deref(),
             target.password.as_deref(),
         );
-        if target.is_readonly {
+        if target.is_readonly && reads {
             say(&mut upstream, &["READONLY"]);
         }
         if purpose == Purpose::Tracking
@@ -568,7 +594,7 @@ impl Worker {
         if self.links.of(upstream.node).detached >= DETACHED_MAX {
             return false;
         }
-        upstream.may_return = upstream.purpose == Purpose::Shared;
+        upstream.may_return = upstream.purpose == Purpose::Shared && !upstream.is_lone;
         self.withdraw(at);
         true
     }

@@ -172,6 +172,8 @@ pub struct Upstream {
     pub passes: bool,
     /// It was retired for a long reply only: once it is answered, it is as good as a new one.
     pub may_return: bool,
+    /// It was made, or taken, for one call that must not wait behind others, and ends with it.
+    pub is_lone: bool,
     /// It is not read until the client that it has a long reply for has read more.
     pub rests: bool,
     /// Requests that came back from it and will be sent again.
@@ -242,6 +244,7 @@ impl Upstream {
             retired: false,
             passes: false,
             may_return: false,
+            is_lone: false,
             rests: false,
             retries: 0,
             takes_multi: false,

@@ -194,8 +194,19 @@ impl Worker {
             };
             return self.give_up(lost, waiting, bytes, line);
         }
-        match self.link(node, db, proto) {
-            Ok(fresh) => self.queue_again(lost, fresh, waiting, bytes),
+        let is_lone = lost.upstream.is_lone;
+        let linked = match is_lone {
+            // What it is to end may be under way on the shared one.
+            true => self.lone_link(node, proto),
+            false => self.link(node, db, proto),
+        };
+        match linked {
+            Ok(fresh) => {
+                self.queue_again(lost, fresh, waiting, bytes);
+                if is_lone {
+                    self.detach(fresh);
+                }
+            }
             Err(line) => self.give_up(lost, waiting, bytes, &line),
         }
     }
