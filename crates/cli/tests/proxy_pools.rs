@@ -411,6 +411,41 @@ fn a_script_that_speaks_of_a_redirect_is_run_once() {
     }
 }
 
+/// The other one says truly that the first has the slot.
+#[test]
+fn a_script_that_names_another_node_is_run_once() {
+    let place: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (count, slots_at) = (Arc::clone(&runs), Arc::clone(&place));
+    let owner = scripted(move |words| {
+        let is_script = words[0].eq_ignore_ascii_case(b"EVAL") || words[0] == b"OWN.SAY";
+        count.fetch_add(usize::from(is_script), Ordering::Relaxed);
+        let port = slots_at.get().map_or(0, SocketAddr::port);
+        said_by_node(words, port, String::new)
+    });
+    place.set(owner).unwrap();
+    let other = scripted(move |words| {
+        let is_script = words[0].eq_ignore_ascii_case(b"EVAL") || words[0] == b"OWN.SAY";
+        match is_script {
+            true => format!("-MOVED 3300 {owner}\r\n").into_bytes(),
+            false => said_by_node(words, owner.port(), String::new),
+        }
+    });
+    let proxy = proxy(&format!(
+        "threads = 1\n{LISTENER}[[pool]]\nname = 'p'\nkind = 'cluster'\nseed = [{{ address = '{owner}' }}, {{ address = '{other}' }}]\n"
+    ));
+    let mut client = client(&proxy);
+    for word in ["MOVED", "ASK"] {
+        let line = format!("{word} 3300 {other}");
+        for request in [&["EVAL", &line, "1", "b"][..], &["OWN.SAY", &line]] {
+            let before = runs.load(Ordering::Relaxed);
+            let said = client.call(request).unwrap();
+            assert_error(&said, "TRYAGAIN the keys have moved");
+            assert_eq!(runs.load(Ordering::Relaxed), before + 1, "{request:?}");
+        }
+    }
+}
+
 #[test]
 fn a_request_with_other_bytes_behind_its_carriage_returns_follows_redirects() {
     let place: Arc<OnceLock<SocketAddr>> = Arc::default();

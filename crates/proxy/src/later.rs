@@ -83,7 +83,7 @@ impl Worker {
         upstream.retries += 1;
         let pause_ms = match why {
             Why::Script => 0,
-            _ => PAUSE_MS << (waiting.tries - 1).min(6),
+            _ => PAUSE_MS << (waiting.tries.count() - 1).min(6),
         };
         let error = String::from_utf8_lossy(error);
         let later = Later {
@@ -222,6 +222,9 @@ impl Worker {
                 let led_to = self.led_to(later.node, &later.error);
                 led_to.unwrap_or((NO_NODE, false))
             }
+            Why::Hearsay => (by_keys, false),
+            // Who was asked before may have run it.
+            _ if later.waiting.tries.was_led() => (later.node, false),
             _ => (by_keys, false),
         };
         let linked = match node {
@@ -258,10 +261,10 @@ impl Worker {
                 self.mark_upstream(to);
                 None
             }
-            Err(_) if waiting.tries < TRIES_MAX => Some(Later {
-                due_ms: self.now_ms + (PAUSE_MS << waiting.tries.min(6)),
+            Err(_) if waiting.tries.count() < TRIES_MAX => Some(Later {
+                due_ms: self.now_ms + (PAUSE_MS << waiting.tries.count().min(6)),
                 waiting: Waiting {
-                    tries: waiting.tries + 1,
+                    tries: waiting.tries.and(1),
                     ..waiting
                 },
                 ..later

@@ -10,13 +10,14 @@
 //! leads to no server that is not known already: else one client could have the keys of all, and the servers' password, sent
 //! wherever it wants. It only has the map asked for. And since a script that says so has run, it is never asked of the same
 //! server again for that: a redirect to the server that says it is its own words, which its client gets (no node sends
-//! anybody to itself), and where one leads to somebody unknown, the call waits for that one to be known.
+//! anybody to itself), and where one leads to somebody unknown, the call waits for that one to be known. Whoever it leads to may
+//! say truly that the first one has the slot, so a call that may write follows one such redirect, and no second one.
 
 use std::sync::Arc;
 
 use redline_cluster::Redirect;
 use redline_net::Endpoint;
-use redline_spec::{self as spec, Group};
+use redline_spec::{self as spec, Flags, Group};
 
 use crate::later::Why;
 use crate::private::Session;
@@ -123,17 +124,20 @@ impl Worker {
                 pool: self.routes.nodes[usize::from(node)].pool,
             });
         }
+        let has_moved = matches!(advice, Advice::Moved(_) | Advice::Ask(_));
+        // It may have run, here and before.
+        let is_last = has_moved && is_hearsay && !only_reads(&request);
+        let tries = one.tries.and(1);
         let again = Waiting {
             count: 1,
             answered: 0,
             bytes: request.len() as u32,
-            tries: one.tries.saturating_add(1),
+            tries: if is_last { tries.led() } else { tries },
             ..one
         };
-        let may_go_on = one.tries < TRIES_MAX;
+        let may_go_on = one.tries.count() < TRIES_MAX && !(is_last && one.tries.was_led());
         if !may_go_on || purpose == Purpose::Private {
             let is_sent = may_go_on && self.redirect_private(again, target, asking, &request);
-            let has_moved = matches!(advice, Advice::Moved(_) | Advice::Ask(_));
             if !is_sent && has_moved {
                 self.seeing.lost(&one, node, &request);
                 self.fail(one, MOVED_ON);
@@ -178,14 +182,14 @@ impl Worker {
             .upstreams
             .get(at)
             .is_some_and(|upstream| upstream.purpose == Purpose::Shared);
-        if one.tries >= TRIES_MAX || !is_shared || self.script_of(&request).is_none() {
+        if one.tries.count() >= TRIES_MAX || !is_shared || self.script_of(&request).is_none() {
             return false;
         }
         let again = Waiting {
             count: 1,
             answered: 0,
             bytes: request.len() as u32,
-            tries: one.tries + TRIES_MAX / 2,
+            tries: one.tries.and(TRIES_MAX / 2),
             ..one
         };
         self.put_off(at, again, request, Why::Script, reply)
@@ -335,6 +339,12 @@ fn is_script(request: &[u8]) -> bool {
 fn may_say_anything(request: &[u8]) -> bool {
     let id = spec::lookup(request_name(request));
     id.is_none_or(|id| spec::row(id).group == Group::Scripting)
+}
+
+/// Whether a request changes nothing, whatever it runs.
+fn only_reads(request: &[u8]) -> bool {
+    let id = spec::lookup(request_name(request));
+    id.is_some_and(|id| spec::gate(id).flags.has(Flags::READONLY))
 }
 
 #[cfg(test)]

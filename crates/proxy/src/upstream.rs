@@ -40,6 +40,36 @@ impl Kind {
     }
 }
 
+/// How often a request was sent before; and whether a redirect was followed that may have been of its caller's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tries(u8);
+
+impl Tries {
+    const LED: u8 = 0x80;
+
+    /// How often it was sent before.
+    pub fn count(self) -> u8 {
+        self.0 & !Tries::LED
+    }
+
+    /// The same after so many more.
+    #[must_use]
+    pub fn and(self, more: u8) -> Tries {
+        Tries(self.0 & Tries::LED | (self.count() + more).min(Tries::LED - 1))
+    }
+
+    /// The same once such a redirect is followed.
+    #[must_use]
+    pub fn led(self) -> Tries {
+        Tries(self.0 | Tries::LED)
+    }
+
+    /// Whether one was.
+    pub fn was_led(self) -> bool {
+        self.0 & Tries::LED != 0
+    }
+}
+
 /// A run of requests that wait for replies.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
@@ -57,8 +87,8 @@ pub struct Waiting {
     pub answered: u16,
     /// What becomes of the replies.
     pub kind: Kind,
-    /// How often the request was sent before.
-    pub tries: u8,
+    /// How often the request was sent before, and whether anybody's words have led it on.
+    pub tries: Tries,
     /// Which command, as a number; [`MIXED`]: several, which [`Upstream::mix`] has; or [`NO_COMMAND`].
     pub command: u16,
     /// When it came in: microseconds of the worker's clock, in their lowest bits.
@@ -79,7 +109,7 @@ impl Waiting {
             count: 1,
             answered: 0,
             kind,
-            tries: 0,
+            tries: Tries::default(),
             command: NO_COMMAND,
             since_us: 0,
         }
@@ -468,7 +498,7 @@ mod tests {
             count,
             answered: 0,
             kind: Kind::Client,
-            tries: 0,
+            tries: Tries::default(),
             command: NO_COMMAND,
             since_us: 0,
         }

@@ -90,7 +90,7 @@ impl Worker {
                     seq: run.seq.wrapping_add(number as u32),
                     count: 1,
                     answered: 0,
-                    tries: run.tries + 1,
+                    tries: run.tries.and(1),
                     since_ms: self.now_ms as u32,
                     bytes: range.len() as u32,
                     command: commands.next().unwrap_or(run.command),
@@ -180,14 +180,19 @@ impl Worker {
         } = lost.upstream;
         let may_move = lost.upstream.purpose == Purpose::Shared && waiting.kind.is_wanted();
         if !writes
-            && waiting.tries < READ_TRIES_MAX
+            && waiting.tries.count() < READ_TRIES_MAX
             && may_move
-            && let Some(other) = self.other_reader(bytes, node, waiting.tries - 1, (db, proto))
+            && let Some(other) =
+                self.other_reader(bytes, node, waiting.tries.count() - 1, (db, proto))
         {
             return self.queue_again(lost, other, waiting, bytes);
         }
         let may_be_made = was_sent && writes;
-        if lost.loss == Loss::Silent || waiting.tries >= TRIES_MAX || may_be_made || !may_move {
+        if lost.loss == Loss::Silent
+            || waiting.tries.count() >= TRIES_MAX
+            || may_be_made
+            || !may_move
+        {
             let line = match may_be_made {
                 true => &lost.outcome_unknown,
                 false => &lost.unavailable,
