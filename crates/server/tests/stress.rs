@@ -357,10 +357,6 @@ fn kill(run: &Run) {
     let mut seen = 0;
     while run.goes_on() {
         let mut client = Client::connect(run.server);
-        client
-            .stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
         let id = client.call("CLIENT ID").integer();
         let value = rng.u32(..);
         let pairs: Vec<String> = many_keys()
