@@ -54,7 +54,7 @@ pub fn captured(command: Command, input: &[u8], timeout: Duration) -> Result<Str
 /// Runs it to its end, whatever that is.
 pub fn ended(command: Command, input: &[u8], timeout: Duration) -> Result<Output, Failure> {
     let text = line(&command);
-    let (output, in_time) = watched_to_end(command, input, timeout, |pid| pid.to_string())?;
+    let (output, in_time) = watched_to_end(command, input, timeout, Scope::Process)?;
     if in_time {
         return Ok(output);
     }
@@ -65,31 +65,55 @@ pub fn ended(command: Command, input: &[u8], timeout: Duration) -> Result<Output
     ))
 }
 
-/// Runs it in a process group of its own, to its end or, with all that it has started, to the end of its time. Returns
-/// what it printed, and whether it was in time.
-pub fn ended_group(mut command: Command, timeout: Duration) -> Result<(Vec<u8>, bool), Failure> {
-    command.process_group(0);
-    let group = |pid: u32| format!("-{pid}");
-    let (output, in_time) = watched_to_end(command, b"", timeout, group)?;
+/// Runs it to its end or to the end of its time, and ends what it has started and left running. Returns what it printed,
+/// and whether it was in time.
+pub fn ended_group(command: Command, timeout: Duration) -> Result<(Vec<u8>, bool), Failure> {
+    let (output, in_time) = watched_to_end(command, b"", timeout, Scope::Group)?;
     Ok((output.stdout, in_time))
 }
 
-/// Runs it, and kills what `victim` makes of its process id when the time is over.
+/// What is killed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// The program alone.
+    Process,
+    /// All that is in a process group of its own.
+    Group,
+}
+
+impl Scope {
+    /// Kills what is there of it.
+    fn kill(self, leader: u32) {
+        let victim = match self {
+            Scope::Process => leader.to_string(),
+            Scope::Group => format!("-{leader}"),
+        };
+        let mut kill = Command::new("kill");
+        // It may have ended.
+        kill.args(["-KILL", "--", &victim]).stderr(Stdio::null());
+        let _ = kill.status();
+    }
+}
+
+/// Runs it, and kills it when the time is over; a group at its end as well.
 fn watched_to_end(
     mut command: Command,
     input: &[u8],
     timeout: Duration,
-    victim: fn(u32) -> String,
+    scope: Scope,
 ) -> Result<(Output, bool), Failure> {
     let text = line(&command);
     let fail = |error: std::io::Error| format!("{text}: {error}");
+    if scope == Scope::Group {
+        command.process_group(0);
+    }
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(fail)?;
-    let victim = victim(child.id());
+    let id = child.id();
     let stdin = child.stdin.take();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
@@ -100,13 +124,16 @@ fn watched_to_end(
     let watch = std::thread::spawn(move || {
         let in_time = over.recv_timeout(timeout) != Err(mpsc::RecvTimeoutError::Timeout);
         if !in_time {
-            let _ = Command::new("kill").args(["-KILL", "--", &victim]).status();
+            scope.kill(id);
         }
         in_time
     });
     let output = child.wait_with_output().map_err(fail)?;
     let _ = done.send(());
     let _ = writer.join();
+    if scope == Scope::Group {
+        scope.kill(id);
+    }
     Ok((output, watch.join().unwrap_or(false)))
 }
 
@@ -189,4 +216,26 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_suite_left_running_ran_on() {
+        let mut suite = Command::new("sh");
+        suite.args(["-c", "sleep 300 >/dev/null 2>&1 & echo $!"]);
+        let (said, in_time) = ended_group(suite, PATIENCE).unwrap();
+        assert!(in_time);
+        let left: u32 = String::from_utf8(said).unwrap().trim().parse().unwrap();
+        let state = || fs::read_to_string(format!("/proc/{left}/stat")).unwrap_or_default();
+        // Whoever has been killed is there until its parent has looked.
+        let is_gone = || {
+            state()
+                .rsplit_once(") ")
+                .is_none_or(|(_, then)| then.starts_with('Z'))
+        };
+        until("it has been ended", is_gone).unwrap();
+    }
 }
