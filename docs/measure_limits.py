@@ -10,7 +10,7 @@
 `connections`: resident memory of the server for each idle connection (over a unix socket), before and after each has sent
 a PING; then the rate of `redline bench` with many active clients, of its rate with 100, idle ones still there; the server
 is pinned to CPU 0, the load to CPU 1. As many connections as the limit of open files allows: it is raised if possible,
-and what was possible is printed.
+and what was possible is printed. `--active 0`: no rates.
 `evict`: the hit rate of a cache that holds a tenth of the keys, whose use follows Zipf's law (exponent 0.99), with
 allkeys-lru and allkeys-lfu. Both servers may hold the same number of keys: `maxmemory` is what each uses for so many.
 `usage`: the sum of MEMORY USAGE over all keys, of what the resident memory has grown by, for each type.
@@ -129,7 +129,8 @@ def connections(options):
     if idle < options.idle:
         print(f"the limit of open files is {files}: {idle} idle connections instead of {options.idle}")
     redline = os.path.abspath(options.redline)
-    path = os.path.join(tempfile.mkdtemp(), "socket")
+    folder = tempfile.TemporaryDirectory()
+    path = os.path.join(folder.name, "socket")
     with Server(redline, "--threads", options.threads, "--maxclients", files, "--unixsocket", path,
                 "--tcp-backlog", 4096) as server:
         def connect(count):
@@ -147,6 +148,9 @@ def connections(options):
                 assert s.recv(7) == b"+PONG\r\n"
 
         asks = Client(server.port)
+        # It listens there last.
+        while not os.path.exists(path):
+            time.sleep(0.01)
         ping(connect(1))
         before = server.settled()
         held = connect(idle)
@@ -157,6 +161,8 @@ def connections(options):
         pinged = server.settled()
         print(f"{idle} idle connections: {(fresh - before) / idle:.0f} bytes each, "
               f"{(pinged - before) / idle:.0f} after a PING of each (resident memory {before >> 20} to {pinged >> 20} MiB)")
+        if not options.active:
+            return
         del held[max(0, files - options.active - reserve):]
         active = min(options.active, files - reserve)
         rates = {100: [], active: []}
