@@ -301,11 +301,11 @@ impl Worker {
     /// seen has a number by now, its own effects included; what it asks next waits for its turn.
     fn wait_for_gate(&self, session: &mut Session) -> bool {
         let gate = &self.shared.keyspace.journal().gate;
-        if let Some(number) = session.gate.take()
-            && !gate.is_reached(number)
-        {
-            session.gate = Some(number);
-            return true;
+        if let Some(number) = session.gate {
+            // It has asked for nothing since. Its wake-up may come later than more from its client.
+            let waits = !gate.is_reached(number);
+            session.gate = session.gate.filter(|_| waits);
+            return waits;
         }
         if gate.is_open() {
             return false;
