@@ -302,10 +302,12 @@ impl Worker {
     fn wait_for_gate(&self, session: &mut Session) -> bool {
         let gate = &self.shared.keyspace.journal().gate;
         if let Some(number) = session.gate {
+            if !gate.is_reached(number) {
+                return true;
+            }
             // It has asked for nothing since. Its wake-up may come later than more from its client.
-            let waits = !gate.is_reached(number);
-            session.gate = session.gate.filter(|_| waits);
-            return waits;
+            session.gate = None;
+            return false;
         }
         if gate.is_open() {
             return false;
