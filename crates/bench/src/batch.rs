@@ -81,15 +81,28 @@ impl Batch {
     /// The next batch to send: new numbers in their places.
     #[inline]
     pub fn next(&mut self, random: &mut fastrand::Rng) -> &[u8] {
-        if self.groups > 0 && !self.patches.is_empty() {
-            let bytes = Arc::make_mut(&mut self.bytes);
-            for &at in &self.patches {
-                let number = random.u64(..self.keyspace);
-                let digits = &mut bytes[at..at + PLACEHOLDER.len()];
-                write_low_groups(digits, number, self.groups);
+        if !self.patches.is_empty() {
+            match self.groups {
+                0 => {}
+                1 => self.patch::<1>(random),
+                2 => self.patch::<2>(random),
+                3 => self.patch::<3>(random),
+                _ => self.patch::<4>(random),
             }
         }
         &self.bytes
+    }
+
+    /// Writes new numbers, of `GROUPS` groups of digits that can differ from 000.
+    #[inline]
+    fn patch<const GROUPS: usize>(&mut self, random: &mut fastrand::Rng) {
+        let bytes = Arc::make_mut(&mut self.bytes).as_mut_slice();
+        for &at in &self.patches {
+            let number = random.u64(..self.keyspace);
+            if let Some(digits) = bytes[at..].first_chunk_mut() {
+                write_low_groups::<GROUPS>(digits, number);
+            }
+        }
     }
 
     /// What [`Batch::next`] has given last: it stays as it is for as long as anybody has it.
@@ -112,11 +125,12 @@ fn placeholders(request: &[u8]) -> Vec<usize> {
     found
 }
 
-/// Writes the last `groups` groups of three digits of `number`; the places before them stay.
-#[inline]
-fn write_low_groups(digits: &mut [u8], mut number: u64, groups: usize) {
-    for group in digits.rchunks_exact_mut(3).take(groups) {
-        group.copy_from_slice(&TRIPLES[(number % 1000) as usize]);
+/// Writes the last `GROUPS` groups of three digits of `number`; the places before them stay.
+#[inline(always)]
+fn write_low_groups<const GROUPS: usize>(digits: &mut [u8; PLACEHOLDER.len()], mut number: u64) {
+    for group in 1..=GROUPS {
+        let at = digits.len() - 3 * group;
+        digits[at..at + 3].copy_from_slice(&TRIPLES[(number % 1000) as usize]);
         number /= 1000;
     }
 }

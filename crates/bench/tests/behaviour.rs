@@ -444,7 +444,7 @@ fn endless(pieces_max: usize) -> (String, Arc<AtomicUsize>) {
 
 #[test]
 fn a_reply_without_end_does_not_keep_a_run_from_ending() {
-    const PIECES: usize = 1500;
+    const PIECES: usize = 100_000;
     let (port, sent) = endless(PIECES);
     let words = ["run", "-p", &port, "-c", "1", "--command", "GET a"];
     let ran = bench(&[&words[..], &["--duration", "0.3", "--no-calibration"]].concat());

@@ -39,6 +39,50 @@ pub enum Outcome {
     Error,
 }
 
+/// How an element began, and where it ended: most are like the one before them.
+struct Pattern {
+    /// Its first bytes, little-endian, and which of them are more than the text of a bulk.
+    head: u64,
+    mask: u64,
+    /// All of it.
+    bytes: usize,
+    kind: Outcome,
+}
+
+impl Pattern {
+    /// Of no element.
+    const NONE: Pattern = Pattern {
+        head: 1,
+        mask: 0,
+        bytes: 0,
+        kind: Outcome::Value,
+    };
+
+    /// Of an element of `bytes` bytes at the start of `buf`, whose first `head` bytes decide where it ends; of none if they
+    /// are more than can be kept, or the buffer ends with them.
+    #[inline(always)]
+    fn of(buf: &[u8], head: usize, bytes: usize, kind: Outcome) -> Pattern {
+        let Some(&first) = buf.first_chunk::<8>().filter(|first| head <= first.len()) else {
+            return Pattern::NONE;
+        };
+        let mask = u64::MAX >> (64 - 8 * head);
+        Pattern {
+            head: u64::from_le_bytes(first) & mask,
+            mask,
+            bytes,
+            kind,
+        }
+    }
+
+    /// Where the element that starts at `at` ends, if it is whole and starts as this one did.
+    #[inline(always)]
+    fn end(&self, buf: &[u8], at: usize) -> Option<usize> {
+        let rest = &buf[at..];
+        let first = u64::from_le_bytes(*rest.first_chunk()?);
+        (first & self.mask == self.head && self.bytes <= rest.len()).then_some(at + self.bytes)
+    }
+}
+
 /// Counts the replies of one connection, and remembers the text of the first error.
 ///
 /// It keeps no tree: how many elements are missing until the reply is whole is one number, however they are nested.
@@ -118,22 +162,30 @@ impl Skipper {
         on_reply: &mut impl FnMut(Outcome),
     ) {
         let (mut at, mut missing, mut replies) = (skipped.consumed, self.missing, 0);
+        let mut last = Pattern::NONE;
         loop {
-            use Outcome::{Empty, Null, Value};
-            let (end, elements, kind) = match small_number(buf, at) {
-                Some((b'$', len, body)) if body + len + 2 <= buf.len() => {
-                    (body + len + 2, 0, Value)
-                }
-                Some((b':', _, end)) => (end, 0, Value),
-                Some((b'*', 0, end)) => (end, 0, Empty),
-                Some((b'*', n, end)) => (end, n as u64, Value),
-                _ if buf[at..].starts_with(b"+OK\r\n") => (at + 5, 0, Value),
-                _ if buf[at..].starts_with(b"$-1\r\n") => (at + 5, 0, Null),
-                _ => match short_line_end(buf, at) {
-                    Some(end) => (end, 0, Value),
-                    None => break,
-                },
+            // A run of elements like the last one. That which makes a reply whole is not among them, unless all are replies.
+            let most = missing.wrapping_sub(1);
+            let mut run = 0;
+            while run < most
+                && let Some(end) = last.end(buf, at)
+            {
+                at = end;
+                run += 1;
+            }
+            if missing == 0 {
+                replies += run;
+                (0..run).for_each(|_| on_reply(last.kind));
+            } else {
+                missing -= run;
+                self.nulls += if last.kind == Outcome::Null { run } else { 0 };
+            }
+            let Some((head, end, elements, kind)) = common_element(buf, at) else {
+                break;
             };
+            if elements == 0 {
+                last = Pattern::of(&buf[at..], head - at, end - at, kind);
+            }
             let Some(after) = missing.max(1).checked_add(elements) else {
                 break;
             };
@@ -144,11 +196,11 @@ impl Skipper {
             // Within an array, a null is an element like any other, and is counted.
             let kind = match (missing, kind) {
                 (0, kind) => kind,
-                (_, Null) => {
+                (_, Outcome::Null) => {
                     self.nulls += 1;
-                    Value
+                    Outcome::Value
                 }
-                _ => Value,
+                _ => Outcome::Value,
             };
             missing = after - 1;
             if missing == 0 {
@@ -285,6 +337,25 @@ impl Skipper {
     }
 }
 
+/// The element at `at` if it is whole and of a common form: the end of what says how long it is, its own end, the elements
+/// that it has within it and follow, and what it is.
+#[inline(always)]
+fn common_element(buf: &[u8], at: usize) -> Option<(usize, usize, u64, Outcome)> {
+    use Outcome::{Empty, Null, Value};
+    Some(match small_number(buf, at) {
+        Some((b'$', len, body)) if body + len + 2 <= buf.len() => (body, body + len + 2, 0, Value),
+        Some((b':', _, end)) => (end, end, 0, Value),
+        Some((b'*', 0, end)) => (end, end, 0, Empty),
+        Some((b'*', n, end)) => (end, end, n as u64, Value),
+        _ if buf[at..].starts_with(b"+OK\r\n") => (at + 5, at + 5, 0, Value),
+        _ if buf[at..].starts_with(b"$-1\r\n") => (at + 5, at + 5, 0, Null),
+        _ => {
+            let end = short_line_end(buf, at)?;
+            (end, end, 0, Value)
+        }
+    })
+}
+
 /// Where the status or the integer at `at` ends, if that is near.
 #[inline]
 pub(crate) fn short_line_end(buf: &[u8], at: usize) -> Option<usize> {
@@ -372,6 +443,51 @@ mod tests {
                 held.drain(..skipped.unwrap().consumed);
             }
             assert_eq!(seen, expected, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn elements_alike_and_others_behind_them_are_told_one_by_one() {
+        use Outcome::{Array, Empty, Error, Null, Value};
+        let elements = [
+            ("+OK\r\n", Value),
+            ("+O\r\n", Value),
+            ("+PONG\r\n", Value),
+            ("+longer than eight\r\n", Value),
+            (":1\r\n", Value),
+            (":12\r\n", Value),
+            (":1234567\r\n", Value),
+            ("$1\r\nx\r\n", Value),
+            ("$1\r\n$\r\n", Value),
+            ("$11\r\n$1\r\nx\r\n$1\r\n\r\n", Value),
+            ("$-1\r\n", Null),
+            ("_\r\n", Null),
+            ("*0\r\n", Empty),
+            ("-ERR x\r\n", Error),
+        ];
+        let seen = |input: &str, piece| {
+            let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());
+            for chunk in input.as_bytes().chunks(piece) {
+                held.extend_from_slice(chunk);
+                let skipped = skipper.skip_each(&held, |outcome| seen.push(outcome));
+                held.drain(..skipped.unwrap().consumed);
+            }
+            assert_eq!(held, b"");
+            seen
+        };
+        for (one, kind) in elements {
+            for (other, other_kind) in elements {
+                let run = format!("{}{}{one}", one.repeat(3), other.repeat(2));
+                let kinds = [kind, kind, kind, other_kind, other_kind, kind];
+                let nulls = kinds.iter().filter(|&&kind| kind == Null).count() as u32;
+                let input = format!("{run}*6\r\n{run}{run}*2\r\n{other}*6\r\n{run}{other}");
+                let arrays = [(6, nulls), (2, nulls + u32::from(other_kind == Null))];
+                let [first, second] = arrays.map(|(elements, nulls)| Array { elements, nulls });
+                let expected = [&kinds[..], &[first], &kinds, &[second, other_kind]].concat();
+                for piece in [1, 5, 30, input.len()] {
+                    assert_eq!(seen(&input, piece), expected, "{input:?} in {piece}");
+                }
+            }
         }
     }
 
