@@ -378,6 +378,18 @@ mod tests {
         (skipper.skip(input.as_bytes()).unwrap(), skipper)
     }
 
+    /// What is told of the replies that `input` is, which come in pieces.
+    fn outcomes(input: &str, piece: usize) -> Vec<Outcome> {
+        let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());
+        for chunk in input.as_bytes().chunks(piece) {
+            held.extend_from_slice(chunk);
+            let skipped = skipper.skip_each(&held, |outcome| seen.push(outcome));
+            held.drain(..skipped.unwrap().consumed);
+        }
+        assert_eq!(held, b"");
+        seen
+    }
+
     #[test]
     fn every_type_counts_once() {
         let replies = [
@@ -436,13 +448,7 @@ mod tests {
             array(3, 2), array(2, 3), array(1, 0), Value, Null, Empty, Empty, array(1, 0),
         ];
         for piece in [1, 2, 3, 7, input.len()] {
-            let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());
-            for chunk in input.as_bytes().chunks(piece) {
-                held.extend_from_slice(chunk);
-                let skipped = skipper.skip_each(&held, |outcome| seen.push(outcome));
-                held.drain(..skipped.unwrap().consumed);
-            }
-            assert_eq!(seen, expected, "in pieces of {piece}");
+            assert_eq!(outcomes(input, piece), expected, "in pieces of {piece}");
         }
     }
 
@@ -465,16 +471,6 @@ mod tests {
             ("*0\r\n", Empty),
             ("-ERR x\r\n", Error),
         ];
-        let seen = |input: &str, piece| {
-            let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());
-            for chunk in input.as_bytes().chunks(piece) {
-                held.extend_from_slice(chunk);
-                let skipped = skipper.skip_each(&held, |outcome| seen.push(outcome));
-                held.drain(..skipped.unwrap().consumed);
-            }
-            assert_eq!(held, b"");
-            seen
-        };
         for (one, kind) in elements {
             for (other, other_kind) in elements {
                 let run = format!("{}{}{one}", one.repeat(3), other.repeat(2));
@@ -485,7 +481,7 @@ mod tests {
                 let [first, second] = arrays.map(|(elements, nulls)| Array { elements, nulls });
                 let expected = [&kinds[..], &[first], &kinds, &[second, other_kind]].concat();
                 for piece in [1, 5, 30, input.len()] {
-                    assert_eq!(seen(&input, piece), expected, "{input:?} in {piece}");
+                    assert_eq!(outcomes(&input, piece), expected, "{input:?} in {piece}");
                 }
             }
         }
