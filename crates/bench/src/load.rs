@@ -161,6 +161,7 @@ pub fn run_engines<E: Engine>(
     let threads = engines.len();
     let wakers: std::io::Result<Vec<Waker>> = engines.iter_mut().map(Engine::waker).collect();
     let wakers = wakers.map_err(|error| Failure::local("eventfd", &error))?;
+    redline_alloc::start().map_err(|error| Failure::local("Could not start a thread", &error))?;
     thread::scope(|scope| {
         let (sender, messages) = mpsc::channel();
         let mut overseer = Overseer {

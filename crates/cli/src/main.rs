@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use redline_server::console;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: redline_alloc::Allocator = redline_alloc::Allocator;
 
 const USAGE: &str = "\
 Usage: redline <part> [arguments]

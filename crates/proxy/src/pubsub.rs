@@ -565,6 +565,9 @@ impl Worker {
         let Some(topic) = topics.remove(name) else {
             return;
         };
+        if topics.len() < topics.capacity() / 8 {
+            topics.shrink_to(topics.len() * 2);
+        }
         let last = topic.handover.and_then(|handover| handover.kept());
         for node in topic.nodes.iter().map(|(node, _)| *node).chain(last) {
             self.ask_no_more(node, space, name);

@@ -61,6 +61,7 @@ pub struct Setup {
 pub fn run(mut setup: Setup) -> io::Result<()> {
     let threads = setup.threads.max(1);
     leave_descriptors(&mut setup.settings);
+    redline_alloc::start()?;
     let signals = Signals::install(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])?;
     let mut parts = Vec::with_capacity(threads);
     for _ in 0..threads {

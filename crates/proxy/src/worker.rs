@@ -50,6 +50,8 @@ const EVENTS_MAX: usize = 1024;
 const ACCEPTED_PER_TURN_MAX: usize = 100;
 /// How often time-outs are looked at: milliseconds.
 const TICK_MS: u64 = 100;
+/// Ticks after which a worker lets the allocator look at what others have freed of its memory.
+const TICKS_PER_COLLECTION: u32 = 10;
 /// What one read of a client takes at most.
 const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
 /// What one read of a server takes at most.
@@ -966,6 +968,9 @@ impl Worker {
         self.check_subscriptions();
         self.mend_subscriptions();
         self.tend_cache();
+        if self.ticks.is_multiple_of(TICKS_PER_COLLECTION) {
+            redline_alloc::collect(false);
+        }
         let timeout_s = self.seeing.tuning.client_idle_s;
         if timeout_s > 0 {
             let now_s = self.now_ms / 1000;

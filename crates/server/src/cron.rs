@@ -52,6 +52,7 @@ pub fn tick(worker: &mut Worker) {
         .is_multiple_of(u64::from(worker.settings.hz.max(1)));
     if every_second {
         worker.trim();
+        redline_alloc::collect(false);
         worker.close_stalled_handshakes();
         worker.for_each_session(|worker, session| {
             let unsent = session.out.len_bytes() as u64;
@@ -69,6 +70,9 @@ pub fn tick(worker: &mut Worker) {
                 worker.look_again(session);
             }
         });
+    }
+    if let Some(host) = &mut worker.host {
+        host.collect_some();
     }
     copy_counts(worker);
     note_memory(worker);
@@ -286,6 +290,7 @@ fn note_sending(session: &mut Session, now_ms: i64) {
 pub fn purge(worker: &mut Worker) {
     worker.local.heap.flush();
     worker.trim();
+    redline_alloc::collect(true);
     look_after_memory(worker);
 }
 

@@ -6,12 +6,9 @@
 //! A worker may be busy for seconds while others publish to its clients. What is on its way is counted, and who publishes
 //! waits when there is too much of it ([`Transit`]); units do not wait, but they end.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, RwLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use redline_types::glob::{self, Case};
@@ -19,7 +16,7 @@ use redline_types::glob::{self, Case};
 use crate::{
     session::Token,
     shared::{Message, WorkerHandle},
-    subscribers::Subscribers,
+    subscribers::ByName,
 };
 
 /// Channels are spread over so many locks.
@@ -92,8 +89,6 @@ impl Drop for Carried {
     }
 }
 
-type ByName = HashMap<Arc<[u8]>, Subscribers>;
-
 /// Channels and who listens to them.
 struct Channels(Box<[Mutex<ByName>]>);
 
@@ -149,21 +144,20 @@ impl PubSub {
     pub fn subscribe(&self, kind: Kind, name: &Arc<[u8]>, who: Token) {
         let Some(channels) = self.of(kind) else {
             let mut patterns = self.patterns.write().expect("no panic under the patterns");
-            patterns.entry(name.clone()).or_default().add(who);
+            patterns.add(name, who);
             return self.pattern_count.store(patterns.len(), Ordering::Release);
         };
-        let mut shard = channels.shard(name);
-        shard.entry(name.clone()).or_default().add(who);
+        channels.shard(name).add(name, who);
     }
 
     /// Takes a subscriber off.
     pub fn unsubscribe(&self, kind: Kind, name: &Arc<[u8]>, who: Token) {
         let Some(channels) = self.of(kind) else {
             let mut patterns = self.patterns.write().expect("no panic under the patterns");
-            remove(&mut patterns, name, who);
+            patterns.remove(name, who);
             return self.pattern_count.store(patterns.len(), Ordering::Release);
         };
-        remove(&mut channels.shard(name), name, who);
+        channels.shard(name).remove(name, who);
     }
 
     /// Publishes; returns how many subscribers get it.
@@ -289,15 +283,6 @@ impl Delivery {
             channel,
             payload: payload.into(),
             _carried: None,
-        }
-    }
-}
-
-fn remove(all: &mut ByName, name: &Arc<[u8]>, who: Token) {
-    if let Some(subscribers) = all.get_mut(name) {
-        subscribers.remove(who);
-        if subscribers.is_empty() {
-            all.remove(name);
         }
     }
 }

@@ -101,6 +101,8 @@ pub enum Chore {
     Drop(Garbage),
     /// Free a flushed database.
     Free(Flushed),
+    /// Give memory that is free back to the system, that of the chores before included.
+    Purge,
     /// Nothing more will come.
     Stop,
 }
@@ -130,7 +132,7 @@ impl Chore {
                 bytes: 0,
                 databases: 1,
             },
-            Chore::Stop => Size::default(),
+            Chore::Purge | Chore::Stop => Size::default(),
         }
     }
 }
@@ -159,7 +161,7 @@ impl Backlog {
             Chore::Free(flushed) => {
                 flushed.len() > Self::FEW_KEYS || within(&self.databases, Self::DATABASES_MAX)
             }
-            Chore::Stop => true,
+            Chore::Purge | Chore::Stop => true,
         }
     }
 

@@ -163,6 +163,7 @@ impl Server {
         let listening = in_words(&listeners, unixsocket.as_deref());
         let _ = shared.listening.set(listening);
         let starts = prepare_workers(&shared, &bell, workers, listeners, signals.clone())?;
+        redline_alloc::start().map_err(|error| StartError::System("thread", error))?;
         let reaper = spawn("reaper", {
             let shared = shared.clone();
             move || reap(&shared, &todo)
@@ -486,6 +487,7 @@ fn reap(shared: &Shared, todo: &mpsc::Receiver<Chore>) {
         match chore {
             Chore::Drop(garbage) => drop(garbage),
             Chore::Free(flushed) => flushed.free(&shared.keyspace, &mut heap),
+            Chore::Purge => redline_alloc::purge(),
             Chore::Stop => return,
         }
         heap.flush();

@@ -1,11 +1,11 @@
-//! Who listens under one name: a channel, a pattern, a prefix.
+//! Who listens under a name (a channel, a pattern, a prefix), and the names with listeners.
 //!
 //! A message goes to all of them in turn, so they lie in a row. One that leaves must be found in it: among few by looking at
 //! each, among many by a map of their places. So of ten thousand that leave together each costs as much as of ten.
 //!
 //! Must not know: what they are told.
 
-use std::{collections::HashMap, ops::Deref};
+use std::{collections::HashMap, ops::Deref, sync::Arc};
 
 use crate::session::Token;
 
@@ -71,9 +71,56 @@ impl Deref for Subscribers {
     }
 }
 
+/// The names that somebody listens under.
+#[derive(Debug, Default)]
+pub struct ByName(HashMap<Arc<[u8]>, Subscribers>);
+
+impl ByName {
+    /// One more under this name, who is not among those.
+    pub fn add(&mut self, name: &Arc<[u8]>, who: Token) {
+        self.0.entry(name.clone()).or_default().add(who);
+    }
+
+    /// One leaves; a name that nobody listens under any more is forgotten, and the room that many names needed given back.
+    pub fn remove(&mut self, name: &Arc<[u8]>, who: Token) {
+        let Some(subscribers) = self.0.get_mut(name) else {
+            return;
+        };
+        subscribers.remove(who);
+        if subscribers.is_empty() {
+            self.0.remove(name);
+            if self.0.len() < self.0.capacity() / 8 {
+                self.0.shrink_to(self.0.len() * 2);
+            }
+        }
+    }
+}
+
+impl Deref for ByName {
+    type Target = HashMap<Arc<[u8]>, Subscribers>;
+
+    fn deref(&self) -> &HashMap<Arc<[u8]>, Subscribers> {
+        &self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_nobody_listens_under_leave_no_room_behind() {
+        let mut names = ByName::default();
+        let name = |number: usize| Arc::from(number.to_le_bytes().as_slice());
+        for number in 0..10_000 {
+            names.add(&name(number), Token::new(0, number as u32, 0));
+        }
+        for number in 3..10_000 {
+            names.remove(&name(number), Token::new(0, number as u32, 0));
+        }
+        assert_eq!(names.len(), 3);
+        assert!(names.capacity() < 100, "{}", names.capacity());
+    }
 
     #[test]
     fn many_come_and_leave_in_any_order_and_nobody_is_lost() {

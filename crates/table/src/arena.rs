@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::os;
+use redline_alloc::os;
 
 /// Units of a segment.
 const UNITS: usize = 32;
@@ -218,9 +218,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Region {
     fn reserve(bytes: usize) -> Region {
-        let (base, bytes) = os::reserve(bytes, SEGMENT_BYTES);
+        let (base, bytes) = os::reserve(bytes, SEGMENT_BYTES).expect("addresses");
         let count = bytes / SEGMENT_BYTES;
-        let (array, _) = os::reserve(count * size_of::<Segment>(), 64);
+        let (array, _) = os::reserve(count * size_of::<Segment>(), 4096).expect("addresses");
         // SAFETY: the array is zeroed memory of that many segments, aligned to 64, never unmapped and used for nothing
         // else; all zero is a valid `Segment`, which is made of atomics.
         let segments =

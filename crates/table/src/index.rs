@@ -51,7 +51,7 @@ use std::sync::atomic::{
 };
 
 use crate::hash::{h16, tag};
-use crate::os::prefetch;
+use crate::prefetch;
 use bucket::{Bucket, ENTRIES, EPOCH_MASK, EPOCH_SHIFT, SPILLED, Word};
 use layout::Layout;
 

@@ -11,10 +11,10 @@ pub mod hash;
 pub mod heap;
 pub mod index;
 mod magazine;
-mod os;
+mod prefetch;
 
 pub use dict::{BytesDict, Dict};
 pub use hash::hash;
 pub use heap::Heap;
 pub use index::{Index, Sight};
-pub use os::prefetch;
+pub use prefetch::prefetch;

@@ -3,7 +3,10 @@
 //! The interpreter does not collect when an allocation is refused, it raises an error. So small allocations may use a
 //! reserve, and the hook, which comes with the next instruction then, collects; only if that does not help is there an
 //! error. A large allocation that does not fit is refused at once.
+//!
+//! Memory comes from the program's allocator. The interpreter's own one would keep what its largest script has needed.
 
+use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
@@ -19,6 +22,11 @@ const ALLOCATED_PER_LOOK: usize = 1 << 20;
 /// Heap size at which garbage is collected after a script, if it is not yet twice what the last collection left.
 const COLLECT_BYTES_MIN: usize = 4 << 20;
 
+/// Steps of the collector in one call of [`collect_some`], 2 KiB of work each: a fraction of a millisecond.
+const STEPS_MAX: usize = 100;
+/// Cycles until all garbage of a script is found: one may have begun before it was garbage.
+const CYCLES: u8 = 2;
+
 /// One part in so many of the memory is kept for small allocations, so that a script at its limit gets as far as the next
 /// instruction, where garbage can be collected.
 const RESERVE_SHARE: usize = 8;
@@ -31,8 +39,6 @@ const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// The interpreter's heap.
 pub(super) struct Memory {
-    inner: ffi::lua_Alloc,
-    inner_data: *mut c_void,
     state: *mut lua_State,
     used: usize,
     max: usize,
@@ -44,6 +50,10 @@ pub(super) struct Memory {
     /// Size from which on garbage is collected: while a script runs, and after it.
     collect_at: usize,
     collect_idle_at: usize,
+    /// A script has run since the last [`collect_some`].
+    has_run: bool,
+    /// Cycles of the collector that are still worth their time.
+    cycles_left: u8,
 }
 
 impl Memory {
@@ -52,25 +62,18 @@ impl Memory {
     /// # Safety
     /// `state` is live.
     pub(super) unsafe fn new(state: *mut lua_State, max: usize) -> Memory {
-        let mut inner_data = ptr::null_mut();
-        // SAFETY: as promised by the caller.
-        let (inner, used) = unsafe {
-            (
-                ffi::lua_getallocf(state, &mut inner_data),
-                heap_bytes(state),
-            )
-        };
         Memory {
-            inner,
-            inner_data,
             state,
-            used,
+            // SAFETY: as promised by the caller.
+            used: unsafe { heap_bytes(state) },
             max,
             since_look: 0,
             is_pressed: false,
             is_collecting: false,
             collect_at: usize::MAX,
             collect_idle_at: COLLECT_BYTES_MIN,
+            has_run: false,
+            cycles_left: 0,
         }
     }
 
@@ -129,10 +132,16 @@ impl Memory {
     }
 }
 
-/// Puts [`allocate`] in front of the interpreter's own allocator.
+/// Makes a state without a limit, or none if there is no memory for it.
+pub(super) fn new_state() -> *mut lua_State {
+    // SAFETY: the function is an allocator as the interpreter wants it, and needs no data.
+    unsafe { ffi::lua_newstate(allocate_any, ptr::null_mut()) }
+}
+
+/// Puts [`allocate`], which keeps the limit, in the place of [`allocate_any`].
 ///
 /// # Safety
-/// `machine` lives as long as `state`, or until [`give_back`].
+/// `state` comes from [`new_state`]; `machine` lives as long as it, or until [`give_back`].
 pub(super) unsafe fn take_over(state: *mut lua_State, machine: *mut Machine) {
     // SAFETY: as promised by the caller.
     unsafe { ffi::lua_setallocf(state, allocate, machine.cast()) };
@@ -141,12 +150,31 @@ pub(super) unsafe fn take_over(state: *mut lua_State, machine: *mut Machine) {
 /// Undoes [`take_over`].
 ///
 /// # Safety
-/// `machine` is that of `state`.
-pub(super) unsafe fn give_back(state: *mut lua_State, machine: *mut Machine) {
+/// `state` is live.
+pub(super) unsafe fn give_back(state: *mut lua_State) {
     // SAFETY: as promised by the caller.
+    unsafe { ffi::lua_setallocf(state, allocate_any, ptr::null_mut()) };
+}
+
+/// Collects a little of the garbage that scripts have left, if none has run since the last call.
+///
+/// # Safety
+/// `machine` is that of `state`, and no script runs.
+pub(super) unsafe fn collect_some(state: *mut lua_State, machine: *mut Machine) {
+    // SAFETY: as promised by the caller. No allocation is refused, as in `collect`.
     unsafe {
-        let memory = &raw const (*machine).memory;
-        ffi::lua_setallocf(state, (*memory).inner, (*memory).inner_data);
+        let memory = &mut (*machine).memory;
+        if std::mem::take(&mut memory.has_run) || memory.cycles_left == 0 {
+            return;
+        }
+        memory.is_collecting = true;
+        for _ in 0..STEPS_MAX {
+            if ffi::lua_gc(state, ffi::LUA_GCSTEP, 0) != 0 {
+                (*machine).memory.cycles_left -= 1;
+                break;
+            }
+        }
+        (*machine).memory.is_collecting = false;
     }
 }
 
@@ -157,6 +185,8 @@ pub(super) unsafe fn give_back(state: *mut lua_State, machine: *mut Machine) {
 pub(super) unsafe fn collect_if_idle(state: *mut lua_State, machine: *mut Machine) {
     // SAFETY: as promised by the caller.
     unsafe {
+        (*machine).memory.has_run = true;
+        (*machine).memory.cycles_left = CYCLES;
         if (*machine).memory.used > (*machine).memory.collect_idle_at {
             collect(state, machine);
             let used = (*machine).memory.used;
@@ -180,7 +210,37 @@ pub(super) unsafe fn collect(state: *mut lua_State, machine: *mut Machine) {
     }
 }
 
-/// The allocator of the interpreter: its own one behind a limit. It also brings the hook forward after much allocation,
+/// The allocator of a state without a limit.
+///
+/// # Safety
+/// Called by the interpreter: `block` is null or came from here with `old` bytes.
+unsafe extern "C" fn allocate_any(
+    _: *mut c_void,
+    block: *mut c_void,
+    old: usize,
+    new: usize,
+) -> *mut c_void {
+    /// The interpreter's objects have doubles and pointers in them.
+    const ALIGN: usize = 8;
+    // SAFETY: sizes of what the interpreter asks for are below `isize::MAX`, for it checks them against its own bound; the
+    // block is as the caller promises, and no size is zero where the allocator is asked.
+    unsafe {
+        let layout = |bytes| Layout::from_size_align_unchecked(bytes, ALIGN);
+        let block = block.cast::<u8>();
+        let moved = match (block.is_null(), new) {
+            (true, 0) => ptr::null_mut(),
+            (true, new) => alloc(layout(new)),
+            (false, 0) => {
+                dealloc(block, layout(old));
+                ptr::null_mut()
+            }
+            (false, new) => realloc(block, layout(old), new),
+        };
+        moved.cast()
+    }
+}
+
+/// The allocator of an interpreter: that of a state without a limit, behind a limit. It also brings the hook forward after much allocation,
 /// since one instruction can allocate much.
 ///
 /// # Safety
@@ -197,7 +257,7 @@ unsafe extern "C" fn allocate(
         let old = if block.is_null() { 0 } else { old };
         let is_admitted = new <= old || memory.admit(new - old);
         let moved = match is_admitted {
-            true => (memory.inner)(memory.inner_data, block, old, new),
+            true => allocate_any(ptr::null_mut(), block, old, new),
             false => ptr::null_mut(),
         };
         if new == 0 || !moved.is_null() {

@@ -117,7 +117,7 @@ impl Vm {
         // SAFETY: the state is new and ours. The machine lives as long as it, and `set_up` runs protected. On failure
         // `Vm::drop` closes the state.
         unsafe {
-            let state = ffi::luaL_newstate();
+            let state = memory::new_state();
             if state.is_null() {
                 return None;
             }
@@ -307,6 +307,12 @@ impl Vm {
         unsafe { (*self.machine.as_ptr()).memory.used() }
     }
 
+    /// Collects a little of the garbage, if no script has run since the last call.
+    pub(crate) fn collect_some(&mut self) {
+        // SAFETY: the machine lives as long as `self`, and nothing runs.
+        unsafe { memory::collect_some(self.state, self.machine.as_ptr()) };
+    }
+
     /// # Safety
     /// Nothing of this interpreter runs.
     unsafe fn call_run(&mut self) -> c_int {
@@ -339,10 +345,10 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // SAFETY: nothing runs. The state is closed with the allocator that it was made with, so that it gives back its
-        // arena as a whole; after that nothing refers to the machine.
+        // SAFETY: nothing runs. The state is closed with an allocator that has no limit and needs no machine; after that
+        // nothing refers to the machine.
         unsafe {
-            memory::give_back(self.state, self.machine.as_ptr());
+            memory::give_back(self.state);
             ffi::lua_close(self.state);
             drop(Box::from_raw(self.machine.as_ptr()));
         }

@@ -362,7 +362,7 @@ impl Worker {
             // The reaper does not keep up.
             match chore {
                 Chore::Free(flushed) => flushed.free(&self.shared.keyspace, &mut self.local.heap),
-                Chore::Drop(_) | Chore::Stop => drop(chore),
+                Chore::Drop(_) | Chore::Purge | Chore::Stop => drop(chore),
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     exec::Halt,
     memory::{Memory, ratio},
     session::Session,
-    shared::Message,
+    shared::{Chore, Message},
     worker::Worker,
 };
 
@@ -222,6 +222,7 @@ pub(crate) fn memory_purge(
     for other in worker.shared.workers() {
         other.mailbox.send(Message::Run(Box::new(cron::purge)));
     }
+    worker.shared.chore(Chore::Purge);
     session.reply().ok();
     Ok(())
 }

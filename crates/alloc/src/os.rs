@@ -1,12 +1,14 @@
-//! What the arenas want of the operating system: address ranges, huge pages, and giving memory back. Knows nothing else.
+//! What allocators want of the operating system: address ranges, huge pages, and giving memory back. Knows nothing else.
 
 use std::ptr::NonNull;
 
-/// Reserves up to `bytes` of addresses, aligned, that read as zeros and take no memory until written. Where so much is
-/// not to be had (a limit on address space) takes half as often as needed. The range lives as long as the process.
+/// Reserves up to `bytes` of addresses, aligned to a power of two of at least a page, that read as zeros and take no
+/// memory until written. Where so much is not to be had it is less: a quarter of the process's limit on addresses, or
+/// half as often as needed. `None`: not even `align` bytes are there. The range lives as long as the process.
 #[cfg(all(unix, not(miri)))]
-pub(crate) fn reserve(bytes: usize, align: usize) -> (NonNull<u8>, usize) {
-    let mut bytes = bytes.next_multiple_of(align);
+pub fn reserve(bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
+    let most = address_limit_bytes().map_or(bytes, |limit| bytes.min(limit / 4));
+    let mut bytes = most.max(align).next_multiple_of(align);
     loop {
         // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing that exists.
         let address = unsafe {
@@ -23,29 +25,46 @@ pub(crate) fn reserve(bytes: usize, align: usize) -> (NonNull<u8>, usize) {
             let address = address.cast::<u8>();
             // SAFETY: the mapping is `align` larger than the range.
             let aligned = unsafe { address.add(address.align_offset(align)) };
-            return (NonNull::new(aligned).expect("mmap gives no null"), bytes);
+            return Some((NonNull::new(aligned)?, bytes));
         }
-        assert!(
-            bytes / 2 >= align,
-            "no address space: {}",
-            std::io::Error::last_os_error()
-        );
+        if bytes / 2 < align {
+            return None;
+        }
         bytes = (bytes / 2).next_multiple_of(align);
     }
 }
 
 /// Miri's stand-in: a small zeroed allocation that is never freed.
 #[cfg(any(not(unix), miri))]
-pub(crate) fn reserve(bytes: usize, align: usize) -> (NonNull<u8>, usize) {
+pub fn reserve(bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
     let bytes = bytes.min(1 << 20).next_multiple_of(align);
     let layout = std::alloc::Layout::from_size_align(bytes, align).expect("a small size");
     // SAFETY: the size is not zero.
     let pointer = unsafe { std::alloc::alloc_zeroed(layout) };
-    (NonNull::new(pointer).expect("1 MiB"), bytes)
+    Some((NonNull::new(pointer)?, bytes))
+}
+
+/// The process's limit on addresses (`ulimit -v`), if there is one.
+pub fn address_limit_bytes() -> Option<usize> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the call writes the structure that it is given.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
+}
+
+/// Keeps the kernel from making huge pages in a range, where it would do so unasked; may be refused.
+pub(crate) fn refuse_huge(address: NonNull<u8>, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    advise(address, bytes, libc::MADV_NOHUGEPAGE);
+    #[cfg(not(target_os = "linux"))]
+    let _ = (address, bytes);
 }
 
 /// Asks for huge pages in a range; may be refused.
-pub(crate) fn advise_huge(address: NonNull<u8>, bytes: usize) {
+pub fn advise_huge(address: NonNull<u8>, bytes: usize) {
     #[cfg(target_os = "linux")]
     advise(address, bytes, libc::MADV_HUGEPAGE);
     #[cfg(not(target_os = "linux"))]
@@ -53,7 +72,7 @@ pub(crate) fn advise_huge(address: NonNull<u8>, bytes: usize) {
 }
 
 /// Makes a range one huge page now, whatever of it is used; may be refused.
-pub(crate) fn collapse(address: NonNull<u8>, bytes: usize) {
+pub fn collapse(address: NonNull<u8>, bytes: usize) {
     /// Linux 6.1; the libc crate knows it only for some targets.
     #[cfg(target_os = "linux")]
     const MADV_COLLAPSE: libc::c_int = 25;
@@ -64,7 +83,7 @@ pub(crate) fn collapse(address: NonNull<u8>, bytes: usize) {
 }
 
 /// Gives a range's memory back. On Linux it reads as zeros afterwards.
-pub(crate) fn discard(address: NonNull<u8>, bytes: usize) {
+pub fn discard(address: NonNull<u8>, bytes: usize) {
     #[cfg(unix)]
     advise(address, bytes, libc::MADV_DONTNEED);
     #[cfg(not(unix))]
@@ -73,26 +92,9 @@ pub(crate) fn discard(address: NonNull<u8>, bytes: usize) {
 
 #[cfg(all(unix, not(miri)))]
 fn advise(address: NonNull<u8>, bytes: usize, advice: libc::c_int) {
-    // SAFETY: callers pass whole segments of a range of ours, and `discard` only where nobody has an object.
+    // SAFETY: callers pass pages of a range of ours, and `discard` only where nobody has an object.
     unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) };
 }
 
 #[cfg(all(unix, miri))]
 fn advise(_: NonNull<u8>, _: usize, _: libc::c_int) {}
-
-/// Starts to load the cache line at an address. Any address will do: a prefetch never faults.
-#[inline(always)]
-pub fn prefetch(address: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint; it reads nothing as far as the program can tell, and never faults.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, readonly, preserves_flags));
-    }
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    let _ = address;
-}
