@@ -220,9 +220,11 @@ fn parse_integer(
             .ok_or_else(|| "argument couldn't be parsed into an integer".to_string())?,
         Unit::Octal => parse_octal(word)
             .ok_or_else(|| "argument couldn't be parsed as an octal number".to_string())?,
-        Unit::Memory => {
-            parse_memory(word).ok_or_else(|| "argument must be a memory value".to_string())? as i64
-        }
+        Unit::Memory => match number::parse_i64(word) {
+            Some(below @ ..0) if min < 0 => below,
+            _ => parse_memory(word).ok_or_else(|| "argument must be a memory value".to_string())?
+                as i64,
+        },
         Unit::MemoryOrPercent => match word.strip_suffix(b"%").and_then(number::parse_i64) {
             Some(percent) if percent > 100 => {
                 return Err("percentage argument must be less or equal to 100".into());
