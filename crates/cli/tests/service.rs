@@ -458,6 +458,13 @@ fn the_log_has_other_forms_and_the_time_of_the_place() {
 }
 
 #[test]
+fn a_group_that_nobody_knows_ends_the_start() {
+    let folder = folder_with("unixsocketgroup no-such-group\n");
+    let said = refused(folder.path(), &["r.conf"]);
+    assert!(said.contains("s: no group \"no-such-group\""), "{said}");
+}
+
+#[test]
 fn a_configuration_can_be_checked_without_a_server() {
     let folder = folder_with("io-threads 4\nappendfsync always\nhz 20\nlogfile log\n");
     let check = |words: &[&str]| {
