@@ -209,7 +209,7 @@ fn file_in(folder: &Path, begins: &str, ends: &str) -> Result<PathBuf, Failure> 
             let file = path.file_name().unwrap_or_default().to_string_lossy();
             file.starts_with(begins) && file.ends_with(ends)
         })
-        .ok_or_else(|| format!("{}: no {begins}…{ends}", folder.display()).into())
+        .ok_or_else(|| format!("{}: no {begins}…{ends}", folder.display()))
 }
 
 /// PHP with phpredis as Debian has them, and the folder of phpredis's tests.

@@ -247,6 +247,8 @@ fn explained(set: &[&str; 2]) -> bool {
         "save" | "appendonly" => true,
         "min-replicas-to-write" | "min-slaves-to-write" => true,
         "shutdown-on-sigint" | "shutdown-on-sigterm" => value.contains("save"),
+        // Beyond 64 bits Valkey takes it for -1.
+        "slot-migration-max-failover-repl-bytes" => value.starts_with("184467"),
         // Theirs are those of the machine.
         "locale-collate" => value.bytes().all(|byte| byte.is_ascii_lowercase()),
         _ => false,

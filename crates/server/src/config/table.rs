@@ -299,7 +299,7 @@ pub static ROWS: &[Parameter] = &[
     row("rdma-bind", Inert, TEXT, "", "Addresses for RDMA.").unbuilt("RDMA", empty),
     row("rdma-rx-size", InertFixed, int(64 << 10, 16 << 20), "1048576", "Bytes that a client may send at once by RDMA."),
     row("rdma-completion-vector", InertFixed, int(-1, 1024), "-1", "Completion vector of RDMA; -1: a random one."),
-    row("availability-zone", Live, TEXT, "", "Name of the place where the server runs, for clients: in INFO and HELLO, unless empty.").kept_in(
+    row("availability-zone", Live, Syntax::Bytes, "", "Name of the place where the server runs, for clients: in INFO and HELLO, unless empty.").kept_in(
         |s| Value::Text(s.availability_zone.clone().into_bytes()),
         |s, v| {
             s.availability_zone = utf8(v.bytes())?;

@@ -79,7 +79,7 @@ const BODIES: &[&str] = &[
     "for k in pairs(server) do server[k] = nil end",
     "local call = server.call return call('GET', KEYS[1])",
     "return setmetatable({}, {__index = server}).sha1hex('a')",
-    "return cjson.encode({server.pcall('nosuch')})",
+    "local e = server.pcall('nosuch') return {e.err, tostring(e.ignore_error_stats_update), tostring(e.line)}",
     "return redis.call('GET', KEYS[1])",
 ];
 
