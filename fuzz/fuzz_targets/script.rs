@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer, Skipper};
-use redline_scripting::{Host, Limits, Origin, ScriptEnv, Scripts, Tick};
+use redline_scripting::{Family, Host, Limits, Origin, ScriptEnv, Scripts, Tick};
 
 /// Turns of a script before it is killed: a turn is about a millisecond.
 const TURNS_MAX: u32 = 30;
@@ -56,7 +56,7 @@ struct Server {
 }
 
 impl ScriptEnv for Server {
-    fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer) {
+    fn call(&mut self, args: Args<'_>, _: Family, proto: Proto, reply: &mut ReplyBuffer) {
         let mut reply = Reply::new(reply, proto);
         match (args[0].to_ascii_lowercase().as_slice(), args.len()) {
             (b"get", 2) => reply.bulk(&args[1]),

@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     always("access", compare_access),
     always("valkey", compare_with_valkey),
     always("config", compare_configuration),
+    always("stock", start_with_stock_files),
     always("benchmark", suite::redis_benchmark_against_us),
     always("cli", command_line_tools::run),
     always("clients", clients::run),
@@ -363,27 +364,53 @@ fn compare_with_valkey(setting: &Setting) -> Result<String, Failure> {
         calls += valkey::run(redline.address(), valkey.address(), seed, VALKEY_ROUNDS)?;
         stop(redline)?;
     }
-    Ok(format!("{calls} calls of what Valkey alone has"))
+    let valkey = ServerProcess::redis(&program, &[]).map_err(|e| failure(&program, &e))?;
+    let (redline, redis) = (setting.start_redline(2, &[])?, setting.start_redis(&[])?);
+    let parameters = configuration::run_beyond(&redline, &valkey, &redis)?;
+    stop(redline)?;
+    Ok(format!(
+        "{calls} calls of what Valkey alone has, {parameters} about its parameters"
+    ))
 }
 
-/// Every parameter on both, files that both write, and the file that the distribution starts its redis-server with.
+/// Every parameter on both, and files that both write.
 fn compare_configuration(setting: &Setting) -> Result<String, Failure> {
     let redis = setting.start_redis(&[])?;
     let redline = setting.start_redline(2, &[])?;
     let calls = configuration::run(&redline, &redis)?;
     stop(redline)?;
     let files = configuration::rewrite(&setting.redline, &setting.redis)?;
+    Ok(format!("{calls} calls, {files} files written"))
+}
+
+/// Files that others start with start us: those of the distributions' packages, and one with every parameter that a real
+/// Valkey shows.
+fn start_with_stock_files(setting: &Setting) -> Result<String, Failure> {
     install::older_redis_server()?;
-    let path = "/etc/redis/redis.conf";
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    // Its folders belong to the package.
+    let redis = PathBuf::from("/etc/redis/redis.conf");
+    let text =
+        std::fs::read_to_string(&redis).map_err(|error| format!("{}: {error}", redis.display()))?;
+    let (valkeys, valkey) = install::valkey_configuration()?;
+    let program = install::valkey_server()?;
+    let real = ServerProcess::redis(&program, &[]).map_err(|e| failure(&program, &e))?;
+    let everything = configuration::file_of(&real)?;
+    // Their folders belong to the packages.
     let own = "--daemonize no --dir . --logfile \"\" --pidfile pid";
     let words: Vec<String> = own.split(' ').map(|word| word.replace('"', "")).collect();
-    let redline = ServerProcess::redline_of_file(&setting.redline, &text, &words)
-        .map_err(|error| failure(&setting.redline, &error))?;
-    stop(redline)?;
+    let lines = everything.lines().count();
+    for (name, text) in [
+        (redis.display().to_string(), text),
+        (valkey.display().to_string(), valkeys),
+        ("every parameter of Valkey".to_owned(), everything),
+    ] {
+        let redline = ServerProcess::redline_of_file(&setting.redline, &text, &words)
+            .map_err(|error| format!("{name}: {}", failure(&setting.redline, &error)))?;
+        stop(redline)?;
+    }
     Ok(format!(
-        "{calls} calls, {files} files written, {path} starts it"
+        "{} and {} start it, and so does a file with all {lines} parameters of Valkey",
+        redis.display(),
+        valkey.display()
     ))
 }
 

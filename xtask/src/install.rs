@@ -37,6 +37,8 @@ const DEBIAN_SOURCES: [&str; 2] = [
     "http://deb.debian.org/debian bookworm main",
     "http://deb.debian.org/debian-security bookworm-security main",
 ];
+/// Where the Valkey is whose configuration file is to start us.
+const DEBIAN_TESTING: &str = "http://deb.debian.org/debian testing main";
 const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -108,8 +110,7 @@ pub fn redis_suite() -> Result<PathBuf, Failure> {
     debian_source("redis", "redis")
 }
 
-/// The source of a Debian package, unpacked into a folder of that name. The list of sources is one of ours: the system's
-/// stays as it is.
+/// The source of a Debian package, unpacked into a folder of that name.
 fn debian_source(package: &str, name: &str) -> Result<PathBuf, Failure> {
     packages(&["dpkg-source"], &["dpkg-dev"])?;
     let home = folder().join("tcl");
@@ -117,19 +118,69 @@ fn debian_source(package: &str, name: &str) -> Result<PathBuf, Failure> {
     if unpacked.join("debian").exists() {
         return Ok(unpacked);
     }
-    for part in ["lists/partial", "cache/archives/partial"] {
-        make(&home.join(part))?;
-    }
-    let list = home.join("sources.list");
     let lines =
         DEBIAN_SOURCES.map(|source| format!("deb-src [signed-by={DEBIAN_KEYS}] {source}\n"));
-    fs::write(&list, lines.concat()).map_err(|error| format!("{}: {error}", list.display()))?;
-    let apt_get = |words: &[&str]| {
+    let apt_get = AptGet::new(&home, &lines.concat())?;
+    println!("fetching the source of {package} for its test suite");
+    apt_get.run(&["update"])?;
+    apt_get.run(&["source", "--download-only", package])?;
+    let description = file_in(&home, &format!("{package}_"), ".dsc")?;
+    let mut unpack = Command::new("dpkg-source");
+    unpack
+        .args(["--no-check", "-x"])
+        .arg(description)
+        .arg(&unpacked)
+        .current_dir(&home);
+    captured(unpack, b"", INSTALL_TIMEOUT)?;
+    Ok(unpacked)
+}
+
+/// The configuration file that Debian's newest valkey-server starts with, and where it is.
+pub fn valkey_configuration() -> Result<(String, PathBuf), Failure> {
+    let home = folder().join("valkey");
+    let unpacked = home.join("unpacked");
+    let path = unpacked.join("etc/valkey/valkey.conf");
+    if !path.exists() {
+        packages(&["dpkg-deb"], &["dpkg"])?;
+        println!("fetching Debian's valkey-server for its configuration file");
+        let list = format!("deb [signed-by={DEBIAN_KEYS}] {DEBIAN_TESTING}\n");
+        let apt_get = AptGet::new(&home, &list)?;
+        apt_get.run(&["update"])?;
+        apt_get.run(&["download", "valkey-server"])?;
+        let package = file_in(&home, "valkey-server_", ".deb")?;
+        let mut unpack = Command::new("dpkg-deb");
+        unpack.arg("-x").arg(package).arg(&unpacked);
+        captured(unpack, b"", INSTALL_TIMEOUT)?;
+    }
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok((text, path))
+}
+
+/// apt-get with a list of sources and a folder of its own: the system's list stays as it is.
+struct AptGet {
+    home: PathBuf,
+    list: PathBuf,
+}
+
+impl AptGet {
+    fn new(home: &Path, sources: &str) -> Result<AptGet, Failure> {
+        for part in ["lists/partial", "cache/archives/partial"] {
+            make(&home.join(part))?;
+        }
+        let list = home.join("sources.list");
+        fs::write(&list, sources).map_err(|error| format!("{}: {error}", list.display()))?;
+        Ok(AptGet {
+            home: home.to_owned(),
+            list,
+        })
+    }
+
+    fn run(&self, words: &[&str]) -> Result<String, Failure> {
         let mut command = Command::new("apt-get");
         let options = [
-            ("Dir::Etc::SourceList", list.clone()),
-            ("Dir::State::Lists", home.join("lists")),
-            ("Dir::Cache", home.join("cache")),
+            ("Dir::Etc::SourceList", self.list.clone()),
+            ("Dir::State::Lists", self.home.join("lists")),
+            ("Dir::Cache", self.home.join("cache")),
         ];
         for (name, path) in options {
             command.arg("-o").arg(format!("{name}={}", path.display()));
@@ -143,29 +194,22 @@ fn debian_source(package: &str, name: &str) -> Result<PathBuf, Failure> {
                 "-q",
             ])
             .args(words)
-            .current_dir(&home);
+            .current_dir(&self.home);
         captured(command, b"", INSTALL_TIMEOUT)
-    };
-    println!("fetching the source of {package} for its test suite");
-    apt_get(&["update"])?;
-    apt_get(&["source", "--download-only", package])?;
-    let description = fs::read_dir(&home)
-        .map_err(|error| format!("{}: {error}", home.display()))?
+    }
+}
+
+/// The file in a folder whose name begins and ends like that.
+fn file_in(folder: &Path, begins: &str, ends: &str) -> Result<PathBuf, Failure> {
+    fs::read_dir(folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?
         .flatten()
         .map(|entry| entry.path())
         .find(|path| {
             let file = path.file_name().unwrap_or_default().to_string_lossy();
-            file.starts_with(&format!("{package}_")) && file.ends_with(".dsc")
+            file.starts_with(begins) && file.ends_with(ends)
         })
-        .ok_or_else(|| format!("apt-get source has left no .dsc in {}", home.display()))?;
-    let mut unpack = Command::new("dpkg-source");
-    unpack
-        .args(["--no-check", "-x"])
-        .arg(description)
-        .arg(&unpacked)
-        .current_dir(&home);
-    captured(unpack, b"", INSTALL_TIMEOUT)?;
-    Ok(unpacked)
+        .ok_or_else(|| format!("{}: no {begins}…{ends}", folder.display()))
 }
 
 /// PHP with phpredis as Debian has them, and the folder of phpredis's tests.

@@ -865,7 +865,7 @@ fn connections_are_replaced_after_their_share_of_requests() {
 fn a_backlog_that_stays_full_does_not_keep_a_run_from_ending() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let open = Listener::bind_unix(&path, None, 1).unwrap();
+    let open = Listener::bind_unix(&path, redline_net::UnixAccess::default(), 1).unwrap();
     let listener = UnixListener::from(open.as_fd().try_clone_to_owned().unwrap());
     listener.set_nonblocking(false).unwrap();
     let (full, gone) = (

@@ -14,6 +14,7 @@ use std::{
     },
     path::Path,
     process::Command,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use running::{PATIENCE, REDLINE, Running, folder, folder_with, refused, until};
@@ -407,6 +408,11 @@ fn the_log_has_other_forms_and_the_time_of_the_place() {
     assert_eq!(running.call("CONFIG REWRITE"), "+OK");
     assert_eq!(running.call("CONFIG SET log-format text"), "+OK");
     assert_eq!(running.call("CONFIG REWRITE"), "+OK");
+    for format in ["iso8601", "milliseconds"] {
+        let call = format!("CONFIG SET log-timestamp-format {format}");
+        assert_eq!(running.call(&call), "+OK");
+        assert_eq!(running.call("CONFIG REWRITE"), "+OK");
+    }
     let log = fs::read_to_string(running.path("log")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     let begins = format!("{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"20");
@@ -415,9 +421,31 @@ fn the_log_has_other_forms_and_the_time_of_the_place() {
         lines[0].contains("+05:30\",\"level\":\"notice\",\"message\":\"Redline version="),
         "{log}"
     );
-    let [pairs, text] = lines[lines.len() - 2..] else {
+    let [pairs, text, iso_8601, milliseconds] = lines[lines.len() - 4..] else {
         panic!("{log}")
     };
+    let time_of = |line: &str| {
+        let time = line.strip_prefix(&format!("{pid}:M "));
+        time.and_then(|rest| rest.strip_suffix(" * CONFIG REWRITE executed with success."))
+            .map(str::to_owned)
+            .unwrap_or_else(|| panic!("{log}"))
+    };
+    let iso_8601 = time_of(iso_8601);
+    assert!(
+        iso_8601.starts_with("20") && iso_8601.ends_with("+05:30"),
+        "{log}"
+    );
+    assert_eq!(
+        iso_8601.len(),
+        "2026-11-21T22:10:00.123+01:00".len(),
+        "{log}"
+    );
+    let milliseconds: u64 = time_of(milliseconds).parse().unwrap();
+    let now_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64;
+    assert!((now_ms - 60_000..=now_ms).contains(&milliseconds), "{log}");
     assert!(
         pairs.starts_with(&format!("pid={pid} role=primary timestamp=\"20")),
         "{log}"
@@ -427,6 +455,13 @@ fn the_log_has_other_forms_and_the_time_of_the_place() {
         "{log}"
     );
     assert!(text.starts_with(&format!("{pid}:M ")), "{log}");
+}
+
+#[test]
+fn a_group_that_nobody_knows_ends_the_start() {
+    let folder = folder_with("unixsocketgroup no-such-group\n");
+    let said = refused(folder.path(), &["r.conf"]);
+    assert!(said.contains("s: no group \"no-such-group\""), "{said}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub use address::{Address, Endpoint, NetError, error_text};
 pub use alarm::Alarm;
 pub use buffer_pool::{BufferPool, BufferPoolLimits};
 pub use gathering::{Gathering, Stretch};
-pub use listener::{Listener, is_out_of_descriptors};
+pub use listener::{Listener, UnixAccess, is_out_of_descriptors};
 pub use mailbox::{Mailbox, Sender};
 pub use pipe::Pipe;
 pub use poller::{Event, Interest, Poller, Waker};

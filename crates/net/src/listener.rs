@@ -2,6 +2,7 @@
 //!
 //! It must not know who serves the connections.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -31,6 +32,15 @@ pub struct Listener {
 enum Sharing {
     Alone,
     Port,
+}
+
+/// Who may use a unix socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnixAccess<'a> {
+    /// Permission bits of its file; those of the umask if there are none.
+    pub mode: Option<u32>,
+    /// Name of the group that it belongs to; the process's if there is none.
+    pub group: Option<&'a str>,
 }
 
 impl Listener {
@@ -110,15 +120,15 @@ impl Listener {
         listen_tcp(address, backlog, Sharing::Alone).map_err(|error| NetError::new(&address, error))
     }
 
-    /// Listens on a unix socket at `path`, with the permission bits `mode` if given. A file that a dead server left
+    /// Listens on a unix socket at `path`. A file that a dead server left
     /// there is removed first, and so is an empty one; a living server's, or what holds something, is an error.
     pub fn bind_unix(
         path: impl AsRef<Path>,
-        mode: Option<u32>,
+        access: UnixAccess<'_>,
         backlog: u32,
     ) -> Result<Listener, NetError> {
         let path = path.as_ref();
-        listen_unix(path, mode, backlog).map_err(|error| NetError::new(&path.display(), error))
+        listen_unix(path, access, backlog).map_err(|error| NetError::new(&path.display(), error))
     }
 
     /// The next connection that waits, or `None`. The stream is non-blocking.
@@ -265,14 +275,17 @@ fn listen_tcp(address: SocketAddr, backlog: u32, sharing: Sharing) -> io::Result
     })
 }
 
-fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<Listener> {
+fn listen_unix(path: &Path, access: UnixAccess<'_>, backlog: u32) -> io::Result<Listener> {
     let address = unix_address(path)?;
     remove_stale(path, &address)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&address)?;
     let file = SocketFile::of(path)?;
-    if let Some(mode) = mode {
-        // Before `listen`: until then every connection is refused, so nobody slips in under looser permissions.
+    // Before `listen`: until then every connection is refused, so nobody slips in under looser permissions.
+    if let Some(group) = access.group {
+        std::os::unix::fs::chown(path, None, Some(group_id(group)?))?;
+    }
+    if let Some(mode) = access.mode {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }
     socket.listen(backlog_of(backlog))?;
@@ -282,6 +295,36 @@ fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<Liste
         is_tls: false,
         pacing: None,
     })
+}
+
+/// The number of the group of that name.
+fn group_id(name: &str) -> io::Result<u32> {
+    const BYTES_MAX: usize = 1 << 20;
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no group {name:?}"));
+    let wanted = CString::new(name).map_err(|_| unknown())?;
+    let mut buffer = vec![0; 1 << 10];
+    loop {
+        // SAFETY: all zeros is a `group`, whose pointers are not followed.
+        let mut group: libc::group = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: the name ends with a zero, the buffer is as long as is said, and all of it outlives the call.
+        let failure = unsafe {
+            libc::getgrnam_r(
+                wanted.as_ptr(),
+                &mut group,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &mut found,
+            )
+        };
+        match failure {
+            0 if found.is_null() => return Err(unknown()),
+            0 => return Ok(group.gr_gid),
+            libc::ERANGE if buffer.len() < BYTES_MAX => buffer.resize(2 * buffer.len(), 0),
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
 }
 
 fn backlog_of(backlog: u32) -> i32 {

@@ -2,11 +2,12 @@
 
 mod sockets;
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use redline_net::{Address, Listener, PeerAddr, connect_blocking};
+use redline_net::{Address, Listener, PeerAddr, UnixAccess, connect_blocking};
 
 use sockets::{PATIENCE, accept, exists};
 
@@ -90,7 +91,11 @@ fn a_port_can_be_taken_again_right_after_its_server_has_gone() {
 fn a_unix_socket_has_its_mode_and_leaves_with_its_listener() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("redis.sock");
-    let listener = Listener::bind_unix(&path, Some(0o700), 16).unwrap();
+    let private = UnixAccess {
+        mode: Some(0o700),
+        group: None,
+    };
+    let listener = Listener::bind_unix(&path, private, 16).unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(
         listener.local_address().unwrap().to_string(),
@@ -103,6 +108,51 @@ fn a_unix_socket_has_its_mode_and_leaves_with_its_listener() {
     assert!(!exists(&path));
 }
 
+/// Numbers behind that name in this process's status.
+fn own_numbers(name: &str) -> Vec<u32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let words = line.unwrap().split_whitespace();
+    words.map(|word| word.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_unix_socket_belongs_to_the_group_that_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("redis.sock");
+    let listen = |group| {
+        let mode = Some(0o770);
+        Listener::bind_unix(&path, UnixAccess { mode, group }, 16)
+    };
+    let groups = fs::read_to_string("/etc/group").unwrap();
+    let groups: Vec<(&str, u32)> = groups
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            Some((fields.next()?, fields.nth(1)?.parse().ok()?))
+        })
+        .collect();
+    let (user, own) = (own_numbers("Uid:")[1], own_numbers("Gid:")[1]);
+    let may = |id: u32| user == 0 || own_numbers("Groups:").contains(&id);
+    let others = || groups.iter().filter(|(_, id)| *id != own);
+    let allowed = others().find(|(_, id)| may(*id));
+    if let Some((name, id)) = allowed {
+        let listener = listen(Some(name)).unwrap();
+        let metadata = path.metadata().unwrap();
+        assert_eq!(metadata.gid(), *id, "{name}");
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o770);
+        drop(listener);
+    } else {
+        let (name, _) = others().next().expect("a system has several groups");
+        let error = listen(Some(name)).unwrap_err();
+        assert!(error.to_string().contains("not permitted"), "{error}");
+        fs::remove_file(&path).unwrap();
+    }
+    let error = listen(Some("no such group")).unwrap_err();
+    let text = format!("{}: no group \"no such group\"", path.display());
+    assert_eq!(error.to_string(), text);
+}
+
 #[test]
 fn a_dead_servers_socket_file_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +160,7 @@ fn a_dead_servers_socket_file_is_replaced() {
     // The standard library's listener leaves its file behind, as a killed server does.
     drop(UnixListener::bind(&path).unwrap());
     assert!(exists(&path));
-    let listener = Listener::bind_unix(&path, None, 16).unwrap();
+    let listener = Listener::bind_unix(&path, UnixAccess::default(), 16).unwrap();
     connect_blocking(&Address::unix(&path), PATIENCE).unwrap();
     accept(&listener);
 }
@@ -119,8 +169,8 @@ fn a_dead_servers_socket_file_is_replaced() {
 fn a_living_servers_socket_file_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("redis.sock");
-    let first = Listener::bind_unix(&path, None, 16).unwrap();
-    let error = Listener::bind_unix(&path, None, 16).unwrap_err();
+    let first = Listener::bind_unix(&path, UnixAccess::default(), 16).unwrap();
+    let error = Listener::bind_unix(&path, UnixAccess::default(), 16).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("{}: Address already in use", path.display())
@@ -134,7 +184,7 @@ fn a_living_servers_socket_file_is_left_alone() {
 fn an_empty_file_that_reserves_the_path_is_replaced() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.into_temp_path();
-    let listener = Listener::bind_unix(&path, None, 16).unwrap();
+    let listener = Listener::bind_unix(&path, UnixAccess::default(), 16).unwrap();
     connect_blocking(&Address::unix(&path), PATIENCE).unwrap();
     accept(&listener);
 }
@@ -144,7 +194,7 @@ fn a_file_that_is_no_socket_is_never_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("precious");
     std::fs::write(&path, "data").unwrap();
-    assert!(Listener::bind_unix(&path, None, 16).is_err());
+    assert!(Listener::bind_unix(&path, UnixAccess::default(), 16).is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
 }
 
@@ -152,10 +202,10 @@ fn a_file_that_is_no_socket_is_never_removed() {
 fn a_listener_does_not_remove_the_file_of_its_successor() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("redis.sock");
-    let first = Listener::bind_unix(&path, None, 16).unwrap();
+    let first = Listener::bind_unix(&path, UnixAccess::default(), 16).unwrap();
     // Renamed, not removed: its inode must not be given to the next file.
     std::fs::rename(&path, folder.path().join("moved")).unwrap();
-    let second = Listener::bind_unix(&path, None, 16).unwrap();
+    let second = Listener::bind_unix(&path, UnixAccess::default(), 16).unwrap();
     drop(first);
     assert!(exists(&path));
     drop(second);
@@ -166,7 +216,8 @@ fn a_listener_does_not_remove_the_file_of_its_successor() {
 fn accept_says_when_nobody_waits() {
     let listener = Listener::bind_tcp(&["127.0.0.1"], 0, 16).unwrap().remove(0);
     assert!(listener.accept().unwrap().is_none());
-    let error = Listener::bind_unix("/no/such/folder/socket", None, 16).unwrap_err();
+    let error =
+        Listener::bind_unix("/no/such/folder/socket", UnixAccess::default(), 16).unwrap_err();
     assert_eq!(
         error.to_string(),
         "/no/such/folder/socket: No such file or directory"

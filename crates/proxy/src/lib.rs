@@ -78,7 +78,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use redline_net::{Address, Listener, console, cpu};
+use redline_net::{Address, Listener, UnixAccess, console, cpu};
 
 use crate::config::arguments::Arguments;
 use crate::config::{Config, Identities};
@@ -146,7 +146,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
     for (door, listener) in config.listeners.iter().enumerate() {
         let bound = match &listener.bind.0 {
             Address::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG)?,
-            Address::Unix(path) => vec![Listener::bind_unix(path, None, BACKLOG)?],
+            Address::Unix(path) => vec![Listener::bind_unix(path, UnixAccess::default(), BACKLOG)?],
         };
         listeners.extend(bound.into_iter().map(|listener| (listener, door as u16)));
     }

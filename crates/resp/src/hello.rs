@@ -5,7 +5,9 @@ use crate::reply::{Proto, Reply};
 /// What whoever answers says of itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
-    /// The version of Redis that clients are to reckon with.
+    /// Its name, as clients are to take it.
+    pub server: &'a str,
+    /// The version of that.
     pub version: &'a str,
     /// What the connection speaks from now on.
     pub proto: Proto,
@@ -13,13 +15,19 @@ pub struct Hello<'a> {
     pub id: u64,
     /// `standalone` or `cluster`.
     pub mode: &'a str,
+    /// Where it runs; empty: not told.
+    pub availability_zone: &'a str,
 }
 
 impl Hello<'_> {
-    /// Writes the map but for its last value, the array of modules, which the caller writes.
+    /// Writes the map as far as to the array of modules, which the caller writes, and behind it [`Hello::write_rest`].
     pub fn write(&self, reply: &mut Reply<'_>) {
-        reply.map(7);
-        for (name, text) in [("server", "redis"), ("version", self.version)] {
+        reply.map(if self.availability_zone.is_empty() {
+            7
+        } else {
+            8
+        });
+        for (name, text) in [("server", self.server), ("version", self.version)] {
             reply.bulk(name.as_bytes());
             reply.bulk(text.as_bytes());
         }
@@ -32,5 +40,13 @@ impl Hello<'_> {
             reply.bulk(text.as_bytes());
         }
         reply.bulk(b"modules");
+    }
+
+    /// Writes what comes behind the modules.
+    pub fn write_rest(&self, reply: &mut Reply<'_>) {
+        if !self.availability_zone.is_empty() {
+            reply.bulk(b"availability_zone");
+            reply.bulk(self.availability_zone.as_bytes());
+        }
     }
 }

@@ -5,13 +5,13 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
-use redline_scripting::{Host, Limits, Origin, ScriptEnv, Scripts, Tick};
+use redline_scripting::{Family, Host, Limits, Origin, ScriptEnv, Scripts, Tick};
 
 /// A server whose every reply is the same.
 struct Canned(&'static [u8]);
 
 impl ScriptEnv for Canned {
-    fn call(&mut self, args: Args<'_>, _: Proto, reply: &mut ReplyBuffer) {
+    fn call(&mut self, args: Args<'_>, _: Family, _: Proto, reply: &mut ReplyBuffer) {
         black_box(&args[0]);
         reply.push_bytes(self.0);
     }

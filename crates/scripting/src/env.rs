@@ -4,11 +4,20 @@ use std::borrow::Cow;
 
 use redline_resp::{Args, Proto, ReplyBuffer};
 
+/// Whose words an error uses: those of the table by which the script calls, `redis` or `server`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Redis's.
+    Redis,
+    /// Valkey's.
+    Valkey,
+}
+
 /// The server, as one running script sees it.
 pub trait ScriptEnv {
     /// Runs one command as `redis.call` does and appends its reply, in the version `proto`, to `reply`. A refusal is
-    /// an error reply. `reply` is empty before.
-    fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer);
+    /// an error reply, in the words of `family`. `reply` is empty before.
+    fn call(&mut self, args: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer);
 
     /// An error that the script returns, also deep inside, or raises. `counted`: it says itself that statistics have it
     /// already, as the errors of [`call`](ScriptEnv::call) do.

@@ -13,7 +13,7 @@ mod source;
 #[allow(unsafe_code)]
 mod vm;
 
-pub use env::{ScriptEnv, Tick};
+pub use env::{Family, ScriptEnv, Tick};
 pub use host::{Host, Limits, LoadError};
 pub use library::{Function, FunctionRef, Libraries, Library, LibraryError, RestorePolicy};
 pub use script::{Origin, Script, ScriptFlags, Scripts, Sha, ShebangError, sha1_hex};

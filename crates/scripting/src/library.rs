@@ -88,6 +88,8 @@ pub enum LibraryError {
     Compile(String),
     /// It ended in an error while it was run: that.
     Register(String),
+    /// It was refused while it was run, by what says all itself: that.
+    Refused(String),
     /// It has registered nothing.
     Empty,
     /// Another library has a function of that name.
@@ -116,6 +118,7 @@ impl fmt::Display for LibraryError {
             LibraryError::ExistsAtRestore(name) => write!(f, "Library {name} already exists"),
             LibraryError::Compile(text) => write!(f, "Error compiling function: {text}"),
             LibraryError::Register(text) => write!(f, "Error registering functions: {text}"),
+            LibraryError::Refused(text) => f.write_str(text.strip_prefix("ERR ").unwrap_or(text)),
             LibraryError::Empty => f.write_str("No functions registered"),
             LibraryError::FunctionExists(name) => write!(f, "Function {name} already exists"),
         }

@@ -175,7 +175,7 @@ fn enter_dir(settings: &mut Settings) -> Result<(), String> {
 fn open_log(settings: &Settings) -> Result<(), String> {
     let service = &settings.service;
     log::set_level(settings.log_level);
-    log::set_format(service.log_format);
+    log::set_format(service.log_format, service.log_timestamp);
     log::set_file(settings.logfile.as_deref())
         .map_err(|error| cannot_log(settings.logfile.as_deref().unwrap_or(""), &error))?;
     if service.syslog {

@@ -89,9 +89,9 @@ impl Parameter {
     }
 
     /// Does it say how connections with TLS are made? Then they are prepared anew when it is set, also to the same value:
-    /// a file of that name may have become another.
+    /// a file of that name may have become another. How often the files are looked at is another matter.
     pub fn concerns_tls(&self) -> bool {
-        self.name.starts_with("tls-")
+        self.name.starts_with("tls-") && self.name != "tls-auto-reload-interval"
     }
 
     /// May CONFIG SET change it?

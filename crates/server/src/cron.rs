@@ -79,9 +79,21 @@ pub fn tick(worker: &mut Worker) {
     if worker.number == 0 {
         worker.shared.rates.sample(&worker.shared);
         worker.shared.note_limit();
+        look_at_certificates(worker);
     }
     worker.local.flush_account(&worker.shared.keyspace);
     worker.sweep();
+}
+
+/// Has certificates read again if their files have changed, as often as `tls-auto-reload-interval` says.
+fn look_at_certificates(worker: &mut Worker) {
+    let interval_ms = worker.settings.tls.auto_reload_interval_s * 1000;
+    let now_ms = clock::monotonic_coarse_ms();
+    if interval_ms == 0 || now_ms - worker.certificates_seen_ms < interval_ms {
+        return;
+    }
+    worker.certificates_seen_ms = now_ms;
+    worker.shared.reload_changed_tls();
 }
 
 /// How long active expiry rests after a slice that left something due: half as long as the slice at the least effort, an

@@ -15,7 +15,7 @@ use redline_spec::{self as spec, CommandId};
 use redline_types::Kind;
 
 use crate::{
-    REDIS_VERSION, REDLINE_VERSION, VECTOR_SETS, config, cron,
+    REDIS_VERSION, REDLINE_VERSION, SERVER_NAME, VECTOR_SETS, config, cron,
     memory::{Memory, ratio},
     pubsub,
     session::flag,
@@ -109,12 +109,16 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     let uptime_s = now_us.saturating_sub(shared.started_us) / 1_000_000;
     let path = |path: Option<std::path::PathBuf>| path.unwrap_or_default().display().to_string();
     out.field("redis_version", REDIS_VERSION)?;
-    out.field("server_name", "redline")?;
+    out.field("server_name", SERVER_NAME)?;
     out.field("redline_version", REDLINE_VERSION)?;
     out.field("redis_git_sha1", "00000000")?;
     out.field("redis_git_dirty", 0)?;
     out.field("redis_build_id", 0)?;
-    out.field("redis_mode", "standalone")?;
+    let mode = match worker.settings.extended_redis_compatibility {
+        true => "redis_mode",
+        false => "server_mode",
+    };
+    out.field(mode, "standalone")?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     out.field(
         "os",
@@ -143,6 +147,10 @@ fn server(worker: &Worker, _: &Totals, out: &mut Out<'_>) -> fmt::Result {
     out.field("config_file", path(shared.origin.config_file.clone()))?;
     out.field("io_threads_active", 0)?;
     out.field("worker_threads", shared.workers().len())?;
+    let zone = &worker.settings.availability_zone;
+    if !zone.is_empty() {
+        out.field("availability_zone", zone)?;
+    }
     listeners(worker, out)
 }
 

@@ -60,7 +60,7 @@ mod tracking;
 mod worker;
 
 pub use commandlog::Threshold;
-pub use log::LogFormat;
+pub use log::{LogFormat, LogTimestamp};
 pub use names::Names;
 pub use redline_net::{console, tls::ClientAuth};
 pub use service::{OomScore, Service, ServiceSettings, Supervision};
@@ -74,6 +74,8 @@ use std::sync::atomic::Ordering;
 pub const REDIS_VERSION: &str = redline_spec::REFERENCE;
 /// The module in which Redis brings vector sets, as clients are told of it.
 pub(crate) const VECTOR_SETS: &str = "vectorset";
+/// What this program is called where a server names itself.
+pub(crate) const SERVER_NAME: &str = "redline";
 /// Our own version.
 pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -43,17 +43,38 @@ pub enum LogFormat {
     Logfmt = 2,
 }
 
+/// How lines name the time: `log-timestamp-format`, its words' indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogTimestamp {
+    /// As the form of the line has it: in text as redis-server does, otherwise by ISO 8601.
+    #[default]
+    Legacy = 0,
+    /// By ISO 8601.
+    Iso8601 = 1,
+    /// In milliseconds since 1970.
+    Milliseconds = 2,
+}
+
 static LEVEL: AtomicU8 = AtomicU8::new(NOTICE);
 static TARGETS: Mutex<Targets> = Mutex::new(Targets {
     file: None,
-    format: LogFormat::Text,
+    form: Form {
+        format: LogFormat::Text,
+        timestamp: LogTimestamp::Legacy,
+    },
     syslog: None,
 });
 
 struct Targets {
     file: Option<String>,
-    format: LogFormat,
+    form: Form,
     syslog: Option<Syslog>,
+}
+
+#[derive(Clone, Copy)]
+struct Form {
+    format: LogFormat,
+    timestamp: LogTimestamp,
 }
 
 /// Lines below this weight are dropped from now on.
@@ -62,8 +83,8 @@ pub fn set_level(level: u8) {
 }
 
 /// Lines are written like this from now on.
-pub fn set_format(format: LogFormat) {
-    targets().format = format;
+pub fn set_format(format: LogFormat, timestamp: LogTimestamp) {
+    targets().form = Form { format, timestamp };
 }
 
 /// Lines go to this file from now on; it is opened for each, so that it may be rotated.
@@ -111,14 +132,7 @@ fn write(level: u8, text: &str) {
     let now_ms = clock::wall_ms();
     let now = clock::local(now_ms / 1000);
     let mut targets = targets();
-    let line = line(
-        targets.format,
-        std::process::id(),
-        &now,
-        now_ms % 1000,
-        level,
-        text,
-    );
+    let line = line(targets.form, std::process::id(), &now, now_ms, level, text);
     // A log that cannot be written must not stop the server.
     let _ = match &targets.file {
         None => std::io::stdout().write_all(line.as_bytes()),
@@ -133,44 +147,46 @@ fn write(level: u8, text: &str) {
     }
 }
 
-fn line(
-    format: LogFormat,
-    pid: u32,
-    now: &LocalTime,
-    now_ms: u64,
-    level: u8,
-    text: &str,
-) -> String {
+/// `now_ms` is the time since 1970, and `now` what clocks show then.
+fn line(form: Form, pid: u32, now: &LocalTime, now_ms: u64, level: u8, text: &str) -> String {
     let (name, mark, _) = WEIGHTS[usize::from(level)];
-    match format {
-        LogFormat::Text => format!(
-            "{pid}:M {:02} {} {} {:02}:{:02}:{:02}.{now_ms:03} {mark} {text}\n",
-            now.day,
-            now.month_name(),
-            now.year,
-            now.hour,
-            now.minute,
-            now.second,
-        ),
+    let time = match (form.timestamp, form.format) {
+        (LogTimestamp::Legacy, LogFormat::Text) => as_redis(now, now_ms % 1000),
+        (LogTimestamp::Milliseconds, _) => now_ms.to_string(),
+        _ => iso_8601(now, now_ms % 1000),
+    };
+    match form.format {
+        LogFormat::Text => format!("{pid}:M {time} {mark} {text}\n"),
         LogFormat::Json => format!(
-            "{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"{}\",\"level\":\"{name}\",\"message\":{}}}\n",
-            iso_8601(now, now_ms),
+            "{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"{time}\",\"level\":\"{name}\",\"message\":{}}}\n",
             quoted(text),
         ),
         LogFormat::Logfmt => format!(
-            "pid={pid} role=primary timestamp=\"{}\" level={name} message={}\n",
-            iso_8601(now, now_ms),
+            "pid={pid} role=primary timestamp=\"{time}\" level={name} message={}\n",
             quoted(text),
         ),
     }
 }
 
+/// `21 Nov 2026 22:10:00.123`.
+fn as_redis(now: &LocalTime, ms: u64) -> String {
+    format!(
+        "{:02} {} {} {:02}:{:02}:{:02}.{ms:03}",
+        now.day,
+        now.month_name(),
+        now.year,
+        now.hour,
+        now.minute,
+        now.second,
+    )
+}
+
 /// `2026-11-21T22:10:00.123+01:00`.
-fn iso_8601(now: &LocalTime, now_ms: u64) -> String {
+fn iso_8601(now: &LocalTime, ms: u64) -> String {
     let sign = if now.offset_s < 0 { '-' } else { '+' };
     let minutes = now.offset_s.abs() / 60;
     format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{now_ms:03}{sign}{:02}:{:02}",
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{ms:03}{sign}{:02}:{:02}",
         now.year,
         now.month,
         now.day,
@@ -235,7 +251,17 @@ mod tests {
             second: 9,
             offset_s: -5400,
         };
-        let in_form = |format, text| line(format, 7, &now, 42, WARNING, text);
+        let line_of = |format, timestamp, text| {
+            line(
+                Form { format, timestamp },
+                7,
+                &now,
+                1_793_573_109_042,
+                WARNING,
+                text,
+            )
+        };
+        let in_form = |format, text| line_of(format, LogTimestamp::Legacy, text);
         assert_eq!(
             in_form(LogFormat::Text, "a \"b\""),
             "7:M 01 Nov 2026 22:00:09.042 # a \"b\"\n"
@@ -248,5 +274,18 @@ mod tests {
             in_form(LogFormat::Logfmt, "a b"),
             "pid=7 role=primary timestamp=\"2026-11-01T22:00:09.042-01:30\" level=warning message=\"a b\"\n"
         );
+        for (timestamp, shown) in [
+            (LogTimestamp::Iso8601, "2026-11-01T22:00:09.042-01:30"),
+            (LogTimestamp::Milliseconds, "1793573109042"),
+        ] {
+            assert_eq!(
+                line_of(LogFormat::Text, timestamp, "a"),
+                format!("7:M {shown} # a\n")
+            );
+            for format in [LogFormat::Json, LogFormat::Logfmt] {
+                let line = line_of(format, timestamp, "a");
+                assert!(line.contains(&format!("\"{shown}\"")), "{line}");
+            }
+        }
     }
 }

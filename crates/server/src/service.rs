@@ -53,6 +53,8 @@ pub struct ServiceSettings {
     pub syslog_facility: u8,
     /// How lines of the log are written.
     pub log_format: log::LogFormat,
+    /// How they name the time.
+    pub log_timestamp: log::LogTimestamp,
     /// Whether the kernel is told.
     pub oom_score: OomScore,
     /// The scores of a primary, a replica and a process in the background.
@@ -72,6 +74,7 @@ impl Default for ServiceSettings {
             syslog_ident: "redis".into(),
             syslog_facility: 1,
             log_format: log::LogFormat::Text,
+            log_timestamp: log::LogTimestamp::Legacy,
             oom_score: OomScore::No,
             oom_scores: [0, 200, 800],
             title: true,

@@ -41,6 +41,12 @@ pub struct Settings {
     pub unixsocket: Option<String>,
     /// Its permission bits; 0: those of the umask.
     pub unixsocketperm: u32,
+    /// Group of its file; `None`: the process's.
+    pub unixsocketgroup: Option<String>,
+    /// What clients are told of where the server runs; empty: nothing.
+    pub availability_zone: String,
+    /// HELLO and INFO say Redis; otherwise they name this program.
+    pub extended_redis_compatibility: bool,
     /// Port of the metrics; `None`: no listener, 0: one that the system chooses.
     pub metrics_port: Option<u16>,
     /// Addresses that the metrics listen on, as in `bind`.
@@ -185,6 +191,8 @@ pub struct TlsSettings {
     pub session_cache_size: usize,
     /// Seconds for which they are kept.
     pub session_cache_timeout_s: u64,
+    /// Seconds between looks at whether the files have changed; 0: none.
+    pub auto_reload_interval_s: u64,
 }
 
 impl TlsSettings {
@@ -248,6 +256,9 @@ impl Default for Settings {
             bind: vec!["*".into(), "-::*".into()],
             unixsocket: None,
             unixsocketperm: 0,
+            unixsocketgroup: None,
+            availability_zone: String::new(),
+            extended_redis_compatibility: true,
             metrics_port: None,
             metrics_bind: vec!["127.0.0.1".into(), "-::1".into()],
             tcp_backlog: 511,
@@ -327,6 +338,7 @@ impl Default for Settings {
                 session_caching: true,
                 session_cache_size: 20_480,
                 session_cache_timeout_s: 300,
+                auto_reload_interval_s: 0,
             },
             command_logs: [10_000, 1024 * 1024, 1024 * 1024].map(|from| Threshold {
                 from,

@@ -550,6 +550,15 @@ impl Shared {
         *self.tls.lock().expect("no panic under TLS") = Some(tls);
     }
 
+    /// Reads the files of TLS again if one of them has changed.
+    pub fn reload_changed_tls(&self) {
+        let tls = self.tls.lock().expect("no panic under TLS").clone();
+        let options = self.settings.current().tls.options();
+        if tls.is_some_and(|tls| tls.is_outdated(&options)) {
+            self.reload_tls();
+        }
+    }
+
     /// Reads the files of TLS again, if there is TLS. On a failure what was there stays.
     pub fn reload_tls(&self) {
         let settings = self.settings.current();

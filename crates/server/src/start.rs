@@ -14,8 +14,8 @@ use redline_keyspace::{
     journal::{Reader, WakeReader},
 };
 use redline_net::{
-    Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, Waker, clock, cpu, limits,
-    thread,
+    Listener, Mailbox, NetError, PeerAddr, Poller, Signal, Signals, UnixAccess, Waker, clock, cpu,
+    limits, thread,
     tls::{ServerTls, TlsError},
 };
 use redline_observe::metrics::http::{DESCRIPTORS, Responder};
@@ -366,8 +366,11 @@ fn listen(settings: &Settings) -> Result<Vec<Listener>, StartError> {
         listeners.extend(bound.into_iter().map(Listener::for_tls));
     }
     if let Some(path) = &settings.unixsocket {
-        let mode = (settings.unixsocketperm != 0).then_some(settings.unixsocketperm);
-        let bound = Listener::bind_unix(path, mode, settings.tcp_backlog);
+        let access = UnixAccess {
+            mode: (settings.unixsocketperm != 0).then_some(settings.unixsocketperm),
+            group: settings.unixsocketgroup.as_deref(),
+        };
+        let bound = Listener::bind_unix(path, access, settings.tcp_backlog);
         listeners.push(bound.map_err(StartError::Listen)?);
     }
     if listeners.is_empty() {

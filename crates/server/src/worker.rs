@@ -118,6 +118,8 @@ pub struct Worker {
     pub compaction: Option<(Compaction, usize)>,
     /// When the timer is due: milliseconds of the monotonic clock.
     pub next_tick_ms: u64,
+    /// When it has last seen whether the files of certificates have changed; of worker 0 alone.
+    pub certificates_seen_ms: u64,
     /// When active expiry goes on, if its last slice left something due: microseconds of the monotonic clock.
     pub(crate) expiry_due_us: Option<u64>,
     /// Whether active expiry rests after its next slice.
@@ -247,6 +249,7 @@ impl Worker {
             element_expiry: ExpiryCursor::new(Expiring::Elements, number, workers),
             compaction: None,
             next_tick_ms: clock::monotonic_coarse_ms(),
+            certificates_seen_ms: clock::monotonic_coarse_ms(),
             expiry_due_us: None,
             expiry_rests: false,
             compaction_due_us: None,

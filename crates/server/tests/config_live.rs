@@ -67,6 +67,48 @@ fn every_live_parameter_is_tested() {
     }
 }
 
+/// A field of what HELLO answers.
+#[track_caller]
+fn greeted(client: &mut Client, name: &str) -> Option<String> {
+    let hello = client.call("HELLO 2");
+    let fields = hello.array().chunks(2);
+    let mut fields = fields.filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
+    let found = fields.find(|(known, _)| text(known) == name);
+    found.map(|(_, value)| text(value))
+}
+
+#[test]
+fn the_server_names_itself_unless_it_is_to_be_redis() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    const REDIS: [&str; 3] = ["redis", redline_server::REDIS_VERSION, "redis_mode"];
+    const ITSELF: [&str; 3] = ["redline", redline_server::REDLINE_VERSION, "server_mode"];
+    for (value, [name, version, mode]) in [("yes", REDIS), ("no", ITSELF), ("yes", REDIS)] {
+        set(&mut client, "extended-redis-compatibility", value);
+        assert_eq!(greeted(&mut client, "server").as_deref(), Some(name));
+        assert_eq!(greeted(&mut client, "version").as_deref(), Some(version));
+        assert_eq!(field(&mut client, "server", mode), "standalone");
+        assert_eq!(field(&mut client, "server", "server_name"), "redline");
+        let reported = field(&mut client, "server", "redis_version");
+        assert_eq!(reported, redline_server::REDIS_VERSION);
+    }
+}
+
+#[test]
+fn clients_learn_the_availability_zone() {
+    let server = server();
+    let mut client = Client::connect(&server);
+    for zone in ["", "eu 1b", ""] {
+        set(&mut client, "availability-zone", zone);
+        let shown = greeted(&mut client, "availability_zone");
+        assert_eq!(shown.unwrap_or_default(), zone);
+        let info = text(&client.call("INFO server"));
+        let line = format!("\r\navailability_zone:{zone}\r\n");
+        assert_eq!(info.contains(&line), !zone.is_empty(), "{info}");
+        assert_eq!(info.contains("availability_zone"), !zone.is_empty());
+    }
+}
+
 #[test]
 fn timeout_closes_who_is_silent() {
     let server = server();

@@ -164,6 +164,121 @@ fn what_is_no_library_is_refused_as_redis_does() {
     assert_eq!(client.call("FCALL F 0"), Value::Integer(1));
 }
 
+/// What a library of Valkey's does while it is loaded, and what FUNCTION LOAD answers; of Valkey 9.1.2.
+const VALKEYS: &[(&str, &str)] = &[
+    (
+        "server.register_function()",
+        "Error registering functions: ERR wrong number of arguments to server.register_function",
+    ),
+    (
+        "server.register_function('f')",
+        "Error registering functions: ERR calling server.register_function with a single argument is only applicable to Lua table (representing named arguments).",
+    ),
+    (
+        "server.register_function({}, 1)",
+        "Error registering functions: ERR first argument to server.register_function must be a string",
+    ),
+    (
+        "server.register_function('f', 1)",
+        "Error registering functions: ERR second argument to server.register_function must be a function",
+    ),
+    (
+        "server.register_function('a.b', function() end)",
+        "Function names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+    ),
+    (
+        "server.register_function('f', function() end) server.register_function('F', function() end)",
+        "Function already exists in the library",
+    ),
+    (
+        "server.register_function{}",
+        "Error registering functions: ERR server.register_function must get a function name argument",
+    ),
+    (
+        "server.register_function{function_name = 'f'}",
+        "Error registering functions: ERR server.register_function must get a callback argument",
+    ),
+    (
+        "server.register_function{function_name = 'f', callback = 1}",
+        "Error registering functions: ERR callback argument given to server.register_function must be a function",
+    ),
+    (
+        "server.register_function{flags = 1}",
+        "Error registering functions: ERR flags argument to server.register_function must be a table representing function flags",
+    ),
+    (
+        "server.register_function{nosuch = 1}",
+        "Error registering functions: ERR unknown argument given to server.register_function",
+    ),
+    (
+        "server.call('get', 'k')",
+        "Error registering functions: ERR user_function:2: Script attempted to access nonexistent global variable 'call'",
+    ),
+    (
+        "server.x = 1",
+        "Error registering functions: ERR user_function:2: Attempt to modify a readonly table",
+    ),
+    (
+        "server = 1",
+        "Error registering functions: ERR user_function:2: Attempt to modify a readonly table",
+    ),
+];
+
+#[test]
+fn libraries_of_valkey_found_no_table_of_theirs() {
+    let server = start(settings(2));
+    let mut client = Client::connect(&server);
+    for (body, text) in VALKEYS {
+        let code = format!("#!lua name=lib\n{body}");
+        assert_eq!(
+            load(&mut client, &[], &code).error(),
+            format!("ERR {text}"),
+            "{body}"
+        );
+    }
+    let code = "#!LUA name=lib
+        local at_load = {server.SERVER_NAME, server.VALKEY_VERSION, server.LOG_NOTICE}
+        server.log(server.LOG_DEBUG, 'loaded')
+        server.register_function('set', function(keys, args) return server.call('SET', keys[1], args[1]) end)
+        server.register_function{
+            function_name = 'get', flags = {'no-writes'}, description = 'reads',
+            callback = function(keys) return {server.pcall('GET', keys[1]), at_load[1], at_load[2], at_load[3]} end,
+        }
+        redis.register_function('wrong', function() return server.call('nosuch') end)
+        redis.register_function('denied', function() return server.call('subscribe', 'c') end)
+        redis.register_function('late', function() return type(server.register_function) .. type(server.breakpoint) end)";
+    assert_eq!(
+        load(&mut client, &["REPLACE"], code),
+        Value::Bulk(b"lib".to_vec())
+    );
+    client.call("FCALL set 1 k v").ok();
+    let read = client.call("FCALL_RO get 1 k");
+    assert_eq!(
+        read.array(),
+        [
+            Value::Bulk(b"v".to_vec()),
+            Value::Bulk(b"redline".to_vec()),
+            Value::Bulk(b"9.1.2".to_vec()),
+            Value::Integer(2),
+        ]
+    );
+    assert_eq!(
+        client.call("FCALL wrong 0").error(),
+        "ERR Unknown command called from script script: wrong, on @user_function:9."
+    );
+    assert_eq!(
+        client.call("FCALL denied 0").error(),
+        "ERR This Valkey command is not allowed from script script: denied, on @user_function:10."
+    );
+    assert_eq!(client.call("FCALL late 0"), Value::Bulk(b"nilnil".to_vec()));
+    let wrong = client.call_args(&[b"EVAL", b"return server.call('get')", b"0"]);
+    assert!(
+        wrong
+            .error()
+            .starts_with("ERR Wrong number of args calling command from script script: ")
+    );
+}
+
 #[test]
 fn once_a_library_is_loaded_no_worker_runs_the_old_one() {
     let server = start(settings(4));

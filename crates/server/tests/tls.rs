@@ -439,6 +439,30 @@ fn certificates_are_read_again_under_load_and_no_connection_is_lost() {
 }
 
 #[test]
+fn certificates_that_have_changed_are_read_again_by_themselves() {
+    let setup = Setup::new(|_, _| {});
+    let is_presented = |path: &str| {
+        let mut fresh = setup.secure();
+        fresh.exchange(b"PING\r\n", b"+PONG\r\n");
+        fresh.certificate() == certificate_in(path)
+    };
+    let path = setup.path("server.pem");
+    assert!(is_presented(&path));
+    for interval in ["1", "2"] {
+        write_certificate(
+            &setup.folder,
+            "server",
+            &setup.authority.certify("localhost"),
+        );
+        assert!(!is_presented(&path));
+        // Another file since before the parameter was set, and the second time since it was read.
+        setup.set("tls-auto-reload-interval", interval);
+        until("the new one is presented", || is_presented(&path));
+        setup.set("tls-auto-reload-interval", "0");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_refused_and_what_was_there_stays() {
     let setup = Setup::new(|_, _| {});
     fs::write(setup.path("empty.pem"), "").unwrap();

@@ -165,13 +165,8 @@ pub fn run(ours: &ServerProcess, theirs: &ServerProcess) -> Result<usize, String
                 differences.push(format!("{name} is {ours:?}, theirs {default:?}"));
             }
             Some(_) => {
-                for value in VALUES {
-                    let set = [name, *value];
-                    differences.extend(pair.set(&set, &[name])?.filter(|_| !explained(&set)));
-                    // Both begin the next one as they began.
-                    pair.both(&["CONFIG", "SET", name, default])?;
-                    calls += 3;
-                }
+                differences.extend(pair.set_all(name, default)?);
+                calls += 3 * VALUES.len();
             }
         }
     }
@@ -180,15 +175,69 @@ pub fn run(ours: &ServerProcess, theirs: &ServerProcess) -> Result<usize, String
         differences.extend(pair.set(set, &shown)?);
         calls += 2;
     }
-    match differences.is_empty() {
-        true => Ok(calls),
-        false => Err(format!(
-            "{}\n{} differences",
-            differences.join("\n"),
-            differences.len()
-        )),
+    outcome(calls, &differences)
+}
+
+/// Compares with a real Valkey the parameters that it has and Redis has not; how many calls that took, or the differences.
+pub fn run_beyond(
+    ours: &ServerProcess,
+    valkey: &ServerProcess,
+    redis: &ServerProcess,
+) -> Result<usize, String> {
+    let known = all(&mut Pair::connect(ours, redis)?.theirs)?;
+    let mut pair = Pair::connect(ours, valkey)?;
+    let (own, real) = (all(&mut pair.ours)?, all(&mut pair.theirs)?);
+    let mut differences = Vec::new();
+    let mut calls = 0;
+    for (name, default) in real.iter().filter(|(name, _)| !known.contains_key(*name)) {
+        match own.get(name) {
+            None => differences.push(format!("{name} is missing")),
+            Some(_) if OTHERWISE_THAN_VALKEY.contains(&name.as_str()) => {}
+            Some(ours) if ours != default => {
+                differences.push(format!("{name} is {ours:?}, theirs {default:?}"));
+            }
+            Some(_) => {
+                differences.extend(pair.set_all(name, default)?);
+                calls += 3 * VALUES.len();
+            }
+        }
+    }
+    outcome(calls, &differences)
+}
+
+fn outcome(calls: usize, differences: &[String]) -> Result<usize, String> {
+    match differences.len() {
+        0 => Ok(calls),
+        count => Err(format!("{}\n{count} differences", differences.join("\n"))),
     }
 }
+
+/// A configuration file with every parameter of that server as it is, but for those that say where it is.
+pub fn file_of(server: &ServerProcess) -> Result<String, String> {
+    let address = server.address();
+    let mut client = Client::connect(address).map_err(|error| format!("{address}: {error}"))?;
+    let parameters = all(&mut client)?;
+    let lines = parameters
+        .iter()
+        .filter(|(name, value)| {
+            let is_place = ["port", "bind", "dir", "logfile", "pidfile"].contains(&name.as_str());
+            // In a file this one has two words or is not there.
+            let is_nobody = ["replicaof", "slaveof"].contains(&name.as_str()) && value.is_empty();
+            !is_place && !is_nobody
+        })
+        .map(|(name, value)| format!("{name} \"{value}\"\n"));
+    Ok(lines.collect())
+}
+
+/// Parameters of Valkey that begin or answer otherwise here; docs/differences.md has the reasons.
+const OTHERWISE_THAN_VALKEY: &[&str] = &[
+    "extended-redis-compatibility",
+    "log-format",
+    // Needed by parts that do not exist; a Valkey that is built without RDMA refuses those of it in other words.
+    "import-mode",
+    "rdma-bind",
+    "rdma-port",
+];
 
 /// Where we answer otherwise on purpose; docs/differences.md has the reasons.
 fn explained(set: &[&str; 2]) -> bool {
@@ -198,6 +247,8 @@ fn explained(set: &[&str; 2]) -> bool {
         "save" | "appendonly" => true,
         "min-replicas-to-write" | "min-slaves-to-write" => true,
         "shutdown-on-sigint" | "shutdown-on-sigterm" => value.contains("save"),
+        // Beyond 64 bits Valkey takes it for -1.
+        "slot-migration-max-failover-repl-bytes" => value.starts_with("184467"),
         // Theirs are those of the machine.
         "locale-collate" => value.bytes().all(|byte| byte.is_ascii_lowercase()),
         _ => false,
@@ -253,6 +304,18 @@ impl Pair {
             .call(call)
             .map_err(|error| failed("theirs", error))?;
         Ok((ours, theirs))
+    }
+
+    /// Sets a parameter to every value; the differences.
+    fn set_all(&mut self, name: &str, default: &str) -> Result<Vec<String>, String> {
+        let mut differences = Vec::new();
+        for value in VALUES {
+            let set = [name, *value];
+            differences.extend(self.set(&set, &[name])?.filter(|_| !explained(&set)));
+            // Both begin the next one as they began.
+            self.both(&["CONFIG", "SET", name, default])?;
+        }
+        Ok(differences)
     }
 
     /// Sets on both, and looks at `shown`: the difference, if there is one.

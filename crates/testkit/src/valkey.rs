@@ -1,8 +1,10 @@
 //! What Valkey has and Redis has not: generated calls of that to us and to a real Valkey, whose replies must be equal. In
-//! RESP2 and RESP3.
+//! RESP2 and RESP3. Scripts that use its table are in [`scripts`].
 //!
 //! Must not know what a call does. Calls that both families have are the business of [`compare`](crate::compare); here they
 //! only make the data.
+
+mod scripts;
 
 use std::net::SocketAddr;
 
@@ -167,6 +169,7 @@ pub fn run(
     for protocol in ["2", "3"] {
         let mut pair = Pair::connect(ours, theirs)?;
         pair.same_kind(&words(&format!("HELLO {protocol}")))?;
+        calls += scripts::run(&mut pair)?;
         for setting in [
             "commandlog-request-larger-than 60",
             "commandlog-reply-larger-than 60",

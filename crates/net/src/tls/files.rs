@@ -2,9 +2,11 @@
 //!
 //! It must not know who presents or trusts them. Errors name the file.
 
-use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
+use std::{fs, io};
 
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
@@ -96,15 +98,49 @@ pub(super) fn authorities(options: &TlsOptions) -> Result<Option<Arc<RootCertSto
         }
     }
     if let Some(dir) = &options.ca_cert_dir {
-        let entries = fs::read_dir(dir).map_err(|error| refused(dir, &error_text(&error)))?;
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
+        let paths = paths_in(dir).map_err(|error| refused(dir, &error_text(&error)))?;
         for path in paths.iter().filter(|path| path.is_file()) {
             // Such folders hold other files, too.
             roots.add_parsable_certificates(certificates(path).unwrap_or_default());
         }
     }
     Ok(Some(Arc::new(roots)))
+}
+
+/// A file, and what tells it from another in its place; nothing if there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    path: PathBuf,
+    file: Option<(u64, u64, u64, SystemTime)>,
+}
+
+impl Stamp {
+    fn of(path: PathBuf) -> Stamp {
+        let metadata = fs::metadata(&path).ok();
+        let file = metadata
+            .and_then(|data| Some((data.dev(), data.ino(), data.len(), data.modified().ok()?)));
+        Stamp { path, file }
+    }
+}
+
+/// All files that a server's side of TLS is made of.
+pub(super) fn stamps(options: &TlsOptions, outgoing: Option<&(String, String)>) -> Vec<Stamp> {
+    let named = [&options.cert_file, &options.key_file, &options.ca_cert_file];
+    let outgoing = outgoing.into_iter().flat_map(|(cert, key)| [cert, key]);
+    let named = named.into_iter().flatten().chain(outgoing);
+    let mut paths: Vec<PathBuf> = named.map(PathBuf::from).collect();
+    if let Some(dir) = &options.ca_cert_dir {
+        paths.extend(paths_in(dir).unwrap_or_default());
+    }
+    paths.into_iter().map(Stamp::of).collect()
+}
+
+/// What is in a folder, by name.
+fn paths_in(dir: &str) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir)?.flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
 }
 
 /// The authorities that the system trusts, or those that OpenSSL's variable names instead.

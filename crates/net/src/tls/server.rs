@@ -11,6 +11,7 @@ use rustls::server::{
 };
 use rustls::sign::CertifiedKey;
 
+use super::files::Stamp;
 use super::sessions::Sessions;
 use super::{TlsError, TlsOptions, TlsPart, ciphers, files};
 
@@ -55,12 +56,17 @@ pub struct ServerTlsOptions {
 
 /// A server's side of TLS, ready for connections. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct ServerTls(Arc<ServerConfig>);
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    /// The files that it was made of, as they were just before they were read.
+    files: Arc<[Stamp]>,
+}
 
 impl ServerTls {
     /// Reads the files and checks everything.
     pub fn new(options: &ServerTlsOptions) -> Result<ServerTls, TlsError> {
         let common = &options.common;
+        let stamps = files::stamps(common, options.outgoing.as_ref()).into();
         let missing = |part, name| TlsError::new(part, format!("No {name} configured!"));
         let cert_file = common.cert_file.as_deref();
         let cert_file = cert_file.ok_or_else(|| missing(TlsPart::Certificate, "tls-cert-file"))?;
@@ -118,11 +124,19 @@ impl ServerTls {
                 config.send_tls13_tickets = 0;
             }
         }
-        Ok(ServerTls(Arc::new(config)))
+        Ok(ServerTls {
+            config: Arc::new(config),
+            files: stamps,
+        })
+    }
+
+    /// Whether a file that it was made of has become another since, is gone, or is new in a folder.
+    pub fn is_outdated(&self, options: &ServerTlsOptions) -> bool {
+        *self.files != *files::stamps(&options.common, options.outgoing.as_ref())
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
-        self.0.clone()
+        self.config.clone()
     }
 }
 

@@ -57,7 +57,7 @@ pub fn connected(family: Family) -> Pair {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("socket");
             (
-                Listener::bind_unix(&path, None, 16).unwrap(),
+                Listener::bind_unix(&path, redline_net::UnixAccess::default(), 16).unwrap(),
                 Address::unix(path),
                 Some(folder),
             )

@@ -199,6 +199,7 @@ impl Worker {
             return Flow::Done;
         };
         let hello = Hello {
+            server: "redis",
             version: redline_spec::REFERENCE,
             proto: client.proto,
             id: client.id,
@@ -206,10 +207,12 @@ impl Worker {
                 Some(_) => "cluster",
                 None => "standalone",
             },
+            availability_zone: "",
         };
         self.answer(me, |reply| {
             hello.write(reply);
             reply.array(0);
+            hello.write_rest(reply);
         })
     }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use redline_net::{Address, Listener, clock, process};
+use redline_net::{Address, Listener, UnixAccess, clock, process};
 use redline_observe::histogram::Distribution;
 use redline_observe::metrics::http::Responder;
 use redline_observe::metrics::{Page, Sort};
@@ -28,7 +28,7 @@ pub fn listen(address: &Address) -> io::Result<Responder> {
     let listeners = match address {
         Address::Tcp { host, port } => Listener::bind_tcp(&[host], *port, BACKLOG),
         Address::Unix(path) => {
-            Listener::bind_unix(path, None, BACKLOG).map(|listener| vec![listener])
+            Listener::bind_unix(path, UnixAccess::default(), BACKLOG).map(|listener| vec![listener])
         }
     };
     let named = |error: redline_net::NetError| io::Error::other(format!("metrics: {error}"));

@@ -1,4 +1,7 @@
-//! The functions of the `redis` table, and the random numbers of `math`. Knows nothing of what commands do.
+//! The functions of the tables `redis` and `server`, and the random numbers of `math`. Knows nothing of what commands do.
+//!
+//! `server` is Valkey's name for the table. There both names lead to one table, whose functions speak of `server` in their
+//! errors; here each table has its own functions, which use the words of that family (see [`Words`]).
 //!
 //! All functions here are called by the interpreter, protected, and own nothing when they raise an error.
 
@@ -9,7 +12,7 @@ use mlua_sys as ffi;
 use mlua_sys::lua_State;
 use redline_resp::{ArgsBuf, Proto, format_double};
 
-use super::set_up::{NAMES, UP_ERR, UP_OK, push_names};
+use super::set_up::{NAMES, UP_ERR, UP_IS_VALKEY, UP_OK, push_names};
 use super::to_lua::{push, push_bytes};
 use super::to_reply::{bytes_at, until_nul};
 
@@ -17,10 +20,11 @@ use super::watch::look;
 use super::{
     BUFFER_BYTES_KEPT, Machine, json, load, machine, msgpack, raise, strings, structs, unpanicking,
 };
+use crate::env::Family;
 use crate::reply_reader::ReplyReader;
 use crate::script::sha1_hex;
 
-const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 13] = [
+const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 12] = [
     (c"call", call),
     (c"pcall", pcall),
     (c"error_reply", error_reply),
@@ -33,8 +37,6 @@ const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 13] = [
     (c"acl_check_cmd", acl_check_cmd),
     (c"breakpoint", breakpoint),
     (c"debug", debug),
-    // Not for scripts: the sandbox takes them out.
-    (c"look", look_at_clock),
 ];
 
 const CONSTANTS: [(&CStr, f64); 9] = [
@@ -52,32 +54,59 @@ const CONSTANTS: [(&CStr, f64); 9] = [
 /// The Redis whose behaviour scripts find: the one that the server reports, whose tests compare the two.
 const REDIS_VERSION: &CStr = c"8.2.3";
 const REDIS_VERSION_NUM: f64 = (8 << 16 | 2 << 8 | 3) as f64;
+/// The Valkey whose table scripts find in `server`.
+const VALKEY_VERSION: &CStr = c"9.1.2";
+const VALKEY_VERSION_NUM: f64 = (9 << 16 | 1 << 8 | 2) as f64;
+/// Who runs the script: what INFO reports as `server_name`.
+const SERVER_NAME: &CStr = c"redline";
+
+/// What the functions of a table say where the two families differ.
+struct Words {
+    family: Family,
+    no_arguments: &'static CStr,
+    wrong_argument: &'static CStr,
+    log_arity: &'static CStr,
+    setresp_arity: &'static CStr,
+    set_repl_arity: &'static CStr,
+    acl_check_unknown: &'static CStr,
+}
+
+/// The words of `redis`, and of `server`.
+static WORDS: [Words; 2] = [
+    Words {
+        family: Family::Redis,
+        no_arguments: c"Please specify at least one argument for this redis lib call",
+        wrong_argument: c"Lua redis lib command arguments must be strings or integers",
+        log_arity: c"redis.log() requires two arguments or more.",
+        setresp_arity: c"redis.setresp() requires one argument.",
+        set_repl_arity: c"redis.set_repl() requires one argument.",
+        acl_check_unknown: c"Invalid command passed to redis.acl_check_cmd()",
+    },
+    Words {
+        family: Family::Valkey,
+        no_arguments: c"Please specify at least one argument for this call",
+        wrong_argument: c"Command arguments must be strings or integers",
+        log_arity: c"server.log() requires two arguments or more.",
+        setresp_arity: c"server.setresp() requires one argument.",
+        set_repl_arity: c"server.set_repl() requires one argument.",
+        acl_check_unknown: c"Invalid command passed to server.acl_check_cmd()",
+    },
+];
 
 const TOO_LARGE: &CStr = c"Arguments of a command are too large";
 
-/// Pushes the `redis` table, with the functions in it that replace some of the standard library.
+/// Pushes the `redis` table, with functions in it that are not for scripts: the sandbox takes them out. They replace some of
+/// the standard library.
 ///
 /// # Safety
 /// Called protected.
 pub(super) unsafe fn push_library(state: *mut lua_State) {
     // SAFETY: as promised by the caller.
     unsafe {
-        ffi::lua_createtable(state, 0, 32);
-        for (name, function) in FUNCTIONS {
-            push_names(state);
-            ffi::lua_pushcclosure(state, function, NAMES.len() as c_int);
-            ffi::lua_setfield(state, -2, name.as_ptr());
-        }
-        for (name, value) in CONSTANTS {
-            ffi::lua_pushnumber(state, value);
-            ffi::lua_setfield(state, -2, name.as_ptr());
-        }
-        ffi::lua_pushstring(state, REDIS_VERSION.as_ptr());
-        ffi::lua_setfield(state, -2, c"REDIS_VERSION".as_ptr());
-        ffi::lua_pushnumber(state, REDIS_VERSION_NUM);
-        ffi::lua_setfield(state, -2, c"REDIS_VERSION_NUM".as_ptr());
+        push_table(state, Family::Redis);
         let plain = [
-            (c"random", random as ffi::lua_CFunction),
+            (c"look", look_at_clock as ffi::lua_CFunction),
+            (c"random", random),
             (c"randomseed", randomseed),
         ];
         let functions = plain
@@ -98,6 +127,61 @@ pub(super) unsafe fn push_library(state: *mut lua_State) {
     }
 }
 
+/// Pushes the `server` table.
+///
+/// # Safety
+/// Called protected.
+pub(super) unsafe fn push_server(state: *mut lua_State) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        push_table(state, Family::Valkey);
+        for (name, text) in [
+            (c"SERVER_NAME", SERVER_NAME),
+            (c"VALKEY_VERSION", VALKEY_VERSION),
+        ] {
+            ffi::lua_pushstring(state, text.as_ptr());
+            ffi::lua_setfield(state, -2, name.as_ptr());
+        }
+        ffi::lua_pushnumber(state, VALKEY_VERSION_NUM);
+        ffi::lua_setfield(state, -2, c"VALKEY_VERSION_NUM".as_ptr());
+    }
+}
+
+/// Pushes a table with what both families have in theirs.
+///
+/// # Safety
+/// Called protected.
+unsafe fn push_table(state: *mut lua_State, family: Family) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        ffi::lua_createtable(state, 0, 32);
+        for (name, function) in FUNCTIONS {
+            push_names(state);
+            ffi::lua_pushboolean(state, (family == Family::Valkey).into());
+            ffi::lua_pushcclosure(state, function, NAMES.len() as c_int + 1);
+            ffi::lua_setfield(state, -2, name.as_ptr());
+        }
+        for (name, value) in CONSTANTS {
+            ffi::lua_pushnumber(state, value);
+            ffi::lua_setfield(state, -2, name.as_ptr());
+        }
+        ffi::lua_pushstring(state, REDIS_VERSION.as_ptr());
+        ffi::lua_setfield(state, -2, c"REDIS_VERSION".as_ptr());
+        ffi::lua_pushnumber(state, REDIS_VERSION_NUM);
+        ffi::lua_setfield(state, -2, c"REDIS_VERSION_NUM".as_ptr());
+    }
+}
+
+/// The words of the table that the function which was called belongs to.
+///
+/// # Safety
+/// Called by one of [`FUNCTIONS`], which the interpreter has called.
+unsafe fn words(state: *mut lua_State) -> &'static Words {
+    // SAFETY: as promised by the caller, whose upvalue this is.
+    let is_valkey = unsafe { ffi::lua_toboolean(state, UP_IS_VALKEY) } != 0;
+    &WORDS[usize::from(is_valkey)]
+}
+
 unsafe extern "C-unwind" fn call(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter.
     unsafe { call_command(state, true) }
@@ -111,13 +195,14 @@ unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
 /// Runs a command and pushes its reply. An error is raised, or pushed like any other reply.
 ///
 /// # Safety
-/// Called by the interpreter, with the upvalues `NAMES`.
+/// Called by the interpreter, as one of [`FUNCTIONS`].
 unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
     // SAFETY: as promised by the caller. The server calls no Lua, so that the borrows of the arguments, of the answer
     // and of the environment are the only ones while it works; `answer` does not change while it is turned into values.
     unsafe {
         let machine = machine(state);
-        if let Err(refusal) = read_arguments(state, machine) {
+        let words = words(state);
+        if let Err(refusal) = read_arguments(state, machine, words) {
             return fail(state, raise, refusal);
         }
         if (*machine).watch.count_call() {
@@ -130,7 +215,12 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
         (*machine).answer.clear();
         let (args, answer) = (&(*machine).args, &mut (*machine).answer);
         let proto = (*machine).proto;
-        unpanicking(|| (*running.as_ptr()).env.call(args.as_args(), proto, answer));
+        let family = words.family;
+        unpanicking(|| {
+            (*running.as_ptr())
+                .env
+                .call(args.as_args(), family, proto, answer)
+        });
         if args.heap_bytes() > BUFFER_BYTES_KEPT {
             (*machine).args = ArgsBuf::new();
         }
@@ -169,12 +259,13 @@ unsafe fn call_command(state: *mut lua_State, raise: bool) -> c_int {
 unsafe fn read_arguments(
     state: *mut lua_State,
     machine: *mut Machine,
+    words: &Words,
 ) -> Result<(), &'static CStr> {
     // SAFETY: as promised by the caller; what `lua_type` calls a string is neither converted nor moved.
     unsafe {
         let argc = ffi::lua_gettop(state);
         if argc == 0 {
-            return Err(c"Please specify at least one argument for this redis lib call");
+            return Err(words.no_arguments);
         }
         let args = &mut (*machine).args;
         args.clear();
@@ -192,7 +283,7 @@ unsafe fn read_arguments(
                     format_number(ffi::lua_tonumber(state, index), text);
                     args.push(text);
                 }
-                _ => return Err(c"Lua redis lib command arguments must be strings or integers"),
+                _ => return Err(words.wrong_argument),
             }
         }
         Ok(())
@@ -299,7 +390,7 @@ unsafe extern "C-unwind" fn log(state: *mut lua_State) -> c_int {
     unsafe {
         let argc = ffi::lua_gettop(state);
         if argc < 2 {
-            return fail(state, true, c"redis.log() requires two arguments or more.");
+            return fail(state, true, words(state).log_arity);
         }
         if ffi::lua_isnumber(state, 1) == 0 {
             return fail(state, true, c"First argument must be a number (log level).");
@@ -335,7 +426,7 @@ unsafe extern "C-unwind" fn setresp(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter.
     unsafe {
         if ffi::lua_gettop(state) != 1 {
-            return fail(state, true, c"redis.setresp() requires one argument.");
+            return fail(state, true, words(state).setresp_arity);
         }
         (*machine(state)).proto = match ffi::lua_tonumber(state, 1) as i64 {
             2 => Proto::Resp2,
@@ -350,7 +441,7 @@ unsafe extern "C-unwind" fn set_repl(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter; the server calls no Lua.
     unsafe {
         if ffi::lua_gettop(state) != 1 {
-            return fail(state, true, c"redis.set_repl() requires one argument.");
+            return fail(state, true, words(state).set_repl_arity);
         }
         let Ok(targets @ 0..=3) = u8::try_from(ffi::lua_tonumber(state, 1) as i64) else {
             const INVALID: &CStr =
@@ -374,7 +465,8 @@ unsafe extern "C-unwind" fn acl_check_cmd(state: *mut lua_State) -> c_int {
     // SAFETY: called by the interpreter; the server calls no Lua.
     unsafe {
         let machine = machine(state);
-        if let Err(refusal) = read_arguments(state, machine) {
+        let words = words(state);
+        if let Err(refusal) = read_arguments(state, machine, words) {
             return fail(state, true, refusal);
         }
         let args = &(*machine).args;
@@ -383,13 +475,7 @@ unsafe extern "C-unwind" fn acl_check_cmd(state: *mut lua_State) -> c_int {
             .and_then(|running| unpanicking(|| (*running.as_ptr()).env.acl_check(args.as_args())));
         match allowed {
             Some(allowed) => ffi::lua_pushboolean(state, allowed.into()),
-            None => {
-                return fail(
-                    state,
-                    true,
-                    c"Invalid command passed to redis.acl_check_cmd()",
-                );
-            }
+            None => return fail(state, true, words.acl_check_unknown),
         }
         1
     }

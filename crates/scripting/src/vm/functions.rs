@@ -28,7 +28,19 @@ pub(super) enum Task {
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) functions: Vec<Function>,
-    pub(super) is_compile_error: bool,
+    pub(super) error: ErrorKind,
+}
+
+/// What kind of error ended the text of a library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ErrorKind {
+    /// Its own, when it ran.
+    #[default]
+    Run,
+    /// The compiler's.
+    Compile,
+    /// A refusal that says all.
+    Refusal,
 }
 
 /// # Safety
@@ -102,7 +114,11 @@ unsafe fn load(state: *mut lua_State, machine: *mut Machine, code: NonNull<[u8]>
         } else {
             let text = string_at(state, -2).unwrap_or(b"unknown error");
             (*machine).failure.set(b"", text);
-            (*machine).loaded.is_compile_error = ffi::lua_toboolean(state, -1) != 0;
+            (*machine).loaded.error = match ffi::lua_tonumber(state, -1) as u8 {
+                1 => ErrorKind::Compile,
+                2 => ErrorKind::Refusal,
+                _ => ErrorKind::Run,
+            };
         }
     }
 }

@@ -242,9 +242,10 @@ impl Vm {
                 return Ok(loaded.functions);
             }
             let text = String::from_utf8_lossy(text).into_owned();
-            Err(match loaded.is_compile_error {
-                true => LibraryError::Compile(text),
-                false => LibraryError::Register(text),
+            Err(match loaded.error {
+                functions::ErrorKind::Compile => LibraryError::Compile(text),
+                functions::ErrorKind::Refusal => LibraryError::Refused(text),
+                functions::ErrorKind::Run => LibraryError::Register(text),
             })
         }
     }

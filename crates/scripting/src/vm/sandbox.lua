@@ -8,7 +8,7 @@
 -- Errors about the arguments of a function here are raised for the caller's line by hand, since the interpreter's
 -- functions would name a line of this file.
 
-local redis, behind, shown_metatables, for_functions = ...
+local redis, behind, shown_metatables, server, for_functions = ...
 
 local host = {}
 for name in ('look random randomseed find match gsub gmatch_step gsub_step format next pairs rawget rawset getmetatable'
@@ -174,7 +174,7 @@ for name in ('cjson cmsgpack struct'):gmatch('%S+') do
   globals[name], redis[name] = readonly(redis[name]), nil
 end
 
-globals.redis = readonly(redis)
+globals.redis, globals.server = readonly(redis), readonly(server)
 globals.os = readonly(pick(os, 'clock'))
 
 local bit_library = pick(bit, 'arshift band bnot bor bswap bxor lshift rol ror rshift tobit')
@@ -474,29 +474,15 @@ shown_metatables[globals_stand_in] = readonly({ __index = unknown })
 local functions, load_library, stage, globals_at_load = {}, nil, nil, nil
 
 if for_functions then
-  for name in ('breakpoint debug replicate_commands'):gmatch('%S+') do redis[name] = nil end
+  for name in ('breakpoint debug replicate_commands'):gmatch('%S+') do redis[name], server[name] = nil, nil end
 
   local pending
   local flag_bits = {
     ['no-writes'] = 2, ['allow-oom'] = 4, ['allow-stale'] = 8, ['no-cluster'] = 16, ['allow-cross-slot-keys'] = 32,
   }
 
-  local function fail(text) error({ err = 'ERR ' .. text }, 0) end
-
-  local function register(name, callback, flags, description)
-    name = tostring(name)
-    if not host.match(name, '^[%w_]+$') then
-      fail('Library names can only contain letters, numbers, or underscores(_) and must be at least one character long')
-    end
-    local key = string_library.lower(name)
-    if pending.names[key] then fail('Function already exists in the library') end
-    pending.names[key] = true
-    local n = #pending.callbacks
-    pending.callbacks[n + 1] = callback
-    pending.specs[3 * n + 1] = name
-    pending.specs[3 * n + 2] = flags
-    pending.specs[3 * n + 3] = description and tostring(description) or false
-  end
+  -- `whole`: the error says all, and what refuses the library adds nothing.
+  local function fail(text, whole) error({ err = 'ERR ' .. text, whole = whole }, 0) end
 
   local function flags_of(list)
     local bits, i = 0, 1
@@ -510,84 +496,99 @@ if for_functions then
     end
   end
 
-  local function register_named(arguments)
-    local name, callback, flags, description = nil, nil, 0, nil
-    for key, value in host.next, arguments do
-      if not textual[type(key)] then
-        fail('named argument key given to redis.register_function is not a string')
+  -- The function `register_function` of the table of that name. `named` is what its errors about a name begin with.
+  local function registrar(library, named, whole)
+    local this = library .. '.register_function'
+
+    local function register(name, callback, flags, description)
+      name = tostring(name)
+      if not host.match(name, '^[%w_]+$') then
+        fail(named .. ' names can only contain letters, numbers, or underscores(_) and must be at least one character long',
+          whole)
       end
-      key = string_library.lower(key)
-      if key == 'function_name' then
-        if not textual[type(value)] then
-          fail('function_name argument given to redis.register_function must be a string')
-        end
-        name = value
-      elseif key == 'description' then
-        if not textual[type(value)] then
-          fail('description argument given to redis.register_function must be a string')
-        end
-        description = value
-      elseif key == 'callback' then
-        if type(value) ~= 'function' then
-          fail('callback argument given to redis.register_function must be a function')
-        end
-        callback = value
-      elseif key == 'flags' then
-        if type(value) ~= 'table' then
-          fail('flags argument to redis.register_function must be a table representing function flags')
-        end
-        flags = flags_of(value)
-      else
-        fail('unknown argument given to redis.register_function')
-      end
+      local key = string_library.lower(name)
+      if pending.names[key] then fail('Function already exists in the library', whole) end
+      pending.names[key] = true
+      local n = #pending.callbacks
+      pending.callbacks[n + 1] = callback
+      pending.specs[3 * n + 1] = name
+      pending.specs[3 * n + 2] = flags
+      pending.specs[3 * n + 3] = description and tostring(description) or false
     end
-    if not name then fail('redis.register_function must get a function name argument') end
-    if not callback then fail('redis.register_function must get a callback argument') end
-    register(name, callback, flags, description)
+
+    local function register_named(arguments)
+      local name, callback, flags, description = nil, nil, 0, nil
+      for key, value in host.next, arguments do
+        if not textual[type(key)] then fail('named argument key given to ' .. this .. ' is not a string') end
+        key = string_library.lower(key)
+        if key == 'function_name' then
+          if not textual[type(value)] then fail('function_name argument given to ' .. this .. ' must be a string') end
+          name = value
+        elseif key == 'description' then
+          if not textual[type(value)] then fail('description argument given to ' .. this .. ' must be a string') end
+          description = value
+        elseif key == 'callback' then
+          if type(value) ~= 'function' then fail('callback argument given to ' .. this .. ' must be a function') end
+          callback = value
+        elseif key == 'flags' then
+          if type(value) ~= 'table' then
+            fail('flags argument to ' .. this .. ' must be a table representing function flags')
+          end
+          flags = flags_of(value)
+        else
+          fail('unknown argument given to ' .. this)
+        end
+      end
+      if not name then fail(this .. ' must get a function name argument') end
+      if not callback then fail(this .. ' must get a callback argument') end
+      register(name, callback, flags, description)
+    end
+
+    return function(...)
+      if not pending then fail(this .. ' can only be called on FUNCTION LOAD command') end
+      local n = select('#', ...)
+      local name, callback = ...
+      if n < 1 or n > 2 then fail('wrong number of arguments to ' .. this) end
+      if n == 1 then
+        if type(name) ~= 'table' then
+          fail('calling ' .. this .. ' with a single argument is only applicable to Lua table'
+            .. ' (representing named arguments).')
+        end
+        return register_named(name)
+      end
+      if not textual[type(name)] then fail('first argument to ' .. this .. ' must be a string') end
+      if type(callback) ~= 'function' then fail('second argument to ' .. this .. ' must be a function') end
+      register(name, callback, 0, nil)
+    end
   end
 
-  local function register_function(...)
-    if not pending then fail('redis.register_function can only be called on FUNCTION LOAD command') end
-    local n = select('#', ...)
-    local name, callback = ...
-    if n < 1 or n > 2 then fail('wrong number of arguments to redis.register_function') end
-    if n == 1 then
-      if type(name) ~= 'table' then
-        fail('calling redis.register_function with a single argument is only applicable to Lua table'
-          .. ' (representing named arguments).')
-      end
-      return register_named(name)
-    end
-    if not textual[type(name)] then
-      fail('first argument to redis.register_function must be a string')
-    end
-    if type(callback) ~= 'function' then
-      fail('second argument to redis.register_function must be a function')
-    end
-    register(name, callback, 0, nil)
-  end
-
-  local redis_at_load = pick(redis, 'log LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING REDIS_VERSION REDIS_VERSION_NUM')
-  redis_at_load.register_function = register_function
-  setmetatable(redis_at_load, { __index = unknown })
-  globals_at_load = setmetatable({ redis = readonly(redis_at_load) }, { __index = unknown })
+  local at_load = 'log LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING REDIS_VERSION REDIS_VERSION_NUM'
+  local redis_at_load = pick(redis, at_load)
+  redis_at_load.register_function = registrar('redis', 'Library')
+  local server_at_load = pick(server, at_load .. ' SERVER_NAME VALKEY_VERSION VALKEY_VERSION_NUM')
+  server_at_load.register_function = registrar('server', 'Function', true)
+  for _, library in ipairs({ redis_at_load, server_at_load }) do setmetatable(library, { __index = unknown }) end
+  globals_at_load = setmetatable({ redis = readonly(redis_at_load), server = readonly(server_at_load) },
+    { __index = unknown })
 
   -- The globals of all libraries: few while one is loaded, all while a function runs. The host changes them.
   stage = { __index = globals, __newindex = refuse, __metatable = false }
   local environment = setmetatable({}, stage)
 
-  -- What has been registered, three values a function; or nil, the error, and whether it is the compiler's.
+  -- What has been registered, three values a function; or nil, the error, and its kind: 1 is the compiler's, 2 says all that
+  -- is to be said.
   load_library = function(source, first_id)
     local chunk, problem = host.loadstring(source, '@user_function')
-    if not chunk then return nil, problem, true end
+    if not chunk then return nil, problem, 1 end
     raw.setfenv(chunk, environment)
     pending = { names = {}, callbacks = {}, specs = {} }
     local ok, problem = raw.pcall(chunk)
     local loaded = pending
     pending = nil
     if not ok then
+      local kind = type(problem) == 'table' and rawget(problem, 'whole') == true and 2 or 0
       if type(problem) == 'table' then problem = rawget(problem, 'err') else problem = 'ERR ' .. tostring(problem) end
-      return nil, type(problem) == 'string' and problem or 'ERR unknown error', false
+      return nil, type(problem) == 'string' and problem or 'ERR unknown error', kind
     end
     for i = 1, #loaded.callbacks do functions[first_id + i - 1] = loaded.callbacks[i] end
     return loaded.specs

@@ -35,6 +35,8 @@ pub(super) const UP_VERBATIM: c_int = ffi::lua_upvalueindex(7);
 pub(super) const UP_FORMAT: c_int = ffi::lua_upvalueindex(8);
 pub(super) const UP_STRING: c_int = ffi::lua_upvalueindex(9);
 pub(super) const UP_IGNORE: c_int = ffi::lua_upvalueindex(10);
+/// Of the functions of the tables `redis` and `server` alone: which of the two.
+pub(super) const UP_IS_VALKEY: c_int = ffi::lua_upvalueindex(11);
 // Those of `run` alone.
 pub(super) const UP_GLOBALS: c_int = ffi::lua_upvalueindex(11);
 pub(super) const UP_KEYS: c_int = ffi::lua_upvalueindex(12);
@@ -89,10 +91,11 @@ pub(super) unsafe extern "C-unwind" fn set_up(state: *mut lua_State) -> c_int {
         }
         api::push_library(state);
         push_tables(state);
+        api::push_server(state);
         ffi::lua_pushboolean(state, for_functions.into());
-        // sandbox(library, behind, shown, for_functions) -> the globals as scripts see them, the table behind, the counts of
+        // sandbox(library, behind, shown, server, for_functions) -> the globals as scripts see them, the table behind, the counts of
         // nested calls, and what functions need
-        ffi::lua_call(state, 4, 7);
+        ffi::lua_call(state, 5, 7);
         ffi::lua_pushvalue(state, 1);
         ffi::lua_replace(state, ffi::LUA_GLOBALSINDEX);
 

@@ -1,5 +1,5 @@
 //! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `balance-clients`,
-//! `event-coalescing-us`, `log-format`, `metrics-port` and `metrics-bind` are ours, and `commandlog-…` are Valkey's.
+//! `event-coalescing-us`, `log-format`, `metrics-port` and `metrics-bind` are ours. What Valkey 9.1.2 knows besides is known here too.
 //!
 //! Must not know: how a row is read from a file or shown to a client.
 
@@ -12,7 +12,7 @@ use super::{
     value::{Refusal, Syntax, Unit, Value, Words, c_string, parse_memory},
 };
 use crate::commandlog::Kind;
-use crate::log::LogFormat;
+use crate::log::{LogFormat, LogTimestamp};
 use crate::service::{OomScore, Supervision, is_title_template};
 use crate::settings::{OutputLimit, Permission, Settings};
 
@@ -283,6 +283,7 @@ pub static ROWS: &[Parameter] = &[
     number!(row("maxclients", Live, unsigned(1, u32::MAX as i64), "10000", "Most clients at a time."), maxclients),
     path!(row("unixsocket", Start, TEXT, "", "Path of a unix socket to listen on."), unixsocket),
     number!(row("unixsocketperm", Start, Syntax::Integer { min: 0, max: 0o777, unit: Unit::Octal, unsigned: false }, "0", "Permission bits of the unix socket, in octal; 0: what the umask leaves."), unixsocketperm),
+    path!(row("unixsocketgroup", Start, TEXT, "", "Group that the unix socket belongs to; empty: the process's."), unixsocketgroup),
     number!(row("proto-max-bulk-len", Live, memory(1 << 20), "536870912", "Longest argument, and longest string that a command may build."), bulk_bytes_max),
     number!(row("client-query-buffer-limit", Live, size(1 << 20), "1073741824", "A client whose unread requests grow beyond this is closed."), query_buffer_bytes_max),
     row("client-output-buffer-limit", Live, Syntax::Words(output_limits), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "For a class of clients: bytes of unread replies at which one is closed at once, bytes at which it is closed after a time, and that time in seconds; 0: no limit.")
@@ -293,12 +294,26 @@ pub static ROWS: &[Parameter] = &[
     row("bind-source-addr", Inert, TEXT, "", "Address from which a replica calls its primary."),
     row("socket-mark-id", InertFixed, unsigned(0, u32::MAX as i64), "0", "Mark of listening sockets, for packet filters.")
         .unbuilt("marking of sockets", zero),
+    row("mptcp", InertFixed, SWITCH, "no", "Listen by Multipath TCP.").unbuilt("Multipath TCP", no),
+    row("rdma-port", Inert, PORT, "0", "Port for RDMA; 0: none.").unbuilt("RDMA", zero),
+    row("rdma-bind", Inert, TEXT, "", "Addresses for RDMA.").unbuilt("RDMA", empty),
+    row("rdma-rx-size", InertFixed, int(64 << 10, 16 << 20), "1048576", "Bytes that a client may send at once by RDMA."),
+    row("rdma-completion-vector", InertFixed, int(-1, 1024), "-1", "Completion vector of RDMA; -1: a random one."),
+    row("availability-zone", Live, Syntax::Bytes, "", "Name of the place where the server runs, for clients: in INFO and HELLO, unless empty.").kept_in(
+        |s| Value::Text(s.availability_zone.clone().into_bytes()),
+        |s, v| {
+            s.availability_zone = utf8(v.bytes())?;
+            Ok(())
+        },
+    ),
+    switch!(row("extended-redis-compatibility", Live, SWITCH, "yes", "Be Redis to clients in HELLO and in INFO's redis_mode; no: HELLO names this program and its version, and the mode is server_mode, as Valkey does."), extended_redis_compatibility),
     // ---- threads ----
     number!(row("threads", Start, int(0, 256), "0", "Worker threads; 0: one for every CPU that the process may use."), threads),
     number!(row("event-coalescing-us", Live, int(0, 1000), "50", "How long a busy worker with many clients lets their requests gather when it has none left, in microseconds, twice as long beside other workers, and up to three times where waking up costs much CPU time, as on many virtual machines, or 300 if it is busy most of the time; 0: the next one wakes it."), event_coalescing_us),
     switch!(row("balance-clients", Live, SWITCH, "yes", "Clients change their worker: while one can do the work of two, it serves the clients of both, and one with too much to do gives some away."), balance_clients),
     path!(row("server-cpulist", Start, TEXT, "", "CPUs on which the workers run, as in 0-3,8.").alias("server_cpulist"), server_cpulist),
     row("io-threads", InertFixed, int(1, 128), "1", "Threads that help the one that runs commands: here every worker does both, see threads."),
+    row("prefetch-batch-max-size", Inert, int(0, 128), "16", "Commands whose keys are fetched ahead together: here each group of clients decides."),
     row("bio-cpulist", InertFixed, TEXT, "", "CPUs of background threads.").alias("bio_cpulist"),
     row("aof-rewrite-cpulist", InertFixed, TEXT, "", "CPUs of the process that rewrites the append-only file.").alias("aof_rewrite_cpulist"),
     row("bgsave-cpulist", InertFixed, TEXT, "", "CPUs of the process that saves.").alias("bgsave_cpulist"),
@@ -336,13 +351,24 @@ pub static ROWS: &[Parameter] = &[
             },
         ),
     path!(row("logfile", Start, TEXT, "", "File to which the log goes; empty: standard output."), logfile),
-    row("log-format", Live, Syntax::Choice(&["text", "json", "logfmt"]), "text", "How lines of the log are written: as Redis does, as JSON objects, or as key=value.").kept_in(
+    row("log-format", Live, Syntax::Choice(&["text", "json", "logfmt", "legacy"]), "text", "How lines of the log are written: as Redis does (Valkey's name for that is legacy), as JSON objects, or as key=value.").kept_in(
         |s| Value::Integer(s.service.log_format as i64),
         |s, v| {
             s.service.log_format = match v.integer() {
                 1 => LogFormat::Json,
                 2 => LogFormat::Logfmt,
                 _ => LogFormat::Text,
+            };
+            Ok(())
+        },
+    ),
+    row("log-timestamp-format", Live, Syntax::Choice(&["legacy", "iso8601", "milliseconds"]), "legacy", "How lines of the log name the time: as their format has it (in text as Redis does, in the others by ISO 8601), by ISO 8601, or in milliseconds since 1970.").kept_in(
+        |s| Value::Integer(s.service.log_timestamp as i64),
+        |s, v| {
+            s.service.log_timestamp = match v.integer() {
+                1 => LogTimestamp::Iso8601,
+                2 => LogTimestamp::Milliseconds,
+                _ => LogTimestamp::Legacy,
             };
             Ok(())
         },
@@ -453,10 +479,13 @@ pub static ROWS: &[Parameter] = &[
     row("activedefrag", Inert, SWITCH, "no", "Move values together when memory lies scattered: that is always done."),
     row("active-defrag-cycle-min", Inert, int(1, 99), "1", "Least share of the CPU for that."),
     row("active-defrag-cycle-max", Inert, int(1, 99), "25", "Greatest share of the CPU for that."),
+    row("active-defrag-cycle-us", Inert, int(0, 100_000), "500", "Length of a slice of that work in microseconds: here 1000."),
     row("active-defrag-ignore-bytes", Inert, size(1), "104857600", "Waste that is put up with."),
     row("active-defrag-max-scan-fields", Inert, int(1, i64::MAX), "1000", "Size of a collection that is walked in one go."),
     row("active-defrag-threshold-lower", Inert, int(0, 1000), "10", "Percentage of waste at which the work begins."),
     row("active-defrag-threshold-upper", Inert, int(0, 1000), "100", "Percentage of waste at which it works hardest."),
+    row("hash-seed", InertFixed, TEXT, "", "Seed of the hash function, for one order of SCAN: here it is always drawn."),
+    row("import-mode", Inert, SWITCH, "no", "Let keys be imported: nothing expires and nothing is evicted.").unbuilt("import mode", no),
     row("activerehashing", Inert, SWITCH, "yes", "Grow tables in quiet moments: here they grow as they fill."),
     row("jemalloc-bg-thread", Inert, SWITCH, "yes", "Let jemalloc clean up by itself: it is not used."),
     // ---- data types ----
@@ -512,6 +541,7 @@ pub static ROWS: &[Parameter] = &[
     row("dbfilename", Inert, TEXT, "dump.rdb", "Name of the snapshot.").protected(),
     switch!(row("rdbcompression", Live, SWITCH, "yes", "Compress long strings in payloads of DUMP."), limits.payload_compressed),
     row("rdbchecksum", InertFixed, SWITCH, "yes", "Write a checksum at the end of the snapshot."),
+    row("rdb-version-check", Inert, Syntax::Choice(&["strict", "relaxed"]), "strict", "Refuse snapshots of later versions: RESTORE always refuses such values."),
     row("rdb-del-sync-files", Inert, SWITCH, "no", "Remove snapshots that were made for replicas."),
     row("rdb-save-incremental-fsync", Inert, SWITCH, "yes", "Flush the snapshot in steps."),
     row("stop-writes-on-bgsave-error", Inert, SWITCH, "yes", "Refuse writes while saving fails."),
@@ -530,8 +560,8 @@ pub static ROWS: &[Parameter] = &[
     row("aof-rewrite-incremental-fsync", Inert, SWITCH, "yes", "Flush a rewritten file in steps."),
     // ---- replication ----
     row("replicaof", InertFixed, Syntax::Words(primary), "", "The primary: host and port.").alias("slaveof").unbuilt("replication", empty),
-    row("masterauth", Inert, Syntax::Bytes, "", "Password for the primary.").secret(),
-    row("masteruser", Inert, TEXT, "", "User at the primary.").secret(),
+    row("masterauth", Inert, Syntax::Bytes, "", "Password for the primary.").alias("primaryauth").secret(),
+    row("masteruser", Inert, TEXT, "", "User at the primary.").alias("primaryuser").secret(),
     row("replica-serve-stale-data", Inert, SWITCH, "yes", "Answer reads while the primary is away.").alias("slave-serve-stale-data"),
     row("replica-read-only", Inert, SWITCH, "yes", "Refuse writes on a replica.").alias("slave-read-only"),
     row("replica-ignore-maxmemory", Inert, SWITCH, "yes", "Let the primary alone evict.").alias("slave-ignore-maxmemory"),
@@ -546,6 +576,8 @@ pub static ROWS: &[Parameter] = &[
     row("repl-diskless-sync-delay", Inert, SECONDS, "5", "Seconds to wait for more replicas."),
     row("repl-diskless-sync-max-replicas", Inert, SECONDS, "0", "Replicas at which not to wait any longer."),
     row("repl-diskless-load", Inert, Syntax::Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled", "Load a snapshot without a file."),
+    row("dual-channel-replication-enabled", Inert, SWITCH, "no", "Send a snapshot and what changes meanwhile over two connections."),
+    row("repl-mptcp", InertFixed, SWITCH, "no", "Multipath TCP towards the primary."),
     row("repl-ping-replica-period", Inert, int(1, INT_MAX), "10", "Seconds between signs of life.").alias("repl-ping-slave-period"),
     row("repl-timeout", Inert, int(1, INT_MAX), "60", "Seconds after which the other side is given up."),
     row("repl-disable-tcp-nodelay", Inert, SWITCH, "no", "Send fewer, larger packets to replicas."),
@@ -573,6 +605,16 @@ pub static ROWS: &[Parameter] = &[
     row("cluster-announce-bus-port", Inert, PORT, "0", "Bus port that the node tells others."),
     row("cluster-announce-hostname", Inert, Syntax::Checked(hostname), "", "Host name that the node tells others."),
     row("cluster-announce-human-nodename", Inert, Syntax::Checked(node_name), "", "Name of the node in logs."),
+    row("cluster-announce-client-ipv4", Inert, Syntax::Checked(ipv4), "", "IPv4 address that clients are told."),
+    row("cluster-announce-client-ipv6", Inert, Syntax::Checked(ipv6), "", "IPv6 address that clients are told."),
+    row("cluster-announce-client-port", Inert, PORT, "0", "Port that clients are told."),
+    row("cluster-announce-client-tls-port", Inert, PORT, "0", "TLS port that clients are told."),
+    row("cluster-blacklist-ttl", Inert, int(i64::MIN, i64::MAX), "60", "Seconds for which a node that was forgotten stays so."),
+    row("cluster-config-save-behavior", Inert, Syntax::Choice(&["sync", "best-effort"]), "sync", "What to do when the node's state cannot be saved."),
+    row("cluster-databases", InertFixed, int(1, INT_MAX), "1", "Number of databases of a node."),
+    row("cluster-manual-failover-timeout", Inert, int(1, INT_MAX), "5000", "Milliseconds that a failover on request may take."),
+    row("cluster-slot-migration-log-max-len", Inert, int(0, i64::MAX), "1000", "Moves of slots in their log."),
+    row("slot-migration-max-failover-repl-bytes", Inert, memory(-1), "0", "Bytes not yet sent at which a move of slots is completed; -1: any."),
     row("cluster-preferred-endpoint-type", Inert, Syntax::Choice(&["ip", "hostname", "unknown-endpoint"]), "ip", "What redirections name."),
     row("cluster-compatibility-sample-ratio", Inert, int(0, 100), "0", "Percentage of commands that are checked for what a cluster refuses."),
     row("cluster-slot-stats-enabled", Inert, SWITCH, "no", "Count by slot."),
@@ -608,6 +650,8 @@ pub static ROWS: &[Parameter] = &[
     path!(row("tls-client-cert-file", Live, TEXT, "", "Certificate for connections that the server makes: read and checked."), tls.client_cert_file),
     path!(row("tls-client-key-file", Live, TEXT, "", "The key of that certificate."), tls.client_key_file),
     path!(row("tls-client-key-file-pass", Live, TEXT, "", "The key's password: keys that need one are refused.").secret(), tls.client_key_file_pass),
+    number!(row("tls-auto-reload-interval", Live, SECONDS, "0", "Seconds between looks at the files of certificates and keys, which are read again if one has changed; 0: never."), tls.auto_reload_interval_s),
+    row("tls-auth-clients-user", Inert, Syntax::Choice(&["CN", "URI", "off"]), "off", "Field of a client's certificate that names its user.").unbuilt("authentication by certificates", |t| t == b"off"),
     row("tls-dh-params-file", Inert, TEXT, "", "Diffie-Hellman parameters: keys are exchanged over elliptic curves only."),
     path!(row("tls-ca-cert-file", Live, TEXT, "", "Certificates of the authorities that are trusted."), tls.ca_cert_file),
     path!(row("tls-ca-cert-dir", Live, TEXT, "", "Folder of files with such certificates."), tls.ca_cert_dir),
@@ -752,6 +796,21 @@ fn hostname(name: &[u8]) -> Result<&[u8], Refusal> {
         true => Ok(name),
         false => Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into()),
     }
+}
+
+fn ipv4(address: &[u8]) -> Result<&[u8], Refusal> {
+    addressed::<std::net::Ipv4Addr>(address).ok_or_else(|| "Invalid IPv4 address".into())
+}
+
+fn ipv6(address: &[u8]) -> Result<&[u8], Refusal> {
+    addressed::<std::net::Ipv6Addr>(address).ok_or_else(|| "Invalid IPv6 address".into())
+}
+
+/// An address of that kind, or none.
+fn addressed<A: std::str::FromStr>(address: &[u8]) -> Option<&[u8]> {
+    let address = c_string(address);
+    let is_one = || std::str::from_utf8(address).ok()?.parse::<A>().ok();
+    (address.is_empty() || is_one().is_some()).then_some(address)
 }
 
 fn node_name(name: &[u8]) -> Result<&[u8], Refusal> {

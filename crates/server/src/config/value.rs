@@ -221,7 +221,13 @@ fn parse_integer(
         Unit::Octal => parse_octal(word)
             .ok_or_else(|| "argument couldn't be parsed as an octal number".to_string())?,
         Unit::Memory => {
-            parse_memory(word).ok_or_else(|| "argument must be a memory value".to_string())? as i64
+            let below = number::parse_i64(word).filter(|n| min < 0 && *n < 0);
+            let bytes = || match parse_memory(word)? {
+                bytes if min < 0 => Some(i64::try_from(bytes).unwrap_or(i64::MIN)),
+                bytes => Some(bytes as i64),
+            };
+            let n = below.or_else(bytes);
+            n.ok_or_else(|| "argument must be a memory value".to_string())?
         }
         Unit::MemoryOrPercent => match word.strip_suffix(b"%").and_then(number::parse_i64) {
             Some(percent) if percent > 100 => {
@@ -394,6 +400,20 @@ mod tests {
             refusal(Syntax::Switch, "1"),
             "argument must be 'yes' or 'no'"
         );
+        let signed = Syntax::Integer {
+            min: -1,
+            max: i64::MAX,
+            unit: Unit::Memory,
+            unsigned: false,
+        };
+        assert_eq!(signed.parse(&[b"-1"]), Ok(Value::Integer(-1)));
+        assert_eq!(signed.parse(&[b"1kb"]), Ok(Value::Integer(1024)));
+        for word in ["-2", "18446744073709551615", "18446744073709551616"] {
+            assert_eq!(
+                refusal(signed, word),
+                "argument must be between -1 and 9223372036854775807 inclusive"
+            );
+        }
         let choice = Syntax::Choice(&["ip", "hostname"]);
         assert_eq!(
             refusal(choice, "x"),

@@ -98,7 +98,8 @@ pub(crate) fn config_set(
     })?;
     worker.refresh();
     log::set_level(worker.settings.log_level);
-    log::set_format(worker.settings.service.log_format);
+    let service = &worker.settings.service;
+    log::set_format(service.log_format, service.log_timestamp);
     effects.finish(worker);
     shared.show_title();
     cron::make_room_for_long(worker);

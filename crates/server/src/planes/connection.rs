@@ -95,14 +95,21 @@ pub(crate) fn hello(
     set_proto(session, proto);
     let id = session.card.id;
     let mut reply = session.reply();
+    let (server, version) = match worker.settings.extended_redis_compatibility {
+        true => ("redis", crate::REDIS_VERSION),
+        false => (crate::SERVER_NAME, crate::REDLINE_VERSION),
+    };
     let hello = Hello {
-        version: crate::REDIS_VERSION,
+        server,
+        version,
         proto,
         id,
         mode: "standalone",
+        availability_zone: &worker.settings.availability_zone,
     };
     hello.write(&mut reply);
     write_modules(&mut reply);
+    hello.write_rest(&mut reply);
     Ok(())
 }
 

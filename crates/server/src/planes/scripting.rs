@@ -13,7 +13,7 @@ use redline_commands::Error;
 use redline_net::clock;
 use redline_resp::{Args, Proto, Reply, ReplyBuffer};
 use redline_scripting::{
-    FunctionRef, Host, Limits, LoadError, Origin, Script, ScriptEnv, ScriptFlags, Tick,
+    Family, FunctionRef, Host, Limits, LoadError, Origin, Script, ScriptEnv, ScriptFlags, Tick,
 };
 use redline_spec::{self as spec, CommandId, Flags};
 use redline_types::number;
@@ -201,7 +201,7 @@ fn run(
     read_only: bool,
 ) -> Result<(), Halt> {
     if session.unit.as_ref().is_some_and(|unit| unit.in_script) {
-        return Err(Error::line("ERR This Redis command is not allowed from script").into());
+        return Err(Error::line(words(Family::Redis).denied).into());
     }
     let flags = program.flags();
     let read_only = read_only || flags.contains(ScriptFlags::NO_WRITES);
@@ -341,18 +341,36 @@ struct Env<'a> {
     function: Option<&'a FunctionRef>,
 }
 
+/// What a script is told of a call that comes to no command.
+struct Words {
+    unknown: &'static str,
+    arity: &'static str,
+    denied: &'static str,
+}
+
+fn words(family: Family) -> &'static Words {
+    match family {
+        Family::Redis => &Words {
+            unknown: "ERR Unknown Redis command called from script",
+            arity: "ERR Wrong number of args calling Redis command from script",
+            denied: "ERR This Redis command is not allowed from script",
+        },
+        Family::Valkey => &Words {
+            unknown: "ERR Unknown command called from script",
+            arity: "ERR Wrong number of args calling command from script",
+            denied: "ERR This Valkey command is not allowed from script",
+        },
+    }
+}
+
 impl Env<'_> {
-    fn refusal(&mut self, id: CommandId, args: Args<'_>) -> Option<Error> {
+    fn refusal(&mut self, id: CommandId, args: Args<'_>, words: &Words) -> Option<Error> {
         let gate = spec::gate(id);
         if !gate.lets_pass(args.len()) {
-            return Some(Error::line(
-                "ERR Wrong number of args calling Redis command from script",
-            ));
+            return Some(Error::line(words.arity));
         }
         if gate.flags.has(Flags::NOSCRIPT) && !self.may_look(id) {
-            return Some(Error::line(
-                "ERR This Redis command is not allowed from script",
-            ));
+            return Some(Error::line(words.denied));
         }
         if let Err(denied) = self
             .worker
@@ -395,11 +413,12 @@ impl Env<'_> {
 }
 
 impl ScriptEnv for Env<'_> {
-    fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer) {
+    fn call(&mut self, args: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer) {
+        let words = words(family);
         let names = &self.worker.shared.names;
         let refusal = match names.resolve(&args[0], args.get(1)) {
-            Err(_) => Err(Error::line("ERR Unknown Redis command called from script")),
-            Ok(id) => match self.refusal(id, args) {
+            Err(_) => Err(Error::line(words.unknown)),
+            Ok(id) => match self.refusal(id, args, words) {
                 None => Ok(id),
                 Some(error) => {
                     self.worker.stats.commands[id as usize].rejected.add(1);

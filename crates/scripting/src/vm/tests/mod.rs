@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 
-use crate::{Host, Limits, Origin, ScriptEnv, Scripts, Tick};
+use crate::{Family, Host, Limits, Origin, ScriptEnv, Scripts, Tick};
 
 #[derive(Default)]
 struct FakeServer {
@@ -26,7 +26,7 @@ struct FakeServer {
 }
 
 impl ScriptEnv for FakeServer {
-    fn call(&mut self, args: Args<'_>, proto: Proto, reply: &mut ReplyBuffer) {
+    fn call(&mut self, args: Args<'_>, _: Family, proto: Proto, reply: &mut ReplyBuffer) {
         let mut reply = Reply::new(reply, proto);
         match (&args[0].to_ascii_lowercase()[..], args.len()) {
             (b"get", 2) => match self.data.get(&args[1]) {

@@ -14,6 +14,16 @@ const TRACES: &[&str] = &[
     "rawset(_G, 'x', 1)",
     "_G._G.x = 1",
     "redis.x = 1",
+    "server.x = 1",
+    "server = 1",
+    "_G.server = redis",
+    "rawset(server, 'x', 1)",
+    "setmetatable(server, {})",
+    "getmetatable(server).__index = 1",
+    "for k in pairs(server) do server[k] = nil end",
+    "local f, t = pairs(server) f(t).x = 1",
+    "table.sort(server) error('')",
+    "function server.call() end",
     "string.x = 1",
     "rawset(string, 'x', 1)",
     "table.insert(string, 1)",
@@ -82,7 +92,7 @@ const TRACES: &[&str] = &[
 #[test]
 fn a_script_leaves_nothing_for_the_next() {
     let mut bench = Bench::new();
-    let look = "local r = {} for _, t in ipairs({_G, redis, string, table, math, os, coroutine, bit, getmetatable('')}) do \
+    let look = "local r = {} for _, t in ipairs({_G, redis, server, string, table, math, os, coroutine, bit, getmetatable('')}) do \
                 for k, v in pairs(t) do r[#r + 1] = tostring(k) .. tostring(v) end r[#r + 1] = #t end \
                 table.sort(r, function(a, b) return tostring(a) < tostring(b) end) \
                 return {table.concat(r, ','), tostring(rawget(_G, 'x')), tostring(KEYS[3]), tostring(ARGV.x), ('x'):upper(), \
@@ -100,6 +110,111 @@ fn a_script_leaves_nothing_for_the_next() {
         let reply = bench.eval(source);
         assert!(reply.starts_with("-ERR"), "{source}: {reply}");
         assert_eq!(seen(&mut bench), before, "after {source}");
+    }
+}
+
+#[test]
+fn scripts_of_valkey_found_no_table_of_theirs() {
+    let mut bench = Bench::new();
+    let names = "local r = {} for k, v in pairs(T) do r[#r + 1] = k .. ':' .. type(v) end \
+                 table.sort(r) return table.concat(r, ' ')";
+    let both = "LOG_DEBUG:number LOG_NOTICE:number LOG_VERBOSE:number LOG_WARNING:number REDIS_VERSION:string \
+                REDIS_VERSION_NUM:number REPL_ALL:number REPL_AOF:number REPL_NONE:number REPL_REPLICA:number \
+                REPL_SLAVE:number";
+    let functions = "acl_check_cmd:function breakpoint:function call:function debug:function error_reply:function \
+                     log:function pcall:function replicate_commands:function set_repl:function setresp:function \
+                     sha1hex:function status_reply:function";
+    let valkeys = "SERVER_NAME:string VALKEY_VERSION:string VALKEY_VERSION_NUM:number";
+    let mut shown = |table: &str| {
+        let reply = bench.eval(&names.replace('T', table));
+        reply.lines().nth(1).unwrap_or(&reply).to_owned()
+    };
+    assert_eq!(shown("redis"), format!("{both} {functions}"));
+    assert_eq!(shown("server"), format!("{both} {valkeys} {functions}"));
+    for (source, reply) in [
+        ("return server.SERVER_NAME", "$7\r\nredline\r\n"),
+        ("return server.VALKEY_VERSION", "$5\r\n9.1.2\r\n"),
+        ("return server.VALKEY_VERSION_NUM", ":590082\r\n"),
+        ("return server.REDIS_VERSION", "$5\r\n8.2.3\r\n"),
+        ("return server.LOG_WARNING", ":3\r\n"),
+        ("return server.call('set', 'k', 'v')", "+OK\r\n"),
+        ("return server.pcall('get', 'k')", "$1\r\nv\r\n"),
+        ("return server.status_reply('FINE')", "+FINE\r\n"),
+        ("return server.error_reply('MY own')", "-MY own\r\n"),
+        ("return server.acl_check_cmd('get', 'k')", ":1\r\n"),
+        (
+            "return server.sha1hex('')",
+            "$40\r\nda39a3ee5e6b4b0d3255bfef95601890afd80709\r\n",
+        ),
+        (
+            "return {tostring(getmetatable(server))}",
+            "*1\r\n$3\r\nnil\r\n",
+        ),
+        (
+            "server.setresp(3) return server.call('zscore', 'z', 'm')",
+            "$3\r\n1.5\r\n",
+        ),
+        ("return server.replicate_commands()", ":1\r\n"),
+        ("return server.nosuch", "$-1\r\n"),
+    ] {
+        assert_eq!(bench.eval(source), reply, "{source}");
+    }
+    bench.eval("server.log(server.LOG_NOTICE, 'a', 1)");
+    assert_eq!(bench.server.logged, [(2, "a 1".to_owned())]);
+}
+
+#[test]
+fn errors_of_valkeys_table_spoke_of_redis() {
+    let mut bench = Bench::new();
+    for (call, valkeys, rediss) in [
+        (
+            "log()",
+            "server.log() requires two arguments or more.",
+            "redis.log() requires two arguments or more.",
+        ),
+        (
+            "setresp()",
+            "server.setresp() requires one argument.",
+            "redis.setresp() requires one argument.",
+        ),
+        (
+            "set_repl()",
+            "server.set_repl() requires one argument.",
+            "redis.set_repl() requires one argument.",
+        ),
+        (
+            "acl_check_cmd('x')",
+            "Invalid command passed to server.acl_check_cmd()",
+            "Invalid command passed to redis.acl_check_cmd()",
+        ),
+        (
+            "call()",
+            "Please specify at least one argument for this call",
+            "Please specify at least one argument for this redis lib call",
+        ),
+        (
+            "pcall()",
+            "Please specify at least one argument for this call",
+            "Please specify at least one argument for this redis lib call",
+        ),
+        (
+            "call('get', {})",
+            "Command arguments must be strings or integers",
+            "Lua redis lib command arguments must be strings or integers",
+        ),
+        (
+            "acl_check_cmd({})",
+            "Command arguments must be strings or integers",
+            "Lua redis lib command arguments must be strings or integers",
+        ),
+    ] {
+        for (table, text) in [("server", valkeys), ("redis", rediss)] {
+            let reply = bench.eval(&format!("return {table}.{call}"));
+            assert!(
+                reply.starts_with(&format!("-ERR {text}")),
+                "{table}.{call}: {reply}"
+            );
+        }
     }
 }
 

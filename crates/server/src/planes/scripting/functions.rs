@@ -13,12 +13,12 @@ use redline_net::clock;
 use redline_rdb::functions as payload;
 use redline_resp::{Args, Proto, ReplyBuffer};
 use redline_scripting::{
-    FunctionRef, Host, Libraries, Library, Limits, RestorePolicy, ScriptEnv, Tick,
+    Family, FunctionRef, Host, Libraries, Library, Limits, RestorePolicy, ScriptEnv, Tick,
 };
 use redline_spec::CommandId;
 use redline_types::glob::{self, Case};
 
-use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run};
+use super::{Program, busy_error, check_flags, counted_keys, kill, log_line, run, words};
 use crate::{errors, exec::Halt, session::Session, worker::Worker};
 
 /// How long the text of a library may run.
@@ -127,9 +127,8 @@ impl LoadEnv {
 }
 
 impl ScriptEnv for LoadEnv {
-    fn call(&mut self, _: Args<'_>, proto: Proto, reply: &mut ReplyBuffer) {
-        redline_resp::Reply::new(reply, proto)
-            .error("ERR This Redis command is not allowed from script");
+    fn call(&mut self, _: Args<'_>, family: Family, proto: Proto, reply: &mut ReplyBuffer) {
+        redline_resp::Reply::new(reply, proto).error(words(family).denied);
     }
 
     fn tick(&mut self) -> Tick {
