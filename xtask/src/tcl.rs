@@ -31,11 +31,11 @@ const SKIPPED: [&str; 2] = [
 ];
 /// What the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or with
 /// snapshots, or with directives that exist for these tests alone: they are started without, so that what is not about
-/// files is tested all the same.
-const WITHOUT_FILES: &str = "#!/bin/bash
+/// files is tested all the same. The tests of busy scripts wait until whatever they ask for is refused, as in Redis.
+const STARTER: &str = "#!/bin/bash
 if [ -f \"$1\" ]; then
     sed -i -E '/^(key-load-delay|loading-process-events-interval-bytes|use-exit-on-panic) /d' \"$1\"
-    printf '\\nappendonly no\\nsave \"\"\\n' >> \"$1\"
+    printf '\\nappendonly no\\nsave \"\"\\nbusy-reply-scope all\\n' >> \"$1\"
 fi
 exec -a \"$0\" '{redline}' \"$@\"
 ";
@@ -234,7 +234,7 @@ impl Suite {
 
     fn write_starter(&self, program: &Path) -> Result<(), Failure> {
         let starter = self.remove("redis-server")?;
-        let text = WITHOUT_FILES.replace("{redline}", &program.display().to_string());
+        let text = STARTER.replace("{redline}", &program.display().to_string());
         let write = || {
             fs::write(&starter, text)?;
             fs::set_permissions(&starter, fs::Permissions::from_mode(0o755))

@@ -22,7 +22,8 @@ impl WatchFlag {
         self.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn raise(&self) {
+    /// One has, or may have.
+    pub fn raise(&self) {
         self.0.store(true, Ordering::Release);
     }
 }

@@ -179,6 +179,12 @@ impl Listener {
         }
     }
 
+    /// Ends it, whoever else has it: who connects from now on is refused, and so is who has not been accepted yet.
+    pub fn close(&self) {
+        // It fails if that has been done already.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+
     /// The address that it listens on, as a connection's own end is printed.
     pub fn local_address(&self) -> io::Result<PeerAddr> {
         match &self.file {

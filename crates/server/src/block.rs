@@ -15,7 +15,7 @@
 //! Before it lets go of its stripes it runs the waiting calls, first come first served ([`Worker::end_effects`]). The
 //! reply goes to the client's worker, by message. What is run is the whole call: it sees all its keys, so it does what it
 //! would do had it come now, errors included (also that its user may not make it any more, or that there is no memory for
-//! it); and what it writes may in turn serve others (BLMOVE into a list that
+//! it), at the time that it is by then; and what it writes may in turn serve others (BLMOVE into a list that
 //! somebody waits for).
 //!
 //! So a writer needs the stripes of everybody whom it may serve: it looks at the queues of its keys when it has its own
@@ -313,6 +313,8 @@ impl Worker {
             left -= 1;
             let mut view = self.view(shared, held, ready.db);
             let kind = view.kind(key).flatten();
+            // It may have met a key that has expired since.
+            view.finish();
             if kind.is_none() && !when_gone {
                 return;
             }
@@ -340,6 +342,8 @@ impl Worker {
             run_again(shared, waiter);
             return true;
         }
+        // For the unit time stood still, for this call it does from here on: what has expired meanwhile is not there.
+        self.read_clock();
         let call = Call::of(waiter);
         let mut out = ReplyBuffer::new();
         match self.may_be_served(call) {

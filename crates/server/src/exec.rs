@@ -393,9 +393,16 @@ impl Worker {
             return Err(Error::line("ERR Command not allowed inside a transaction"));
         }
         self.permit(session, id, args)?;
-        self.check_memory(session, id, gate, args)?;
+        let refuses_all = self.refuses_all();
+        if !refuses_all {
+            self.check_memory(session, id, gate, args)?;
+        }
         if session.is(state::SUBSCRIBED) && !planes::allowed_while_subscribed(id) {
             return Err(errors::subscribed(id));
+        }
+        // A call that has waited was let pass when it came.
+        if refuses_all && !gate.flags.has(Flags::ALLOW_BUSY) && session.again.is_none() {
+            return Err(self.shared.running_script.busy_error());
         }
         let keyspace = Flags::WRITE
             .with(Flags::READONLY)

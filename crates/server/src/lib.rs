@@ -64,7 +64,7 @@ pub use log::{LogFormat, LogTimestamp};
 pub use names::Names;
 pub use redline_net::{console, tls::ClientAuth};
 pub use service::{OomScore, Service, ServiceSettings, Supervision};
-pub use settings::{OutputLimit, Permission, Settings, TlsSettings, UserLine};
+pub use settings::{BusyScope, OutputLimit, Permission, Settings, TlsSettings, UserLine};
 pub use start::{Origin, Server, StartError};
 
 use shared::{Message, Shared};
@@ -93,6 +93,8 @@ pub(crate) fn stop_workers(shared: &Shared) {
         if let Some(service) = &shared.origin.service {
             service.stopping();
         }
+        // Before the first client sees its connection end: it may connect again at once.
+        shared.close_listeners();
         shared
             .workers()
             .iter()

@@ -22,7 +22,6 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use redline_commands::Error;
 use redline_net::{PeerAddr, clock};
 use redline_observe::quote::quote;
 use redline_resp::Args;
@@ -109,8 +108,7 @@ fn set(shared: &Shared, session: &mut Session, on: bool) {
     });
     session.set_state(state::MONITOR, on);
     session.card.set_flag(flag::MONITOR, on);
-    let published = shared.settings.update(|_| Ok::<(), Error>(()));
-    published.expect("a change of nothing is not refused");
+    shared.settings.move_epoch();
 }
 
 /// Writes a line to a monitor; `false`: it is none any more.

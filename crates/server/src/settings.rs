@@ -109,6 +109,8 @@ pub struct Settings {
     pub active_expire_effort: u32,
     /// Milliseconds after which a script is called busy; 0: never.
     pub busy_reply_threshold_ms: u64,
+    /// What is refused then.
+    pub busy_reply_scope: BusyScope,
     /// Which keyspace events are published.
     pub notify: Classes,
     /// Thresholds of the compact encodings.
@@ -234,6 +236,15 @@ pub enum Permission {
     Local,
 }
 
+/// What is refused while a script is over its threshold: `busy-reply-scope`, its words' indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyScope {
+    /// What needs something that the script holds.
+    Keys,
+    /// All that Redis refuses: every command whose row does not allow it.
+    All,
+}
+
 impl Settings {
     /// What all clients together may take: bytes; `None`: any amount.
     pub fn client_memory_limit(&self) -> Option<u64> {
@@ -309,6 +320,7 @@ impl Default for Settings {
             hz: 10,
             active_expire_effort: 1,
             busy_reply_threshold_ms: 5000,
+            busy_reply_scope: BusyScope::Keys,
             notify: Classes::NONE,
             limits: Limits::default(),
             enable_debug_command: Permission::No,
@@ -382,6 +394,11 @@ impl Published {
             .clone()
     }
 
+    /// Has every worker look again before its next command: something else that goes by the epoch has changed.
+    pub fn move_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Publishes what `change` makes of a copy; on its error nothing changes. When this returns, every
     /// command that begins later on any worker sees the new settings.
     pub fn update<E>(&self, change: impl FnOnce(&mut Settings) -> Result<(), E>) -> Result<(), E> {
@@ -389,7 +406,7 @@ impl Published {
         let mut settings = Settings::clone(&current);
         change(&mut settings)?;
         *current = Arc::new(settings);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.move_epoch();
         Ok(())
     }
 }

@@ -198,7 +198,7 @@ pub struct WorkerHandle {
 /// The script that holds the script mutex and runs, seen from outside.
 #[derive(Default)]
 pub struct RunningScript {
-    /// It has passed the busy threshold.
+    /// It has passed the busy threshold. Changes are published with an epoch of the settings.
     pub busy: AtomicBool,
     /// The run's number and the bits below in one word, so that nobody ends another run than the one looked at.
     word: AtomicU64,
@@ -284,12 +284,16 @@ impl RunningScript {
         self.busy.store(true, Ordering::Release);
     }
 
-    /// It is over; nobody is to be refused any more.
-    pub fn end_slow(&self) {
-        self.busy.store(false, Ordering::Release);
+    /// It is over; nobody is to be refused any more. Says whether anybody was.
+    pub fn end_slow(&self) -> bool {
+        let busy = self.busy.load(Ordering::Relaxed);
+        if busy {
+            self.busy.store(false, Ordering::Release);
+        }
         if self.noticed.swap(false, Ordering::AcqRel) {
             *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
+        busy
     }
 
     /// What has run for a while and still runs.
@@ -534,6 +538,13 @@ impl Shared {
             .collect()
     }
 
+    /// Lets nobody connect any more.
+    pub fn close_listeners(&self) {
+        let known = self.listeners.lock().expect("no panic under the listeners");
+        let open = known.iter().filter_map(Weak::upgrade);
+        open.for_each(|listener| listener.close());
+    }
+
     /// Shows in the list of processes what is served, if the process is the server's own.
     pub fn show_title(&self) {
         let Some(service) = &self.origin.service else {
@@ -681,8 +692,7 @@ impl Shared {
     /// CONFIG RESETSTAT. Counters have one writer each, so they go on, and what they were is remembered.
     pub fn reset_stats(&self) {
         self.stats_epoch.fetch_add(1, Ordering::Release);
-        let published = self.settings.update(|_| Ok::<(), Error>(()));
-        published.expect("a change of nothing is not refused");
+        self.settings.move_epoch();
         for worker in self.workers() {
             let codes = worker.stats.errors_by_code.lock();
             codes.expect("no panic under the error counts").clear();

@@ -113,10 +113,10 @@ mod tests {
         let mut names = ByName::default();
         let name = |number: usize| Arc::from(number.to_le_bytes().as_slice());
         for number in 0..10_000 {
-            names.add(&name(number), Token::new(0, number as u32, 0));
+            names.add(&name(number), Token::new(0, number, 0));
         }
         for number in 3..10_000 {
-            names.remove(&name(number), Token::new(0, number as u32, 0));
+            names.remove(&name(number), Token::new(0, number, 0));
         }
         assert_eq!(names.len(), 3);
         assert!(names.capacity() < 100, "{}", names.capacity());

@@ -32,7 +32,7 @@ use crate::{
     exec::Batch,
     log, monitor,
     session::{Aside, Card, EndedWatch, NO_COMMAND, Names, ReplyMode, Session, Token, Unit, flag},
-    settings::Settings,
+    settings::{BusyScope, Settings},
     shared::{Message, Pause, Shared, TcpPort},
     stats::WorkerStats,
     timing::Timing,
@@ -108,6 +108,8 @@ pub struct Worker {
     pub(crate) pause: Option<Pause>,
     /// Somebody is shown every command.
     pub(crate) monitored: bool,
+    /// A script is over its threshold, and all commands are to be refused, as of `epoch`; see [`Worker::refuses_all`].
+    busy_to_all: bool,
     /// No command may take the straight path: something may hold it back, or has to see it.
     pub(crate) detour: bool,
     /// Active expiry.
@@ -244,6 +246,7 @@ impl Worker {
             waits: Timers::new(),
             pause: None,
             monitored: false,
+            busy_to_all: false,
             detour: false,
             expiry: ExpiryCursor::new(Expiring::Keys, number, workers),
             element_expiry: ExpiryCursor::new(Expiring::Elements, number, workers),
@@ -398,7 +401,7 @@ impl Worker {
         if clock::monotonic_ms() >= pause.end_ms {
             self.pause = None;
             self.local.keeps_expired = false;
-            self.detour = self.monitored;
+            self.set_detour();
             self.resume();
         }
     }
@@ -426,6 +429,15 @@ impl Worker {
         if self.shared.settings.epoch() != self.epoch {
             self.refresh();
         }
+    }
+
+    fn set_detour(&mut self) {
+        self.detour = self.monitored || self.pause.is_some() || self.busy_to_all;
+    }
+
+    /// Is every command refused, but for those that are for such times? A script is over its threshold then.
+    pub(crate) fn refuses_all(&self) -> bool {
+        self.busy_to_all && self.shared.running_script.busy.load(Ordering::Acquire)
     }
 
     /// Listens on these instead of the listeners that a port had before.
@@ -460,7 +472,9 @@ impl Worker {
         self.pause = *self.shared.pause.lock().expect("no panic under the pause");
         self.local.keeps_expired = self.pause.is_some();
         self.monitored = self.shared.monitors.some();
-        self.detour = self.monitored || self.pause.is_some();
+        self.busy_to_all = self.settings.busy_reply_scope == BusyScope::All
+            && self.shared.running_script.busy.load(Ordering::Acquire);
+        self.set_detour();
         let settings = &self.settings;
         self.timing.adopt(settings, false);
         let stats_epoch = self.shared.stats_epoch.load(Ordering::Acquire);
@@ -650,6 +664,9 @@ impl Worker {
 
     /// Takes in who has connected, within the measure of a turn: who connects without end keeps no client waiting.
     fn accept(&mut self, index: usize) {
+        if self.shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
         self.refresh_if_changed();
         for _ in 0..ACCEPTED_PER_TURN_MAX {
             // The listeners may have been replaced since the event.

@@ -11,11 +11,14 @@ use std::{
 
 use client::{Client, Value, encode, request, settings, start, until};
 use fastrand::Rng;
-use redline_server::Server;
+use redline_server::{Permission, Server, Settings};
 
 fn with_workers(test: impl Fn(&Server)) {
     for workers in [1, 2, 8] {
-        test(&start(settings(workers)));
+        test(&start(Settings {
+            enable_debug_command: Permission::Yes,
+            ..settings(workers)
+        }));
     }
 }
 
@@ -519,6 +522,97 @@ fn readers_of_a_group_share_what_is_new_and_hear_of_its_end() {
             assert!(text.starts_with("NOGROUP"), "{end}");
             c.call("XGROUP CREATE s g $ MKSTREAM").ok();
         }
+    });
+}
+
+/// Runs calls as one unit, in EXEC or in a script, in which a key's time then comes to its end.
+fn run_until_expired(c: &mut Client, in_script: bool, calls: &[&str], key: &str) {
+    let expiry = format!("PEXPIRE {key} 1");
+    let calls = calls.iter().copied().chain([expiry.as_str()]);
+    if in_script {
+        let words = |call: &str| call.split(' ').collect::<Vec<_>>().join("','");
+        let calls: String = calls
+            .map(|call| format!("redis.call('{}') ", words(call)))
+            .collect();
+        let script = calls + "local e = os.clock() + 0.005 while os.clock() < e do end";
+        assert_eq!(c.call_args(&[b"EVAL", script.as_bytes(), b"0"]), Value::Nil);
+        return;
+    }
+    c.call("MULTI").ok();
+    for call in calls.chain(["DEBUG SLEEP 0.005"]) {
+        c.call(call);
+    }
+    for reply in c.call("EXEC").array() {
+        assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
+    }
+}
+
+/// Who waits was served what had expired before its unit was over: the clock stood still for serving, too.
+#[test]
+fn what_has_expired_as_its_unit_ends_serves_nobody() {
+    let entries = |id: &str| {
+        let entry = Value::Array(vec![bulk(id), bulks(&["f", "v"])]);
+        let of_key = vec![bulk("k"), Value::Array(vec![entry])];
+        Value::Array(vec![Value::Array(of_key)])
+    };
+    let cases = [
+        ("BLPOP k 0", "RPUSH k a", "RPUSH k b", bulks(&["k", "b"])),
+        (
+            "BLMPOP 0 1 k LEFT",
+            "RPUSH k a",
+            "RPUSH k b",
+            Value::Array(vec![bulk("k"), bulks(&["b"])]),
+        ),
+        (
+            "BLMOVE k d LEFT LEFT 0",
+            "RPUSH k a",
+            "RPUSH k b",
+            bulk("b"),
+        ),
+        (
+            "BZPOPMIN k 0",
+            "ZADD k 1 a",
+            "ZADD k 2 b",
+            bulks(&["k", "b", "2"]),
+        ),
+        (
+            "XREAD BLOCK 0 STREAMS k $",
+            "XADD k 1-1 f v",
+            "XADD k 2-1 f v",
+            entries("2-1"),
+        ),
+    ];
+    with_workers(|server| {
+        let mut c = Client::connect(server);
+        for (call, first, second, expected) in &cases {
+            for in_script in [false, true] {
+                let mut waiting = wait_for(server, &mut c, call);
+                run_until_expired(&mut c, in_script, &[first], "k");
+                assert_eq!(c.call("EXISTS k").integer(), 0);
+                c.call(second);
+                assert_eq!(
+                    waiting.read(),
+                    *expected,
+                    "{call}, in a script: {in_script}"
+                );
+                c.call("DEL k d");
+            }
+        }
+        for in_script in [false, true] {
+            // The key goes with its group, and that ends a wait.
+            c.call("XGROUP CREATE k g $ MKSTREAM").ok();
+            let call = "XREADGROUP GROUP g a BLOCK 0 STREAMS k >";
+            let mut waiting = wait_for(server, &mut c, call);
+            run_until_expired(&mut c, in_script, &["XADD k 1-1 f v"], "k");
+            assert!(waiting.read().error().starts_with("NOGROUP "));
+            // What has expired is no destination.
+            let mut waiting = wait_for(server, &mut c, "BLMOVE k d LEFT RIGHT 0");
+            run_until_expired(&mut c, in_script, &["RPUSH d x", "RPUSH k a"], "d");
+            assert_eq!(waiting.read(), bulk("a"));
+            assert_eq!(c.call("LRANGE d 0 -1"), bulks(&["a"]));
+            c.call("DEL d");
+        }
+        until_blocked(&mut c, 0);
     });
 }
 

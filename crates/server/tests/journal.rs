@@ -19,7 +19,7 @@ use redline_keyspace::{
     stripe_of,
 };
 use redline_resp::{ArgsBuf, Proto, Reply, ReplyBuffer};
-use redline_server::{Server, Settings};
+use redline_server::{Permission, Server, Settings};
 
 const DATABASES: u32 = 4;
 
@@ -344,6 +344,52 @@ fn a_served_waiter_is_in_the_record_of_who_served_it() {
         log.records(),
         [["0 rpush a 1", "0 rpush a 2", "0 LPOP a 5"]]
     );
+}
+
+/// What has expired by the time that a unit serves goes in its record, behind what the unit has written, whoever meets it: the
+/// call that was to be served, or the look at what the next key holds.
+#[test]
+fn what_expired_before_it_could_be_served_is_deleted_in_the_record_of_its_unit() {
+    let server = start(Settings {
+        enable_debug_command: Permission::Yes,
+        ..settings(2)
+    });
+    let [mut writer, mut first, mut second] = [(); 3].map(|()| Client::connect(&server));
+    let mut log = Log::attach(&server);
+    for (waiter, key) in [(&mut first, "a"), (&mut second, "b")] {
+        let before = server.keyspace().waited_keys().0;
+        waiter.send(&format!("BLPOP {key} 0"));
+        until("it waits", || server.keyspace().waited_keys().0 > before);
+    }
+    let unit = |writer: &mut Client, log: &mut Log<'_>, calls: &[&str]| {
+        writer.call("MULTI").ok();
+        for call in calls.iter().chain(&["PEXPIRE b 1", "DEBUG SLEEP 0.005"]) {
+            writer.call(call);
+        }
+        let mut record = log.effect(writer, "EXEC");
+        record.retain(|call| !call.starts_with("0 PEXPIREAT b "));
+        record
+    };
+    assert_eq!(
+        unit(&mut writer, &mut log, &["RPUSH b x"]),
+        ["0 RPUSH b x", "0 DEL b"]
+    );
+    assert_eq!(
+        unit(&mut writer, &mut log, &["RPUSH a x", "RPUSH b x"]),
+        ["0 RPUSH a x", "0 RPUSH b x", "0 LPOP a 1", "0 DEL b"]
+    );
+    first.read().array();
+    // Nothing is left of it for units that do not hold its stripe.
+    for other in ["c", "d"] {
+        assert_eq!(writer.call(&format!("GET {other}")), Value::Nil);
+    }
+    assert_eq!(writer.call("EXISTS b").integer(), 0);
+    assert_eq!(log.records(), [[""; 0]; 0], "it has gone already");
+    assert_eq!(
+        log.effect(&mut writer, "RPUSH b y"),
+        ["0 RPUSH b y", "0 LPOP b 1"]
+    );
+    second.read().array();
 }
 
 /// The reply of a wait is held back for the record in which it ended; replies in front of a wait need not wait for it.

@@ -2,10 +2,15 @@
 
 mod client;
 
-use std::time::{Duration, Instant};
+use std::{
+    io::ErrorKind,
+    net::TcpStream,
+    time::{Duration, Instant},
+};
 
-use client::{Client, Value, encode, settings, start};
-use redline_server::{Server, Settings};
+use client::{Client, Value, encode, settings, start, until};
+use redline_server::{BusyScope, Server, Settings};
+use redline_spec::{self as spec, CommandId, Flags, Plane};
 
 const THRESHOLD: Duration = Duration::from_millis(200);
 /// What may pass between the threshold and the answer.
@@ -167,6 +172,252 @@ fn clients_whose_requests_came_with_the_script_are_answered() {
     script.read().error();
 }
 
+/// A server that refuses as Redis does, and clients of all its workers.
+fn server_that_refuses_all<const N: usize>(workers: usize) -> (Server, [Client; N]) {
+    let server = start(Settings {
+        busy_reply_threshold_ms: 50,
+        busy_reply_scope: BusyScope::All,
+        ..settings(workers)
+    });
+    let clients = [(); N].map(|()| Client::connect(&server));
+    (server, clients)
+}
+
+fn until_refused(client: &mut Client, why: &str) {
+    until("PING is refused", || match client.call("PING") {
+        Value::Error(text) => text == why,
+        _ => false,
+    });
+}
+
+/// Whoever waited for -BUSY before sending SCRIPT KILL waited for ever, unless he asked for what the script held.
+#[test]
+fn programs_that_wait_for_busy_before_they_kill_never_saw_it() {
+    for workers in [1, 2] {
+        let (_server, [mut script, mut other, mut same]) = server_that_refuses_all(workers);
+        for _ in 0..2 {
+            script.write(&encode(&[b"EVAL", b"while true do end", b"0"]));
+            for client in [&mut other, &mut same] {
+                until_refused(client, BUSY);
+                // The straight path, and keys that nobody holds.
+                assert_eq!(client.call("GET k").error(), BUSY);
+                assert_eq!(client.call("SET k v").error(), BUSY);
+            }
+            other.call("SCRIPT KILL").ok();
+            assert!(script.read().error().contains("killed by user"));
+            for client in [&mut other, &mut same] {
+                assert_eq!(client.call("PING"), Value::Simple("PONG".into()));
+                client.call("SET k v").ok();
+                assert_eq!(client.call("GET k"), Value::Bulk(b"v".to_vec()));
+            }
+        }
+    }
+}
+
+#[test]
+fn all_refuses_what_no_row_allows() {
+    let (_server, [mut script, mut client]) = server_that_refuses_all(2);
+    script.write(&encode(&[b"EVAL", b"while true do end", b"0"]));
+    until_refused(&mut client, BUSY);
+    let rows = CommandId::ALL.map(|id| (id, spec::row(id)));
+    for (id, row) in rows {
+        let container = row.container.map(|container| spec::row(container).name);
+        let names = container.into_iter().chain([row.name]);
+        let mut words: Vec<&[u8]> = names.map(str::as_bytes).collect();
+        words.resize(usize::from(row.arity.unsigned_abs()), b"1");
+        if row.plane == Plane::Container || row.flags.has(Flags::ALLOW_BUSY) {
+            continue;
+        }
+        let reply = client.call_args(&words);
+        match id {
+            CommandId::Exec => assert_eq!(
+                reply.error(),
+                format!("EXECABORT Transaction discarded because of: {BUSY}")
+            ),
+            _ => assert_eq!(reply, Value::Error(BUSY.into()), "{}", row.name),
+        }
+    }
+    // What is wrong by itself is said first.
+    assert!(
+        client
+            .call("NOSUCH")
+            .error()
+            .starts_with("ERR unknown command")
+    );
+    assert!(client.call("GET").error().starts_with("ERR wrong number"));
+    // Redis lets these pass: what they answer is theirs.
+    for call in ["HELLO 2", "MULTI", "DISCARD", "WATCH k", "UNWATCH", "RESET"] {
+        assert!(!matches!(client.call(call), Value::Error(_)), "{call}");
+    }
+    assert!(client.call("AUTH a b").error().starts_with("WRONGPASS "));
+    assert!(client.call("EVAL return(1) 0").error() == BUSY);
+    // Those for functions, while a script runs.
+    for call in [
+        "FUNCTION STATS",
+        "FUNCTION KILL",
+        "SHUTDOWN",
+        "SHUTDOWN SAVE",
+    ] {
+        assert_eq!(client.call(call).error(), BUSY, "{call}");
+    }
+    client.call("SCRIPT KILL").ok();
+    script.read().error();
+}
+
+/// A transaction of which a part was refused is not run, nor is one that was refused as a whole.
+#[test]
+fn transactions_that_meet_a_busy_script_are_discarded() {
+    for workers in [1, 2] {
+        let (_server, [mut script, mut whole, mut part, mut sees, mut sees_not]) =
+            server_that_refuses_all(workers);
+        let aborted = format!("EXECABORT Transaction discarded because of: {BUSY}");
+        whole.call("MULTI").ok();
+        whole.call("SET a 1");
+        eval(&mut script, ENDLESS);
+        until_refused(&mut part, BUSY);
+        assert_eq!(whole.call("EXEC").error(), aborted);
+        part.call("MULTI").ok();
+        assert_eq!(part.call("SET a 1").error(), BUSY);
+        sees.call("WATCH other").ok();
+        // Whether the script has changed this one nobody can see: so it counts as changed.
+        sees_not.call("WATCH k other").ok();
+        whole.call("SCRIPT KILL").ok();
+        script.read().error();
+        let before = "EXECABORT Transaction discarded because of previous errors.";
+        assert_eq!(part.call("EXEC").error(), before);
+        let exec = |client: &mut Client| {
+            client.call("MULTI").ok();
+            client.call("INCR a");
+            client.call("EXEC")
+        };
+        assert_eq!(exec(&mut sees), Value::Array(vec![Value::Integer(1)]));
+        assert_eq!(exec(&mut sees_not), Value::Nil);
+        assert_eq!(exec(&mut sees_not), Value::Array(vec![Value::Integer(2)]));
+    }
+}
+
+/// Commands that had come before the threshold, and wait for what the script holds.
+#[test]
+fn who_was_put_aside_is_refused_as_who_comes_later() {
+    let (server, [mut script, mut hears, mut same, mut other]) = server_that_refuses_all(2);
+    let mut killer = Client::connect(&server);
+    hears.call("SUBSCRIBE begun");
+    let begins = b"redis.call('get', KEYS[1]) redis.call('publish', 'begun', '') while true do end";
+    eval(&mut script, begins);
+    hears.read();
+    for client in [&mut same, &mut other] {
+        for call in ["MULTI", "SET k v", "EXEC", "GET k", "WATCH k", "PING"] {
+            client.send(call);
+        }
+    }
+    for client in [&mut same, &mut other] {
+        client.read().ok();
+        // It was queued if it came before the threshold.
+        match client.read() {
+            Value::Simple(queued) => {
+                assert_eq!(queued, "QUEUED");
+                let aborted = format!("EXECABORT Transaction discarded because of: {BUSY}");
+                assert_eq!(client.read().error(), aborted);
+            }
+            refused => {
+                assert_eq!(refused.error(), BUSY);
+                assert!(client.read().error().starts_with("EXECABORT "));
+            }
+        }
+        assert_eq!(client.read().error(), BUSY);
+        client.read().ok();
+        assert_eq!(client.read().error(), BUSY);
+    }
+    killer.call("SCRIPT KILL").ok();
+    script.read().error();
+}
+
+/// A call that waits was let pass when it came: if it is run again meanwhile it is not refused.
+#[test]
+fn a_wait_that_ends_while_all_is_refused_ends_as_ever() {
+    for workers in [1, 2] {
+        let (server, [mut script, mut waits, mut client]) = server_that_refuses_all(workers);
+        client.call("XGROUP CREATE s g $ MKSTREAM").ok();
+        waits.send("XREADGROUP GROUP g a BLOCK 0 STREAMS s >");
+        until("it waits", || server.keyspace().anybody_waits());
+        client.call("PEXPIRE s 200").integer();
+        script.write(&encode(&[b"EVAL", b"while true do end", b"0"]));
+        assert!(waits.read().error().starts_with("NOGROUP "));
+        until_refused(&mut client, BUSY);
+        client.call("SCRIPT KILL").ok();
+        script.read().error();
+    }
+}
+
+/// What clients wait for and listen to comes all the same: during the script, or at its end.
+#[test]
+fn who_waits_and_who_listens_goes_on_when_all_is_refused() {
+    for workers in [1, 2] {
+        let (server, [mut script, mut waits, mut hears, mut client]) =
+            server_that_refuses_all(workers);
+        waits.send("BLPOP l 0");
+        hears.call("SUBSCRIBE news");
+        until("it waits", || server.keyspace().anybody_waits());
+        let text = b"redis.call('rpush', KEYS[1], 'x') redis.call('publish', 'news', 'x') \
+            local e = os.clock() + 0.3 while os.clock() < e do end return 'over'";
+        script.write(&encode(&[b"EVAL", text, b"1", b"l"]));
+        until_refused(&mut client, BUSY);
+        assert_eq!(hears.read().array().len(), 3);
+        assert_eq!(client.call("BLPOP l 0").error(), BUSY);
+        assert_eq!(client.call("PUBLISH news y").error(), BUSY);
+        assert!(
+            client
+                .call("SCRIPT KILL")
+                .error()
+                .starts_with("UNKILLABLE ")
+        );
+        assert_eq!(script.read(), Value::Bulk(b"over".to_vec()));
+        assert_eq!(waits.read().array()[1], Value::Bulk(b"x".to_vec()));
+        assert_eq!(client.call("PUBLISH news y").integer(), 1);
+    }
+}
+
+#[test]
+fn a_busy_function_is_named_as_one() {
+    let (_server, [mut script, mut client]) = server_that_refuses_all(2);
+    let code = b"#!lua name=l\nredis.register_function('f', function() while true do end end)";
+    client.call_args(&[b"FUNCTION", b"LOAD", code]);
+    script.send("FCALL f 0");
+    until_refused(&mut client, &BUSY.replace("SCRIPT", "FUNCTION"));
+    assert_eq!(client.call("FUNCTION STATS").array().len(), 4);
+    client.call("FUNCTION KILL").ok();
+    script.read().error();
+}
+
+/// `busy-reply-scope` holds from the reply of CONFIG SET on, also while a script is busy.
+#[test]
+fn what_is_refused_changes_with_the_setting() {
+    for workers in [1, 2] {
+        let server = server(workers);
+        let [mut script, mut client, mut other] = [(); 3].map(|()| Client::connect(&server));
+        for _ in 0..2 {
+            eval(&mut script, ENDLESS);
+            until("what it holds is refused", || {
+                matches!(client.call("GET k"), Value::Error(_))
+            });
+            for client in [&mut client, &mut other] {
+                assert_eq!(client.call("PING"), Value::Simple("PONG".into()));
+            }
+            client.call("CONFIG SET busy-reply-scope all").ok();
+            for client in [&mut client, &mut other] {
+                assert_eq!(client.call("PING").error(), BUSY);
+            }
+            assert_eq!(
+                client.call("CONFIG SET busy-reply-scope keys").error(),
+                BUSY
+            );
+            client.call("SCRIPT KILL").ok();
+            script.read().error();
+            client.call("CONFIG SET busy-reply-scope keys").ok();
+        }
+    }
+}
+
 /// A command of several stripes that had asked for the ticket and is refused leaves nothing behind.
 #[test]
 fn who_was_refused_holds_nothing_back() {
@@ -191,6 +442,25 @@ fn who_was_refused_holds_nothing_back() {
             other.call(&format!("SET key:{n} w")).ok();
         }
         client.call(&format!("MSET k v {}", pairs.join(" "))).ok();
+    }
+}
+
+/// The connection that asked for the end closed before the listener did, which another worker had, busy with the script.
+#[test]
+fn who_saw_the_server_end_could_connect_to_it_again() {
+    for _ in 0..5 {
+        let server = server(2);
+        // The first worker has the listeners.
+        let [mut script, mut client] = [(); 2].map(|()| Client::connect(&server));
+        eval(&mut script, ENDLESS);
+        until("it is busy", || {
+            matches!(client.call("GET k"), Value::Error(_))
+        });
+        client.send("SHUTDOWN NOSAVE");
+        client.drain();
+        let again = TcpStream::connect(("127.0.0.1", server.port()));
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        server.join();
     }
 }
 

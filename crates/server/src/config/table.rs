@@ -1,5 +1,5 @@
 //! The rows, by topic. Names, defaults and limits are those of Redis 8.2.3; `threads`, `balance-clients`,
-//! `event-coalescing-us`, `log-format`, `metrics-port` and `metrics-bind` are ours. What Valkey 9.1.2 knows besides is known here too.
+//! `event-coalescing-us`, `busy-reply-scope`, `log-format`, `metrics-port` and `metrics-bind` are ours. What Valkey 9.1.2 knows besides is known here too.
 //!
 //! Must not know: how a row is read from a file or shown to a client.
 
@@ -14,7 +14,7 @@ use super::{
 use crate::commandlog::Kind;
 use crate::log::{LogFormat, LogTimestamp};
 use crate::service::{OomScore, Supervision, is_title_template};
-use crate::settings::{OutputLimit, Permission, Settings};
+use crate::settings::{BusyScope, OutputLimit, Permission, Settings};
 
 const fn row(
     name: &'static str,
@@ -504,6 +504,16 @@ pub static ROWS: &[Parameter] = &[
     row("vset-force-single-threaded-execution", Inert, SWITCH, "no", "Run vector set commands on one thread."),
     // ---- scripts, events, statistics ----
     number!(row("busy-reply-threshold", Live, int(0, i64::MAX), "5000", "Milliseconds after which others are told that a script is busy; 0: never.").alias("lua-time-limit"), busy_reply_threshold_ms),
+    row("busy-reply-scope", Live, Syntax::Choice(&["keys", "all"]), "keys", "Which commands are refused then: those that need what the script holds, or, as in Redis, all but the few that are for such times.").kept_in(
+        |s| Value::Integer(s.busy_reply_scope as i64),
+        |s, v| {
+            s.busy_reply_scope = match v.integer() {
+                1 => BusyScope::All,
+                _ => BusyScope::Keys,
+            };
+            Ok(())
+        },
+    ),
     row("notify-keyspace-events", Live, TEXT, "", "Which events of keys are published: letters, as K, E, g, $ and A.")
         .kept_in(
             |s| Value::Text(s.notify.letters().into_bytes()),

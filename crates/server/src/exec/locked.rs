@@ -17,6 +17,7 @@ use super::{Halt, Inside};
 use crate::{
     planes,
     session::{Aside, Session, Unit},
+    settings::BusyScope,
     tracking::By,
     worker::Worker,
 };
@@ -273,9 +274,12 @@ impl Worker {
         }
     }
 
-    /// While a script is over its threshold nobody waits for what it holds: -BUSY.
-    pub(crate) fn refuse_if_busy(&self) -> Result<(), Halt> {
-        if self.shared.running_script.busy.load(Ordering::Acquire) {
+    /// While a script is over its threshold nobody waits for what it holds: -BUSY. Where that is what all are told, they are
+    /// at the gate: who has come past it before waits, and comes by it again when the worker hears that a script is busy.
+    fn refuse_if_busy(&self) -> Result<(), Halt> {
+        if self.settings.busy_reply_scope == BusyScope::Keys
+            && self.shared.running_script.busy.load(Ordering::Acquire)
+        {
             return Err(Halt::Error(self.shared.running_script.busy_error()));
         }
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! A script holds the script mutex and takes stripes on demand, so undeclared keys work and no other worker sees
 //! it half done. Past `busy-reply-threshold` its worker turns its own loop from the interpreter's hook: other
-//! sessions are served, those that need what the script holds get -BUSY, and SCRIPT KILL reaches it.
+//! sessions are served, those that need what the script holds get -BUSY (with `busy-reply-scope all` nearly all, at the
+//! gate: `check` in `exec.rs`), and SCRIPT KILL reaches it.
 
 mod functions;
 
@@ -171,7 +172,9 @@ fn take_host(worker: &mut Worker) -> Result<Host, Halt> {
     if let Some(host) = worker.host.take() {
         return Ok(host);
     }
-    worker.refuse_if_busy()?;
+    if worker.shared.running_script.busy.load(Ordering::Acquire) {
+        return Err(busy_error(worker).into());
+    }
     let seed = worker.local.rng.u64(..);
     Host::new(Limits::default(), seed)
         .ok_or_else(|| Error::line("ERR the script interpreter could not be started").into())
@@ -271,7 +274,9 @@ fn run(
     // Before the locks go: whoever comes next must find neither this script's state, nor lose its own.
     let running = &worker.shared.running_script;
     running.end();
-    running.end_slow();
+    if running.end_slow() {
+        worker.shared.settings.move_epoch();
+    }
     if !inside_exec {
         end_unit(worker, session);
     }
@@ -477,6 +482,7 @@ impl ScriptEnv for Env<'_> {
         if !running.busy.load(Ordering::Acquire) {
             running.notice(|| self.described());
             running.set_busy();
+            self.worker.shared.settings.move_epoch();
             crate::log::warning(&format!(
                 "Slow script detected: still in execution after {threshold_ms} milliseconds. SCRIPT KILL ends it."
             ));

@@ -156,6 +156,9 @@ pub(crate) fn shutdown(
         // A shutdown waits for nothing, so there is never one to stop.
         return Err(Error::line("ERR No shutdown in progress.").into());
     }
+    if !nosave && worker.refuses_all() {
+        return Err(worker.shared.running_script.busy_error().into());
+    }
     if save {
         return Err(Error::line("ERR Errors trying to SHUTDOWN. Check logs.").into());
     }

@@ -272,7 +272,16 @@ pub(crate) fn watch(
     for key in args.iter().skip(1) {
         stripes.insert(stripe_of(redline_keyspace::hash(key)));
     }
-    worker.lock_set(session, &stripes)?;
+    if worker.refuses_all() {
+        let ticket = session.ticket.is_some();
+        let locks = worker.shared.keyspace.locks();
+        if locks.try_set(&stripes, ticket).is_err() {
+            watch_unseen(session, args);
+            return Ok(());
+        }
+    } else {
+        worker.lock_set(session, &stripes)?;
+    }
     let shared = worker.shared.clone();
     let held = Held::Set(&stripes);
     let view = View::new(
@@ -294,10 +303,29 @@ pub(crate) fn watch(
         }
     }
     worker.unlock_set(session, &stripes);
+    confirm_watches(session);
+    Ok(())
+}
+
+/// Watches keys of which a script that is over its threshold holds one. WATCH passes then and may not wait, but whether the
+/// script has changed them already cannot be seen: they count as changed.
+fn watch_unseen(session: &mut Session, args: Args<'_>) {
+    session.watch_flag.raise();
+    for key in args.iter().skip(1) {
+        session.watched.push(Watched {
+            db: session.db,
+            key: key.into(),
+            existed: false,
+        });
+        session.note_registered(key);
+    }
+    confirm_watches(session);
+}
+
+fn confirm_watches(session: &mut Session) {
     let flag = Some(session.watch_flag.clone());
     session.card.set_watched(session.watched.len() as u32, flag);
     session.reply().ok();
-    Ok(())
 }
 
 pub(crate) fn unwatch(worker: &mut Worker, session: &mut Session, _: Args<'_>) -> Result<(), Halt> {
