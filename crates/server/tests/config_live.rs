@@ -56,6 +56,7 @@ fn every_live_parameter_is_tested() {
         include_str!("tracking.rs"),
         include_str!("client_memory.rs"),
         include_str!("handover.rs"),
+        include_str!("scripts_busy.rs"),
         include_str!("../../cli/tests/server.rs"),
         include_str!("../../cli/tests/service.rs"),
     ];
