@@ -10,12 +10,38 @@ use std::{
 
 use running::{REDLINE, Running, folder_with, until};
 
-/// `redline server r.conf` in a shell that allows so many files.
-fn with_files(limit: u32) -> Command {
+/// `redline server r.conf` in a shell that runs `ulimit` with these words first.
+fn under(limit: &str) -> Command {
     let mut command = Command::new("sh");
-    let line = format!("ulimit -n {limit} && exec \"$0\" server r.conf");
+    let line = format!("ulimit {limit} && exec \"$0\" server r.conf");
     command.args(["-c", &line, REDLINE]);
     command
+}
+
+/// `redline server r.conf` in a shell that allows so many files.
+fn with_files(limit: u32) -> Command {
+    under(&format!("-n {limit}"))
+}
+
+/// What a server that cannot start so says on standard error.
+fn refused_under(limit: &str, more: &str) -> String {
+    let folder = folder_with(more);
+    let mut child = under(limit)
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = until("it ends", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    said
 }
 
 #[test]
@@ -59,26 +85,53 @@ fn maxclients_is_lowered_to_the_limit_of_open_files_and_says_so() {
 
 #[test]
 fn a_limit_that_leaves_nothing_for_clients_ends_the_start() {
-    let folder = folder_with("maxclients 4294967295\n");
-    let mut child = with_files(32)
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let status = until("it ends", || child.try_wait().unwrap());
-    assert_eq!(status.code(), Some(1));
-    let mut said = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
+    let said = refused_under("-n 32", "maxclients 4294967295\n");
     assert_eq!(
         said,
         "redline server: Your current 'ulimit -n' of 32 is not enough for the server to start. Please increase your open file limit to at least 4294967327. Exiting.\n"
     );
+}
+
+#[test]
+fn a_limit_on_addresses_that_is_too_low_ended_the_first_write_and_not_the_start() {
+    assert_eq!(
+        refused_under("-v 300000", ""),
+        "redline server: Your current 'ulimit -v' of 300000 kB is not enough for the server to start. Please increase your limit on address space to at least 524288 kB. Exiting.\n"
+    );
+}
+
+#[test]
+fn the_end_of_the_addresses_was_a_panic_and_not_an_oom_reply() {
+    /// Bytes that one script writes, as values of one size.
+    const STEP_BYTES: usize = 5_000_000;
+    let script = "local value = string.rep('v', ARGV[1]) \
+        for i = 1, ARGV[2] do \
+            local reply = redis.pcall('SET', ARGV[3] .. ':' .. i, value) \
+            if reply.err then return reply.err end \
+        end \
+        return 'written'";
+    for bytes in [500, 5_000, 100_000, 1_000_000] {
+        let running = Running::of(under("-v 600000"), folder_with(""), None);
+        let possible = running.call("CONFIG GET maxmemory");
+        let mut client = running.connect();
+        let count = STEP_BYTES / bytes;
+        // 500 MB would be written, more than the process can have.
+        let said = (0..100)
+            .map(|step| client.call(&format!("EVAL \"{script}\" 0 {bytes} {count} {step}")))
+            .find(|said| said != "written");
+        let said = said.unwrap_or_default();
+        assert!(said.contains("OOM command not allowed"), "{bytes}: {said}");
+        assert_eq!(client.call("FLUSHALL"), "+OK");
+        until("there is room again", || {
+            (client.call("SET k v") == "+OK").then_some(())
+        });
+        running.signal("TERM");
+        let (status, log, _) = running.ended();
+        assert!(status.success(), "{bytes}: {log}");
+        let possible = possible.strip_prefix("maxmemory ").unwrap();
+        let warning = format!("maxmemory has been set to {possible} bytes");
+        assert!(log.contains(&warning), "{log}");
+    }
 }
 
 #[test]

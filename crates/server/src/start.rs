@@ -19,7 +19,7 @@ use redline_net::{
     tls::{ServerTls, TlsError},
 };
 use redline_observe::metrics::http::{DESCRIPTORS, Responder};
-use redline_table::Heap;
+use redline_table::{Heap, heap};
 
 use crate::{
     access, log, metrics,
@@ -42,6 +42,10 @@ pub(crate) fn reserved_descriptors(settings: &Settings, workers: usize) -> u64 {
 const EVENTS_MAX: usize = 1024;
 /// Connections that may wait at the metrics' listeners.
 const METRICS_BACKLOG: u32 = 64;
+
+/// The least limit on addresses (`ulimit -v`) to start with: four times what a small keyspace wants, since each of its
+/// ranges takes a quarter of the limit.
+const ADDRESSES_BYTES_MIN: usize = 512 << 20;
 
 /// A running server. Dropping it stops it.
 pub struct Server {
@@ -70,6 +74,8 @@ pub enum StartError {
     Tls(TlsError),
     /// The process may have too few files open: the limit, and what is needed.
     Descriptors(u64, u64),
+    /// The process may have too few addresses: the limit in bytes.
+    Addresses(usize),
     /// Something else of the operating system's.
     System(&'static str, std::io::Error),
     /// The users, as the configuration or the file defines them.
@@ -86,6 +92,12 @@ impl fmt::Display for StartError {
             StartError::Descriptors(limit, needed) => write!(
                 f,
                 "Your current 'ulimit -n' of {limit} is not enough for the server to start. Please increase your open file limit to at least {needed}. Exiting."
+            ),
+            StartError::Addresses(limit) => write!(
+                f,
+                "Your current 'ulimit -v' of {} kB is not enough for the server to start. Please increase your limit on address space to at least {} kB. Exiting.",
+                limit >> 10,
+                ADDRESSES_BYTES_MIN >> 10
             ),
             StartError::System(what, error) => write!(f, "{what}: {error}"),
             StartError::Users(why) => f.write_str(why),
@@ -123,6 +135,7 @@ impl Server {
             .map(Arc::new);
         let workers = worker_count(&settings);
         raise_descriptor_limit(&mut settings, workers)?;
+        keep_within_addresses(&mut settings, redline_alloc::os::address_limit_bytes())?;
         // Said in the log if not; it is no reason not to start.
         let _ = apply_oom_score(&settings.service);
         let users = access::users_at_start(&settings).map_err(StartError::Users)?;
@@ -466,6 +479,30 @@ fn raise_descriptor_limit(settings: &mut Settings, workers: usize) -> Result<(),
         "Current maximum open files is {granted}. maxclients has been reduced to {possible} to compensate for low ulimit. If you need higher maxclients increase 'ulimit -n'."
     ));
     settings.maxclients = possible;
+    Ok(())
+}
+
+/// Sees to it that the end of the addresses is an OOM reply: where the process has a limit on them, `maxmemory` is
+/// below what its ranges hold, or is reported if somebody has set it above.
+fn keep_within_addresses(settings: &mut Settings, limit: Option<usize>) -> Result<(), StartError> {
+    let Some(limit) = limit else { return Ok(()) };
+    if limit < ADDRESSES_BYTES_MIN {
+        return Err(StartError::Addresses(limit));
+    }
+    // A quarter is left for what size classes and spans leave free.
+    let possible = (heap::reserve_addresses() / 4 * 3) as u64;
+    let limit = limit >> 10;
+    if settings.maxmemory_bytes == 0 {
+        log::warning(&format!(
+            "The limit on address space ('ulimit -v') is {limit} kB. maxmemory has been set to {possible} bytes, so that writes are refused before it is used up. If you need more memory increase 'ulimit -v' to four times as much."
+        ));
+        settings.maxmemory_bytes = possible;
+    } else if settings.maxmemory_bytes > possible {
+        log::warning(&format!(
+            "The limit on address space ('ulimit -v') of {limit} kB is too low for maxmemory of {} bytes: the server ends when it is used up. Set maxmemory to {possible} bytes at most, or increase 'ulimit -v'.",
+            settings.maxmemory_bytes
+        ));
+    }
     Ok(())
 }
 

@@ -308,6 +308,12 @@ impl Arena {
         self.base()
     }
 
+    /// Bytes of the range, which is reserved now if need be.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.region();
+        self.bytes()
+    }
+
     fn region(&self) -> &Region {
         self.region.get_or_init(|| {
             let region = Region::reserve(self.region_bytes);

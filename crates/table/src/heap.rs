@@ -126,6 +126,12 @@ unsafe fn free_large(ptr: NonNull<u8>, bytes: usize) {
     unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) }
 }
 
+/// Reserves the addresses of entries and of tables, if they are not yet, and returns the bytes of the smaller range: the
+/// most that a process may keep of either. It is less than a TiB where the process has a limit on addresses.
+pub fn reserve_addresses() -> usize {
+    ENTRIES.reserved_bytes().min(TABLES.reserved_bytes())
+}
+
 /// Figures of the whole process, each kept up to date: reading them costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

@@ -103,7 +103,7 @@ impl Drop for Running {
     }
 }
 
-/// A client that sends inline commands.
+/// A client.
 pub struct Client(BufReader<UnixStream>);
 
 impl Client {
@@ -113,12 +113,24 @@ impl Client {
         self.read()
     }
 
+    /// Sends a command of these words, which may hold anything, and reads its reply.
+    pub fn call_words(&mut self, words: &[&str]) -> String {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.send_bytes(request.as_bytes());
+        self.read()
+    }
+
     /// Sends a command.
     pub fn send(&mut self, line: &str) {
-        self.0
-            .get_mut()
-            .write_all(format!("{line}\r\n").as_bytes())
-            .unwrap();
+        self.send_bytes(format!("{line}\r\n").as_bytes());
+    }
+
+    /// Sends these bytes.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).unwrap();
     }
 
     /// The next reply: its line, or the text that follows it; of an array its elements, by spaces.
