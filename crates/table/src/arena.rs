@@ -44,6 +44,9 @@ const STEPS: usize = 32;
 pub(crate) const OBJECT_BYTES_MAX: usize = if cfg!(miri) { 4 << 10 } else { 1 << 20 };
 const CLASSES: usize = class_of(OBJECT_BYTES_MAX) + 1;
 
+/// Segments of each size of span that one [`Arena::maintain`] looks at for idle units.
+const IDLE_LOOKS_MAX: usize = 32;
+
 /// "No span", "no segment" in a list.
 const NONE: u32 = u32::MAX;
 
@@ -139,10 +142,12 @@ impl Word {
 
 /// What is known about a segment. Zeroed memory is a segment that was never used.
 struct Segment {
-    /// One bit for the first unit of every span that may be handed out. Under the space mutex, as the next five.
+    /// One bit for the first unit of every span that may be handed out. Under the space mutex, as the next six.
     free: Word,
-    /// Units that have been used since the segment was empty.
+    /// Units that have been used since they were last given back to the operating system.
     touched: Word,
+    /// Touched units that belonged to no span at the last `maintain`, nor since.
+    idle: Word,
     /// Size of its spans plus one; 0 while the segment is not in use.
     kind: Word,
     next: Word,
@@ -474,6 +479,7 @@ impl Arena {
             unlink_segment(region, &mut space.partial[kind], number);
         }
         let units = units_mask(kind) << unit;
+        segment.idle.set(segment.idle.get() & !units);
         let fresh = (units & !segment.touched.get()).count_ones() as usize;
         segment.touched.set(segment.touched.get() | units);
         self.mapped_bytes.fetch_add(fresh * UNIT_BYTES, Relaxed);
@@ -550,14 +556,49 @@ impl Arena {
             Relaxed,
         );
         segment.touched.set(0);
+        segment.idle.set(0);
         let mut space = lock(&self.space);
         space.small.retain(|&n| n != number);
         segment.next.set(space.released);
         space.released = number;
     }
 
-    /// Work for a quiet moment: gives back a spare segment that nobody wanted, and turns at most `segments_max` full
-    /// segments of small pages into huge ones.
+    /// Gives back what nobody has wanted since the last call of segments that are mostly idle: few objects are left
+    /// there, too few to be worth an evacuation.
+    fn release_idle_units(&self, region: &Region, space: &mut Space) {
+        for kind in 0..SPAN_UNITS.len() {
+            let mut number = space.partial[kind];
+            for _ in 0..IDLE_LOOKS_MAX {
+                if number == NONE {
+                    break;
+                }
+                let segment = &region.segments[number as usize];
+                // Spans do not overlap, so this sets all units of each.
+                let free = segment.free.get().wrapping_mul(units_mask(kind));
+                let (touched, before) = (segment.touched.get(), segment.idle.get());
+                segment.idle.set(free & touched);
+                let idle = free & touched & before;
+                if idle.count_ones() * 2 > touched.count_ones() {
+                    for unit in (0..UNITS).filter(|unit| idle & 1 << unit != 0) {
+                        let id = number * UNITS as u32 + unit as u32;
+                        os::discard(region.span_base(id), UNIT_BYTES);
+                    }
+                    segment.touched.set(touched & !idle);
+                    segment.idle.set(0);
+                    let bytes = idle.count_ones() as usize * UNIT_BYTES;
+                    self.mapped_bytes.fetch_sub(bytes, Relaxed);
+                    // If it was a huge page it is none any more.
+                    if !space.small.contains(&number) {
+                        space.small.push(number);
+                    }
+                }
+                number = segment.next.get();
+            }
+        }
+    }
+
+    /// Work for a quiet moment: gives back a spare segment and units that nobody wanted, and turns at most
+    /// `segments_max` full segments of small pages into huge ones.
     pub(crate) fn maintain(&self, segments_max: usize) {
         let Some(region) = self.region.get() else {
             return;
@@ -568,6 +609,7 @@ impl Arena {
             idle = std::mem::replace(&mut space.spare, NONE);
         }
         space.spare_is_old = space.spare != NONE;
+        self.release_idle_units(region, &mut space);
         let mut full = Vec::new();
         space.small.retain(|&number| {
             let is_full =

@@ -89,9 +89,10 @@ impl Heap {
         crate::index::tick();
     }
 
-    /// Gives every cached object back to the process.
+    /// Gives every cached object back to the process, and what the thread has cached of the tables' memory.
     pub fn flush(&mut self) {
         self.0.flush();
+        crate::index::flush();
     }
 }
 

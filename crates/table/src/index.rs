@@ -55,7 +55,7 @@ use crate::prefetch;
 use bucket::{Bucket, ENTRIES, EPOCH_MASK, EPOCH_SHIFT, SPILLED, Word};
 use layout::Layout;
 
-pub(crate) use layout::{TABLES, tick};
+pub(crate) use layout::{TABLES, flush, tick};
 
 mod bucket;
 mod layout;

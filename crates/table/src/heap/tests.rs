@@ -138,6 +138,51 @@ fn an_empty_heap_is_all_given_back() {
 }
 
 #[test]
+fn a_few_objects_kept_whole_segments_resident() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    // What other tests left.
+    (0..3).for_each(|_| maintain(0));
+    let before = stats();
+    let mut heap = Heap::new();
+    let mut objects: Vec<Object> = (0..segments_full(200_000))
+        .map(|i| Object::new(&mut heap, 40, i as u8))
+        .collect();
+    heap.flush();
+    let mapped = |then: Stats| then.mapped_bytes.saturating_sub(before.mapped_bytes);
+    let segments = mapped(stats()) / crate::arena::SEGMENT_BYTES;
+    assert!(segments >= 3, "{segments}");
+    maintain(segments);
+    // One object of each segment stays.
+    let mut kept = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for object in objects.drain(..) {
+        if seen.insert(object.pointer.addr().get() / crate::arena::SEGMENT_BYTES) {
+            kept.push(object);
+        } else {
+            object.free(&mut heap);
+        }
+    }
+    heap.flush();
+    maintain(0);
+    assert!(
+        mapped(stats()) > crate::arena::SEGMENT_BYTES,
+        "may be wanted again at once"
+    );
+    maintain(0);
+    maintain(0);
+    let left = mapped(stats());
+    assert!(left <= crate::arena::SEGMENT_BYTES / 4, "{left}");
+    kept.iter().for_each(Object::check);
+
+    // What was given back is used again, and counted again.
+    kept.extend((0..segments_full(100_000)).map(|i| Object::new(&mut heap, 40, i as u8)));
+    assert!(mapped(stats()) >= segments_full(100_000) * 40);
+    kept.into_iter().for_each(|object| object.free(&mut heap));
+    drop(heap);
+    assert_eq!(stats().live_bytes, before.live_bytes);
+}
+
+#[test]
 fn a_size_that_grows_within_its_class_is_freed_under_either() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = stats().live_bytes;

@@ -273,6 +273,11 @@ pub(crate) fn tick() {
     with_magazines(|_| ());
 }
 
+/// Gives everything that this thread has cached back to the arena.
+pub(crate) fn flush() {
+    with_magazines(Magazines::flush);
+}
+
 fn copied(from: usize, bytes: usize) -> usize {
     let to = take(bytes);
     for at in (0..bytes).step_by(8) {
