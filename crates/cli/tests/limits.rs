@@ -114,6 +114,11 @@ fn the_end_of_the_addresses_was_a_panic_and_not_an_oom_reply() {
         let running = Running::of(under("-v 600000"), folder_with(""), None);
         let possible = running.call("CONFIG GET maxmemory");
         let mut client = running.connect();
+        for maxmemory in ["0", "1000gb"] {
+            let set = client.call(&format!("CONFIG SET maxmemory {maxmemory}"));
+            assert_eq!(set, "+OK");
+            assert_eq!(client.call("CONFIG GET maxmemory"), possible);
+        }
         let count = STEP_BYTES / bytes;
         // 500 MB would be written, more than the process can have.
         let said = (0..100)

@@ -135,7 +135,7 @@ impl Server {
             .map(Arc::new);
         let workers = worker_count(&settings);
         raise_descriptor_limit(&mut settings, workers)?;
-        keep_within_addresses(&mut settings, redline_alloc::os::address_limit_bytes())?;
+        keep_within_addresses(&mut settings)?;
         // Said in the log if not; it is no reason not to start.
         let _ = apply_oom_score(&settings.service);
         let users = access::users_at_start(&settings).map_err(StartError::Users)?;
@@ -354,8 +354,10 @@ pub(crate) fn check_parts(settings: &Settings) -> Result<(), String> {
 /// Hands the keyspace what it reads by itself.
 pub(crate) fn apply_to_keyspace(keyspace: &Keyspace, settings: &Settings) {
     let own = &keyspace.settings;
-    own.maxmemory_bytes
-        .store(settings.maxmemory_bytes, Ordering::Relaxed);
+    own.maxmemory_bytes.store(
+        within_addresses(settings.maxmemory_bytes),
+        Ordering::Relaxed,
+    );
     own.policy
         .store(settings.maxmemory_policy as u32, Ordering::Relaxed);
     own.samples
@@ -482,28 +484,36 @@ fn raise_descriptor_limit(settings: &mut Settings, workers: usize) -> Result<(),
     Ok(())
 }
 
-/// Sees to it that the end of the addresses is an OOM reply: where the process has a limit on them, `maxmemory` is
-/// below what its ranges hold, or is reported if somebody has set it above.
-fn keep_within_addresses(settings: &mut Settings, limit: Option<usize>) -> Result<(), StartError> {
-    let Some(limit) = limit else { return Ok(()) };
+/// Lowers `maxmemory` so that the end of the addresses is an OOM reply, where the process has a limit on them.
+fn keep_within_addresses(settings: &mut Settings) -> Result<(), StartError> {
+    let Some(limit) = redline_alloc::os::address_limit_bytes() else {
+        return Ok(());
+    };
     if limit < ADDRESSES_BYTES_MIN {
         return Err(StartError::Addresses(limit));
     }
-    // A quarter is left for what size classes and spans leave free.
-    let possible = (heap::reserve_addresses() / 4 * 3) as u64;
-    let limit = limit >> 10;
-    if settings.maxmemory_bytes == 0 {
+    let possible = within_addresses(settings.maxmemory_bytes);
+    if possible != settings.maxmemory_bytes {
         log::warning(&format!(
-            "The limit on address space ('ulimit -v') is {limit} kB. maxmemory has been set to {possible} bytes, so that writes are refused before it is used up. If you need more memory increase 'ulimit -v' to four times as much."
+            "The limit on address space ('ulimit -v') is {} kB. maxmemory has been set to {possible} bytes, so that writes are refused before it is used up. If you need more memory increase 'ulimit -v' to six times as much.",
+            limit >> 10
         ));
         settings.maxmemory_bytes = possible;
-    } else if settings.maxmemory_bytes > possible {
-        log::warning(&format!(
-            "The limit on address space ('ulimit -v') of {limit} kB is too low for maxmemory of {} bytes: the server ends when it is used up. Set maxmemory to {possible} bytes at most, or increase 'ulimit -v'.",
-            settings.maxmemory_bytes
-        ));
     }
     Ok(())
+}
+
+/// Returns `maxmemory` (0: none) as it counts: where the process has a limit on addresses it is three quarters of what
+/// entries or tables may take at most. The last quarter is for what size classes and spans leave free.
+pub(crate) fn within_addresses(maxmemory_bytes: u64) -> u64 {
+    if redline_alloc::os::address_limit_bytes().is_none() {
+        return maxmemory_bytes;
+    }
+    let possible = (heap::reserve_addresses() / 4 * 3) as u64;
+    match maxmemory_bytes {
+        0 => possible,
+        wanted => wanted.min(possible),
+    }
 }
 
 /// Keeps the calling thread on these CPUs.

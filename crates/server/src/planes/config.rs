@@ -26,7 +26,7 @@ use crate::{
     session::Session,
     settings::{Permission, Settings},
     shared::{Message, Shared, TcpPort},
-    start::{apply_to_keyspace, reserved_descriptors},
+    start::{apply_to_keyspace, reserved_descriptors, within_addresses},
     worker::Worker,
 };
 
@@ -93,6 +93,7 @@ pub(crate) fn config_set(
         effects
             .prepare(&before, settings, &shared)
             .map_err(|(name, why)| failed(name.as_bytes(), &why))?;
+        settings.maxmemory_bytes = within_addresses(settings.maxmemory_bytes);
         apply_to_keyspace(&shared.keyspace, settings);
         Ok::<(), Error>(())
     })?;
