@@ -22,6 +22,7 @@ mod proxy_cache;
 mod proxy_face;
 mod proxy_reads;
 mod proxy_tls;
+mod ratchets;
 mod reports;
 mod run;
 mod suite;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::ratchets;
 use crate::run::{Failure, captured, cargo, workspace};
 
 /// Where the edges and the dependencies are written down: this file only compares.
@@ -38,7 +39,9 @@ pub fn run() -> Result<(), Failure> {
     let packages = packages(&metadata()?);
     let mut faults = edge_faults(&packages, &edges(&map)?);
     faults.extend(dependency_faults(&packages, &dependencies(&map)?));
-    faults.extend(file_faults(&root)?);
+    let files = rust_files(&root)?;
+    faults.extend(file_faults(&root, &files)?);
+    faults.extend(ratchets::faults(&root, &files)?);
     if faults.is_empty() {
         return Ok(());
     }
@@ -213,23 +216,23 @@ fn dependency_faults(
     faults
 }
 
-fn file_faults(root: &Path) -> Result<Vec<String>, Failure> {
+fn file_faults(root: &Path, files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     let mut faults = Vec::new();
-    for file in rust_files(root)? {
+    for file in files {
         let shown = file
             .strip_prefix(root)
-            .unwrap_or(&file)
+            .unwrap_or(file)
             .display()
             .to_string();
-        let text = fs::read_to_string(&file).map_err(|error| format!("{shown}: {error}"))?;
+        let text = fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
         let opening = text.lines().find(|line| !line.starts_with("#!["));
         if !opening.is_some_and(|line| line.starts_with("//!")) {
             faults.push(format!("{shown} does not open with what it is (//!)"));
         }
-        if EMPTY_NAMES.contains(&name_of(&file)) {
+        if EMPTY_NAMES.contains(&name_of(file)) {
             faults.push(format!("{shown}: the name says nothing"));
         }
-        faults.extend(unsafe_fault(root, &file, &text).map(|fault| format!("{shown} {fault}")));
+        faults.extend(unsafe_fault(root, file, &text).map(|fault| format!("{shown} {fault}")));
     }
     Ok(faults)
 }
