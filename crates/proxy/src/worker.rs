@@ -38,7 +38,7 @@ use crate::report::Report;
 use crate::route::{Published, Routes};
 use crate::scripts::Scripts;
 use crate::secure::Doors;
-use crate::seeing::{Counters, Seeing, Seen, log};
+use crate::seeing::{Counters, Seeing, Seen, log, tell_of_query_buffer};
 use crate::settings::Settings;
 use crate::slab::{Ref, Slab};
 use crate::split::Gather;
@@ -242,7 +242,6 @@ impl Worker {
         let settings = &shared.settings;
         let limits = RequestLimits {
             bulk_bytes_max: settings.bulk_bytes_max,
-            multibulk_max: settings.arguments_max,
             big_bulk_bytes_min: usize::MAX,
             ..RequestLimits::default()
         };
@@ -719,10 +718,7 @@ impl Worker {
             client.show_last();
             let rest = query.len() - consumed;
             if rest > query_bytes_max {
-                log::warning(&format!(
-                    "client {} is closed: its request is longer than limits.query-buffer ({query_bytes_max})",
-                    client.card.addr
-                ));
+                tell_of_query_buffer(&client.card.addr, query_bytes_max);
                 client.closing = true;
                 client.query = Vec::new();
             } else if own && rest > 0 {

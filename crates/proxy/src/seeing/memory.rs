@@ -84,6 +84,13 @@ impl Worker {
     }
 }
 
+/// Says why a client is closed that has sent more than is kept of what nobody has executed yet.
+pub(crate) fn tell_of_query_buffer(addr: &impl std::fmt::Display, limit: usize) {
+    super::log::warning(&format!(
+        "client {addr} is closed: its request is longer than limits.query-buffer ({limit})"
+    ));
+}
+
 fn bytes_of(worker: &std::sync::Arc<WorkerStats>) -> u64 {
     worker.counters().buffer_bytes
 }
