@@ -4,7 +4,7 @@
 mod proxying;
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -576,4 +576,35 @@ fn four_thousand_calls_without_keys_were_too_many_inside_multi() {
     ];
     let rows = rows.map(|(sent, expected)| goes_on("calls without keys", sent, expected));
     Parties::new(&[], "").compare(&rows);
+}
+
+#[test]
+fn who_wrote_a_long_pipeline_before_it_read_waited_for_ever() {
+    // More than sockets hold, there and back.
+    const CALLS: usize = 6_000;
+    let key = "k".repeat(4_096);
+    let call = request(&["GET", &key]);
+    let reply = format!("$4096\r\n{}\r\n", "v".repeat(4_096));
+    let compare = |address: SocketAddr| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let set = request(&["SET", &key, &"v".repeat(4_096)]);
+        stream.write_all(&set).unwrap();
+        stream
+            .write_all(&call.repeat(CALLS))
+            .expect("all of it is taken");
+        stream.write_all(b"PING\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        let expected = ["+OK\r\n", &reply.repeat(CALLS), "+PONG\r\n"].concat();
+        assert!(got == expected.as_bytes(), "{}", shown(&got));
+    };
+    let parties = Parties::new(&[], "");
+    compare(parties.servers[0].address());
+    parties
+        .proxies
+        .iter()
+        .for_each(|proxy| compare(proxy.address()));
 }

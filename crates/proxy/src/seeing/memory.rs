@@ -24,7 +24,7 @@ impl Worker {
             let Some(client) = self.clients.look(at) else {
                 continue;
             };
-            let bytes = client.out.capacity() + client.query.capacity();
+            let bytes = client.out.capacity() + client.query.capacity() + client.ahead.len();
             let bytes = bytes + client.owed() - client.unsent();
             sum += bytes;
             // What is kept for the next request is small.
