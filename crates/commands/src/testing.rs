@@ -51,7 +51,7 @@ impl TestDb {
             db: 0,
             now_ms,
             proto: Proto::Resp2,
-            bulk_bytes_max: 512 * 1024 * 1024,
+            bulk_bytes_max: redline_resp::limits::BULK_BYTES_MAX,
             changes: 0,
             out: ReplyBuffer::new(),
         }

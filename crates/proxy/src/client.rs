@@ -11,6 +11,7 @@ use redline_acl::User;
 use redline_net::{Read, Stream};
 use redline_resp::{Proto, RequestDecoder};
 
+use crate::ahead::Ahead;
 use crate::cache::Asked;
 use crate::local::Card;
 use crate::private::Session;
@@ -33,6 +34,8 @@ pub struct Client {
     pub decoder: RequestDecoder,
     /// Bytes that were read and not decoded.
     pub query: Vec<u8>,
+    /// What was read behind those, since it does not read.
+    pub ahead: Ahead,
     /// Replies that were not sent.
     pub out: Vec<u8>,
     /// How much of them is gone.
@@ -195,6 +198,7 @@ impl Client {
             card,
             decoder: RequestDecoder::new(),
             query: Vec::new(),
+            ahead: Ahead::default(),
             out: Vec::new(),
             sent: 0,
             next: 0,
@@ -318,6 +322,7 @@ impl Client {
         while self.stream.is_tls()
             && self.readable
             && !self.eof
+            && self.ahead.is_empty()
             && self.query.len() < AHEAD_BYTES_MAX
         {
             match self.stream.read_into(&mut self.query, AHEAD_BYTES_MAX) {

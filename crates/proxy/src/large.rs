@@ -9,7 +9,7 @@
 //! The bulk of a very long argument or reply is not even read: see [`through`](crate::through).
 
 use redline_net::Pipe;
-use redline_resp::{Args, Span};
+use redline_resp::{Args, ProtocolError, Span, decode_bulk_header};
 use redline_spec as spec;
 
 use crate::class::Class;
@@ -148,8 +148,10 @@ impl Worker {
         else {
             return 0;
         };
+        // Who has not authenticated does not get so far.
+        self.limits.unauthenticated = false;
         let mut done = 0;
-        let mut is_broken = false;
+        let mut broken = None;
         loop {
             if passing.bulk > 0 {
                 let step = passing.bulk.min((bytes.len() - done) as u64);
@@ -162,18 +164,22 @@ impl Worker {
             if passing.arguments == 0 {
                 break;
             }
-            match line(&bytes[done..], b'$') {
-                Ok(Some((len, end))) if len <= self.limits.bulk_bytes_max => {
+            match decode_bulk_header(&bytes[done..], &self.limits) {
+                Ok(Some((len, end))) => {
                     done += end;
                     passing.bulk = len + 2;
                     passing.arguments -= 1;
                 }
                 Ok(None) => break,
-                _ => {
-                    is_broken = true;
+                Err(error) => {
+                    broken = Some(error);
                     break;
                 }
             }
+        }
+        if let Some(error) = broken {
+            self.break_off(me, passing.lease, error);
+            return bytes.len();
         }
         let is_whole = !passing.is_unfinished();
         self.pass_bytes(me, &passing.lease, &bytes[..done]);
@@ -191,14 +197,24 @@ impl Worker {
             }
         } else if let Some(client) = self.clients.find(me) {
             client.session = Session::Passing(passing);
-            // There is no telling any more where a request begins.
-            client.closing |= is_broken;
-        }
-        if is_broken {
-            self.close_client(me.at);
-            return bytes.len();
         }
         done
+    }
+
+    /// Ends a request in the midst of which its client broke the protocol: there is no telling any more where the next one
+    /// begins. The server never gets the rest, so it was not made.
+    fn break_off(&mut self, me: Ref, lease: Lease, error: ProtocolError) {
+        let place = lease.place();
+        let waiting = self.upstreams.find(place);
+        let waiting = waiting.map(|upstream| std::mem::take(&mut upstream.waiting));
+        self.give_back(place, false);
+        for request in waiting.into_iter().flatten() {
+            self.fail(request, &error.error_line());
+        }
+        if let Some(client) = self.clients.find(me) {
+            client.closing = true;
+            self.mark_client(me.at);
+        }
     }
 
     fn pass_bytes(&mut self, me: Ref, lease: &Lease, bytes: &[u8]) {

@@ -36,6 +36,7 @@
 
 mod access;
 mod admit;
+mod ahead;
 mod cache;
 mod class;
 mod client;

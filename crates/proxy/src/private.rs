@@ -14,6 +14,7 @@ use crate::large::Passing;
 use crate::local::heeds_nobody;
 use crate::redirect::{MOVED_ON, is_redirect};
 use crate::route::NodeId;
+use crate::seeing::tell_of_query_buffer;
 use crate::serve::{Flow, is_about_commands, may_block, waits_ms};
 use crate::slab::Ref;
 use crate::upstream::{Kind, Upstream, Waiting};
@@ -64,9 +65,9 @@ pub struct Transaction {
     deferred: Option<Deferred>,
     /// What the server has said against MULTI: then it is told nothing more.
     refused: Option<String>,
-    /// Calls without keys that came before the server was known: as they came, and how many. They were answered QUEUED.
-    queued: Vec<u8>,
-    queued_count: u16,
+    /// Calls without keys that came before the server was known, which were answered QUEUED.
+    queued: Vec<Queued>,
+    queued_bytes: usize,
     /// EXEC will fail, and why.
     aborted: Option<&'static str>,
     /// The client's number for the WATCH that chose the server, if one did.
@@ -75,7 +76,31 @@ pub struct Transaction {
     may_wait: bool,
 }
 
+/// Calls as they came, no more than one entry of a connection's queue has room for, and how many they are.
+#[derive(Debug, Default)]
+struct Queued {
+    calls: Vec<u8>,
+    count: u16,
+}
+
 impl Transaction {
+    /// Keeps a call without keys.
+    fn queue(&mut self, raw: &[u8]) {
+        self.queued_bytes += raw.len();
+        if self.queued.last().is_none_or(|last| last.count == u16::MAX) {
+            self.queued.push(Queued::default());
+        }
+        if let Some(last) = self.queued.last_mut() {
+            last.calls.extend_from_slice(raw);
+            last.count += 1;
+        }
+    }
+
+    fn take_queued(&mut self) -> Vec<Queued> {
+        self.queued_bytes = 0;
+        std::mem::take(&mut self.queued)
+    }
+
     /// Whether it is in a call that may wait.
     pub(crate) fn waits(&self) -> bool {
         self.may_wait && !self.multi
@@ -112,8 +137,6 @@ struct Deferred {
 
 /// A client that will send no more, or is to go, may wait so long for what is there already: milliseconds.
 const FORSAKEN_MS: u32 = 1_000;
-/// Bytes of calls without keys that wait for the server to be known.
-const QUEUED_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a script that goes with each call of it in a transaction; of a longer one the name does.
 const SCRIPT_BYTES_MAX: usize = 64 * 1024;
 const PREVIOUS_ERRORS: &str = "EXECABORT Transaction discarded because of previous errors.";
@@ -328,8 +351,7 @@ impl Worker {
             Session::Transaction(transaction) => {
                 let node = transaction.bound.take().map(|(_, node)| node);
                 transaction.begun = Begun::No;
-                transaction.queued.clear();
-                transaction.queued_count = 0;
+                transaction.take_queued();
                 transaction.aborted = Some(CONNECTION_LOST);
                 return self.let_deferred_go(owner, node, LOST);
             }
@@ -530,10 +552,8 @@ impl Worker {
         let Some(transaction) = self.transaction_of(me) else {
             return;
         };
-        let queued = std::mem::take(&mut transaction.queued);
-        let count = std::mem::take(&mut transaction.queued_count);
-        if count > 0 {
-            self.send_bound(me, Kind::Unwanted, count, &queued);
+        for Queued { calls, count } in transaction.take_queued() {
+            self.send_bound(me, Kind::Unwanted, count, &calls);
         }
     }
 
@@ -558,8 +578,7 @@ impl Worker {
                 false => String::from_utf8_lossy(error).trim_end().to_owned(),
             };
             transaction.begun = Begun::No;
-            transaction.queued.clear();
-            transaction.queued_count = 0;
+            transaction.take_queued();
             transaction.aborted.get_or_insert(PREVIOUS_ERRORS);
             transaction.refused = Some(line.clone());
             let bound = transaction.bound.take();
@@ -818,19 +837,21 @@ impl Worker {
 
     /// A call inside MULTI that any server can answer: the transaction's, or the one that it will have.
     pub(crate) fn queue_anywhere(&mut self, me: Ref, raw: &[u8]) -> Flow {
+        let query_bytes_max = self.shared.settings.query_bytes_max;
         let Some(transaction) = self.transaction_of(me) else {
             return Flow::Done;
         };
         if transaction.begun != Begun::No {
             return self.send_bound(me, Kind::Client, 1, raw);
         }
-        if transaction.queued_count >= 4096
-            || transaction.queued.len() + raw.len() > QUEUED_BYTES_MAX
-        {
-            return self.abort(me, "ERR too many commands without keys inside MULTI");
+        // They count as what a client has sent and nobody has executed, as Redis counts them.
+        if transaction.queued_bytes + raw.len() > query_bytes_max {
+            if let Some(client) = self.clients.find(me) {
+                tell_of_query_buffer(&client.card.addr, query_bytes_max);
+            }
+            return Flow::Close;
         }
-        transaction.queued.extend_from_slice(raw);
-        transaction.queued_count += 1;
+        transaction.queue(raw);
         self.status(me, "QUEUED")
     }
 
@@ -876,7 +897,7 @@ impl Worker {
             return Flow::Done;
         };
         let aborted = transaction.aborted;
-        let has_calls = transaction.queued_count > 0;
+        let has_calls = !transaction.queued.is_empty();
         if id == CommandId::Exec
             && aborted.is_none()
             && has_calls

@@ -6,8 +6,6 @@ use crate::config::{Config, Size, Span};
 const QUERY_BYTES_MAX: usize = 3 << 30;
 /// Bytes of output beyond which no more requests of a client are taken, if it may leave so many unread.
 const CLIENT_OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
-/// Arguments in one request.
-const ARGUMENTS_MAX: i64 = 1024 * 1024;
 /// Bytes that may wait to be sent to one server.
 const UPSTREAM_QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Private connections of one worker to one server that stay open unused.
@@ -34,8 +32,6 @@ pub struct Settings {
     pub query_bytes_max: usize,
     /// Bytes in one argument.
     pub bulk_bytes_max: u64,
-    /// Arguments in one request.
-    pub arguments_max: i64,
     /// Bytes that may wait to be sent to one server; beyond that its clients' requests are not taken.
     pub upstream_queue_bytes_max: usize,
     /// Connections of one worker to one server that blocking calls, transactions and large values may take.
@@ -74,7 +70,6 @@ impl Settings {
             pipeline_max: limits.pipeline.max(1),
             query_bytes_max: bytes(limits.query_buffer).min(QUERY_BYTES_MAX),
             bulk_bytes_max: bytes(limits.bulk) as u64,
-            arguments_max: ARGUMENTS_MAX,
             upstream_queue_bytes_max: UPSTREAM_QUEUE_BYTES_MAX,
             private_max: match limits.private_connections {
                 0 => usize::MAX,

@@ -296,6 +296,7 @@ impl Worker {
         }
         let begins = passing.bulk >= BULK_BYTES_MIN
             && client.query.is_empty()
+            && client.ahead.is_empty()
             && client.stream.can_splice()
             && self
                 .upstreams

@@ -38,7 +38,7 @@ use crate::report::Report;
 use crate::route::{Published, Routes};
 use crate::scripts::Scripts;
 use crate::secure::Doors;
-use crate::seeing::{Counters, Seeing, Seen, log};
+use crate::seeing::{Counters, Seeing, Seen, log, tell_of_query_buffer};
 use crate::settings::Settings;
 use crate::slab::{Ref, Slab};
 use crate::split::Gather;
@@ -53,7 +53,7 @@ const TICK_MS: u64 = 100;
 /// Ticks after which a worker lets the allocator look at what others have freed of its memory.
 const TICKS_PER_COLLECTION: u32 = 10;
 /// What one read of a client takes at most.
-const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
 /// What one read of a server takes at most.
 pub(crate) const UPSTREAM_READ_BYTES_MAX: usize = 64 * 1024;
 /// Output buffers that are kept for the next clients.
@@ -242,7 +242,6 @@ impl Worker {
         let settings = &shared.settings;
         let limits = RequestLimits {
             bulk_bytes_max: settings.bulk_bytes_max,
-            multibulk_max: settings.arguments_max,
             big_bulk_bytes_min: usize::MAX,
             ..RequestLimits::default()
         };
@@ -674,7 +673,7 @@ impl Worker {
         let passes = matches!(client.session, Session::Passing(_));
         // Who has begun a large request when the end is asked for may end it.
         if client.closing && !passes || client.pause != Pause::No {
-            return;
+            return self.read_ahead(at);
         }
         if passes && self.pipe_request(at) {
             return;
@@ -688,7 +687,9 @@ impl Worker {
             query = std::mem::take(&mut self.received);
         }
         let client = self.clients.get(at).expect("it was there just now");
-        if client.readable {
+        if let Some(piece) = client.ahead.take() {
+            query.extend_from_slice(&piece);
+        } else if client.readable {
             match client.stream.read_into(&mut query, CLIENT_READ_BYTES_MAX) {
                 Ok(redline_net::Read::Data { drained, bytes }) => {
                     self.counters.received_bytes += bytes as u64;
@@ -719,10 +720,7 @@ impl Worker {
             client.show_last();
             let rest = query.len() - consumed;
             if rest > query_bytes_max {
-                log::warning(&format!(
-                    "client {} is closed: its request is longer than limits.query-buffer ({query_bytes_max})",
-                    client.card.addr
-                ));
+                tell_of_query_buffer(&client.card.addr, query_bytes_max);
                 client.closing = true;
                 client.query = Vec::new();
             } else if own && rest > 0 {
@@ -734,7 +732,8 @@ impl Worker {
                 }
             }
             let passes = matches!(client.session, Session::Passing(_));
-            if client.readable && client.pause == Pause::No && (!client.closing || passes) {
+            let may_have_more = client.readable || !client.ahead.is_empty();
+            if may_have_more && client.pause == Pause::No && (!client.closing || passes) {
                 self.enqueue(at);
             }
         }
@@ -813,6 +812,7 @@ impl Worker {
             let token = FIRST_CONNECTION + 2 * at as usize;
             let _ = self.poller.reregister(&client.stream, token, interest);
         }
+        let sticks = full && client.readable && client.pause != Pause::No && !client.queued;
         if client.out.is_empty() && client.out.capacity() > 0 {
             let mut memory = std::mem::take(&mut client.out);
             if self.outs.len() < OUTS_MAX {
@@ -834,6 +834,9 @@ impl Worker {
         }
         if let Some(place) = feeds {
             self.go_on_feeding(place);
+        }
+        if sticks {
+            self.read_ahead(at);
         }
     }
 

@@ -16,6 +16,7 @@ mod framer;
 mod heads;
 mod hello;
 mod inline;
+pub mod limits;
 mod number;
 mod protocol_error;
 mod reply;
@@ -36,6 +37,6 @@ pub use reply_buffer::{Mark, ReplyBuffer, push_header};
 pub use reply_decoder::{ReplyDecoder, ReplyError, Value};
 pub use request::{
     BIG_BULK_BYTES_MIN, BigBulk, Decoded, RequestDecoder, RequestKind, RequestLimits,
-    encode_request,
+    decode_bulk_header, encode_request,
 };
 pub use skipper::{Outcome, Skipped, Skipper};

@@ -44,7 +44,13 @@ impl ProtocolError {
             ProtocolError::TooBigRequest => b"too big request",
         });
         if let ProtocolError::ExpectedDollar(got) = self {
-            line.extend_from_slice(&[*got, b'\'']);
+            // An error is one line.
+            let shown = if matches!(got, b'\r' | b'\n') {
+                b' '
+            } else {
+                *got
+            };
+            line.extend_from_slice(&[shown, b'\'']);
         }
         line
     }

@@ -5,12 +5,9 @@ use std::fmt;
 
 use memchr::memchr;
 
+use crate::limits::{REPLY_DEPTH_MAX, REPLY_LINE_BYTES_MAX};
 use crate::number::parse_integer;
 
-/// Bytes in a line: a status, an error, a number, a header.
-pub(crate) const LINE_BYTES_MAX: usize = 1024 * 1024;
-/// Aggregates inside aggregates, unless the caller says otherwise.
-const DEPTH_MAX: usize = 128;
 /// Room for elements taken on the word of a header alone.
 const ELEMENTS_RESERVED_MAX: usize = 64;
 
@@ -150,7 +147,7 @@ pub struct ReplyDecoder {
 
 impl Default for ReplyDecoder {
     fn default() -> ReplyDecoder {
-        ReplyDecoder::with_depth_max(DEPTH_MAX)
+        ReplyDecoder::with_depth_max(REPLY_DEPTH_MAX)
     }
 }
 
@@ -338,16 +335,25 @@ pub(crate) fn line<'b>(
     at: usize,
     scanned: &mut usize,
 ) -> Result<Option<Line<'b>>, ReplyError> {
+    line_within(buf, at, scanned, REPLY_LINE_BYTES_MAX)
+}
+
+fn line_within<'b>(
+    buf: &'b [u8],
+    at: usize,
+    scanned: &mut usize,
+    bytes_max: usize,
+) -> Result<Option<Line<'b>>, ReplyError> {
     let rest = &buf[at..];
     let kind = match rest.first() {
         None => return Ok(None),
         Some(&kind) if b"+-:$*_#,(!=%~>|".contains(&kind) => kind,
         Some(&other) => return Err(ReplyError::UnknownType(other)),
     };
-    let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
+    let window = &rest[..rest.len().min(bytes_max + 1)];
     let seen = (*scanned).min(window.len());
     let Some(end) = memchr(b'\n', &window[seen..]).map(|end| seen + end) else {
-        if rest.len() > LINE_BYTES_MAX {
+        if rest.len() > bytes_max {
             return Err(ReplyError::InvalidEnd);
         }
         *scanned = window.len();
@@ -474,11 +480,22 @@ mod tests {
         for (input, error) in cases {
             assert_eq!(decode(input), Err(*error), "{}", input.escape_ascii());
         }
-        assert_eq!(
-            decode(&[b'+'; LINE_BYTES_MAX + 1]),
-            Err(ReplyError::InvalidEnd)
-        );
-        assert_eq!(decode(&[b'+'; LINE_BYTES_MAX]), Ok(None));
+    }
+
+    #[test]
+    fn a_line_has_a_limit() {
+        let line = |bytes: &[u8]| line_within(bytes, 0, &mut 0, 8).map(|found| found.is_some());
+        assert_eq!(line(b"+1234567"), Ok(false));
+        assert_eq!(line(b"+123456\r\n"), Ok(true));
+        assert_eq!(line(b"+12345678"), Err(ReplyError::InvalidEnd));
+    }
+
+    #[test]
+    fn a_text_of_more_than_a_mebibyte_was_no_reply() {
+        for kind in ["+", "-", "("] {
+            let line = format!("{kind}{}\r\n", "1".repeat(3 << 20));
+            assert!(decode(line.as_bytes()).unwrap().is_some(), "{kind}");
+        }
     }
 
     #[test]
@@ -487,7 +504,7 @@ mod tests {
         let mut decoder = ReplyDecoder::with_depth_max(3);
         assert!(decoder.decode(&nested(3)).unwrap().value.is_some());
         assert_eq!(decoder.decode(&nested(4)), Err(ReplyError::TooDeep));
-        assert!(decode(&nested(DEPTH_MAX)).is_ok());
+        assert!(decode(&nested(REPLY_DEPTH_MAX)).is_ok());
         assert_eq!(decode(&nested(100_000)), Err(ReplyError::TooDeep));
     }
 

@@ -16,6 +16,9 @@ use memchr::memchr2;
 use crate::args::{Blob, Span};
 use crate::heads::Heads;
 use crate::inline;
+use crate::limits::{
+    self, READ_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
+};
 use crate::number::{parse_integer, small_number};
 use crate::protocol_error::ProtocolError;
 use crate::reply_buffer::{push_bulk, push_header};
@@ -30,15 +33,12 @@ const RESUME_ARGS_MIN: usize = 16;
 const REQUEST_BYTES_MAX: usize = Span::IN_BLOB as usize - 1;
 /// Room for spans taken on the word of a header alone.
 const ARGS_RESERVED_MAX: usize = 1024;
-/// What a session that is not authenticated may send: arguments in a request, and bytes in an argument.
-const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
-const UNAUTHENTICATED_BULK_BYTES_MAX: i64 = 16 * 1024;
 
 /// What a session may send.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
     /// Bytes that an inline request, or the line of a header, may have while its end is missing: one that has arrived
-    /// whole may be longer.
+    /// whole may be longer by less than one read of the server's, however much the caller reads.
     pub inline_bytes_max: usize,
     /// Bytes in one argument (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
@@ -54,9 +54,9 @@ pub struct RequestLimits {
 impl Default for RequestLimits {
     fn default() -> RequestLimits {
         RequestLimits {
-            inline_bytes_max: 64 * 1024,
-            bulk_bytes_max: 512 * 1024 * 1024,
-            multibulk_max: i32::MAX as i64,
+            inline_bytes_max: limits::LINE_BYTES_MAX,
+            bulk_bytes_max: limits::BULK_BYTES_MAX,
+            multibulk_max: limits::ARGUMENTS_MAX,
             big_bulk_bytes_min: BIG_BULK_BYTES_MIN,
             unauthenticated: false,
         }
@@ -361,7 +361,7 @@ impl RequestDecoder {
         if count > limits.multibulk_max {
             return Err(ProtocolError::InvalidMultibulkLength);
         }
-        if limits.unauthenticated && count > UNAUTHENTICATED_ARGS_MAX {
+        if limits.unauthenticated && count > UNAUTHENTICATED_ARGUMENTS_MAX {
             return Err(ProtocolError::UnauthenticatedMultibulkLength);
         }
         let Ok(missing @ 1..) = usize::try_from(count) else {
@@ -567,8 +567,38 @@ enum Arg {
 /// Decodes the argument at `start`, whatever its header looks like. As in Redis, nobody looks at its line end.
 #[cold]
 fn decode_arg(buf: &[u8], limits: &RequestLimits, start: usize) -> Result<Arg, ProtocolError> {
-    let (number, body) = match header(buf, start, limits, ProtocolError::TooBigBulkCount)? {
-        Header::Need(need) => return Ok(Arg::Need(need)),
+    let (len, body) = match bulk_header(buf, start, limits)? {
+        BulkHeader::Need(need) => return Ok(Arg::Need(need)),
+        BulkHeader::Line { len, end } => (len, end),
+    };
+    let len = usize::try_from(len).map_err(|_| ProtocolError::InvalidBulkLength)?;
+    let available = buf.len() - body;
+    if available < len && len >= limits.big_bulk_bytes_min {
+        return Ok(Arg::Big { body, len });
+    }
+    match body.checked_add(len).and_then(|end| end.checked_add(2)) {
+        Some(end) if end > REQUEST_BYTES_MAX => Err(ProtocolError::TooBigRequest),
+        None => Err(ProtocolError::TooBigRequest),
+        Some(end) if end > buf.len() => Ok(Arg::Need(end - buf.len())),
+        Some(_) => Ok(Arg::Whole { body, len }),
+    }
+}
+
+/// The header of an argument.
+enum BulkHeader {
+    /// It is not whole.
+    Need(usize),
+    /// The argument's length, and where the argument starts.
+    Line { len: u64, end: usize },
+}
+
+fn bulk_header(
+    buf: &[u8],
+    start: usize,
+    limits: &RequestLimits,
+) -> Result<BulkHeader, ProtocolError> {
+    let (number, end) = match header(buf, start, limits, ProtocolError::TooBigBulkCount)? {
+        Header::Need(need) => return Ok(BulkHeader::Need(need)),
         Header::Line { number, end } => (number, end),
     };
     if buf[start] != b'$' {
@@ -581,17 +611,22 @@ fn decode_arg(buf: &[u8], limits: &RequestLimits, start: usize) -> Result<Arg, P
     if limits.unauthenticated && len > UNAUTHENTICATED_BULK_BYTES_MAX {
         return Err(ProtocolError::UnauthenticatedBulkLength);
     }
-    let len = usize::try_from(len).map_err(|_| ProtocolError::InvalidBulkLength)?;
-    let available = buf.len() - body;
-    if available < len && len >= limits.big_bulk_bytes_min {
-        return Ok(Arg::Big { body, len });
-    }
-    match body.checked_add(len).and_then(|end| end.checked_add(2)) {
-        Some(end) if end > REQUEST_BYTES_MAX => Err(ProtocolError::TooBigRequest),
-        None => Err(ProtocolError::TooBigRequest),
-        Some(end) if end > buf.len() => Ok(Arg::Need(end - buf.len())),
-        Some(_) => Ok(Arg::Whole { body, len }),
-    }
+    Ok(BulkHeader::Line {
+        len: len as u64,
+        end,
+    })
+}
+
+/// Reads the header of the argument that `buf` begins with, for who takes a request piece by piece: the argument's length and
+/// where it starts, `None` while the line is not whole.
+pub fn decode_bulk_header(
+    buf: &[u8],
+    limits: &RequestLimits,
+) -> Result<Option<(u64, usize)>, ProtocolError> {
+    Ok(match bulk_header(buf, 0, limits)? {
+        BulkHeader::Need(_) => None,
+        BulkHeader::Line { len, end } => Some((len, end)),
+    })
 }
 
 /// A header's line, `*<n>` or `$<n>`.
@@ -610,14 +645,14 @@ fn header(
     too_big: ProtocolError,
 ) -> Result<Header, ProtocolError> {
     let rest = &buf[start..];
-    match find_unless_nul(rest, b'\r') {
-        Some(len) if len + 1 < rest.len() => Ok(Header::Line {
+    match find_line_end(rest, b'\r', limits) {
+        LineEnd::At(len) if len + 1 < rest.len() => Ok(Header::Line {
             number: rest.get(1..len).and_then(parse_integer),
             end: start + len + 2,
         }),
-        Some(_) => Ok(Header::Need(1)),
-        None if rest.len() > limits.inline_bytes_max => Err(too_big),
-        None => Ok(Header::Need(if rest.is_empty() { 4 } else { 1 })),
+        LineEnd::At(_) => Ok(Header::Need(1)),
+        LineEnd::TooFar => Err(too_big),
+        LineEnd::Missing => Ok(Header::Need(if rest.is_empty() { 4 } else { 1 })),
     }
 }
 
@@ -626,12 +661,10 @@ fn decode_inline(
     limits: &RequestLimits,
     spans: &mut Vec<Span>,
 ) -> Result<Decoded, ProtocolError> {
-    let Some(end) = find_unless_nul(buf, b'\n') else {
-        return if buf.len() > limits.inline_bytes_max {
-            Err(ProtocolError::TooBigInline)
-        } else {
-            Ok(Decoded::Incomplete { need: 1 })
-        };
+    let end = match find_line_end(buf, b'\n', limits) {
+        LineEnd::At(end) => end,
+        LineEnd::TooFar => return Err(ProtocolError::TooBigInline),
+        LineEnd::Missing => return Ok(Decoded::Incomplete { need: 1 }),
     };
     let line = &mut buf[..end];
     let line = match line {
@@ -649,11 +682,26 @@ fn decode_inline(
     }
 }
 
-/// The first `needle`, as far as spans reach, unless a NUL comes first. How far it is from the start is not limited, as in
-/// Redis: who has sent so much without it is refused before it comes.
-fn find_unless_nul(buf: &[u8], needle: u8) -> Option<usize> {
-    let window = &buf[..buf.len().min(REQUEST_BYTES_MAX)];
-    memchr2(needle, 0, window).filter(|&at| window[at] == needle)
+/// Where a line ends.
+enum LineEnd {
+    At(usize),
+    /// Not in what is here, which may still become a line.
+    Missing,
+    /// Beyond what a line may have.
+    TooFar,
+}
+
+/// The first `needle`, unless a NUL comes first. Redis looks at a line whenever it has read something, and refuses it once
+/// it is too long without an end: so one that ends in that very read is taken. Who reads more at a time must not take more.
+fn find_line_end(buf: &[u8], needle: u8, limits: &RequestLimits) -> LineEnd {
+    let line_bytes_max = limits.inline_bytes_max;
+    let whole_bytes_max = line_bytes_max.saturating_add(READ_BYTES_MAX);
+    let window = &buf[..buf.len().min(whole_bytes_max).min(REQUEST_BYTES_MAX)];
+    match memchr2(needle, 0, window) {
+        Some(at) if window[at] == needle => LineEnd::At(at),
+        _ if buf.len() > line_bytes_max => LineEnd::TooFar,
+        _ => LineEnd::Missing,
+    }
 }
 
 /// Appends a request as a multibulk: what clients send, and what replicas and append-only files get.

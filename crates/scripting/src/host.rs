@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redline_resp::{Args, Reply};
+use redline_resp::{Args, Reply, limits};
 
 use crate::env::ScriptEnv;
 use crate::library::{Function, FunctionRef, LibraryError};
@@ -24,7 +24,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             memory_bytes_max: 256 << 20,
-            message_bytes_max: 512 << 20,
+            message_bytes_max: limits::BULK_BYTES_MAX as usize,
         }
     }
 }

@@ -15,6 +15,7 @@ use std::{
 use redline_acl::{Dialect, Users};
 use redline_keyspace::{Classes, Policy};
 use redline_net::tls::{ClientAuth, ServerTlsOptions, SessionCache, TlsOptions};
+use redline_resp::limits;
 use redline_types::Limits;
 
 use crate::{commandlog::Threshold, config::Kept, names::Names, service::ServiceSettings};
@@ -291,10 +292,10 @@ impl Default for Settings {
             acl_open_channels: false,
             acl_log_entries_max: 128,
             names: Names::default(),
-            bulk_bytes_max: 512 * MIB,
+            bulk_bytes_max: limits::BULK_BYTES_MAX,
             tracking_keys_max: 1_000_000,
             client_memory_max: 0,
-            query_buffer_bytes_max: 1024 * MIB,
+            query_buffer_bytes_max: limits::QUERY_BUFFER_BYTES_MAX,
             output_limits: [
                 OutputLimit {
                     hard_bytes: 0,

@@ -17,6 +17,7 @@ mod users;
 
 use std::collections::BTreeMap;
 
+use redline_resp::limits;
 use serde::{Deserialize, Serialize};
 
 pub use cache::Cache;
@@ -384,8 +385,8 @@ impl Default for Limits {
             clients: 10_000,
             pipeline: 1_000,
             private_connections: 1_024,
-            bulk: Size(512 << 20),
-            query_buffer: Size(1 << 30),
+            bulk: Size(limits::BULK_BYTES_MAX),
+            query_buffer: Size(limits::QUERY_BUFFER_BYTES_MAX),
             // Room for one reply of `bulk`, and for others behind it.
             output_buffer: Size(600 << 20),
             subscriber_output_buffer: Size(32 << 20),

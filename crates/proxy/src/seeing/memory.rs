@@ -24,7 +24,7 @@ impl Worker {
             let Some(client) = self.clients.look(at) else {
                 continue;
             };
-            let bytes = client.out.capacity() + client.query.capacity();
+            let bytes = client.out.capacity() + client.query.capacity() + client.ahead.len();
             let bytes = bytes + client.owed() - client.unsent();
             sum += bytes;
             // What is kept for the next request is small.
@@ -82,6 +82,13 @@ impl Worker {
         self.counters.refused_for_memory += u64::from(is_short);
         !is_short
     }
+}
+
+/// Says why a client is closed that has sent more than is kept of what nobody has executed yet.
+pub(crate) fn tell_of_query_buffer(addr: &impl std::fmt::Display, limit: usize) {
+    super::log::warning(&format!(
+        "client {addr} is closed: its request is longer than limits.query-buffer ({limit})"
+    ));
 }
 
 fn bytes_of(worker: &std::sync::Arc<WorkerStats>) -> u64 {

@@ -36,6 +36,7 @@ use redline_observe::latency::Events;
 use redline_observe::slowlog;
 
 pub use memory::OUT_OF_MEMORY;
+pub(crate) use memory::tell_of_query_buffer;
 pub use record::{MIXED, NO_COMMAND, Seeing};
 pub use stats::{Counters, NodeStats};
 

@@ -321,3 +321,36 @@ fn requests_are_encoded_as_multibulks() {
     encode_request(["SET", "k", ""], &mut out);
     assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n");
 }
+
+#[test]
+fn who_reads_much_at_a_time_took_longer_lines_than_others() {
+    let limits = RequestLimits::default();
+    let decode = |len: usize| {
+        let mut line = vec![b'x'; len - 1];
+        line.push(b'\n');
+        RequestDecoder::new().decode(&mut line, &limits, &mut Vec::new())
+    };
+    let longest = limits::LINE_BYTES_MAX + limits::READ_BYTES_MAX;
+    assert!(
+        matches!(decode(longest), Ok(Decoded::Request { consumed, .. }) if consumed == longest)
+    );
+    assert_eq!(decode(longest + 1), Err(ProtocolError::TooBigInline));
+}
+
+#[test]
+fn the_header_of_an_argument_is_read_as_within_a_request() {
+    let header = |bytes: &[u8]| decode_bulk_header(bytes, &RequestLimits::default());
+    assert_eq!(header(b"$12\r\n"), Ok(Some((12, 5))));
+    assert_eq!(header(b"$12\rxab"), Ok(Some((12, 5))));
+    assert_eq!(header(b"$536870912\r\n"), Ok(Some((512 << 20, 12))));
+    for part in [&b""[..], b"$", b"$12", b"$12\r"] {
+        assert_eq!(header(part), Ok(None));
+    }
+    for wrong in ["$-1\r\n", "$02\r\n", "$536870913\r\n", "$\r\n"] {
+        assert_eq!(
+            header(wrong.as_bytes()),
+            Err(ProtocolError::InvalidBulkLength)
+        );
+    }
+    assert_eq!(header(b":1\r\n"), Err(ProtocolError::ExpectedDollar(b':')));
+}

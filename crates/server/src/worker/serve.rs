@@ -11,6 +11,9 @@ use std::{collections::VecDeque, io, mem, sync::atomic::Ordering};
 use redline_keyspace::lock::Wait;
 use redline_net::{Flush, Interest, Read, flush};
 use redline_resp::Decoded;
+use redline_resp::limits::{
+    READ_BYTES_MAX, UNAUTHENTICATED_OUTPUT_BYTES_MAX, UNAUTHENTICATED_QUERY_BYTES_MAX,
+};
 
 use super::*;
 use crate::{
@@ -29,18 +32,12 @@ const GROUP_BYTES_ENOUGH: usize = 4 * 1024;
 const GROUP_SESSIONS_MAX: usize = 64;
 /// Groups between two looks at the poller, the mailbox and the timer: whoever sends without end keeps nobody waiting.
 const GROUPS_PER_TURN_MAX: usize = 16;
-/// What one read of a socket takes at most.
-const READ_BYTES_MAX: usize = 16 * 1024;
 /// A reply buffer that has grown beyond this is given back when it is empty.
 const REPLY_BYTES_KEPT_MAX: usize = 64 * 1024;
 /// Redis keeps replies up to this size in a buffer, and larger ones in a list of such pieces, as CLIENT LIST tells.
 const REPLY_PIECE_BYTES: usize = 16 * 1024;
 /// Empty reply buffers that are kept for the next sessions.
 const REPLY_BUFFERS_MAX: usize = 256;
-/// What a client that has not authenticated may leave unread (CVE-2025-21605).
-const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
-/// What a client that has not authenticated may have in its query buffer.
-const UNAUTHENTICATED_QUERY_BYTES_MAX: u64 = 1024 * 1024;
 /// Pieces of one vectored write.
 const SLICES_MAX: usize = 64;
 
@@ -485,7 +482,7 @@ impl Worker {
             session.soft_limit_since_s = None;
         }
         if session.is(state::UNAUTHENTICATED) {
-            over |= bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX as u64;
+            over |= bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX;
         }
         if over {
             self.stats.output_limit_closed.add(1);
