@@ -5,12 +5,15 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use redline_resp::Skipper;
 use redline_resp::reply_decoder::ReplyDecoder;
 pub use redline_resp::reply_decoder::Value;
 
 /// How long a reply may take before the test gives up.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 * 1024;
+/// How much of replies that are gone over is read at a time.
+const SKIP_BYTES: usize = 1 << 20;
 
 /// A blocking connection to a server.
 #[derive(Debug)]
@@ -61,6 +64,28 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Goes over so many replies, which are not looked at; of errors among them, the first.
+    pub fn skip(&mut self, replies: u64) -> io::Result<Option<Vec<u8>>> {
+        let mut skipper = Skipper::new();
+        let (mut skipped, mut held, mut chunk) = (0, Vec::new(), vec![0; SKIP_BYTES]);
+        while skipped < replies {
+            let read = self.stream.read(&mut chunk)?;
+            if read == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "connection closed",
+                ));
+            }
+            held.extend_from_slice(&chunk[..read]);
+            let over = skipper
+                .skip(&held)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            held.drain(..over.consumed);
+            skipped += over.replies;
+        }
+        Ok(skipper.take_first_error())
     }
 
     /// Sends one request and reads one reply; a closed connection is an error.
