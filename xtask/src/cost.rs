@@ -18,7 +18,7 @@ pub const RATIO_MAX: f64 = 0.9;
 /// Requests that a connection sends before it reads the replies.
 const PIPELINE: usize = 16;
 /// Connections that have their requests in the server at a time, so that it seldom sleeps.
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: usize = 50;
 /// Measurements of each server, by turns.
 const ROUNDS: usize = 5;
 /// Requests of a measurement unless told otherwise.

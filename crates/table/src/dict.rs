@@ -34,7 +34,7 @@ pub struct Dict<V>(Core<Alone<V>>);
 
 /// A map from bytes to bytes: key and value of an element are one allocation. An element may carry a stamp, a number
 /// beside its value that means nothing in here; elements without one pay nothing for it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct BytesDict(Core<ValueLen>);
 
 /// A key and its value, taken out of a [`BytesDict`].
@@ -46,6 +46,7 @@ trait Payload {
 }
 
 /// A value that is all there is.
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Alone<V>(V);
 
@@ -97,6 +98,12 @@ impl Payload for ValueLen {
             0
         };
         self.value_bytes() + stamp
+    }
+}
+
+impl<V: Copy> Clone for Dict<V> {
+    fn clone(&self) -> Self {
+        Dict(self.0.clone())
     }
 }
 
@@ -462,6 +469,39 @@ impl<P: Payload> Default for Core<P> {
             bytes: 0,
             _owns: PhantomData,
         }
+    }
+}
+
+impl<P: Payload + Copy> Clone for Core<P> {
+    /// Copies index by index, each with the room that it needs: nothing is hashed, looked up or rebuilt.
+    fn clone(&self) -> Self {
+        if self.len == 0 {
+            return Self::default();
+        }
+        let mut copy = Core {
+            // SAFETY: as in `add`.
+            subs: unsafe { Index::slots(self.subs.len()) },
+            depths: self.depths.clone(),
+            depth: self.depth,
+            len: self.len,
+            bytes: 0,
+            _owns: PhantomData,
+        };
+        let mut elements = Vec::new();
+        for (sub, index) in self.subs.iter().enumerate() {
+            elements.clear();
+            index.for_each_tagged(|at, tag| {
+                let element = Element::<P>(at.cast());
+                let (key, behind_key) = (self.key(element), self.behind_key(element));
+                let payload = *self.payload(element);
+                copy.bytes += element_bytes::<P>(key.len(), behind_key.len());
+                elements.push((create(stored_hash(element), key, payload, behind_key), tag));
+            });
+            if !elements.is_empty() {
+                copy.fill(sub, self.depths[sub].into(), &elements);
+            }
+        }
+        copy
     }
 }
 

@@ -13,7 +13,7 @@ pub use redline_resp::reply_decoder::Value;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 * 1024;
 /// How much of replies that are gone over is read at a time.
-const SKIP_BYTES: usize = 1 << 20;
+const SKIP_BYTES: usize = 128 << 10;
 
 /// A blocking connection to a server.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Client {
     stream: TcpStream,
     decoder: ReplyDecoder,
     buffer: Vec<u8>,
+    /// Where replies are read that are gone over; kept, since to clear it takes longer than to go over it.
+    skipped: Vec<u8>,
 }
 
 impl Client {
@@ -34,6 +36,7 @@ impl Client {
             stream,
             decoder: ReplyDecoder::new(),
             buffer: Vec::new(),
+            skipped: Vec::new(),
         })
     }
 
@@ -69,20 +72,23 @@ impl Client {
     /// Goes over so many replies, which are not looked at; of errors among them, the first.
     pub fn skip(&mut self, replies: u64) -> io::Result<Option<Vec<u8>>> {
         let mut skipper = Skipper::new();
-        let (mut skipped, mut held, mut chunk) = (0, Vec::new(), vec![0; SKIP_BYTES]);
+        self.skipped.resize(SKIP_BYTES, 0);
+        let (mut skipped, mut held) = (0, 0);
         while skipped < replies {
-            let read = self.stream.read(&mut chunk)?;
-            if read == 0 {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "connection closed",
-                ));
+            if held == self.skipped.len() {
+                self.skipped.resize(2 * held, 0);
             }
-            held.extend_from_slice(&chunk[..read]);
+            let read = self.stream.read(&mut self.skipped[held..])?;
+            if read == 0 {
+                let kind = io::ErrorKind::UnexpectedEof;
+                return Err(io::Error::new(kind, "connection closed"));
+            }
+            held += read;
             let over = skipper
-                .skip(&held)
+                .skip(&self.skipped[..held])
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            held.drain(..over.consumed);
+            self.skipped.copy_within(over.consumed..held, 0);
+            held -= over.consumed;
             skipped += over.replies;
         }
         Ok(skipper.take_first_error())

@@ -192,10 +192,15 @@ impl Registers {
     pub fn count(&self) -> u64 {
         // Equal neighbours would wait for each other's count.
         let mut parts = [[0u32; 64]; 4];
-        let (fours, _) = self.0.as_chunks::<4>();
-        for four in fours {
-            for (part, register) in parts.iter_mut().zip(four) {
-                part[usize::from(register & 63)] += 1;
+        let (eights, _) = self.0.as_chunks::<8>();
+        for eight in eights {
+            // What has seen little is mostly zeros.
+            if *eight == [0; 8] {
+                parts[0][0] += 8;
+                continue;
+            }
+            for (at, register) in eight.iter().enumerate() {
+                parts[at % 4][usize::from(register & 63)] += 1;
             }
         }
         estimate(&std::array::from_fn(|value| {
