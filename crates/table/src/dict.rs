@@ -119,6 +119,11 @@ impl<V> Dict<V> {
         Self::default()
     }
 
+    /// An empty map with room for so many elements, or for as many as it takes without being split.
+    pub fn with_room(len: usize) -> Self {
+        Dict(Core::with_room(len))
+    }
+
     /// Number of elements.
     #[inline]
     pub fn len(&self) -> usize {
@@ -247,6 +252,11 @@ impl BytesDict {
     /// An empty map. Takes no memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// As [`Dict::with_room`].
+    pub fn with_room(len: usize) -> Self {
+        BytesDict(Core::with_room(len))
     }
 
     /// Number of elements.
@@ -479,7 +489,7 @@ impl<P: Payload + Copy> Clone for Core<P> {
             return Self::default();
         }
         let mut copy = Core {
-            // SAFETY: as in `add`.
+            // SAFETY: as in `begin`.
             subs: unsafe { Index::slots(self.subs.len()) },
             depths: self.depths.clone(),
             depth: self.depth,
@@ -597,12 +607,26 @@ impl<P: Payload> Core<P> {
         unsafe { &mut element.0.as_mut().payload }
     }
 
+    fn with_room(len: usize) -> Self {
+        let mut core = Self::default();
+        if len > 0 {
+            core.begin();
+            core.change(0, |index| index.reserve(len.min(SPLIT_LEN)));
+        }
+        core
+    }
+
+    /// Makes the one index that a map begins with.
+    fn begin(&mut self) {
+        // SAFETY: indexes of a map are only used through it: changed under `&mut self`, read under `&self`.
+        self.subs = unsafe { Index::slots(1) };
+        self.depths = Box::new([0]);
+    }
+
     /// Adds an element for a key that is not there.
     fn add(&mut self, hash: u64, key: &[u8], payload: P, behind_key: &[u8]) -> Element<P> {
         if self.subs.is_empty() {
-            // SAFETY: indexes of a map are only used through it: changed under `&mut self`, read under `&self`.
-            self.subs = unsafe { Index::slots(1) };
-            self.depths = Box::new([0]);
+            self.begin();
         }
         let element = create(hash, key, payload, behind_key);
         self.bytes += element_bytes::<P>(key.len(), behind_key.len());
@@ -765,7 +789,7 @@ impl<P: Payload> Core<P> {
 
     /// Doubles the number of positions.
     fn deepen(&mut self) {
-        // SAFETY: as in `add`.
+        // SAFETY: as in `begin`.
         let mut subs = unsafe { Index::slots(self.subs.len() * 2) };
         for (position, index) in self.subs.iter_mut().enumerate() {
             std::mem::swap(&mut subs[position * 2], index);
@@ -781,7 +805,7 @@ impl<P: Payload> Core<P> {
 
     /// Halves the number of positions, of which no index needs the second of each pair.
     fn flatten(&mut self) {
-        // SAFETY: as in `add`.
+        // SAFETY: as in `begin`.
         let mut subs = unsafe { Index::slots(self.subs.len() / 2) };
         for (position, index) in subs.iter_mut().enumerate() {
             std::mem::swap(&mut self.subs[position * 2], index);

@@ -135,7 +135,7 @@ impl Hash {
     pub fn for_loose(count: usize, limits: &Limits) -> Hash {
         match count > limits.hash_max_listpack_entries {
             true => Hash {
-                repr: Repr::Table(BytesDict::new()),
+                repr: Repr::Table(BytesDict::with_room(count)),
             },
             false => Hash::new(),
         }

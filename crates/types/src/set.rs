@@ -135,7 +135,9 @@ impl Set {
     /// takes make a table at once, be they integers or not.
     pub fn for_loose(count: usize, limits: &Limits) -> Set {
         match count > limits.set_max_intset_entries {
-            true => Set::table(),
+            true => Set {
+                repr: Repr::Table(Dict::with_room(count)),
+            },
             false => Set::new(),
         }
     }
