@@ -201,21 +201,7 @@ impl Options {
 /// Runs the steps.
 pub fn run(options: &Options) -> Result<(), Failure> {
     install::redis_tools()?;
-    let setting = Setting {
-        redis: install::redis_server()?,
-        redline: match &options.binary {
-            Some(binary) => binary
-                .canonicalize()
-                .map_err(|error| format!("{}: {error}", binary.display()))?,
-            None => release_binary()?,
-        },
-        options: Options {
-            only: options.only.clone(),
-            binary: None,
-            units: options.units.clone(),
-            ..*options
-        },
-    };
+    let setting = Setting::installed(options)?;
     let mut failed = Vec::new();
     for step in STEPS.iter().filter(|step| options.wants(step)) {
         let name = step.name;
@@ -256,6 +242,25 @@ fn release_binary() -> Result<PathBuf, Failure> {
 }
 
 impl Setting {
+    /// With both programs there: the real one installed, ours built unless the options name it.
+    pub fn installed(options: &Options) -> Result<Setting, Failure> {
+        Ok(Setting {
+            redis: install::redis_server()?,
+            redline: match &options.binary {
+                Some(binary) => binary
+                    .canonicalize()
+                    .map_err(|error| format!("{}: {error}", binary.display()))?,
+                None => release_binary()?,
+            },
+            options: Options {
+                only: options.only.clone(),
+                binary: None,
+                units: options.units.clone(),
+                ..*options
+            },
+        })
+    }
+
     /// What random choices follow from.
     pub fn seed(&self) -> u64 {
         self.options.seed

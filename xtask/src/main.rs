@@ -1,4 +1,4 @@
-//! Chores that are more than one cargo command: `cargo xtask compat` and `cargo xtask tidy`.
+//! Chores that are more than one cargo command: `cargo xtask compat`, `cargo xtask cost` and `cargo xtask tidy`.
 //! Knows the product only from outside.
 
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@ mod clusters;
 mod command_line_tools;
 mod compared;
 mod compat;
+mod cost;
 mod failover;
 mod histories;
 mod install;
@@ -41,9 +42,12 @@ cargo xtask compat [STEP ...] [--calls N] [--seed N] [--only STEP,...] [--binary
     Our server, our proxy and our bench against a real Redis, its tools, and clients in four languages.
     Installs what it needs (apt, pip, npm, go). --units: a part of a test suite, as go-redis or unit/scan.
 {}
+cargo xtask cost [--only NAME,...] [--requests N] [--binary REDLINE]
+    What every data command costs beside a real Redis in CPU time, as a table; fails if one costs more than {} of that.
 cargo xtask tidy
     The rules of the house that a program can check.",
-        compat::usage_of_steps()
+        compat::usage_of_steps(),
+        cost::RATIO_MAX
     )
 }
 
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Some("compat") => {
             compat::Options::parse(&words[1..]).and_then(|options| compat::run(&options))
         }
+        Some("cost") => cost::Options::parse(&words[1..]).and_then(|options| cost::run(&options)),
         Some("tidy") if words.len() == 1 => tidy::run(),
         _ => Err(usage()),
     };

@@ -57,8 +57,7 @@ pub(crate) fn bitfield(
     let bytes = usize::try_from(end.div_ceil(8)).map_err(|_| Error::StringTooLong)?;
     let grown = bytes.saturating_sub(len(ctx, key)?);
     reply.array(steps.len());
-    let changes = ctx.keys.edit_string(key, grown, |value| {
-        grow(value, bytes);
+    let mut run = |value: &mut [u8]| {
         let mut changes = 0;
         for step in &steps {
             match step.run(value) {
@@ -70,8 +69,15 @@ pub(crate) fn bitfield(
                 }
             }
         }
-        Ok::<_, Error>(changes)
-    })?;
+        changes
+    };
+    let changes = match grown {
+        0 => ctx.keys.edit_bytes(key, run)?.unwrap_or(0),
+        _ => ctx.keys.edit_string(key, grown, |value| {
+            grow(value, bytes);
+            Ok::<_, Error>(run(value))
+        })?,
+    };
     if changes > 0 {
         ctx.keys.changed(Classes::STRING, "setbit", key);
         ctx.keys.count_changes(changes - 1);
@@ -197,14 +203,20 @@ pub(crate) fn setbit(
     };
     let byte = usize::try_from(at / 8).map_err(|_| Error::StringTooLong)?;
     let missing = (byte + 1).saturating_sub(len(ctx, key)?);
-    let was = ctx.keys.edit_string(key, missing, |value| {
-        grow(value, byte + 1);
+    let set = |value: &mut [u8]| {
         let was = value[byte] & mask(at) != 0;
         if was != on {
             value[byte] ^= mask(at);
         }
-        Ok::<_, Error>(was)
-    })?;
+        was
+    };
+    let was = match missing {
+        0 => ctx.keys.edit_bytes(key, set)?.unwrap_or(false),
+        _ => ctx.keys.edit_string(key, missing, |value| {
+            grow(value, byte + 1);
+            Ok::<_, Error>(set(value))
+        })?,
+    };
     if missing > 0 || was != on {
         ctx.keys.changed(Classes::STRING, "setbit", key);
     }

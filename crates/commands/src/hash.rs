@@ -61,9 +61,11 @@ pub(crate) fn hgetall(
 ) -> Result<(), Error> {
     let hash = live(ctx, &args[1])?;
     reply.map(hash.map_or(0, Live::count));
-    for (field, value) in hash.into_iter().flat_map(Live::iter) {
-        bulk(reply, field);
-        bulk(reply, value);
+    if let Some(hash) = hash {
+        hash.for_each(|field, value| {
+            bulk(reply, field);
+            bulk(reply, value);
+        });
     }
     Ok(())
 }
@@ -148,9 +150,9 @@ fn one_side(
 ) -> Result<(), Error> {
     let hash = live(ctx, &args[1])?;
     reply.array(hash.map_or(0, Live::count));
-    hash.into_iter()
-        .flat_map(Live::iter)
-        .for_each(|pair| bulk(reply, side(pair)));
+    if let Some(hash) = hash {
+        hash.for_each(|field, value| bulk(reply, side((field, value))));
+    }
     Ok(())
 }
 

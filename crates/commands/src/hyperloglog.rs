@@ -9,17 +9,31 @@ use crate::{Ctx, Error, parse::is};
 /// PFADD key [element …]
 pub(crate) fn pfadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let key = &args[1];
-    let missing = existing(ctx, key)?.is_none();
+    let encoding = existing(ctx, key)?.map(hll::encoding);
+    let missing = encoding.is_none();
     let mut updated = u64::from(missing);
-    edit(ctx, key, missing, |value, sparse_bytes_max| {
-        for element in args.from(2).iter() {
-            updated += u64::from(hll::add(value, element, sparse_bytes_max)?);
-        }
-        if updated > 0 {
-            hll::forget_count(value);
-        }
-        Ok(())
-    })?;
+    if encoding == Some(Encoding::Dense) {
+        ctx.keys.edit_bytes(key, |value| {
+            let changed = args
+                .from(2)
+                .iter()
+                .map(|element| hll::add_to_dense(value, element));
+            updated = changed.map(u64::from).sum();
+            if updated > 0 {
+                hll::forget_count(value);
+            }
+        })?;
+    } else {
+        edit(ctx, key, missing, |value, sparse_bytes_max| {
+            for element in args.from(2).iter() {
+                updated += u64::from(hll::add(value, element, sparse_bytes_max)?);
+            }
+            if updated > 0 {
+                hll::forget_count(value);
+            }
+            Ok(())
+        })?;
+    }
     if updated > 0 {
         ctx.keys.changed(Classes::STRING, "pfadd", key);
         ctx.keys.count_changes(updated - 1);
@@ -53,10 +67,8 @@ pub(crate) fn pfcount(
         Some(count) => count,
         None => {
             let count = hll::count(value)?;
-            edit(ctx, key, false, |value, _| {
-                hll::remember_count(value, count);
-                Ok(())
-            })?;
+            ctx.keys
+                .edit_bytes(key, |value| hll::remember_count(value, count))?;
             // The string is another now, though no event says so.
             ctx.keys.touch_watchers(key);
             ctx.keys.count_changes(1);

@@ -421,18 +421,23 @@ pub(crate) fn setrange(
         return Ok(());
     }
     let end = check_len(ctx, offset, value.len())?;
-    let bytes = ctx
-        .keys
-        .edit_string(key, end.saturating_sub(before), |string| {
-            if string.is_empty() {
-                // Zeros that the system gives cost nothing.
-                *string = vec![0; end];
-            } else if string.len() < end {
-                string.resize(end, 0);
-            }
-            string[offset..end].copy_from_slice(value);
-            Ok::<_, Error>(string.len())
-        })?;
+    let bytes = if end <= before {
+        ctx.keys
+            .edit_bytes(key, |string| string[offset..end].copy_from_slice(value))?;
+        before
+    } else {
+        ctx.keys
+            .edit_string(key, end.saturating_sub(before), |string| {
+                if string.is_empty() {
+                    // Zeros that the system gives cost nothing.
+                    *string = vec![0; end];
+                } else if string.len() < end {
+                    string.resize(end, 0);
+                }
+                string[offset..end].copy_from_slice(value);
+                Ok::<_, Error>(string.len())
+            })?
+    };
     ctx.keys.changed(Classes::STRING, "setrange", key);
     reply.integer(bytes as i64);
     Ok(())

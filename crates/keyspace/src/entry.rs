@@ -392,6 +392,27 @@ impl Entry {
         }
     }
 
+    /// The bytes of an inline string, to be changed: OBJECT ENCODING calls it `raw` from then on.
+    ///
+    /// # Safety
+    /// See [`Entry::object_mut`].
+    pub(crate) unsafe fn inline_mut<'a>(self) -> Option<&'a mut [u8]> {
+        // SAFETY: as for `object_mut`; the header says where the bytes are, and how many.
+        unsafe {
+            let header = self.header();
+            if tag(header) != Tag::Inline {
+                return None;
+            }
+            let base = self.0.as_ptr();
+            base.cast::<u64>().write(header | RAW);
+            let at = key_offset(header) + self.key_len(header);
+            Some(std::slice::from_raw_parts_mut(
+                base.add(at),
+                inline_len(header),
+            ))
+        }
+    }
+
     /// Overwrites an inline string where it stands, if the new one fits the same size class and the
     /// entry has the room for an expiry that it needs, neither more nor less.
     ///

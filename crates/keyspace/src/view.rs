@@ -616,6 +616,33 @@ impl<'a> View<'a> {
         result
     }
 
+    /// Edits a string that keeps its length, where it stands; see [`View::edit_string`]. `None` without the key.
+    pub fn edit_bytes<R>(
+        &mut self,
+        key: &[u8],
+        edit: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<Option<R>, WrongType> {
+        let (_, Some(entry)) = self.find_mut(key) else {
+            return Ok(None);
+        };
+        // SAFETY: the stripe is held, and `&mut self` says that nobody looks; the references end here.
+        let result = unsafe {
+            if let Some(blob) = entry.blob_mut() {
+                let before = blob_bytes(blob);
+                let result = edit(blob_to_edit(blob, 0));
+                let grown = blob_bytes(blob) as i64 - before as i64;
+                self.local.account(self.space, grown);
+                result
+            } else if let Some(bytes) = entry.inline_mut() {
+                edit(bytes)
+            } else {
+                return Err(WrongType);
+            }
+        };
+        self.access(entry);
+        Ok(Some(result))
+    }
+
     // ---- collections --------------------------------------------------------------------------
 
     /// Hands a collection to `edit`. Without the key: `Ok(None)`, or with `create` a fresh one, which

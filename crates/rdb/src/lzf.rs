@@ -23,39 +23,52 @@ const END_ROOM: usize = 3;
 const PLACES_BITS: u32 = 16;
 
 /// Where three bytes of a hash were last seen, over all texts that a thread compresses, one behind the other: what is not
-/// behind the beginning of the present one is of an earlier one. So nothing is cleared for a short text.
+/// behind the beginning of the present one is of an earlier one. So nothing is cleared for a short text, but once in 4 GiB
+/// of them, where the numbers end.
 struct Places {
-    by_hash: Vec<u64>,
-    end: u64,
+    by_hash: Box<[u32; 1 << PLACES_BITS]>,
+    end: u32,
 }
 
 thread_local! {
     static PLACES: RefCell<Places> = RefCell::new(Places {
-        by_hash: vec![0; 1 << PLACES_BITS],
+        by_hash: vec![0; 1 << PLACES_BITS].try_into().expect("so many"),
         end: 0,
     });
 }
 
 /// The compressed form, if it takes at most `bytes_max`.
 pub fn compress(text: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    let len = u32::try_from(text.len()).ok()?;
     PLACES.with_borrow_mut(|places| {
-        let start = places.end;
-        places.end += text.len() as u64;
+        let start = match places.end.checked_add(len) {
+            Some(_) => places.end,
+            None => {
+                places.by_hash.fill(0);
+                0
+            }
+        };
+        places.end = start + len;
         compress_from(text, bytes_max, &mut places.by_hash, start)
     })
 }
 
-fn compress_from(text: &[u8], bytes_max: usize, places: &mut [u64], start: u64) -> Option<Vec<u8>> {
+fn compress_from(
+    text: &[u8],
+    bytes_max: usize,
+    places: &mut [u32; 1 << PLACES_BITS],
+    start: u32,
+) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut at, mut literals_from) = (0, 0);
-    while at + REPEAT_MIN <= text.len() {
-        let place = &mut places[hash(&text[at..])];
+    while let Some(here) = three(text, at) {
+        let place = &mut places[hash(here)];
         // A place at the very beginning does not count.
         let before = place.checked_sub(start).filter(|before| *before > 0);
-        *place = start + at as u64;
-        let found = before.map(|before| before as usize).filter(|&before| {
-            at - before <= DISTANCE_MAX && text[before..].starts_with(&text[at..at + REPEAT_MIN])
-        });
+        *place = start + at as u32;
+        let found = before
+            .map(|before| before as usize)
+            .filter(|&before| at - before <= DISTANCE_MAX && three(text, before) == Some(here));
         let literals = at - literals_from;
         // What is written, and the control byte of the run that is open.
         let written = out.len() + literals + literals / LITERALS_MAX + 1;
@@ -77,7 +90,9 @@ fn compress_from(text: &[u8], bytes_max: usize, places: &mut [u64], start: u64) 
         literals_from = at;
         if at + REPEAT_MIN <= text.len() {
             for inside in [at - 2, at - 1] {
-                places[hash(&text[inside..])] = start + inside as u64;
+                if let Some(there) = three(text, inside) {
+                    places[hash(there)] = start + inside as u32;
+                }
             }
         }
     }
@@ -90,8 +105,15 @@ fn compress_from(text: &[u8], bytes_max: usize, places: &mut [u64], start: u64) 
     Some(out)
 }
 
-fn hash(text: &[u8]) -> usize {
-    let three = u32::from_be_bytes([0, text[0], text[1], text[2]]);
+/// The three bytes at a place; none where fewer are left.
+#[inline(always)]
+fn three(text: &[u8], at: usize) -> Option<u32> {
+    let three = text.get(at..)?.first_chunk::<REPEAT_MIN>()?;
+    Some(u32::from_be_bytes([0, three[0], three[1], three[2]]))
+}
+
+#[inline(always)]
+fn hash(three: u32) -> usize {
     let mixed = (three >> (24 - PLACES_BITS)).wrapping_sub(three.wrapping_mul(5));
     mixed as usize & ((1 << PLACES_BITS) - 1)
 }

@@ -330,8 +330,9 @@ fn set_of(integers: &[i64], limits: &Limits) -> Result<Set, Corrupt> {
 }
 
 fn read_hash(reader: &mut Reader<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
-    let mut hash = Hash::new();
-    for _ in 0..reader.count()? {
+    let count = reader.count()?;
+    let mut hash = Hash::for_loose(count, limits);
+    for _ in 0..count {
         let (field, value) = (reader.string()?, reader.string()?);
         ensure(hash.set(&field, &value, limits), "a field twice")?;
     }
@@ -356,7 +357,11 @@ fn hash_of<'a>(
 fn read_timed_hash(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Hash, Corrupt> {
     const WRONG: Corrupt = Corrupt("the expiry of a field");
     let soonest_ms = i64::from_le_bytes(reader.array()?);
-    let mut hash = Hash::new();
+    let count = match kind {
+        form::HASH_TIMED => reader.count()?,
+        _ => 0,
+    };
+    let mut hash = Hash::for_loose(count, limits);
     if kind == form::HASH_LISTPACK_TIMED {
         // Also where no field expires any more.
         hash.prepare_expiry();
@@ -370,7 +375,7 @@ fn read_timed_hash(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result
         Ok(())
     };
     if kind == form::HASH_TIMED {
-        for _ in 0..reader.count()? {
+        for _ in 0..count {
             let span = i64::try_from(reader.number()?).map_err(|_| WRONG)?;
             let at_ms = match span {
                 0 => 0,

@@ -34,7 +34,7 @@ pub struct Dict<V>(Core<Alone<V>>);
 
 /// A map from bytes to bytes: key and value of an element are one allocation. An element may carry a stamp, a number
 /// beside its value that means nothing in here; elements without one pay nothing for it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct BytesDict(Core<ValueLen>);
 
 /// A key and its value, taken out of a [`BytesDict`].
@@ -46,6 +46,7 @@ trait Payload {
 }
 
 /// A value that is all there is.
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Alone<V>(V);
 
@@ -100,6 +101,12 @@ impl Payload for ValueLen {
     }
 }
 
+impl<V: Copy> Clone for Dict<V> {
+    fn clone(&self) -> Self {
+        Dict(self.0.clone())
+    }
+}
+
 impl<V> Default for Dict<V> {
     fn default() -> Self {
         Dict(Core::default())
@@ -110,6 +117,11 @@ impl<V> Dict<V> {
     /// An empty map. Takes no memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty map with room for so many elements, or for as many as it takes without being split.
+    pub fn with_room(len: usize) -> Self {
+        Dict(Core::with_room(len))
     }
 
     /// Number of elements.
@@ -240,6 +252,11 @@ impl BytesDict {
     /// An empty map. Takes no memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// As [`Dict::with_room`].
+    pub fn with_room(len: usize) -> Self {
+        BytesDict(Core::with_room(len))
     }
 
     /// Number of elements.
@@ -465,6 +482,39 @@ impl<P: Payload> Default for Core<P> {
     }
 }
 
+impl<P: Payload + Copy> Clone for Core<P> {
+    /// Copies index by index, each with the room that it needs: nothing is hashed, looked up or rebuilt.
+    fn clone(&self) -> Self {
+        if self.len == 0 {
+            return Self::default();
+        }
+        let mut copy = Core {
+            // SAFETY: as in `begin`.
+            subs: unsafe { Index::slots(self.subs.len()) },
+            depths: self.depths.clone(),
+            depth: self.depth,
+            len: self.len,
+            bytes: 0,
+            _owns: PhantomData,
+        };
+        let mut elements = Vec::new();
+        for (sub, index) in self.subs.iter().enumerate() {
+            elements.clear();
+            index.for_each_tagged(|at, tag| {
+                let element = Element::<P>(at.cast());
+                let (key, behind_key) = (self.key(element), self.behind_key(element));
+                let payload = *self.payload(element);
+                copy.bytes += element_bytes::<P>(key.len(), behind_key.len());
+                elements.push((create(stored_hash(element), key, payload, behind_key), tag));
+            });
+            if !elements.is_empty() {
+                copy.fill(sub, self.depths[sub].into(), &elements);
+            }
+        }
+        copy
+    }
+}
+
 impl<P: Payload> Core<P> {
     const KEY_AT: usize = offset_of!(Header<P>, payload) + size_of::<P>();
 
@@ -557,12 +607,26 @@ impl<P: Payload> Core<P> {
         unsafe { &mut element.0.as_mut().payload }
     }
 
+    fn with_room(len: usize) -> Self {
+        let mut core = Self::default();
+        if len > 0 {
+            core.begin();
+            core.change(0, |index| index.reserve(len.min(SPLIT_LEN)));
+        }
+        core
+    }
+
+    /// Makes the one index that a map begins with.
+    fn begin(&mut self) {
+        // SAFETY: indexes of a map are only used through it: changed under `&mut self`, read under `&self`.
+        self.subs = unsafe { Index::slots(1) };
+        self.depths = Box::new([0]);
+    }
+
     /// Adds an element for a key that is not there.
     fn add(&mut self, hash: u64, key: &[u8], payload: P, behind_key: &[u8]) -> Element<P> {
         if self.subs.is_empty() {
-            // SAFETY: indexes of a map are only used through it: changed under `&mut self`, read under `&self`.
-            self.subs = unsafe { Index::slots(1) };
-            self.depths = Box::new([0]);
+            self.begin();
         }
         let element = create(hash, key, payload, behind_key);
         self.bytes += element_bytes::<P>(key.len(), behind_key.len());
@@ -725,7 +789,7 @@ impl<P: Payload> Core<P> {
 
     /// Doubles the number of positions.
     fn deepen(&mut self) {
-        // SAFETY: as in `add`.
+        // SAFETY: as in `begin`.
         let mut subs = unsafe { Index::slots(self.subs.len() * 2) };
         for (position, index) in self.subs.iter_mut().enumerate() {
             std::mem::swap(&mut subs[position * 2], index);
@@ -741,7 +805,7 @@ impl<P: Payload> Core<P> {
 
     /// Halves the number of positions, of which no index needs the second of each pair.
     fn flatten(&mut self) {
-        // SAFETY: as in `add`.
+        // SAFETY: as in `begin`.
         let mut subs = unsafe { Index::slots(self.subs.len() / 2) };
         for (position, index) in subs.iter_mut().enumerate() {
             std::mem::swap(&mut self.subs[position * 2], index);

@@ -5,12 +5,15 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use redline_resp::Skipper;
 use redline_resp::reply_decoder::ReplyDecoder;
 pub use redline_resp::reply_decoder::Value;
 
 /// How long a reply may take before the test gives up.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 * 1024;
+/// How much of replies that are gone over is read at a time.
+const SKIP_BYTES: usize = 128 << 10;
 
 /// A blocking connection to a server.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub struct Client {
     stream: TcpStream,
     decoder: ReplyDecoder,
     buffer: Vec<u8>,
+    /// Where replies are read that are gone over; kept, since to clear it takes longer than to go over it.
+    skipped: Vec<u8>,
 }
 
 impl Client {
@@ -31,6 +36,7 @@ impl Client {
             stream,
             decoder: ReplyDecoder::new(),
             buffer: Vec::new(),
+            skipped: Vec::new(),
         })
     }
 
@@ -61,6 +67,31 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Goes over so many replies, which are not looked at; of errors among them, the first.
+    pub fn skip(&mut self, replies: u64) -> io::Result<Option<Vec<u8>>> {
+        let mut skipper = Skipper::new();
+        self.skipped.resize(SKIP_BYTES, 0);
+        let (mut skipped, mut held) = (0, 0);
+        while skipped < replies {
+            if held == self.skipped.len() {
+                self.skipped.resize(2 * held, 0);
+            }
+            let read = self.stream.read(&mut self.skipped[held..])?;
+            if read == 0 {
+                let kind = io::ErrorKind::UnexpectedEof;
+                return Err(io::Error::new(kind, "connection closed"));
+            }
+            held += read;
+            let over = skipper
+                .skip(&self.skipped[..held])
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.skipped.copy_within(over.consumed..held, 0);
+            held -= over.consumed;
+            skipped += over.replies;
+        }
+        Ok(skipper.take_first_error())
     }
 
     /// Sends one request and reads one reply; a closed connection is an error.

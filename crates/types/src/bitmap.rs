@@ -28,12 +28,7 @@ pub enum Combination {
 
 /// How many bits are set.
 pub fn count(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let whole: u64 = words
-        .iter()
-        .map(|word| u64::from(u64::from_ne_bytes(*word).count_ones()))
-        .sum();
-    whole + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
+    redline_lanes::ones(bytes)
 }
 
 /// How many bits of a range are set. The range lies within the string.

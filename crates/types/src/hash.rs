@@ -23,10 +23,12 @@ use crate::value::DataType;
 use redline_table::BytesDict;
 
 /// Fields, each with a value. See the head of this file.
+#[derive(Clone)]
 pub struct Hash {
     repr: Repr,
 }
 
+#[derive(Clone)]
 enum Repr {
     Packed(Pack),
     Table(BytesDict),
@@ -37,24 +39,6 @@ enum Repr {
 impl Default for Hash {
     fn default() -> Hash {
         Hash::new()
-    }
-}
-
-impl Clone for Hash {
-    fn clone(&self) -> Hash {
-        let repr = match &self.repr {
-            Repr::Packed(pack) => Repr::Packed(pack.clone()),
-            Repr::Table(table) => {
-                let mut copy = BytesDict::new();
-                table.iter().for_each(|(field, value)| {
-                    copy.insert(field, value);
-                });
-                Repr::Table(copy)
-            }
-            Repr::TimedPacked(pack) => Repr::TimedPacked(pack.clone()),
-            Repr::TimedTable(table) => Repr::TimedTable(table.clone()),
-        };
-        Hash { repr }
     }
 }
 
@@ -144,6 +128,16 @@ impl Hash {
     pub const fn new() -> Hash {
         Hash {
             repr: Repr::Packed(Pack::new()),
+        }
+    }
+
+    /// An empty hash for so many fields that come one by one: more than a packed one takes make a table at once.
+    pub fn for_loose(count: usize, limits: &Limits) -> Hash {
+        match count > limits.hash_max_listpack_entries {
+            true => Hash {
+                repr: Repr::Table(BytesDict::with_room(count)),
+            },
+            false => Hash::new(),
         }
     }
 

@@ -19,6 +19,8 @@
 //! Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (arXiv:1702.01284), the improved raw
 //! estimator: no bias tables, one formula over the histogram of the registers.
 
+use redline_lanes::{pack_sixes, raise_by_sixes};
+
 /// Registers of a HyperLogLog.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
 
@@ -90,10 +92,22 @@ pub fn forget_count(bytes: &mut [u8]) {
 /// Adds an element to a valid one; says whether a register has changed. A sparse one that would be longer than
 /// `sparse_bytes_max` becomes dense.
 pub fn add(bytes: &mut Vec<u8>, element: &[u8], sparse_bytes_max: usize) -> Result<bool, Corrupt> {
+    let (index, value) = register_of(element);
+    raise(bytes, index, value, sparse_bytes_max)
+}
+
+/// The same for one that is dense.
+pub fn add_to_dense(bytes: &mut [u8], element: &[u8]) -> bool {
+    let (index, value) = register_of(element);
+    raise_dense(bytes, index, value)
+}
+
+/// Which register an element raises, and to what.
+fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let index = hash as usize & (REGISTERS - 1);
-    let run = (hash >> INDEX_BITS | 1 << RUN_BITS).trailing_zeros() as u8 + 1;
-    raise(bytes, index, run, sparse_bytes_max)
+    let run = (hash >> INDEX_BITS | 1 << RUN_BITS).trailing_zeros();
+    (index, run as u8 + 1)
 }
 
 /// Estimates how many different elements a valid one has seen.
@@ -101,7 +115,9 @@ pub fn count(bytes: &[u8]) -> Result<u64, Corrupt> {
     let mut histogram = [0; 64];
     match encoding(bytes) {
         Encoding::Dense => {
-            dense_registers(bytes).for_each(|register| histogram[usize::from(register)] += 1);
+            let mut registers = Registers::new();
+            registers.merge(bytes)?;
+            return Ok(registers.count());
         }
         Encoding::Sparse => {
             for run in Runs::of(bytes) {
@@ -148,17 +164,14 @@ pub struct Registers(Box<[u8; REGISTERS]>);
 impl Registers {
     /// All zero.
     pub fn new() -> Registers {
-        Registers(Box::new([0; REGISTERS]))
+        let zeros = vec![0; REGISTERS].into_boxed_slice();
+        Registers(zeros.try_into().expect("so many"))
     }
 
     /// Raises each register to that of a valid HyperLogLog.
     pub fn merge(&mut self, bytes: &[u8]) -> Result<(), Corrupt> {
         match encoding(bytes) {
-            Encoding::Dense => {
-                for (register, other) in self.0.iter_mut().zip(dense_registers(bytes)) {
-                    *register = other.max(*register);
-                }
-            }
+            Encoding::Dense => raise_by_sixes(&mut self.0[..], &bytes[HEADER_BYTES..]),
             Encoding::Sparse => {
                 let mut at = 0;
                 for run in Runs::of(bytes) {
@@ -177,10 +190,22 @@ impl Registers {
 
     /// Estimates how many different elements they have seen.
     pub fn count(&self) -> u64 {
-        let mut histogram = [0; 64];
-        self.iter()
-            .for_each(|register| histogram[usize::from(register & 63)] += 1);
-        estimate(&histogram)
+        // Equal neighbours would wait for each other's count.
+        let mut parts = [[0u32; 64]; 4];
+        let (eights, _) = self.0.as_chunks::<8>();
+        for eight in eights {
+            // What has seen little is mostly zeros.
+            if *eight == [0; 8] {
+                parts[0][0] += 8;
+                continue;
+            }
+            for (at, register) in eight.iter().enumerate() {
+                parts[at % 4][usize::from(register & 63)] += 1;
+            }
+        }
+        estimate(&std::array::from_fn(|value| {
+            parts.iter().map(|part| part[value]).sum()
+        }))
     }
 
     /// The registers.
@@ -190,22 +215,34 @@ impl Registers {
 
     /// Turns a valid HyperLogLog into a dense one with these registers; its header stays.
     pub fn write_dense(&self, bytes: &mut Vec<u8>) {
-        bytes.truncate(HEADER_BYTES);
         bytes[4] = 0;
-        bytes.reserve_exact(DENSE_BYTES - HEADER_BYTES);
-        for four in self.0.chunks_exact(4) {
-            let word = four
-                .iter()
-                .rev()
-                .fold(0u32, |word, register| word << 6 | u32::from(*register));
-            bytes.extend_from_slice(&word.to_le_bytes()[..3]);
-        }
+        bytes.reserve_exact(DENSE_BYTES.saturating_sub(bytes.len()));
+        bytes.resize(DENSE_BYTES, 0);
+        pack_sixes(&self.0[..], &mut bytes[HEADER_BYTES..]);
     }
 
     /// Raises the registers of a valid HyperLogLog to these, one after the other.
     pub fn raise(&self, bytes: &mut Vec<u8>, sparse_bytes_max: usize) -> Result<(), Corrupt> {
-        for (index, register) in self.0.iter().enumerate().filter(|(_, r)| **r > 0) {
-            raise(bytes, index, *register, sparse_bytes_max)?;
+        const BLOCK: usize = 64;
+        let mut own = Registers::new();
+        own.merge(bytes)?;
+        let blocks = self.0.chunks(BLOCK).zip(own.0.chunks(BLOCK)).enumerate();
+        let mut from = Place::FIRST;
+        for (block, (wanted, own)) in blocks.filter(|(_, (wanted, own))| wanted != own) {
+            for (at, (wanted, _)) in wanted
+                .iter()
+                .zip(own)
+                .enumerate()
+                .filter(|(_, (wanted, own))| wanted > own)
+            {
+                raise_from(
+                    &mut from,
+                    bytes,
+                    block * BLOCK + at,
+                    *wanted,
+                    sparse_bytes_max,
+                )?;
+            }
         }
         Ok(())
     }
@@ -231,7 +268,11 @@ pub fn self_test() -> Result<(), String> {
         expected.0[index] = expected.0[index].max(value);
         raise(&mut dense, index, value, 0).map_err(|Corrupt| "a dense one is corrupt")?;
     }
-    if !dense_registers(&dense).eq(expected.iter()) {
+    let mut found = Registers::new();
+    found
+        .merge(&dense)
+        .map_err(|Corrupt| "a dense one is corrupt")?;
+    if !found.iter().eq(expected.iter()) {
         return Err("registers are not what was written".to_owned());
     }
 
@@ -268,14 +309,31 @@ fn raise(
     value: u8,
     sparse_bytes_max: usize,
 ) -> Result<bool, Corrupt> {
+    let mut from = Place::FIRST;
+    raise_from(&mut from, bytes, index, value, sparse_bytes_max)
+}
+
+/// The same, when all registers before the place have been seen to; leaves a place for a later register.
+fn raise_from(
+    from: &mut Place,
+    bytes: &mut Vec<u8>,
+    index: usize,
+    value: u8,
+    sparse_bytes_max: usize,
+) -> Result<bool, Corrupt> {
     if encoding(bytes) == Encoding::Sparse {
         if value <= SPARSE_MAX
-            && let Some(changed) = raise_sparse(bytes, index, value, sparse_bytes_max)?
+            && let Some(changed) = raise_sparse(from, bytes, index, value, sparse_bytes_max)?
         {
             return Ok(changed);
         }
         to_dense(bytes)?;
     }
+    Ok(raise_dense(bytes, index, value))
+}
+
+/// The same among packed registers.
+fn raise_dense(bytes: &mut [u8], index: usize, value: u8) -> bool {
     let bit = index * 6;
     let (at, shift) = (HEADER_BYTES + bit / 8, bit % 8);
     // The last register ends with the last byte.
@@ -289,30 +347,34 @@ fn raise(
             *byte = high;
         }
     }
-    Ok(changed)
+    changed
 }
 
 /// The same among runs; `None` if they would be too long. Splits runs and joins neighbours just as Redis does, since
 /// clients see the bytes.
 fn raise_sparse(
+    from: &mut Place,
     bytes: &mut Vec<u8>,
     index: usize,
     value: u8,
     sparse_bytes_max: usize,
 ) -> Result<Option<bool>, Corrupt> {
-    let (mut at, mut before, mut first) = (HEADER_BYTES, None, 0);
+    // Joining changes runs from the one before on, so the one before that is still there for the next register.
+    let (mut place, mut before) = (*from, None);
     let (run, run_bytes) = loop {
-        if at >= bytes.len() {
+        if place.at >= bytes.len() {
             return Err(Corrupt);
         }
-        let (run, len) = Run::read(bytes, at);
-        if index < first + run.len {
-            break (run, len.min(bytes.len() - at));
+        let (run, len) = Run::read(bytes, place.at);
+        if index < place.first + run.len {
+            break (run, len.min(bytes.len() - place.at));
         }
-        before = Some(at);
-        at += len;
-        first += run.len;
+        *from = before.unwrap_or(*from);
+        before = Some(place);
+        place.at += len;
+        place.first += run.len;
     };
+    let (at, first, before) = (place.at, place.first, before.map(|before| before.at));
     if run.value >= value {
         return Ok(Some(false));
     }
@@ -346,6 +408,20 @@ fn join_runs(bytes: &mut Vec<u8>, mut at: usize) {
         }
         at += len;
     }
+}
+
+/// Where a run starts, and its first register.
+#[derive(Clone, Copy)]
+struct Place {
+    at: usize,
+    first: usize,
+}
+
+impl Place {
+    const FIRST: Place = Place {
+        at: HEADER_BYTES,
+        first: 0,
+    };
 }
 
 /// A run of equal registers. One of no registers is written as nothing.
@@ -438,15 +514,6 @@ impl Iterator for Runs<'_> {
         }
         Some(Ok(run))
     }
-}
-
-/// The registers of a dense string.
-fn dense_registers(bytes: &[u8]) -> impl Iterator<Item = u8> {
-    let (threes, _) = bytes[HEADER_BYTES..].as_chunks::<3>();
-    threes.iter().flat_map(|three| {
-        let word = u32::from_le_bytes([three[0], three[1], three[2], 0]);
-        [0, 6, 12, 18].map(|shift| (word >> shift & 63) as u8)
-    })
 }
 
 /// The estimate from how many registers have each value.
@@ -584,11 +651,36 @@ mod tests {
                 assert_eq!(raise(&mut dense, index, value, 0), Ok(lower));
             }
             assert_eq!(encoding(&sparse), Encoding::Sparse);
-            assert!(dense_registers(&dense).eq(plain.iter()));
+            let mut found = Registers::new();
+            found.merge(&dense).unwrap();
+            assert!(found.iter().eq(plain.iter()));
             assert_eq!(count(&sparse), Ok(plain.count()));
             assert_eq!(count(&dense), Ok(plain.count()));
             to_dense(&mut sparse).unwrap();
             assert_eq!(sparse[HEADER_BYTES..], dense[HEADER_BYTES..]);
+        }
+    }
+
+    #[test]
+    fn registers_raised_together_are_written_as_one_by_one() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        for round in 0..400 {
+            let mut one_by_one = empty();
+            for _ in 0..rng.usize(..200) {
+                let index = rng.usize(..REGISTERS >> (round % 9));
+                raise(&mut one_by_one, index, rng.u8(1..=3), 3000).unwrap();
+            }
+            let mut together = one_by_one.clone();
+            let mut wanted = Registers::new();
+            for _ in 0..rng.usize(..300) {
+                wanted.0[rng.usize(..REGISTERS >> (round % 9))] =
+                    rng.u8(1..=4 + (round / 16) as u8);
+            }
+            for (index, register) in wanted.iter().enumerate().filter(|(_, r)| *r > 0) {
+                raise(&mut one_by_one, index, register, 600).unwrap();
+            }
+            wanted.raise(&mut together, 600).unwrap();
+            assert_eq!(together, one_by_one, "round {round}");
         }
     }
 

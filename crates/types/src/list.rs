@@ -366,10 +366,7 @@ impl List {
     ) {
         let wanted = Element::of(wanted);
         let mut to_skip = rank.unsigned_abs().saturating_sub(1);
-        let mut check = |(index, element): (usize, Element<'_>)| {
-            if element != wanted {
-                return ControlFlow::Continue(());
-            }
+        let mut matched = |index: usize| {
             if to_skip > 0 {
                 to_skip -= 1;
                 return ControlFlow::Continue(());
@@ -378,16 +375,38 @@ impl List {
         };
         // Either way the search is over when the iterator is.
         let _ = if rank < 0 {
-            let indices = (0..self.len()).rev();
-            indices
-                .zip(self.iter().rev())
+            let mut elements = (0..self.len()).rev().zip(self.iter().rev());
+            elements
+                .by_ref()
                 .take(compared_max)
-                .try_for_each(&mut check)
+                .try_for_each(|(index, element)| match element == wanted {
+                    true => matched(index),
+                    false => ControlFlow::Continue(()),
+                })
         } else {
-            (0..)
-                .zip(self.iter())
-                .take(compared_max)
-                .try_for_each(&mut check)
+            let mut first = 0;
+            self.nodes().try_for_each(|node| {
+                if first >= compared_max {
+                    return ControlFlow::Break(());
+                }
+                let mut near = |at: usize| match first + at < compared_max {
+                    true => matched(first + at),
+                    false => ControlFlow::Break(()),
+                };
+                match node {
+                    NodeRef::Packed(pack) => {
+                        pack.positions(wanted, near)?;
+                        first += pack.len();
+                    }
+                    NodeRef::Plain(bytes) => {
+                        if Element::of(bytes) == wanted {
+                            near(0)?;
+                        }
+                        first += 1;
+                    }
+                }
+                ControlFlow::Continue(())
+            })
         };
     }
 

@@ -16,6 +16,8 @@
 //! that integer, and each integer in its shortest form. So two elements are equal if and only if
 //! their bytes are, which is what [`Pack::find`] compares.
 
+use std::ops::ControlFlow;
+
 use crate::number::{I64_TEXT_MAX, IntBuf, parse_i64};
 use crate::packed::{PackedForm, PackedRef};
 
@@ -185,6 +187,18 @@ impl<'a> Entry<'a> {
         head.copy_from_slice(self.head());
         payload.copy_from_slice(self.payload);
         tail.copy_from_slice(&self.tail[..self.tail_len]);
+    }
+
+    /// Its first bytes, little-endian, and which bits of a word they are.
+    fn first_word(&self) -> (u64, u64) {
+        let mut word = [0; 8];
+        let bytes = self.head().iter().chain(self.payload);
+        let mut len = 0;
+        for (to, byte) in word.iter_mut().zip(bytes) {
+            *to = *byte;
+            len += 1;
+        }
+        (u64::from_le_bytes(word), u64::MAX >> (64 - 8 * len))
     }
 
     /// Whether `rest` starts with this entry. Canonical form makes head and payload enough.
@@ -526,6 +540,42 @@ impl Pack {
                 offset += len + tail_len(len);
             }
         }
+    }
+
+    /// Shows the index of each element equal to `wanted`, until told to stop. Looks into no other.
+    pub fn positions(
+        &self,
+        wanted: Element<'_>,
+        mut visit: impl FnMut(usize) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if matches!(wanted, Element::Bytes(bytes) if bytes.len() > Pack::SAFE_BYTES_MAX) {
+            return ControlFlow::Continue(());
+        }
+        let wanted = Entry::new(wanted);
+        let (word, mask) = wanted.first_word();
+        let mut rest = self.entries();
+        for index in 0.. {
+            let starts_alike = match rest.first_chunk::<8>() {
+                Some(chunk) => u64::from_le_bytes(*chunk) & mask == word,
+                None => true,
+            };
+            if starts_alike && wanted.is_prefix_of(rest) {
+                visit(index)?;
+            }
+            let whole = match rest.first() {
+                // By far the most common: one byte each of head and tail.
+                Some(head @ 0x80..=0xbf) => 2 + usize::from(head & 0x3f),
+                _ => match entry_len(rest) {
+                    Some(len) => len + tail_len(len),
+                    None => break,
+                },
+            };
+            match rest.get(whole..) {
+                Some(behind) => rest = behind,
+                None => break,
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// All elements, from either end.

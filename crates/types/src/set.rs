@@ -24,10 +24,12 @@ const INTS_MAX: usize = 1 << 30;
 const POP_REBUILD_RATIO: usize = 5;
 
 /// Members without order. See the head of this file.
+#[derive(Clone)]
 pub struct Set {
     repr: Repr,
 }
 
+#[derive(Clone)]
 enum Repr {
     Ints(Ints),
     Packed(Pack),
@@ -37,23 +39,6 @@ enum Repr {
 impl Default for Set {
     fn default() -> Set {
         Set::new()
-    }
-}
-
-impl Clone for Set {
-    fn clone(&self) -> Set {
-        let repr = match &self.repr {
-            Repr::Ints(ints) => Repr::Ints(ints.clone()),
-            Repr::Packed(pack) => Repr::Packed(pack.clone()),
-            Repr::Table(table) => {
-                let mut copy = Dict::new();
-                table.iter().for_each(|(member, ())| {
-                    copy.insert(member, ());
-                });
-                Repr::Table(copy)
-            }
-        };
-        Set { repr }
     }
 }
 
@@ -150,7 +135,9 @@ impl Set {
     /// takes make a table at once, be they integers or not.
     pub fn for_loose(count: usize, limits: &Limits) -> Set {
         match count > limits.set_max_intset_entries {
-            true => Set::table(),
+            true => Set {
+                repr: Repr::Table(Dict::with_room(count)),
+            },
             false => Set::new(),
         }
     }

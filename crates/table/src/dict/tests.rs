@@ -342,3 +342,31 @@ fn stamps_stand_beside_values() {
     dict.drain(|_, value| values.push(value.to_vec()));
     assert!(values.iter().flatten().all(|byte| *byte == b'v'));
 }
+
+#[test]
+fn a_copy_is_alike_and_stands_alone() {
+    for n in [0, 1, 7, 900, steps(5_000)] {
+        let mut dict = BytesDict::new();
+        for i in 0..n {
+            match i % 3 {
+                0 => dict.insert_stamped(&key(i), &key(i + 1), i as u64),
+                _ => dict.insert(&key(i), &key(i + 1)),
+            };
+        }
+        // Uneven splits are copied, too.
+        (0..n / 3).for_each(|i| assert!(dict.remove(&key(i))));
+        let mut copy = dict.clone();
+        check(&copy.0);
+        let alike = |a: &BytesDict, b: &BytesDict| {
+            a.len() == b.len()
+                && a.iter_stamped()
+                    .all(|(key, value, stamp)| b.get_stamped(key) == Some((value, stamp)))
+        };
+        assert!(alike(&dict, &copy));
+        assert!(copy.heap_bytes() <= dict.heap_bytes().max(1));
+        copy.insert(b"another", b"");
+        copy.clear();
+        assert_eq!(dict.len(), n - n / 3);
+        check(&dict.0);
+    }
+}

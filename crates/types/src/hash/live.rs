@@ -1,7 +1,7 @@
 //! A hash as commands see it: without the fields that have expired and are still there. Must not know a clock: what
 //! time it is, the caller says.
 
-use super::Hash;
+use super::{Hash, Repr, pairs};
 use crate::pack::Element;
 use crate::sample;
 use crate::value::DataType;
@@ -66,6 +66,15 @@ impl<'a> Live<'a> {
             some.filter(move |(_, _, time)| self.is_live(*time))
                 .map(|(field, value, _)| (field, value)),
         )
+    }
+
+    /// Shows all of them; quicker than [`Live::iter`] for few.
+    #[inline]
+    pub fn for_each(self, mut visit: impl FnMut(Element<'a>, Element<'a>)) {
+        match &self.hash.repr {
+            Repr::Packed(pack) => pairs(pack).for_each(|(field, value)| visit(field, value)),
+            _ => self.iter().for_each(|(field, value)| visit(field, value)),
+        }
     }
 
     /// As [`Hash::scan`].

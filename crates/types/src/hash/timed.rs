@@ -188,29 +188,12 @@ fn time(element: Element<'_>) -> Option<i64> {
 }
 
 /// A large hash with times.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct TimedTable {
     table: BytesDict,
     marks: BTreeSet<u64>,
     /// How often a mark is there beside the once in the set.
     more: BTreeMap<u64, u32>,
-}
-
-impl Clone for TimedTable {
-    fn clone(&self) -> TimedTable {
-        let mut table = BytesDict::new();
-        for (field, value, stamp) in self.table.iter_stamped() {
-            match stamp {
-                None => table.insert(field, value),
-                Some(stamp) => table.insert_stamped(field, value, stamp),
-            };
-        }
-        TimedTable {
-            table,
-            marks: self.marks.clone(),
-            more: self.more.clone(),
-        }
-    }
 }
 
 impl TimedTable {

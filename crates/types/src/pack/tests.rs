@@ -217,3 +217,43 @@ fn a_queue_does_not_grow() {
     }
     assert!(pack.heap_bytes() < 1024);
 }
+
+#[test]
+fn positions_are_those_of_equal_elements() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let long = "x".repeat(5_000);
+    let texts = [
+        "",
+        "a",
+        "ab",
+        "1",
+        "01",
+        "128",
+        "-7",
+        "4000",
+        "70000",
+        "aaaaaaa",
+        "aaaaaaab",
+        "aaaaaaac",
+        &long[..70],
+        &long,
+    ];
+    let mut pack = Pack::new();
+    for _ in 0..300 {
+        pack.push_back(Element::of(texts[rng.usize(..texts.len())].as_bytes()));
+    }
+    for wanted in texts.iter().chain(["b", "2", &long[..71]].iter()) {
+        let wanted = Element::of(wanted.as_bytes());
+        let equal = pack
+            .iter()
+            .enumerate()
+            .filter(|(_, element)| *element == wanted);
+        let expected: Vec<usize> = equal.map(|(index, _)| index).collect();
+        let mut found = Vec::new();
+        let all = pack.positions(wanted, |index| {
+            found.push(index);
+            ControlFlow::Continue(())
+        });
+        assert_eq!((found, all), (expected, ControlFlow::Continue(())));
+    }
+}
