@@ -10,7 +10,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{integer, is},
 };
 
@@ -19,7 +19,7 @@ pub(crate) fn bitcount(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let range = match args.len() {
         2 => None,
         4 | 5 => Some((
@@ -27,7 +27,7 @@ pub(crate) fn bitcount(
             integer(&args[3])?,
             args.get(4).map_or(Ok(Unit::Byte), Unit::parse)?,
         )),
-        _ => return Err(Error::Syntax),
+        _ => return Err(Error::Syntax.into()),
     };
     let bytes = string(ctx, &args[1])?.unwrap_or(b"");
     let ones = match range {
@@ -48,10 +48,10 @@ pub(crate) fn bitfield(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let steps = Step::parse_all(ctx, args.from(2))?;
     let Some(end) = steps.iter().filter_map(Step::written_end).max() else {
-        return read_fields(ctx, &args[1], &steps, reply);
+        return Ok(read_fields(ctx, &args[1], &steps, reply)?);
     };
     let key = &args[1];
     let bytes = usize::try_from(end.div_ceil(8)).map_err(|_| Error::StringTooLong)?;
@@ -90,18 +90,20 @@ pub(crate) fn bitfield_ro(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let steps = Step::parse_all(ctx, args.from(2))?;
     if steps.iter().any(|step| step.written_end().is_some()) {
-        return Err(Error::line(
-            "ERR BITFIELD_RO only supports the GET subcommand",
-        ));
+        return Err(Error::line("ERR BITFIELD_RO only supports the GET subcommand").into());
     }
-    read_fields(ctx, &args[1], &steps, reply)
+    Ok(read_fields(ctx, &args[1], &steps, reply)?)
 }
 
 /// BITOP AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE destkey key [key …]
-pub(crate) fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn bitop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     use Combination::*;
     const NAMES: [(&str, Combination); 8] = [
         ("AND", And),
@@ -119,13 +121,11 @@ pub(crate) fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
         .ok_or(Error::Syntax)?;
     let sources = args.from(3);
     if *how == Not && sources.len() != 1 {
-        return Err(Error::line(
-            "ERR BITOP NOT must be called with a single source key.",
-        ));
+        return Err(Error::line("ERR BITOP NOT must be called with a single source key.").into());
     }
     if matches!(how, Diff | Diff1 | AndOr) && sources.len() < 2 {
         let line = format!("ERR BITOP {name} must be called with at least two source keys.");
-        return Err(Error::Line(line.into()));
+        return Err(Error::Line(line.into()).into());
     }
     let strings = sources
         .iter()
@@ -148,14 +148,14 @@ pub(crate) fn bitpos(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let set = match integer(&args[2])? {
         0 => false,
         1 => true,
-        _ => return Err(Error::line("ERR The bit argument must be 1 or 0.")),
+        _ => return Err(Error::line("ERR The bit argument must be 1 or 0.").into()),
     };
     if args.len() > 6 {
-        return Err(Error::Syntax);
+        return Err(Error::Syntax.into());
     }
     let start = args.get(3).map_or(Ok(0), integer)?;
     let unit = args.get(5).map_or(Ok(Unit::Byte), Unit::parse)?;
@@ -179,7 +179,7 @@ pub(crate) fn getbit(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let at = bit_offset(ctx, &args[2])?;
     let bytes = string(ctx, &args[1])?.unwrap_or(b"");
     let byte = usize::try_from(at / 8).ok().and_then(|at| bytes.get(at));
@@ -192,14 +192,14 @@ pub(crate) fn setbit(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     const NOT_A_BIT: Error = Error::line("ERR bit is not an integer or out of range");
     let key = &args[1];
     let at = bit_offset(ctx, &args[2])?;
     let on = match parse_i64(&args[3]).ok_or(NOT_A_BIT)? {
         0 => false,
         1 => true,
-        _ => return Err(NOT_A_BIT),
+        _ => return Err(NOT_A_BIT.into()),
     };
     let byte = usize::try_from(at / 8).map_err(|_| Error::StringTooLong)?;
     let missing = (byte + 1).saturating_sub(len(ctx, key)?);

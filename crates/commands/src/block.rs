@@ -1,7 +1,7 @@
 //! How a command says that it would wait, and how it takes what it has waited for.
 //!
 //! A handler knows no session and cannot wait. A blocking one looks at its keys as any other does. If there is nothing
-//! for it, it writes the reply for callers who may not wait (EXEC, scripts), and returns [`Error::Block`] with what it
+//! for it, it writes the reply for callers who may not wait (EXEC, scripts), and returns [`Stop::Wait`] with what it
 //! would wait for. Whether that reply stands, or is taken back and the client waits, is the server's decision.
 //!
 //! A waiting client is served by running its call again when one of its keys has changed. Then the context names its
@@ -20,7 +20,7 @@ use redline_types::{
     number::{self, Extended},
 };
 
-use crate::{Ctx, Error};
+use crate::{Ctx, Error, Failure, Stop};
 
 /// What a command would wait for.
 #[derive(Clone, Debug)]
@@ -53,18 +53,18 @@ impl Block {
     }
 }
 
-impl From<Block> for Error {
-    fn from(block: Block) -> Error {
-        Error::Block(Arc::new(block))
+impl From<Block> for Failure {
+    fn from(block: Block) -> Failure {
+        Failure::Stop(Stop::Wait(Arc::new(block)))
     }
 }
 
 impl Ctx<'_> {
     /// To be called by a blocking command that has found something, before it takes it. Fails if the client that waits
     /// for it has gone; never where nobody has waited.
-    pub(crate) fn claim(&self) -> Result<(), Error> {
+    pub(crate) fn claim(&self) -> Result<(), Stop> {
         match self.waiter {
-            Some(waiter) if !waiter.end(End::Served) => Err(Error::Gone),
+            Some(waiter) if !waiter.end(End::Served) => Err(Stop::Gone),
             _ => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use redline_resp::{Args, Reply};
 use redline_types::number::IntText;
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{integer, is},
     word,
 };
@@ -16,7 +16,11 @@ const NEGATIVE_TTL: Error = Error::line("ERR Invalid TTL value, must be >= 0");
 const WRONG_FOOTER: Error = Error::line("ERR DUMP payload version or checksum are wrong");
 
 /// DUMP key
-pub(crate) fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn dump(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let compresses = ctx.keys.limits().payload_compressed;
     match ctx.keys.value(&args[1]) {
         Some(value) => reply.bulk(&redline_rdb::dump(object_of(value), compresses)),
@@ -30,16 +34,16 @@ pub(crate) fn restore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let key = &args[1];
     let options = Options::parse(args.from(4))?;
     let old_type = ctx.keys.type_name(key);
     if old_type.is_some() && !options.replace {
-        return Err(BUSY_KEY);
+        return Err(BUSY_KEY.into());
     }
     let ttl_ms = integer(&args[2])?;
     if ttl_ms < 0 {
-        return Err(NEGATIVE_TTL);
+        return Err(NEGATIVE_TTL.into());
     }
     let object =
         redline_rdb::restore(&args[3], ctx.keys.limits()).map_err(|error| match error {

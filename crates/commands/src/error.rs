@@ -1,4 +1,4 @@
-//! Error replies of the data plane, and the one place that words them. Clients match on these texts, so
+//! How a handler ends that did not run: error replies of the data plane, with the one place that words them, and stops. Clients match on these texts, so
 //! they are Redis 8.2.3's. Must not know: which command fails how.
 
 use std::{borrow::Cow, sync::Arc};
@@ -8,7 +8,31 @@ use redline_spec::refusal;
 
 use crate::Block;
 
-/// Why a command did not run.
+/// Why a handler did not run to its end.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The caller gets an error reply.
+    Reply(Error),
+    /// The executor has something to do first, or nothing more at all.
+    Stop(Stop),
+}
+
+/// Why the executor is asked instead of answered: never rendered as a reply.
+#[derive(Clone, Debug)]
+pub enum Stop {
+    /// A stripe is in use: the command is to be run again when it is free.
+    Busy(Busy),
+    /// The unit lacks stripes of keys that are known only now: the command is to be run again with them.
+    Widen(Missing),
+    /// A key has expired that is in the way: it is to be taken out, and the command run again.
+    Expired(Box<[u8]>),
+    /// There is nothing for the command, and it would wait. The reply for callers who may not wait has been written.
+    Wait(Arc<Block>),
+    /// The client that was to be served has gone; nothing has happened.
+    Gone,
+}
+
+/// An error reply.
 #[derive(Clone, Debug)]
 pub enum Error {
     /// The key holds a value of another type.
@@ -37,17 +61,6 @@ pub enum Error {
     Line(Cow<'static, str>),
     /// The same, with bytes that the caller has sent: they are given back as they came, whether they are text or not.
     Quoting(Box<[u8]>),
-    /// Not an error of the caller's: a stripe is in use, run the command again when it is free.
-    Busy(Busy),
-    /// Nor this: the unit lacks stripes of keys that it knows only now; run the command again with them.
-    Missing(Missing),
-    /// Nor this: a key has expired that is in the way; take it out and run the command again.
-    Expired(Box<[u8]>),
-    /// Not an error of the caller's: there is nothing for the command, and it would wait. The reply for callers who may
-    /// not wait has been written.
-    Block(Arc<Block>),
-    /// Not an error of anybody's: the client that was to be served has gone; nothing has happened.
-    Gone,
 }
 
 impl Error {
@@ -101,13 +114,6 @@ impl Error {
             Error::Damaged(_) => "ERR Bad data format",
             Error::Line(line) => line,
             Error::Quoting(line) => return Cow::Borrowed(line),
-            Error::Busy(_) | Error::Missing(_) | Error::Expired(_) => {
-                unreachable!("the executor runs the command again")
-            }
-            Error::Block(_) => {
-                unreachable!("the executor lets the client wait, or the reply stand")
-            }
-            Error::Gone => unreachable!("nobody is left to be told"),
         };
         Cow::Borrowed(text.as_bytes())
     }
@@ -119,23 +125,55 @@ impl From<WrongType> for Error {
     }
 }
 
-impl From<Missing> for Error {
-    fn from(missing: Missing) -> Error {
-        Error::Missing(missing)
-    }
-}
-
-impl From<NoDraw> for Error {
-    fn from(why: NoDraw) -> Error {
-        match why {
-            NoDraw::Busy(busy) => Error::Busy(busy),
-            NoDraw::Expired(key) => Error::Expired(key),
+impl Failure {
+    /// Returns the error reply, where the command's scope rules out every stop, or the caller has looked for them.
+    ///
+    /// # Panics
+    /// On a stop.
+    #[inline]
+    pub fn expect_error(self) -> Error {
+        match self {
+            Failure::Reply(error) => error,
+            Failure::Stop(stop) => unreachable!("a stop that nobody heeds: {stop:?}"),
         }
     }
 }
 
-impl From<Busy> for Error {
-    fn from(busy: Busy) -> Error {
-        Error::Busy(busy)
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Reply(error)
+    }
+}
+
+impl From<WrongType> for Failure {
+    fn from(error: WrongType) -> Failure {
+        Failure::Reply(error.into())
+    }
+}
+
+impl From<Stop> for Failure {
+    fn from(stop: Stop) -> Failure {
+        Failure::Stop(stop)
+    }
+}
+
+impl From<Missing> for Failure {
+    fn from(missing: Missing) -> Failure {
+        Failure::Stop(Stop::Widen(missing))
+    }
+}
+
+impl From<NoDraw> for Failure {
+    fn from(why: NoDraw) -> Failure {
+        Failure::Stop(match why {
+            NoDraw::Busy(busy) => Stop::Busy(busy),
+            NoDraw::Expired(key) => Stop::Expired(key),
+        })
+    }
+}
+
+impl From<Busy> for Failure {
+    fn from(busy: Busy) -> Failure {
+        Failure::Stop(Stop::Busy(busy))
     }
 }

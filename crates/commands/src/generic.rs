@@ -9,13 +9,17 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{int, integer, is},
     scan::{self, ScanOptions, Scanned},
 };
 
 /// COPY source destination [DB index] [REPLACE]
-pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn copy(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let (source, destination) = (&args[1], &args[2]);
     let (mut db, mut replace) = (ctx.keys.db(), false);
     let mut words = args.from(3).iter();
@@ -23,11 +27,11 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         match word {
             _ if is(word, "REPLACE") => replace = true,
             _ if is(word, "DB") => db = db_index(ctx, words.next().ok_or(Error::Syntax)?)?,
-            _ => return Err(Error::Syntax),
+            _ => return Err(Error::Syntax.into()),
         }
     }
     if db == ctx.keys.db() && source == destination {
-        return Err(SAME_OBJECT);
+        return Err(SAME_OBJECT.into());
     }
     let Some(value) = ctx.keys.value(source) else {
         reply.integer(0);
@@ -41,7 +45,7 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         return Ok(());
     }
     if !can_copy {
-        return Err(Error::line("ERR not supported for this module key"));
+        return Err(Error::line("ERR not supported for this module key").into());
     }
     let (value, expire_at_ms) = ctx.keys.copy_of(source).expect("the source exists");
     ctx.keys.in_db(db, |keys| {
@@ -57,7 +61,7 @@ pub(crate) fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// DEL key [key …]
-pub(crate) fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     let mut deleted = 0;
     for key in args.from(1).iter() {
         if ctx.keys.delete(key) {
@@ -74,7 +78,7 @@ pub(crate) fn exists(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let found = args
         .from(1)
         .iter()
@@ -89,9 +93,9 @@ pub(crate) fn expire(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    expire_at(ctx, args, base_ms, 1000, "expire", reply)
+    Ok(expire_at(ctx, args, base_ms, 1000, "expire", reply)?)
 }
 
 /// EXPIREAT key time [NX | XX | GT | LT]
@@ -99,9 +103,9 @@ pub(crate) fn expireat(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let base_ms = 0;
-    expire_at(ctx, args, base_ms, 1000, "expireat", reply)
+    Ok(expire_at(ctx, args, base_ms, 1000, "expireat", reply)?)
 }
 
 /// EXPIRETIME key
@@ -109,13 +113,17 @@ pub(crate) fn expiretime(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     reply_expiry(ctx, &args[1], reply, seconds);
     Ok(())
 }
 
 /// KEYS pattern
-pub(crate) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn keys(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let pattern = &args[1];
     let all = pattern == b"*";
     let mark = reply.mark();
@@ -131,11 +139,15 @@ pub(crate) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// MOVE key db
-pub(crate) fn move_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn move_(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let key = &args[1];
     let db = db_index(ctx, &args[2])?;
     if db == ctx.keys.db() {
-        return Err(SAME_OBJECT);
+        return Err(SAME_OBJECT.into());
     }
     if !ctx.keys.contains(key) || ctx.keys.in_db(db, |keys| keys.contains(key)) {
         reply.integer(0);
@@ -158,7 +170,7 @@ pub(crate) fn object_encoding(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     ctx.keys.glance(&args[2]);
     match ctx.keys.encoding(&args[2]) {
         Some(encoding) => reply.bulk(encoding.as_bytes()),
@@ -172,14 +184,14 @@ pub(crate) fn object_freq(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     ctx.keys.glance(&args[2]);
     let frequency = ctx.keys.frequency(&args[2]);
     if frequency.is_some() && !ctx.keys.local.clock.lfu {
         return Err(Error::line(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
              when switching between policies at runtime LRU and LFU data will take some time to adjust.",
-        ));
+        ).into());
     }
     reply_number(frequency, reply);
     Ok(())
@@ -190,14 +202,15 @@ pub(crate) fn object_idletime(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     ctx.keys.glance(&args[2]);
     let idle_s = ctx.keys.idle_s(&args[2]);
     if idle_s.is_some() && ctx.keys.local.clock.lfu {
         return Err(Error::line(
             "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
              switching between policies at runtime LRU and LFU data will take some time to adjust.",
-        ));
+        )
+        .into());
     }
     reply_number(idle_s, reply);
     Ok(())
@@ -208,7 +221,7 @@ pub(crate) fn object_refcount(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     reply_number(ctx.keys.glance(&args[2]).then_some(1), reply);
     Ok(())
 }
@@ -218,7 +231,7 @@ pub(crate) fn persist(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let key = &args[1];
     let expires = ctx.keys.expire_at_ms(key).flatten().is_some();
     if expires {
@@ -236,9 +249,9 @@ pub(crate) fn pexpire(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    expire_at(ctx, args, base_ms, 1, "pexpire", reply)
+    Ok(expire_at(ctx, args, base_ms, 1, "pexpire", reply)?)
 }
 
 /// PEXPIREAT key time [NX | XX | GT | LT]
@@ -246,9 +259,9 @@ pub(crate) fn pexpireat(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let base_ms = 0;
-    expire_at(ctx, args, base_ms, 1, "pexpireat", reply)
+    Ok(expire_at(ctx, args, base_ms, 1, "pexpireat", reply)?)
 }
 
 /// PEXPIRETIME key
@@ -256,13 +269,17 @@ pub(crate) fn pexpiretime(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     reply_expiry(ctx, &args[1], reply, |at_ms| at_ms);
     Ok(())
 }
 
 /// PTTL key
-pub(crate) fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn pttl(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
     reply_expiry(ctx, &args[1], reply, |at_ms| (at_ms - now_ms).max(0));
     Ok(())
@@ -273,7 +290,7 @@ pub(crate) fn randomkey(
     ctx: &mut Ctx<'_>,
     _args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     match ctx.keys.random_key()? {
         Some(key) => reply.bulk(&key),
         None => reply.null(),
@@ -286,7 +303,7 @@ pub(crate) fn rename(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     rename_key(ctx, args, true)?;
     reply.ok();
     Ok(())
@@ -297,14 +314,18 @@ pub(crate) fn renamenx(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let renamed = rename_key(ctx, args, false)?;
     reply.integer(i64::from(renamed));
     Ok(())
 }
 
 /// SCAN cursor [MATCH pattern] [COUNT keys] [TYPE name]
-pub(crate) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn scan(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[1])?;
     let options = ScanOptions::parse(args.from(2), Scanned::Keys)?;
     scan::framed(reply, |reply| {
@@ -323,7 +344,11 @@ pub(crate) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// TOUCH key [key …]
-pub(crate) fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn touch(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let found = args
         .from(1)
         .iter()
@@ -334,7 +359,7 @@ pub(crate) fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// TTL key
-pub(crate) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
     reply_expiry(ctx, &args[1], reply, |at_ms| {
         seconds((at_ms - now_ms).max(0))
@@ -343,7 +368,11 @@ pub(crate) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 }
 
 /// TYPE key
-pub(crate) fn type_(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn type_(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     reply.simple(ctx.keys.probe(&args[1]).unwrap_or("none"));
     Ok(())
 }
@@ -353,7 +382,7 @@ pub(crate) fn unlink(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     del(ctx, args, reply)
 }
 
@@ -362,7 +391,7 @@ pub(crate) fn dbsize(
     ctx: &mut Ctx<'_>,
     _args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     reply.integer(ctx.keys.key_count() as i64);
     Ok(())
 }
@@ -372,7 +401,7 @@ pub(crate) fn flushall(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     check_flush_mode(args)?;
     for db in 0..ctx.keys.databases() {
         let keys = ctx.keys.flush(db);
@@ -387,7 +416,7 @@ pub(crate) fn flushdb(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     check_flush_mode(args)?;
     let keys = ctx.keys.flush(ctx.keys.db());
     ctx.keys.count_changes(keys);
@@ -400,7 +429,7 @@ pub(crate) fn memory_usage(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let mut words = args.from(3).iter();
     while let Some(word) = words.next() {
         let count = words
@@ -408,7 +437,7 @@ pub(crate) fn memory_usage(
             .filter(|_| is(word, "SAMPLES"))
             .ok_or(Error::Syntax)?;
         if integer(count)? < 0 {
-            return Err(Error::Syntax);
+            return Err(Error::Syntax.into());
         }
     }
     match ctx.keys.memory_bytes(&args[2]) {
@@ -423,7 +452,7 @@ pub(crate) fn swapdb(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let index = |argument: &[u8], error| {
         int(argument)
             .map_err(|_| Error::line(error))

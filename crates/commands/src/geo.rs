@@ -11,7 +11,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{float, integer, is},
     zset::{add_all, add_error, store},
 };
@@ -21,7 +21,7 @@ pub(crate) fn geoadd(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (mut flags, mut count_changed, mut at) = (AddFlags::default(), false, 2);
     while let Some(word) = args.get(at) {
         match word {
@@ -34,7 +34,7 @@ pub(crate) fn geoadd(
     }
     let triples = args.from(at);
     if triples.is_empty() || !triples.len().is_multiple_of(3) || flags.nx && flags.xx {
-        return Err(Error::Syntax);
+        return Err(Error::Syntax.into());
     }
     let scores = (0..triples.len())
         .step_by(3)
@@ -52,11 +52,11 @@ pub(crate) fn geodist(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let unit = match args.len() {
         4 => 1.0,
         5 => metres_per(&args[4])?,
-        _ => return Err(Error::Syntax),
+        _ => return Err(Error::Syntax.into()),
     };
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     let place = |member: &[u8]| Some(Place::from_score(zset?.score(member)?));
@@ -72,7 +72,7 @@ pub(crate) fn geohash(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     reply.array(args.len() - 2);
     for member in args.from(2).iter() {
@@ -89,7 +89,7 @@ pub(crate) fn geopos(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     reply.array(args.len() - 2);
     for member in args.from(2).iter() {
@@ -107,8 +107,8 @@ pub(crate) fn georadius(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    radius(ctx, args, Form::Radius { may_store: true }, reply)
+) -> Result<(), Failure> {
+    Ok(radius(ctx, args, Form::Radius { may_store: true }, reply)?)
 }
 
 /// GEORADIUS_RO: the same without STORE.
@@ -116,8 +116,8 @@ pub(crate) fn georadius_ro(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    radius(ctx, args, Form::Radius { may_store: false }, reply)
+) -> Result<(), Failure> {
+    Ok(radius(ctx, args, Form::Radius { may_store: false }, reply)?)
 }
 
 /// GEORADIUSBYMEMBER key member radius M | KM | FT | MI [… as GEORADIUS]
@@ -125,8 +125,13 @@ pub(crate) fn georadiusbymember(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    radius_by_member(ctx, args, Form::Radius { may_store: true }, reply)
+) -> Result<(), Failure> {
+    Ok(radius_by_member(
+        ctx,
+        args,
+        Form::Radius { may_store: true },
+        reply,
+    )?)
 }
 
 /// GEORADIUSBYMEMBER_RO: the same without STORE.
@@ -134,8 +139,13 @@ pub(crate) fn georadiusbymember_ro(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    radius_by_member(ctx, args, Form::Radius { may_store: false }, reply)
+) -> Result<(), Failure> {
+    Ok(radius_by_member(
+        ctx,
+        args,
+        Form::Radius { may_store: false },
+        reply,
+    )?)
 }
 
 /// GEOSEARCH key FROMMEMBER member | FROMLONLAT longitude latitude BYRADIUS radius unit | BYBOX width height unit
@@ -147,10 +157,10 @@ pub(crate) fn geosearch(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     let options = Options::parse(args.from(2), Form::Search { stores: false }, zset, &args[0])?;
-    run(ctx, &args[1], options, reply)
+    Ok(run(ctx, &args[1], options, reply)?)
 }
 
 /// GEOSEARCHSTORE destination source [… as GEOSEARCH, without WITH…] [STOREDIST]
@@ -158,11 +168,11 @@ pub(crate) fn geosearchstore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let zset = ctx.keys.collection::<Zset>(&args[2])?;
     let mut options = Options::parse(args.from(3), Form::Search { stores: true }, zset, &args[0])?;
     options.store = Some(&args[1]);
-    run(ctx, &args[2], options, reply)
+    Ok(run(ctx, &args[2], options, reply)?)
 }
 
 fn radius(

@@ -5,14 +5,18 @@ use redline_resp::{Args, Proto, Reply};
 use redline_types::{Element, Hash, IntBuf, Live, number};
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     element::{bulk, draw},
     parse::{integer, is, signed_count},
     scan::{self, ScanOptions, Scanned},
 };
 
 /// HDEL key field [field …]
-pub(crate) fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hdel(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let fields = args.from(2);
     let deleted = ctx.keys.update::<Hash, _>(&args[1], false, |hash, _| {
         fields.iter().filter(|field| hash.remove(field)).count()
@@ -31,7 +35,7 @@ pub(crate) fn hexists(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let hash = live(ctx, &args[1])?;
     let found = hash.is_some_and(|hash| hash.get(&args[2]).is_some());
     reply.integer(i64::from(found));
@@ -42,7 +46,11 @@ pub(crate) fn hexists(
 }
 
 /// HGET key field
-pub(crate) fn hget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hget(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     match live(ctx, &args[1])?.and_then(|hash| hash.get(&args[2])) {
         Some(value) => bulk(reply, value),
         None => {
@@ -58,7 +66,7 @@ pub(crate) fn hgetall(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let hash = live(ctx, &args[1])?;
     reply.map(hash.map_or(0, Live::count));
     if let Some(hash) = hash {
@@ -75,7 +83,7 @@ pub(crate) fn hincrby(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let increment = integer(&args[3])?;
     ctx.keys
         .expire_fields(&args[1], args.from(2).iter().take(1));
@@ -101,10 +109,10 @@ pub(crate) fn hincrbyfloat(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let increment = number::Extended::parse(&args[3]).ok_or(Error::NotFloat)?;
     if !increment.is_finite() {
-        return Err(Error::line("ERR value is NaN or Infinity"));
+        return Err(Error::line("ERR value is NaN or Infinity").into());
     }
     ctx.keys
         .expire_fields(&args[1], args.from(2).iter().take(1));
@@ -133,13 +141,21 @@ pub(crate) fn hincrbyfloat(
 }
 
 /// HKEYS key
-pub(crate) fn hkeys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    one_side(ctx, args, |(field, _)| field, reply)
+pub(crate) fn hkeys(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(one_side(ctx, args, |(field, _)| field, reply)?)
 }
 
 /// HVALS key
-pub(crate) fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    one_side(ctx, args, |(_, value)| value, reply)
+pub(crate) fn hvals(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(one_side(ctx, args, |(_, value)| value, reply)?)
 }
 
 fn one_side(
@@ -157,14 +173,22 @@ fn one_side(
 }
 
 /// HLEN key: fields that have expired and are still there count, as in Redis.
-pub(crate) fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hlen(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let len = ctx.keys.collection_len::<Hash>(&args[1])?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 
 /// HMGET key field [field …]
-pub(crate) fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hmget(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let hash = live(ctx, &args[1])?;
     let fields = args.from(2);
     reply.array(fields.len());
@@ -179,14 +203,22 @@ pub(crate) fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// HMSET key field value [field value …]
-pub(crate) fn hmset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hmset(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     set_all(ctx, args, "hmset")?;
     reply.ok();
     Ok(())
 }
 
 /// HSET key field value [field value …]
-pub(crate) fn hset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hset(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let new = set_all(ctx, args, "hset")?;
     reply.integer(new as i64);
     Ok(())
@@ -210,7 +242,7 @@ pub(crate) fn hrandfield(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let Some(count) = args.get(2) else {
         let mut rng = ctx.keys.local.rng.clone();
         let hash = live(ctx, &args[1])?;
@@ -225,11 +257,11 @@ pub(crate) fn hrandfield(
     let with_values = match args.len() {
         3 => false,
         4 if is(&args[3], "WITHVALUES") => true,
-        _ => return Err(Error::Syntax),
+        _ => return Err(Error::Syntax.into()),
     };
     let most = if with_values { i64::MAX / 2 } else { i64::MAX };
     if count < -most || count > most {
-        return Err(Error::OutOfRange);
+        return Err(Error::OutOfRange.into());
     }
     let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();
@@ -275,7 +307,11 @@ pub(crate) fn hrandfield(
 }
 
 /// HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]
-pub(crate) fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hscan(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[2])?;
     let Some(hash) = live(ctx, &args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
@@ -302,7 +338,7 @@ pub(crate) fn hsetnx(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     ctx.keys
         .expire_fields(&args[1], args.from(2).iter().take(1));
     let set = ctx.keys.update::<Hash, _>(&args[1], true, |hash, limits| {
@@ -321,7 +357,7 @@ pub(crate) fn hstrlen(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let value = live(ctx, &args[1])?.and_then(|hash| hash.get(&args[2]));
     reply.integer(value.map_or(0, |value| value.len() as i64));
     if value.is_none() {

@@ -12,7 +12,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     element::bulk,
     parse::{integer, is},
     word,
@@ -37,9 +37,15 @@ pub(crate) fn hexpire(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    expire_at(ctx, args, TimeUnit::span(1000, base_ms), "hexpire", reply)
+    Ok(expire_at(
+        ctx,
+        args,
+        TimeUnit::span(1000, base_ms),
+        "hexpire",
+        reply,
+    )?)
 }
 
 /// HEXPIREAT key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field …]
@@ -47,8 +53,14 @@ pub(crate) fn hexpireat(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    expire_at(ctx, args, TimeUnit::time(1000), "hexpireat", reply)
+) -> Result<(), Failure> {
+    Ok(expire_at(
+        ctx,
+        args,
+        TimeUnit::time(1000),
+        "hexpireat",
+        reply,
+    )?)
 }
 
 /// HEXPIRETIME key FIELDS numfields field [field …]
@@ -56,8 +68,8 @@ pub(crate) fn hexpiretime(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    reply_expiry(ctx, args, reply, seconds)
+) -> Result<(), Failure> {
+    Ok(reply_expiry(ctx, args, reply, seconds)?)
 }
 
 /// HGETDEL key FIELDS numfields field [field …]
@@ -65,7 +77,7 @@ pub(crate) fn hgetdel(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let key = &args[1];
     ctx.keys.collection_quiet::<Hash>(key)?;
     let fields = fields(args, 2)?;
@@ -99,7 +111,7 @@ pub(crate) fn hgetex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     ctx.keys.collection_quiet::<Hash>(key)?;
@@ -110,7 +122,7 @@ pub(crate) fn hgetex(
             let at_ms = unit.parse(&args[3], "hgetex")?;
             // The table's arity fits a call without an option; behind a time there must be room for FIELDS and a count.
             if args.len() < 6 {
-                return Err(Error::wrong_arity("hgetex"));
+                return Err(Error::wrong_arity("hgetex").into());
             }
             (Some(at_ms), 4)
         }
@@ -175,7 +187,7 @@ pub(crate) fn hpersist(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     ctx.keys.collection_quiet::<Hash>(key)?;
@@ -212,9 +224,15 @@ pub(crate) fn hpexpire(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let base_ms = ctx.keys.now_ms();
-    expire_at(ctx, args, TimeUnit::span(1, base_ms), "hpexpire", reply)
+    Ok(expire_at(
+        ctx,
+        args,
+        TimeUnit::span(1, base_ms),
+        "hpexpire",
+        reply,
+    )?)
 }
 
 /// HPEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field …]
@@ -222,8 +240,14 @@ pub(crate) fn hpexpireat(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    expire_at(ctx, args, TimeUnit::time(1), "hpexpireat", reply)
+) -> Result<(), Failure> {
+    Ok(expire_at(
+        ctx,
+        args,
+        TimeUnit::time(1),
+        "hpexpireat",
+        reply,
+    )?)
 }
 
 /// HPEXPIRETIME key FIELDS numfields field [field …]
@@ -231,14 +255,18 @@ pub(crate) fn hpexpiretime(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    reply_expiry(ctx, args, reply, |at_ms| at_ms)
+) -> Result<(), Failure> {
+    Ok(reply_expiry(ctx, args, reply, |at_ms| at_ms)?)
 }
 
 /// HPTTL key FIELDS numfields field [field …]
-pub(crate) fn hpttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn hpttl(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
-    reply_expiry(ctx, args, reply, |at_ms| at_ms - now_ms)
+    Ok(reply_expiry(ctx, args, reply, |at_ms| at_ms - now_ms)?)
 }
 
 /// HSETEX key [NX | XX] [FNX | FXX] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL] FIELDS numfields field value
@@ -247,7 +275,7 @@ pub(crate) fn hsetex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let key = &args[1];
     let now_ms = ctx.keys.now_ms();
     let call = SetCall::parse(args, now_ms)?;
@@ -349,9 +377,15 @@ pub(crate) fn hsetex(
 }
 
 /// HTTL key FIELDS numfields field [field …]
-pub(crate) fn httl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn httl(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let now_ms = ctx.keys.now_ms();
-    reply_expiry(ctx, args, reply, |at_ms| seconds(at_ms - now_ms))
+    Ok(reply_expiry(ctx, args, reply, |at_ms| {
+        seconds(at_ms - now_ms)
+    })?)
 }
 
 /// How a time is written in an argument.

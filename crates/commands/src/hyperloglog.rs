@@ -4,10 +4,14 @@ use redline_keyspace::{Classes, StringRef, ValueRef};
 use redline_resp::{Args, Reply};
 use redline_types::hll::{self, Corrupt, Encoding, Registers};
 
-use crate::{Ctx, Error, parse::is};
+use crate::{Ctx, Error, Failure, parse::is};
 
 /// PFADD key [element …]
-pub(crate) fn pfadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn pfadd(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let key = &args[1];
     let encoding = existing(ctx, key)?.map(hll::encoding);
     let missing = encoding.is_none();
@@ -47,7 +51,7 @@ pub(crate) fn pfcount(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     if args.len() > 2 {
         let mut merged = Registers::new();
         for key in args.from(1).iter() {
@@ -86,11 +90,11 @@ pub(crate) fn pfdebug(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (what, key) = (&args[1], &args[2]);
     if is(what, "SIMD") {
         if !is(key, "ON") && !is(key, "OFF") {
-            return Err(Error::line("ERR Argument must be ON or OFF"));
+            return Err(Error::line("ERR Argument must be ON or OFF").into());
         }
         // There is no code written for vector instructions that could be switched: as Redis says where it has none.
         reply.simple("disabled");
@@ -108,7 +112,7 @@ pub(crate) fn pfdebug(
         }
         _ if is(what, "DECODE") => {
             if encoding != Encoding::Sparse {
-                return Err(Error::line("ERR HLL encoding is not sparse"));
+                return Err(Error::line("ERR HLL encoding is not sparse").into());
             }
             reply.bulk(hll::describe_runs(value).as_bytes());
         }
@@ -121,11 +125,7 @@ pub(crate) fn pfdebug(
             reply.integer(i64::from(converted));
         }
         _ => {
-            return Err(Error::quoting(
-                "ERR Unknown PFDEBUG subcommand '",
-                what,
-                "'",
-            ));
+            return Err(Error::quoting("ERR Unknown PFDEBUG subcommand '", what, "'").into());
         }
     }
     Ok(())
@@ -136,7 +136,7 @@ pub(crate) fn pfmerge(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (mut merged, mut dense) = (Registers::new(), false);
     for key in args.from(1).iter() {
         if let Some(value) = read(ctx, key)? {
@@ -214,6 +214,12 @@ fn make_dense(ctx: &mut Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
     })?;
     ctx.keys.count_changes(u64::from(converted));
     Ok(converted)
+}
+
+impl From<Corrupt> for Failure {
+    fn from(error: Corrupt) -> Failure {
+        Failure::Reply(error.into())
+    }
 }
 
 impl From<Corrupt> for Error {

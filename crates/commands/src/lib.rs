@@ -41,7 +41,7 @@ use redline_spec::{self as spec, CommandId, Propagate};
 
 pub use block::{Block, wait_ms};
 pub use dump::object_of;
-pub use error::Error;
+pub use error::{Error, Failure, Stop};
 pub use parse::int;
 
 /// What a handler works on.
@@ -58,9 +58,9 @@ pub struct Ctx<'a> {
     pub waiter: Option<&'a Waiter>,
 }
 
-/// Runs one command. On an error the caller takes back whatever the handler had written to the reply
-/// and renders the error instead.
-pub type Handler = fn(&mut Ctx<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Error>;
+/// Runs one command. On an error reply the caller takes back whatever the handler had written to the reply
+/// and renders the error instead; on a stop it does what [`Stop`] says.
+pub type Handler = fn(&mut Ctx<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
 
 macro_rules! handlers {
     ($(($id:ident, $module:ident :: $handler:ident),)*) => {{

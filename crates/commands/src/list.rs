@@ -12,7 +12,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     block::{self, Block},
     element::bulk,
     multi_pop::MultiPop,
@@ -24,7 +24,7 @@ pub(crate) fn lindex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
         reply.null();
         return Ok(());
@@ -41,13 +41,13 @@ pub(crate) fn linsert(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let place = if is(&args[2], "AFTER") {
         Place::After
     } else if is(&args[2], "BEFORE") {
         Place::Before
     } else {
-        return Err(Error::Syntax);
+        return Err(Error::Syntax.into());
     };
     let inserted = ctx
         .keys
@@ -67,14 +67,22 @@ pub(crate) fn linsert(
 }
 
 /// LLEN key
-pub(crate) fn llen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn llen(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let len = ctx.keys.collection_len::<List>(&args[1])?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
 
 /// LMOVE source destination LEFT | RIGHT LEFT | RIGHT
-pub(crate) fn lmove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lmove(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     move_element(
         ctx,
         &args[1],
@@ -90,7 +98,7 @@ pub(crate) fn rpoplpush(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     move_element(ctx, &args[1], &args[2], End::Back, End::Front, reply)
 }
 
@@ -101,7 +109,7 @@ fn move_element(
     from: End,
     to: End,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     if ctx.keys.len_to_write::<List>(source)?.is_none() {
         reply.null();
         return Ok(());
@@ -137,7 +145,11 @@ fn move_element(
 }
 
 /// LMPOP numkeys key [key …] LEFT | RIGHT [COUNT count]
-pub(crate) fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lmpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let many = MultiPop::parse(args, 1, end)?;
     if !pop_first(ctx, args, &many, reply)? {
         reply.null_array();
@@ -150,7 +162,7 @@ pub(crate) fn blmpop(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let many = MultiPop::parse(args, 2, end)?;
     let timeout_ms = block::seconds(ctx, &args[1])?;
     if pop_first(ctx, args, &many, reply)? {
@@ -166,7 +178,7 @@ fn pop_first(
     args: Args<'_>,
     many: &MultiPop<End>,
     reply: &mut Reply<'_>,
-) -> Result<bool, Error> {
+) -> Result<bool, Failure> {
     for key in many.keys_of(args) {
         if ctx.keys.len_to_write::<List>(key)?.is_some() {
             ctx.claim()?;
@@ -181,12 +193,20 @@ fn pop_first(
 }
 
 /// BLPOP key [key …] timeout
-pub(crate) fn blpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn blpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     pop_or_wait(ctx, args, End::Front, reply)
 }
 
 /// BRPOP key [key …] timeout
-pub(crate) fn brpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn brpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     pop_or_wait(ctx, args, End::Back, reply)
 }
 
@@ -195,7 +215,7 @@ fn pop_or_wait(
     args: Args<'_>,
     from: End,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let last = args.len() - 1;
     let timeout_ms = block::seconds(ctx, &args[last])?;
     for key in args.first(last).from(1).iter() {
@@ -220,7 +240,7 @@ pub(crate) fn blmove(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (from, to) = (end(&args[3])?, end(&args[4])?);
     move_or_wait(ctx, args, from, to, reply)
 }
@@ -230,7 +250,7 @@ pub(crate) fn brpoplpush(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     move_or_wait(ctx, args, End::Back, End::Front, reply)
 }
 
@@ -240,7 +260,7 @@ fn move_or_wait(
     from: End,
     to: End,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let timeout_ms = block::seconds(ctx, &args[args.len() - 1])?;
     if ctx.keys.len_to_write::<List>(&args[1])?.is_some() {
         move_element(ctx, &args[1], &args[2], from, to, reply)?;
@@ -255,13 +275,21 @@ fn move_or_wait(
 }
 
 /// LPOP key [count]
-pub(crate) fn lpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    pop(ctx, args, End::Front, reply)
+pub(crate) fn lpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(pop(ctx, args, End::Front, reply)?)
 }
 
 /// RPOP key [count]
-pub(crate) fn rpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    pop(ctx, args, End::Back, reply)
+pub(crate) fn rpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(pop(ctx, args, End::Back, reply)?)
 }
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, from: End, reply: &mut Reply<'_>) -> Result<(), Error> {
@@ -314,7 +342,11 @@ fn pop_many(
 }
 
 /// LPOS key element [RANK rank] [COUNT count] [MAXLEN len]
-pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lpos(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let mut rank = 1;
     let mut count: Option<i64> = None;
     let mut compared_max = 0;
@@ -326,7 +358,7 @@ pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             if rank == 0 {
                 return Err(Error::line(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
-                ));
+                ).into());
             }
         } else if is(option, "COUNT") {
             const NEGATIVE: Error = Error::line("ERR COUNT can't be negative");
@@ -343,7 +375,7 @@ pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
                 .filter(|len| *len >= 0)
                 .ok_or(NEGATIVE)?;
         } else {
-            return Err(Error::Syntax);
+            return Err(Error::Syntax.into());
         }
     }
     let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
@@ -384,8 +416,12 @@ pub(crate) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// LPUSH key element [element …]
-pub(crate) fn lpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    push(ctx, args, End::Front, true, reply)
+pub(crate) fn lpush(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(push(ctx, args, End::Front, true, reply)?)
 }
 
 /// LPUSHX key element [element …]
@@ -393,13 +429,17 @@ pub(crate) fn lpushx(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    push(ctx, args, End::Front, false, reply)
+) -> Result<(), Failure> {
+    Ok(push(ctx, args, End::Front, false, reply)?)
 }
 
 /// RPUSH key element [element …]
-pub(crate) fn rpush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    push(ctx, args, End::Back, true, reply)
+pub(crate) fn rpush(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(push(ctx, args, End::Back, true, reply)?)
 }
 
 /// RPUSHX key element [element …]
@@ -407,8 +447,8 @@ pub(crate) fn rpushx(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    push(ctx, args, End::Back, false, reply)
+) -> Result<(), Failure> {
+    Ok(push(ctx, args, End::Back, false, reply)?)
 }
 
 fn push(
@@ -438,7 +478,7 @@ pub(crate) fn lrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
     let Some(list) = ctx.keys.collection::<List>(&args[1])? else {
         reply.array(0);
@@ -453,7 +493,11 @@ pub(crate) fn lrange(
 }
 
 /// LREM key count element
-pub(crate) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lrem(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let count = signed_count(&args[2])?;
     let removed = ctx
         .keys
@@ -470,9 +514,13 @@ pub(crate) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// LSET key index element
-pub(crate) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lset(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     if ctx.keys.len_to_write::<List>(&args[1])?.is_none() {
-        return Err(Error::NoSuchKey);
+        return Err(Error::NoSuchKey.into());
     }
     let index = integer(&args[2])?;
     let set = ctx
@@ -481,7 +529,7 @@ pub(crate) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             list.set(index, &args[3], limits)
         })?;
     if set != Some(true) {
-        return Err(Error::IndexOutOfRange);
+        return Err(Error::IndexOutOfRange.into());
     }
     ctx.keys.changed(Classes::LIST, "lset", &args[1]);
     reply.ok();
@@ -489,7 +537,11 @@ pub(crate) fn lset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// LTRIM key start stop
-pub(crate) fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn ltrim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
     let trimmed = ctx
         .keys

@@ -8,7 +8,7 @@ use redline_types::{
 };
 
 use crate::{
-    Error,
+    Error, Failure,
     parse::{integer, is},
 };
 
@@ -121,8 +121,8 @@ fn parse_cursor(argument: &[u8]) -> Option<u64> {
 /// around them.
 pub(crate) fn framed(
     reply: &mut Reply<'_>,
-    scan: impl FnOnce(&mut Reply<'_>) -> Result<(u64, usize), Error>,
-) -> Result<(), Error> {
+    scan: impl FnOnce(&mut Reply<'_>) -> Result<(u64, usize), Failure>,
+) -> Result<(), Failure> {
     let mark = reply.mark();
     let (next, elements) = scan(reply)?;
     let next = next.to_string();

@@ -7,14 +7,18 @@ use redline_resp::{Args, Reply};
 use redline_types::{DataType, Element, IntBuf, Limits, Set, set::algebra};
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     element::{bulk, draw},
     parse::{integer, is, positive, signed_count},
     scan::{self, ScanOptions, Scanned},
 };
 
 /// SADD key member [member …]
-pub(crate) fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sadd(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let members = args.from(2);
     let added = ctx.keys.update::<Set, _>(&args[1], true, |set, limits| {
         set.add_all(members.iter(), limits)
@@ -29,7 +33,11 @@ pub(crate) fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// SCARD key
-pub(crate) fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn scard(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let len = ctx.keys.collection_len::<Set>(&args[1])?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
@@ -40,7 +48,7 @@ pub(crate) fn sismember(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let set = ctx.keys.collection::<Set>(&args[1])?;
     reply.integer(i64::from(set.is_some_and(|set| set.contains(&args[2]))));
     Ok(())
@@ -51,7 +59,7 @@ pub(crate) fn smismember(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let set = ctx.keys.collection::<Set>(&args[1])?;
     let members = args.from(2);
     reply.array(members.len());
@@ -66,7 +74,7 @@ pub(crate) fn smembers(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let set = ctx.keys.collection::<Set>(&args[1])?;
     reply.set(set.map_or(0, DataType::len));
     set.into_iter()
@@ -76,7 +84,11 @@ pub(crate) fn smembers(
 }
 
 /// SMOVE source destination member
-pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn smove(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let (source, destination, member) = (&args[1], &args[2], &args[3]);
     let has = match ctx.keys.collection_to_write::<Set>(source) {
         Ok(Some(from)) => from.contains(member),
@@ -111,12 +123,16 @@ pub(crate) fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// SPOP key [count]
-pub(crate) fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn spop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let key = &args[1];
     let count = match args.len() {
         2 => None,
         3 => Some(positive(&args[2])?),
-        _ => return Err(Error::Syntax),
+        _ => return Err(Error::Syntax.into()),
     };
     let Some(len) = ctx.keys.len_to_write::<Set>(key)? else {
         match count {
@@ -166,11 +182,11 @@ pub(crate) fn srandmember(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let count = match args.len() {
         2 => None,
         3 => Some(signed_count(&args[2])?),
-        _ => return Err(Error::Syntax),
+        _ => return Err(Error::Syntax.into()),
     };
     let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();
@@ -206,7 +222,11 @@ pub(crate) fn srandmember(
 }
 
 /// SREM key member [member …]
-pub(crate) fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn srem(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let members = args.from(2);
     let removed = ctx.keys.update::<Set, _>(&args[1], false, |set, _| {
         members.iter().filter(|member| set.remove(member)).count()
@@ -221,7 +241,11 @@ pub(crate) fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// SSCAN key cursor [MATCH pattern] [COUNT count]
-pub(crate) fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sscan(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[2])?;
     let Some(set) = ctx.keys.collection::<Set>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));
@@ -242,7 +266,11 @@ pub(crate) fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 // ---- algebra ------------------------------------------------------------------------------------
 
 /// SDIFF key [key …]
-pub(crate) fn sdiff(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sdiff(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let sets = operands(ctx, args.from(1))?;
     counted(reply, |visit| {
         if let Some((Some(first), others)) = sets.split_first() {
@@ -258,7 +286,7 @@ pub(crate) fn sinter(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let sets = operands(ctx, args.from(1))?;
     counted(reply, |visit| {
         if let Some(sets) = all_present(&sets) {
@@ -276,7 +304,7 @@ pub(crate) fn sunion(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let sets: Vec<&Set> = operands(ctx, args.from(1))?.into_iter().flatten().collect();
     counted(reply, |visit| algebra::visit_union(&sets, visit));
     Ok(())
@@ -287,7 +315,7 @@ pub(crate) fn sintercard(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     const TOO_MANY: Error = Error::line("ERR Number of keys can't be greater than number of args");
     let keys = integer(&args[1])
         .ok()
@@ -330,16 +358,20 @@ pub(crate) fn sdiffstore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    store(ctx, args, "sdiffstore", reply, |sets, limits| {
-        match sets.split_first() {
+) -> Result<(), Failure> {
+    Ok(store(
+        ctx,
+        args,
+        "sdiffstore",
+        reply,
+        |sets, limits| match sets.split_first() {
             Some((Some(first), others)) => {
                 let others: Vec<&Set> = others.iter().copied().flatten().collect();
                 algebra::difference(first, &others, limits)
             }
             _ => Set::default(),
-        }
-    })
+        },
+    )?)
 }
 
 /// SINTERSTORE destination key [key …]
@@ -347,10 +379,10 @@ pub(crate) fn sinterstore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    store(ctx, args, "sinterstore", reply, |sets, limits| {
+) -> Result<(), Failure> {
+    Ok(store(ctx, args, "sinterstore", reply, |sets, limits| {
         all_present(sets).map_or_else(Set::default, |sets| algebra::intersection(&sets, limits))
-    })
+    })?)
 }
 
 /// SUNIONSTORE destination key [key …]
@@ -358,11 +390,11 @@ pub(crate) fn sunionstore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    store(ctx, args, "sunionstore", reply, |sets, limits| {
+) -> Result<(), Failure> {
+    Ok(store(ctx, args, "sunionstore", reply, |sets, limits| {
         let sets: Vec<&Set> = sets.iter().copied().flatten().collect();
         algebra::union(&sets, limits)
-    })
+    })?)
 }
 
 /// The sets under these keys; `None` for a key that does not exist.

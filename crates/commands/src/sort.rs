@@ -9,7 +9,7 @@ use redline_resp::{Args, Reply};
 use redline_types::{DataType, Element, IntBuf, Kind, List, Value, Zset, number};
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     element::bulk,
     parse::{integer, is},
 };
@@ -21,7 +21,11 @@ const GET_DENIED: Error =
 const NOT_A_NUMBER: Error = Error::line("ERR One or more scores can't be converted into double");
 
 /// SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE destination]
-pub(crate) fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn sort(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let sort = Sort::parse(args, true, ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     let Some(destination) = sort.store else {
@@ -46,7 +50,7 @@ pub(crate) fn sort_ro(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let sort = Sort::parse(args, false, ctx.reads_every_key)?;
     leave_packed(ctx, sort.key);
     answer(ctx, &sort, reply)
@@ -63,7 +67,7 @@ fn leave_packed(ctx: &mut Ctx<'_>, key: &[u8]) {
     }
 }
 
-fn answer(ctx: &Ctx<'_>, sort: &Sort<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+fn answer(ctx: &Ctx<'_>, sort: &Sort<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     let picked = sort.run(ctx)?;
     reply.array(picked.len() * sort.get.len().max(1));
     for item in &picked {
@@ -188,7 +192,7 @@ impl<'a> Sort<'a> {
     }
 
     /// The elements that the call answers, in order. Counts no access before all keys are known to be held.
-    fn run<'v>(&self, ctx: &'v Ctx<'_>) -> Result<Vec<Item<'v>>, Error> {
+    fn run<'v>(&self, ctx: &'v Ctx<'_>) -> Result<Vec<Item<'v>>, Failure> {
         let keys = &ctx.keys;
         let source = match keys.peek(self.key) {
             None => None,
@@ -197,7 +201,7 @@ impl<'a> Sort<'a> {
             }
             Some(_) => {
                 keys.touch(self.key);
-                return Err(Error::WrongType);
+                return Err(Error::WrongType.into());
             }
         };
         // A set has no order of its own: where that would be seen in a file or a replica, it gets one.
@@ -217,7 +221,7 @@ impl<'a> Sort<'a> {
         if !keep_order && by.is_none() {
             if let Err(error) = weigh_own(&mut items, alpha) {
                 keys.touch(self.key);
-                return Err(error);
+                return Err(error.into());
             }
             self.order(&mut items, &range, alpha);
         }

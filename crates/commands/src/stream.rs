@@ -9,7 +9,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{integer, is},
     word,
 };
@@ -19,15 +19,19 @@ pub(crate) const INVALID_ID: Error =
 
 /// XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value
 /// [field value …]
-pub(crate) fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xadd(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let options = Options::parse(args, true, ctx.keys.limits())?;
     let fields = args.from(options.end + 1);
     if fields.is_empty() || !fields.len().is_multiple_of(2) {
-        return Err(Error::wrong_arity("xadd"));
+        return Err(Error::wrong_arity("xadd").into());
     }
     let id = options.id.unwrap_or(NewId::Auto);
     if id == NewId::Exact(StreamId::MIN) {
-        return Err(add_error(AddError::Zero));
+        return Err(add_error(AddError::Zero).into());
     }
     let now_ms = ctx.keys.now_ms().max(0) as u64;
     let mut failed = None;
@@ -58,7 +62,7 @@ pub(crate) fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             // A stream that was made for an entry that it did not take.
             ctx.keys.delete(&args[1]);
         }
-        return Err(add_error(failed.unwrap_or(AddError::TooSmall)));
+        return Err(add_error(failed.unwrap_or(AddError::TooSmall)).into());
     };
     ctx.keys.changed(Classes::STREAM, "xadd", &args[1]);
     if trimmed > 0 {
@@ -297,7 +301,7 @@ pub(crate) fn xdelex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let key = &args[1];
     let exists = ctx.keys.collection_quiet::<Stream>(key)?.is_some();
     let victims = Victims::parse(args.from(2))?;
@@ -329,7 +333,11 @@ fn report_deleted(ctx: &mut Ctx<'_>, key: &[u8], deleted: u64) {
 }
 
 /// XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]
-pub(crate) fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xtrim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let options = Options::parse(args, false, ctx.keys.limits())?;
     let trim = options.trim.ok_or(Error::Syntax)?;
     let removed = ctx
@@ -356,14 +364,22 @@ pub(crate) fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// XLEN key
-pub(crate) fn xlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xlen(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let stream = ctx.keys.collection::<Stream>(&args[1])?;
     reply.integer(stream.map_or(0, |stream| stream.len() as i64));
     Ok(())
 }
 
 /// XDEL key id [id …]
-pub(crate) fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xdel(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     if ctx.keys.collection_to_write::<Stream>(&args[1])?.is_none() {
         reply.integer(0);
         return Ok(());
@@ -384,8 +400,8 @@ pub(crate) fn xrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(ctx, args, false, reply)
+) -> Result<(), Failure> {
+    Ok(range(ctx, args, false, reply)?)
 }
 
 /// XREVRANGE key end start [COUNT count]
@@ -393,8 +409,8 @@ pub(crate) fn xrevrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(ctx, args, true, reply)
+) -> Result<(), Failure> {
+    Ok(range(ctx, args, true, reply)?)
 }
 
 fn range(
@@ -459,7 +475,7 @@ pub(crate) fn xsetid(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let last_id = entry_id(&args[2])?;
     let (mut entries_added, mut max_deleted_id) = (None, None);
     let mut options = args.from(3).iter();
@@ -474,11 +490,11 @@ pub(crate) fn xsetid(
             if last_id < id {
                 return Err(Error::line(
                     "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
-                ));
+                ).into());
             }
             max_deleted_id = Some(id);
         } else {
-            return Err(Error::Syntax);
+            return Err(Error::Syntax.into());
         }
     }
     let stream = ctx.keys.collection_quiet::<Stream>(&args[1])?;
@@ -486,17 +502,20 @@ pub(crate) fn xsetid(
     if last_id < log.max_deleted_id() {
         return Err(Error::line(
             "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
-        ));
+        )
+        .into());
     }
     if log.last_entry().is_some_and(|entry| last_id < entry.id) {
         return Err(Error::line(
             "ERR The ID specified in XSETID is smaller than the target stream top item",
-        ));
+        )
+        .into());
     }
     if entries_added.is_some_and(|entries| entries < log.len()) {
         return Err(Error::line(
             "ERR The entries_added specified in XSETID is smaller than the target stream length",
-        ));
+        )
+        .into());
     }
     // No entry has the id 0-0, so that one asks for no change.
     let max_deleted_id = max_deleted_id.filter(|id| *id != StreamId::MIN);

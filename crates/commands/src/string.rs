@@ -10,7 +10,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     generic::propagate_expiry,
     parse::{integer, is},
     word,
@@ -21,7 +21,7 @@ pub(crate) fn append(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (key, tail) = (&args[1], &args[2]);
     let bytes = match string_len(ctx, key)? {
         None => {
@@ -43,8 +43,12 @@ pub(crate) fn append(
 }
 
 /// DECR key
-pub(crate) fn decr(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    add(ctx, &args[1], -1, reply)
+pub(crate) fn decr(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(add(ctx, &args[1], -1, reply)?)
 }
 
 /// DECRBY key decrement
@@ -52,16 +56,20 @@ pub(crate) fn decrby(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let by = integer(&args[2])?;
     let by = by
         .checked_neg()
         .ok_or(Error::line("ERR decrement would overflow"))?;
-    add(ctx, &args[1], by, reply)
+    Ok(add(ctx, &args[1], by, reply)?)
 }
 
 /// DELEX key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]
-pub(crate) fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn delex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let key = &args[1];
     let meets = match args.len() {
         2 => ctx.keys.contains(key),
@@ -70,12 +78,13 @@ pub(crate) fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
             if let Some(ValueRef::Object(_)) = ctx.keys.peek(key) {
                 return Err(Error::line(
                     "ERR Key should be of string type if conditions are specified",
-                ));
+                )
+                .into());
             }
             // A key that is not there meets the conditions that a SET would create it under.
             only_if.meets(ctx, key)? && ctx.keys.contains(key)
         }
-        _ => return Err(Error::wrong_arity("delex")),
+        _ => return Err(Error::wrong_arity("delex").into()),
     };
     delete_if(meets, ctx, key, reply);
     Ok(())
@@ -86,7 +95,7 @@ pub(crate) fn delifeq(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let meets = OnlyIf::Equal(&args[2]).meets(ctx, &args[1])?;
     delete_if(meets, ctx, &args[1], reply);
     Ok(())
@@ -97,7 +106,7 @@ pub(crate) fn digest(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     match ctx.keys.string(&args[1])? {
         Some(value) => reply.bulk(digest_text(value.as_bytes()).as_bytes()),
         None => reply.null(),
@@ -107,7 +116,7 @@ pub(crate) fn digest(
 
 /// GET key
 #[inline]
-pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     reply_string(ctx.keys.string(&args[1])?, reply);
     Ok(())
 }
@@ -117,7 +126,7 @@ pub(crate) fn getdel(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let Some(value) = ctx.keys.string(&args[1])? else {
         reply.null();
         return Ok(());
@@ -130,7 +139,11 @@ pub(crate) fn getdel(
 }
 
 /// GETEX key [EX seconds | PX ms | EXAT s | PXAT ms | PERSIST]
-pub(crate) fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn getex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let key = &args[1];
     let options = Options::parse(args.from(2), Options::GETEX)?;
     let Some(value) = ctx.keys.string(key)? else {
@@ -172,7 +185,7 @@ pub(crate) fn getrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (start, end) = (integer(&args[2])?, integer(&args[3])?);
     let Some(value) = ctx.keys.string(&args[1])? else {
         reply.bulk(b"");
@@ -191,7 +204,7 @@ pub(crate) fn getset(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     reply_string(ctx.keys.string(&args[1])?, reply);
     set_and_report(ctx, args, 1, 2, Expiry::Clear);
     propagate_set(ctx, args, 1, 2, Expiry::Clear);
@@ -199,8 +212,12 @@ pub(crate) fn getset(
 }
 
 /// INCR key
-pub(crate) fn incr(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    add(ctx, &args[1], 1, reply)
+pub(crate) fn incr(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(add(ctx, &args[1], 1, reply)?)
 }
 
 /// INCRBY key increment
@@ -208,8 +225,8 @@ pub(crate) fn incrby(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    add(ctx, &args[1], integer(&args[2])?, reply)
+) -> Result<(), Failure> {
+    Ok(add(ctx, &args[1], integer(&args[2])?, reply)?)
 }
 
 /// INCRBYFLOAT key increment
@@ -217,7 +234,7 @@ pub(crate) fn incrbyfloat(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let mut text = Vec::new();
     let sum = &mut text;
     ctx.keys.map_string(&args[1], |old| {
@@ -236,12 +253,10 @@ pub(crate) fn incrbyfloat(
 }
 
 /// LCS key1 key2 [LEN] [IDX] [MINMATCHLEN bytes] [WITHMATCHLEN]
-pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     let (a, b) = (ctx.keys.string(&args[1]), ctx.keys.string(&args[2]));
     let (Ok(a), Ok(b)) = (a, b) else {
-        return Err(Error::line(
-            "ERR The specified keys must contain string values",
-        ));
+        return Err(Error::line("ERR The specified keys must contain string values").into());
     };
     let [a, b] = [a, b].map(|value| value.map_or(&b""[..], StringRef::as_bytes));
     let (mut len, mut index, mut with_match_len, mut min_match_len) = (false, false, false, 0);
@@ -254,14 +269,15 @@ pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
             _ if is(word, "MINMATCHLEN") => {
                 min_match_len = integer(words.next().ok_or(Error::Syntax)?)?.max(0);
             }
-            _ => return Err(Error::Syntax),
+            _ => return Err(Error::Syntax.into()),
         }
     }
     let table_bytes_max = ctx.bulk_bytes_max;
     match (index, len) {
         (true, true) => Err(Error::line(
             "ERR If you want both the length and indexes, please just use IDX.",
-        )),
+        )
+        .into()),
         (true, false) => {
             let min_match_len = usize::try_from(min_match_len).unwrap_or(usize::MAX);
             let (matches, len) = lcs::matches(a, b, min_match_len, table_bytes_max)?;
@@ -280,7 +296,11 @@ pub(crate) fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 }
 
 /// MGET key [key …]
-pub(crate) fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn mget(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     reply.array(args.len() - 1);
     for key in args.from(1).iter() {
         // A value of another type counts as none here.
@@ -290,11 +310,13 @@ pub(crate) fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// MSET key value [key value …]
-pub(crate) fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn mset(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     if args.len().is_multiple_of(2) {
-        return Err(Error::line(
-            "ERR wrong number of arguments for 'mset' command",
-        ));
+        return Err(Error::line("ERR wrong number of arguments for 'mset' command").into());
     }
     for at in (1..args.len()).step_by(2) {
         set_and_report(ctx, args, at, at + 1, Expiry::Clear);
@@ -308,7 +330,7 @@ pub(crate) fn msetex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let keys = integer(&args[1])
         .ok()
         .and_then(|keys| i32::try_from(keys).ok())
@@ -316,7 +338,7 @@ pub(crate) fn msetex(
         .ok_or(Error::line("ERR invalid numkeys value or out of range"))?;
     let end = 2 + 2 * keys as usize;
     if end > args.len() {
-        return Err(Error::Syntax);
+        return Err(Error::Syntax.into());
     }
     let options = Options::parse(args.from(end), Options::MSETEX)?;
     let expiry = options.expiry_of_set(ctx, "msetex")?;
@@ -343,11 +365,9 @@ pub(crate) fn msetnx(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     if args.len().is_multiple_of(2) {
-        return Err(Error::line(
-            "ERR wrong number of arguments for 'msetnx' command",
-        ));
+        return Err(Error::line("ERR wrong number of arguments for 'msetnx' command").into());
     }
     let free = args
         .from(1)
@@ -368,7 +388,7 @@ pub(crate) fn psetex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let at_ms = TimeUnit::Milliseconds.at_ms(&args[2], ctx.keys.now_ms(), "psetex")?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     propagate_set(ctx, args, 1, 3, Expiry::AtMs(at_ms));
@@ -378,9 +398,9 @@ pub(crate) fn psetex(
 
 /// SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX ms | EXAT s | PXAT ms | KEEPTTL]
 #[inline]
-pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
     if args.len() > 3 {
-        return set_with_options(ctx, args, reply);
+        return Ok(set_with_options(ctx, args, reply)?);
     }
     set_and_report(ctx, args, 1, 2, Expiry::Clear);
     reply.ok();
@@ -388,7 +408,11 @@ pub(crate) fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 }
 
 /// SETEX key seconds value
-pub(crate) fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn setex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let at_ms = TimeUnit::Seconds.at_ms(&args[2], ctx.keys.now_ms(), "setex")?;
     set_and_report(ctx, args, 1, 3, Expiry::AtMs(at_ms));
     propagate_set(ctx, args, 1, 3, Expiry::AtMs(at_ms));
@@ -397,7 +421,11 @@ pub(crate) fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// SETNX key value
-pub(crate) fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn setnx(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let free = !ctx.keys.contains_to_write(&args[1]);
     if free {
         set_and_report(ctx, args, 1, 2, Expiry::Clear);
@@ -411,7 +439,7 @@ pub(crate) fn setrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (key, value) = (&args[1], &args[3]);
     let offset = usize::try_from(integer(&args[2])?)
         .map_err(|_| Error::line("ERR offset is out of range"))?;
@@ -448,7 +476,7 @@ pub(crate) fn strlen(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let bytes = ctx
         .keys
         .string(&args[1])?
@@ -462,7 +490,7 @@ pub(crate) fn substr(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     getrange(ctx, args, reply)
 }
 
@@ -587,6 +615,12 @@ fn reply_matches(matches: &[lcs::Match], len: usize, with_len: bool, reply: &mut
     }
     reply.bulk(b"len");
     reply.integer(len as i64);
+}
+
+impl From<LcsError> for Failure {
+    fn from(error: LcsError) -> Failure {
+        Failure::Reply(error.into())
+    }
 }
 
 impl From<LcsError> for Error {

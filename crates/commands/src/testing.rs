@@ -16,7 +16,7 @@ use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
 use redline_spec::{gate, resolve};
 use redline_types::Limits;
 
-use crate::{Ctx, Error, handler};
+use crate::{Ctx, Failure, Stop, handler};
 
 struct NobodyWaits;
 
@@ -89,10 +89,10 @@ impl TestDb {
         let mark = reply.mark();
         match handler(&mut ctx, args, &mut reply) {
             // Nobody waits here: the reply for such callers is there.
-            Ok(()) | Err(Error::Block(_)) => {}
-            Err(error) => {
+            Ok(()) | Err(Failure::Stop(Stop::Wait(_))) => {}
+            Err(failure) => {
                 reply.truncate(mark);
-                reply.error_bytes(&error.text());
+                reply.error_bytes(&failure.expect_error().text());
             }
         }
         ctx.keys.finish();

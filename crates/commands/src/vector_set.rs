@@ -15,7 +15,7 @@ use redline_types::{
     },
 };
 
-use crate::{Ctx, Error, element::draw, parse::is};
+use crate::{Ctx, Error, Failure, element::draw, parse::is};
 
 /// Elements that are kept while the neighbours of a new one are looked for, unless VADD says how many.
 const EF_TO_ADD: usize = 200;
@@ -34,10 +34,14 @@ const INVALID_EF: Error = Error::line("ERR invalid EF");
 const INVALID_VECTOR: Error = Error::line("ERR invalid vector specification");
 
 /// VADD key [REDUCE dim] FP32 blob | VALUES num value … element [CAS] [NOQUANT | Q8 | BIN] [EF n] [SETATTR json] [M n]
-pub(crate) fn vadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn vadd(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let wrong_arity = || Error::wrong_arity("VADD");
     if args.len() < 5 {
-        return Err(wrong_arity());
+        return Err(wrong_arity().into());
     }
     let given = GivenVector::parse(args, 2, true)?;
     let element = args.get(given.end).ok_or_else(wrong_arity)?;
@@ -243,9 +247,13 @@ fn input_mismatch(given: usize, projection: &Projection) -> Error {
 
 /// VSIM key ELE element | FP32 blob | VALUES num value … [WITHSCORES] [WITHATTRIBS] [COUNT n] [EPSILON distance] [EF n]
 /// [FILTER expression] [FILTER-EF n] [TRUTH] [NOTHREAD]
-pub(crate) fn vsim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn vsim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     if args.len() < 4 {
-        return Err(Error::wrong_arity("VSIM"));
+        return Err(Error::wrong_arity("VSIM").into());
     }
     let Some(set) = ctx.keys.collection::<VectorSet>(&args[1])? else {
         reply.array(0);
@@ -400,7 +408,11 @@ fn positive(argument: &[u8]) -> Option<usize> {
 }
 
 /// VREM key element
-pub(crate) fn vrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn vrem(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     count_words(args, 3, "VREM")?;
     let key = &args[1];
     ctx.keys.touch_watchers(key);
@@ -421,7 +433,7 @@ pub(crate) fn vsetattr(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     count_words(args, 4, "VSETATTR")?;
     let key = &args[1];
     ctx.keys.touch_watchers(key);
@@ -437,7 +449,11 @@ pub(crate) fn vsetattr(
 }
 
 /// VCARD key
-pub(crate) fn vcard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn vcard(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     count_words(args, 2, "VCARD")?;
     let set = ctx.keys.collection::<VectorSet>(&args[1])?;
     reply.integer(set.map_or(0, |set| set.len() as i64));
@@ -445,7 +461,11 @@ pub(crate) fn vcard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// VDIM key
-pub(crate) fn vdim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn vdim(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     count_words(args, 2, "VDIM")?;
     let set = ctx.keys.collection::<VectorSet>(&args[1])?;
     let set = set.ok_or(Error::line("ERR key does not exist"))?;
@@ -458,7 +478,7 @@ pub(crate) fn vismember(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     count_words(args, 3, "VISMEMBER")?;
     reply.bool(element(ctx, args)?.is_some());
     Ok(())
@@ -469,7 +489,7 @@ pub(crate) fn vgetattr(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     count_words(args, 3, "VGETATTR")?;
     match element(ctx, args)?.and_then(|element| element.attributes()) {
         Some(attributes) => reply.bulk(attributes),
@@ -479,12 +499,16 @@ pub(crate) fn vgetattr(
 }
 
 /// VEMB key element [RAW]
-pub(crate) fn vemb(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn vemb(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     if args.len() < 3 {
-        return Err(Error::wrong_arity("VEMB"));
+        return Err(Error::wrong_arity("VEMB").into());
     }
     if args.from(3).iter().any(|word| !is(word, "RAW")) {
-        return Err(Error::line("ERR invalid option"));
+        return Err(Error::line("ERR invalid option").into());
     }
     let Some(set) = ctx.keys.collection::<VectorSet>(&args[1])? else {
         reply.null();
@@ -519,7 +543,7 @@ pub(crate) fn vlinks(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let with_scores = args.get(3).is_some_and(|word| is(word, "WITHSCORES"));
     count_words(args, if with_scores { 4 } else { 3 }, "VLINKS")?;
     let Some(element) = element(ctx, args)? else {
@@ -546,7 +570,11 @@ pub(crate) fn vlinks(
 }
 
 /// VINFO key
-pub(crate) fn vinfo(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn vinfo(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     count_words(args, 2, "VINFO")?;
     let Some(set) = ctx.keys.collection::<VectorSet>(&args[1])? else {
         reply.null_array();
@@ -579,10 +607,10 @@ pub(crate) fn vrandmember(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     const NOT_INTEGER: Error = Error::line("ERR COUNT value is not an integer");
     if !(2..=3).contains(&args.len()) {
-        return Err(Error::wrong_arity("VRANDMEMBER"));
+        return Err(Error::wrong_arity("VRANDMEMBER").into());
     }
     let count = args
         .get(2)
@@ -594,7 +622,7 @@ pub(crate) fn vrandmember(
     }
     if count == Some(i64::MIN) {
         // Redis counts down from there until it ends.
-        return Err(Error::OutOfRange);
+        return Err(Error::OutOfRange.into());
     }
     let bytes_max = ctx.bulk_bytes_max;
     let mut rng = ctx.keys.local.rng.clone();

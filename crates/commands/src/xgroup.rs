@@ -12,7 +12,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{integer, is},
     stream::{INVALID_ID, Victims, deletion_reply, entry_id, ids},
 };
@@ -27,15 +27,15 @@ pub(crate) fn xgroup_create(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (key, name) = (&args[2], &args[3]);
     let options = PositionOptions::parse(args, true)?;
     let exists = ctx.keys.collection_quiet::<Stream>(key)?.is_some();
     if !exists && !options.make_stream {
-        return Err(NO_KEY);
+        return Err(NO_KEY.into());
     }
     if args.len() > 8 {
-        return Err(wrong_subcommand_arity(args));
+        return Err(wrong_subcommand_arity(args).into());
     }
     let id = match &args[4] {
         b"$" => None,
@@ -49,7 +49,7 @@ pub(crate) fn xgroup_create(
         ctx.keys.touch_watchers(key);
     }
     if created != Some(true) {
-        return Err(Error::line("BUSYGROUP Consumer Group name already exists"));
+        return Err(Error::line("BUSYGROUP Consumer Group name already exists").into());
     }
     report(ctx, "xgroup-create", key);
     reply.ok();
@@ -61,7 +61,7 @@ pub(crate) fn xgroup_createconsumer(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     require_group(ctx, args)?;
     let now_ms = ctx.keys.now_ms();
     let created = edit_group(ctx, &args[2], &args[3], |_, group| {
@@ -79,7 +79,7 @@ pub(crate) fn xgroup_delconsumer(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     require_group(ctx, args)?;
     let pending = edit_group(ctx, &args[2], &args[3], |_, group| {
         group.remove_consumer(&args[4])
@@ -96,7 +96,7 @@ pub(crate) fn xgroup_destroy(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let destroyed = ctx
         .keys
         .update::<Stream, _>(&args[2], false, |stream, _| stream.remove_group(&args[3]))?;
@@ -114,11 +114,11 @@ pub(crate) fn xgroup_setid(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let options = PositionOptions::parse(args, false)?;
     require_group(ctx, args)?;
     if args.len() > 7 {
-        return Err(wrong_subcommand_arity(args));
+        return Err(wrong_subcommand_arity(args).into());
     }
     let id = match &args[4] {
         b"$" => None,
@@ -176,7 +176,11 @@ impl PositionOptions {
 }
 
 /// XACK key group id [id …]
-pub(crate) fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xack(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     if !has_group(ctx, &args[1], &args[2])? {
         reply.integer(0);
         return Ok(());
@@ -195,7 +199,7 @@ pub(crate) fn xackdel(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (key, name) = (&args[1], &args[2]);
     let exists = has_group(ctx, key, name)?;
     let victims = Victims::parse(args.from(3))?;

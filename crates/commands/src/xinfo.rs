@@ -7,7 +7,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{integer, is},
     stream::{write_entry, write_id},
 };
@@ -20,7 +20,7 @@ pub(crate) fn xinfo_consumers(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let stream = stream(ctx, &args[2])?;
     let Some(group) = stream.group(&args[3]) else {
         let start = Error::quoting(
@@ -28,7 +28,7 @@ pub(crate) fn xinfo_consumers(
             &args[3],
             "' for key name '",
         );
-        return Err(Error::quoting(&start.text(), &args[2], "'"));
+        return Err(Error::quoting(&start.text(), &args[2], "'").into());
     };
     let now_ms = ctx.keys.now_ms();
     let since = |at_ms: i64| now_ms.saturating_sub(at_ms).max(0);
@@ -51,7 +51,7 @@ pub(crate) fn xinfo_groups(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let stream = stream(ctx, &args[2])?;
     reply.array(stream.groups().len());
     for (name, group) in stream.groups() {
@@ -70,7 +70,7 @@ pub(crate) fn xinfo_stream(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let stream = stream(ctx, &args[2])?;
     let options = args.from(3);
     let mut count = None;
@@ -83,7 +83,7 @@ pub(crate) fn xinfo_stream(
                 given => usize::try_from(given).unwrap_or(FULL_COUNT_DEFAULT),
             });
         }
-        _ => return Err(Error::wrong_subcommand_arity("XINFO", &args[1])),
+        _ => return Err(Error::wrong_subcommand_arity("XINFO", &args[1]).into()),
     }
     reply.map(if count.is_some() { 9 } else { 10 });
     write_counters(reply, stream);

@@ -4,7 +4,7 @@ use redline_resp::{Args, ArgsBuf, Proto, Reply};
 use redline_types::{Kind, Stream, stream::StreamId};
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     block::{self, Block},
     parse::{integer, is},
     stream::{INVALID_ID, write_entry},
@@ -66,7 +66,11 @@ impl Options {
 }
 
 /// XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key …] id [id …]
-pub(crate) fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn xread(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let options = Options::parse(ctx, args)?;
     let keys = args.from(options.first).first(options.streams);
     let texts = args.from(options.first + options.streams);
@@ -83,7 +87,7 @@ pub(crate) fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
             b">" => {
                 return Err(Error::line(
                     "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
-                ));
+                ).into());
             }
             _ => StreamId::parse(text, 0).map_err(|_| INVALID_ID)?,
         });

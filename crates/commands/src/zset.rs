@@ -8,7 +8,7 @@ use redline_types::{
 };
 
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     element::{bulk, draw},
     parse::{float, is, signed_count},
     scan::{self, ScanOptions, Scanned},
@@ -26,7 +26,11 @@ const NOT_A_LEX_RANGE: Error = Error::line("ERR min or max not valid string rang
 // ---- single members -----------------------------------------------------------------------------
 
 /// ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member …]
-pub(crate) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zadd(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let mut flags = AddFlags::default();
     let mut count_changed = false;
     let mut at = 2;
@@ -50,22 +54,21 @@ pub(crate) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     }
     let pairs = args.from(at);
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
-        return Err(Error::Syntax);
+        return Err(Error::Syntax.into());
     }
     if flags.nx && flags.xx {
-        return Err(Error::line(
-            "ERR XX and NX options at the same time are not compatible",
-        ));
+        return Err(
+            Error::line("ERR XX and NX options at the same time are not compatible").into(),
+        );
     }
     if u8::from(flags.nx) + u8::from(flags.gt) + u8::from(flags.lt) > 1 {
         return Err(Error::line(
             "ERR GT, LT, and/or NX options at the same time are not compatible",
-        ));
+        )
+        .into());
     }
     if flags.incr && pairs.len() > 2 {
-        return Err(Error::line(
-            "ERR INCR option supports a single increment-element pair",
-        ));
+        return Err(Error::line("ERR INCR option supports a single increment-element pair").into());
     }
     let tally = add(ctx, &args[1], pairs, flags)?;
     if flags.incr {
@@ -85,11 +88,11 @@ pub(crate) fn zincrby(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     // An option of ZADD is read as one here, too, and leaves no whole pair.
     let options = ["NX", "XX", "GT", "LT", "CH", "INCR"];
     if options.iter().any(|option| is(&args[2], option)) {
-        return Err(Error::Syntax);
+        return Err(Error::Syntax.into());
     }
     let flags = AddFlags {
         incr: true,
@@ -178,7 +181,11 @@ fn full() -> Error {
 }
 
 /// ZREM key member [member …]
-pub(crate) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zrem(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let members = args.from(2);
     let removed = ctx.keys.update::<Zset, _>(&args[1], false, |zset, _| {
         members
@@ -196,7 +203,11 @@ pub(crate) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 /// ZCARD key
-pub(crate) fn zcard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zcard(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let len = ctx.keys.collection_len::<Zset>(&args[1])?;
     reply.integer(len.unwrap_or(0) as i64);
     Ok(())
@@ -207,7 +218,7 @@ pub(crate) fn zscore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     match zset.and_then(|zset| zset.score(&args[2])) {
         Some(score) => reply.double(score),
@@ -221,7 +232,7 @@ pub(crate) fn zmscore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     let members = args.from(2);
     reply.array(members.len());
@@ -235,8 +246,12 @@ pub(crate) fn zmscore(
 }
 
 /// ZRANK key member [WITHSCORE]
-pub(crate) fn zrank(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    rank(ctx, args, "zrank", |rank, _| rank, reply)
+pub(crate) fn zrank(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(rank(ctx, args, "zrank", |rank, _| rank, reply)?)
 }
 
 /// ZREVRANK key member [WITHSCORE]
@@ -244,8 +259,14 @@ pub(crate) fn zrevrank(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    rank(ctx, args, "zrevrank", |rank, len| len - 1 - rank, reply)
+) -> Result<(), Failure> {
+    Ok(rank(
+        ctx,
+        args,
+        "zrevrank",
+        |rank, len| len - 1 - rank,
+        reply,
+    )?)
 }
 
 fn rank(
@@ -285,7 +306,7 @@ pub(crate) fn zrandmember(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let mut rng = ctx.keys.local.rng.clone();
     let random = &mut || rng.u64(..);
     let Some(count) = args.get(2) else {
@@ -301,11 +322,11 @@ pub(crate) fn zrandmember(
     let with_scores = match args.len() {
         3 => false,
         4 if is(&args[3], "WITHSCORES") => true,
-        _ => return Err(Error::Syntax),
+        _ => return Err(Error::Syntax.into()),
     };
     let most = if with_scores { i64::MAX / 2 } else { i64::MAX };
     if count < -most || count > most {
-        return Err(Error::OutOfRange);
+        return Err(Error::OutOfRange.into());
     }
     let bytes_max = ctx.bulk_bytes_max;
     let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
@@ -336,7 +357,11 @@ pub(crate) fn zrandmember(
 }
 
 /// ZSCAN key cursor [MATCH pattern] [COUNT count] [NOSCORES]
-pub(crate) fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zscan(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let cursor = scan::cursor(&args[2])?;
     let Some(zset) = ctx.keys.collection::<Zset>(&args[1])? else {
         return scan::framed(reply, |_| Ok((0, 0)));

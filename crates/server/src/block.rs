@@ -3,7 +3,7 @@
 //!
 //! # From a handler's word to a waiting client
 //!
-//! A handler of `commands` cannot wait. It says what it would wait for (`Error::Block`), while its unit holds the stripes
+//! A handler of `commands` cannot wait. It says what it would wait for (`Stop::Wait`), while its unit holds the stripes
 //! of all its keys. Inside EXEC and scripts the reply that the handler has written stands. Otherwise the call is
 //! registered with those keys before the stripes are let go of ([`Worker::begin_wait`]), and the session is put aside
 //! with the reason [`Aside::Keys`]: its request stays the first of those not yet run, and what it has pipelined behind
@@ -37,7 +37,7 @@ use std::sync::{
 };
 
 use redline_acl::User;
-use redline_commands::{Block, Ctx, Error};
+use redline_commands::{Block, Ctx, Error, Failure, Stop};
 use redline_keyspace::{End, Held, Local, Policy, Ready, View, Waiter, Wanted, stripe_of};
 use redline_net::{TimerId, clock};
 use redline_resp::{Args, ArgsBuf, Proto, Reply, ReplyBuffer};
@@ -381,9 +381,10 @@ impl Worker {
         }
         match result {
             Ok(()) => {}
-            Err(Error::Block(_)) => return false,
-            Err(Error::Gone) => return true,
-            Err(error) => {
+            Err(Failure::Stop(Stop::Wait(_))) => return false,
+            Err(Failure::Stop(Stop::Gone)) => return true,
+            Err(failure) => {
+                let error = failure.expect_error();
                 let text = error.text();
                 self.stats.note_error(&text);
                 self.stats.commands[call.id as usize].failed.add(1);

@@ -21,7 +21,7 @@ mod locked;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redline_commands::{Ctx, Error};
+use redline_commands::{Ctx, Error, Failure, Stop};
 use redline_keyspace::{Held, Hint, View, stripe_of};
 use redline_net::clock;
 use redline_resp::{Args, ArgsBuf, Reply};
@@ -165,7 +165,8 @@ impl Worker {
         if reply_bytes >= self.timing.reply_bytes {
             self.log_command(session, id, args, None, reply_bytes);
         }
-        if let Err(error) = result {
+        if let Err(failure) = result {
+            let error = failure.expect_error();
             stats.failed.add(1);
             log_damage(&error);
             let text = error.text();
@@ -455,7 +456,7 @@ impl Worker {
         args: Args<'_>,
         held: Held<'_>,
         hints: &[Hint],
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         self.handle_inside(session, id, args, held, hints, &mut Inside::default())
     }
 
@@ -468,7 +469,7 @@ impl Worker {
         held: Held<'_>,
         hints: &[Hint],
         inside: &mut Inside,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let handler = redline_commands::handler(id).expect("a row of the data plane has a handler");
         let shared = &*self.shared;
         // CLIENT NO-TOUCH: TOUCH alone still leaves its mark.
@@ -503,7 +504,9 @@ impl Worker {
         self.local.clock.frozen = false;
         let has_run = !matches!(
             result,
-            Err(Error::Busy(_) | Error::Missing(_) | Error::Expired(_))
+            Err(Failure::Stop(
+                Stop::Busy(_) | Stop::Widen(_) | Stop::Expired(_)
+            ))
         );
         // A call that has waited was shown as it began to.
         if self.monitored && has_run && session.again.is_none() {

@@ -546,7 +546,7 @@ fn run(space: &Keyspace, local: &mut Local, db: u32, words: &[&[u8]]) -> String 
         result.is_ok(),
         "{}: {:?}",
         text(),
-        result.err().map(|e| e.text().into_owned())
+        result.err().map(|e| e.expect_error().text().into_owned())
     );
     local.garbage.clear();
     let bytes: Vec<u8> = out.chunks().flatten().copied().collect();

@@ -10,7 +10,7 @@ use super::{
     Moved, edit_group, has_group, no_group, propagate_gone, propagate_last_id, report_consumer,
 };
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{integer, is},
     stream::{INVALID_ID, entry_id, write_entry, write_id},
 };
@@ -27,7 +27,7 @@ pub(crate) fn xpending(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let filter = PendingFilter::parse(args)?;
     let stream = ctx.keys.collection::<Stream>(&args[1])?;
     let group = stream.and_then(|stream| stream.group(&args[2]));
@@ -149,10 +149,10 @@ pub(crate) fn xclaim(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (key, name) = (&args[1], &args[2]);
     if !has_group(ctx, key, name)? {
-        return Err(no_group(key, name));
+        return Err(no_group(key, name).into());
     }
     let now_ms = ctx.keys.now_ms();
     let idle_ms_min = integer(&args[4])
@@ -263,7 +263,7 @@ pub(crate) fn xautoclaim(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (key, name) = (&args[1], &args[2]);
     let now_ms = ctx.keys.now_ms();
     // The key is looked for first, also by a call that is wrong.
@@ -281,11 +281,11 @@ pub(crate) fn xautoclaim(
         } else if is(option, "JUSTID") {
             ids_only = true;
         } else {
-            return Err(Error::Syntax);
+            return Err(Error::Syntax.into());
         }
     }
     if !has_group? {
-        return Err(no_group(key, name));
+        return Err(no_group(key, name).into());
     }
     let claim = Claim {
         now_ms,

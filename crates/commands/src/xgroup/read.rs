@@ -8,7 +8,7 @@ use redline_types::{
 
 use super::{Moved, no_group, report_consumer};
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     block::{self, Block},
     parse::{integer, is},
     stream::{entry_id, write_entry, write_id},
@@ -19,7 +19,7 @@ pub(crate) fn xreadgroup(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let read = ReadGroup::parse(ctx, args)?;
     let starts = read.starts(ctx)?;
     // A second look, which counts as one, as in Redis.

@@ -9,7 +9,7 @@ use redline_types::{
 
 use super::{Pairs, full, store};
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{float, integer, is},
 };
 
@@ -18,8 +18,8 @@ pub(crate) fn zunion(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    combine(ctx, args, Operation::Union, "zunion", reply)
+) -> Result<(), Failure> {
+    Ok(combine(ctx, args, Operation::Union, "zunion", reply)?)
 }
 
 /// ZINTER numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]
@@ -27,13 +27,17 @@ pub(crate) fn zinter(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    combine(ctx, args, Operation::Inter, "zinter", reply)
+) -> Result<(), Failure> {
+    Ok(combine(ctx, args, Operation::Inter, "zinter", reply)?)
 }
 
 /// ZDIFF numkeys key [key …] [WITHSCORES]
-pub(crate) fn zdiff(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    combine(ctx, args, Operation::Diff, "zdiff", reply)
+pub(crate) fn zdiff(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    Ok(combine(ctx, args, Operation::Diff, "zdiff", reply)?)
 }
 
 /// ZUNIONSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX]
@@ -41,8 +45,14 @@ pub(crate) fn zunionstore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    combine_and_store(ctx, args, Operation::Union, "zunionstore", reply)
+) -> Result<(), Failure> {
+    Ok(combine_and_store(
+        ctx,
+        args,
+        Operation::Union,
+        "zunionstore",
+        reply,
+    )?)
 }
 
 /// ZINTERSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM | MIN | MAX]
@@ -50,8 +60,14 @@ pub(crate) fn zinterstore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    combine_and_store(ctx, args, Operation::Inter, "zinterstore", reply)
+) -> Result<(), Failure> {
+    Ok(combine_and_store(
+        ctx,
+        args,
+        Operation::Inter,
+        "zinterstore",
+        reply,
+    )?)
 }
 
 /// ZDIFFSTORE destination numkeys key [key …]
@@ -59,8 +75,14 @@ pub(crate) fn zdiffstore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    combine_and_store(ctx, args, Operation::Diff, "zdiffstore", reply)
+) -> Result<(), Failure> {
+    Ok(combine_and_store(
+        ctx,
+        args,
+        Operation::Diff,
+        "zdiffstore",
+        reply,
+    )?)
 }
 
 /// ZINTERCARD numkeys key [key …] [LIMIT limit]
@@ -68,7 +90,7 @@ pub(crate) fn zintercard(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (sources, options) = sources(ctx, args.from(1), "zintercard")?;
     let mut limit = 0;
     let mut words = options.iter();

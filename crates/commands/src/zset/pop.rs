@@ -12,7 +12,7 @@ use redline_types::{
 
 use super::{NOT_A_LEX_RANGE, NOT_A_SCORE_RANGE};
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     block::{self, Block},
     element::bulk,
     multi_pop::MultiPop,
@@ -24,8 +24,8 @@ pub(crate) fn zpopmin(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    pop(ctx, args, Side::Min, reply)
+) -> Result<(), Failure> {
+    Ok(pop(ctx, args, Side::Min, reply)?)
 }
 
 /// ZPOPMAX key [count]
@@ -33,8 +33,8 @@ pub(crate) fn zpopmax(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    pop(ctx, args, Side::Max, reply)
+) -> Result<(), Failure> {
+    Ok(pop(ctx, args, Side::Max, reply)?)
 }
 
 /// Which end is popped.
@@ -123,7 +123,11 @@ fn propagate_pop(ctx: &mut Ctx<'_>, key: &[u8], side: Side, count: usize) {
 }
 
 /// ZMPOP numkeys key [key …] MIN | MAX [COUNT count]
-pub(crate) fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+pub(crate) fn zmpop(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
     let many = MultiPop::parse(args, 1, Side::parse)?;
     if !pop_first(ctx, args, &many, reply)? {
         reply.null_array();
@@ -136,7 +140,7 @@ pub(crate) fn bzmpop(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let many = MultiPop::parse(args, 2, Side::parse)?;
     let timeout_ms = block::seconds(ctx, &args[1])?;
     if pop_first(ctx, args, &many, reply)? {
@@ -152,7 +156,7 @@ fn pop_first(
     args: Args<'_>,
     many: &MultiPop<Side>,
     reply: &mut Reply<'_>,
-) -> Result<bool, Error> {
+) -> Result<bool, Failure> {
     for key in many.keys_of(args) {
         if let Some(len) = ctx.keys.len_to_write::<Zset>(key)? {
             let given = many.count.min(len);
@@ -173,7 +177,7 @@ pub(crate) fn bzpopmin(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     pop_or_wait(ctx, args, Side::Min, reply)
 }
 
@@ -182,7 +186,7 @@ pub(crate) fn bzpopmax(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     pop_or_wait(ctx, args, Side::Max, reply)
 }
 
@@ -191,7 +195,7 @@ fn pop_or_wait(
     args: Args<'_>,
     side: Side,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let last = args.len() - 1;
     let timeout_ms = block::seconds(ctx, &args[last])?;
     for key in args.first(last).from(1).iter() {
@@ -213,10 +217,16 @@ pub(crate) fn zremrangebyrank(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let (start, stop) = (integer(&args[2])?, integer(&args[3])?);
     let ranks = |zset: &Zset| index_range(start, stop, zset.len());
-    remove_range(ctx, &args[1], "zremrangebyrank", ranks, reply)
+    Ok(remove_range(
+        ctx,
+        &args[1],
+        "zremrangebyrank",
+        ranks,
+        reply,
+    )?)
 }
 
 /// ZREMRANGEBYSCORE key min max
@@ -224,10 +234,16 @@ pub(crate) fn zremrangebyscore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let range = ScoreRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_SCORE_RANGE)?;
     let ranks = |zset: &Zset| zset.score_range(&range);
-    remove_range(ctx, &args[1], "zremrangebyscore", ranks, reply)
+    Ok(remove_range(
+        ctx,
+        &args[1],
+        "zremrangebyscore",
+        ranks,
+        reply,
+    )?)
 }
 
 /// ZREMRANGEBYLEX key min max
@@ -235,10 +251,10 @@ pub(crate) fn zremrangebylex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let range = LexRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_LEX_RANGE)?;
     let ranks = |zset: &Zset| zset.lex_range(&range, false);
-    remove_range(ctx, &args[1], "zremrangebylex", ranks, reply)
+    Ok(remove_range(ctx, &args[1], "zremrangebylex", ranks, reply)?)
 }
 
 fn remove_range(

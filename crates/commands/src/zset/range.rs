@@ -10,7 +10,7 @@ use redline_types::{
 
 use super::{NOT_A_LEX_RANGE, NOT_A_SCORE_RANGE, Pairs, add_error, full, store};
 use crate::{
-    Ctx, Error,
+    Ctx, Error, Failure,
     parse::{integer, is},
 };
 
@@ -19,7 +19,7 @@ pub(crate) fn zcount(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let range = ScoreRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_SCORE_RANGE)?;
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     reply.integer(zset.map_or(0, |zset| zset.score_range(&range).len() as i64));
@@ -31,7 +31,7 @@ pub(crate) fn zlexcount(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let range = LexRange::parse(&args[2], &args[3]).map_err(|_| NOT_A_LEX_RANGE)?;
     let zset = ctx.keys.collection::<Zset>(&args[1])?;
     reply.integer(zset.map_or(0, |zset| zset.lex_range(&range, false).len() as i64));
@@ -185,8 +185,8 @@ pub(crate) fn zrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(
+) -> Result<(), Failure> {
+    Ok(range(
         ctx,
         args,
         &Form {
@@ -195,7 +195,7 @@ pub(crate) fn zrange(
             stores: false,
         },
         reply,
-    )
+    )?)
 }
 
 /// ZREVRANGE key start stop [WITHSCORES]
@@ -203,8 +203,8 @@ pub(crate) fn zrevrange(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(
+) -> Result<(), Failure> {
+    Ok(range(
         ctx,
         args,
         &Form {
@@ -213,7 +213,7 @@ pub(crate) fn zrevrange(
             stores: false,
         },
         reply,
-    )
+    )?)
 }
 
 /// ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]
@@ -221,8 +221,8 @@ pub(crate) fn zrangebyscore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(
+) -> Result<(), Failure> {
+    Ok(range(
         ctx,
         args,
         &Form {
@@ -231,7 +231,7 @@ pub(crate) fn zrangebyscore(
             stores: false,
         },
         reply,
-    )
+    )?)
 }
 
 /// ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]
@@ -239,8 +239,8 @@ pub(crate) fn zrevrangebyscore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(
+) -> Result<(), Failure> {
+    Ok(range(
         ctx,
         args,
         &Form {
@@ -249,7 +249,7 @@ pub(crate) fn zrevrangebyscore(
             stores: false,
         },
         reply,
-    )
+    )?)
 }
 
 /// ZRANGEBYLEX key min max [LIMIT offset count]
@@ -257,8 +257,8 @@ pub(crate) fn zrangebylex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(
+) -> Result<(), Failure> {
+    Ok(range(
         ctx,
         args,
         &Form {
@@ -267,7 +267,7 @@ pub(crate) fn zrangebylex(
             stores: false,
         },
         reply,
-    )
+    )?)
 }
 
 /// ZREVRANGEBYLEX key max min [LIMIT offset count]
@@ -275,8 +275,8 @@ pub(crate) fn zrevrangebylex(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
-    range(
+) -> Result<(), Failure> {
+    Ok(range(
         ctx,
         args,
         &Form {
@@ -285,7 +285,7 @@ pub(crate) fn zrevrangebylex(
             stores: false,
         },
         reply,
-    )
+    )?)
 }
 
 /// ZRANGESTORE destination source min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]
@@ -293,7 +293,7 @@ pub(crate) fn zrangestore(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let form = Form {
         by: None,
         reverse: None,

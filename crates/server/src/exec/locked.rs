@@ -4,7 +4,7 @@
 
 use std::{mem, sync::atomic::Ordering};
 
-use redline_commands::Error;
+use redline_commands::{Failure, Stop};
 use redline_keyspace::{
     Held, Hint, View,
     lock::{ROUNDS_BEFORE_TICKET, StripeSet, Wait},
@@ -41,11 +41,15 @@ impl Worker {
         match gate.scope {
             Scope::None | Scope::Counters | Scope::OneStripe => loop {
                 match self.handle(session, id, args, Held::None, &[]) {
-                    Err(Error::Busy(busy)) => self.wait_for_stripe(session, busy.0)?,
-                    Err(Error::Expired(key)) => self.take_out_expired(session, &key)?,
+                    Err(Failure::Stop(Stop::Busy(busy))) => {
+                        self.wait_for_stripe(session, busy.0)?
+                    }
+                    Err(Failure::Stop(Stop::Expired(key))) => {
+                        self.take_out_expired(session, &key)?
+                    }
                     other => {
                         self.tell_changes();
-                        return Ok(other?);
+                        return Ok(other.map_err(Failure::expect_error)?);
                     }
                 }
             },
@@ -134,7 +138,7 @@ impl Worker {
             }
             let held = Held::Set(set);
             match self.handle(session, id, args, held, hints) {
-                Err(Error::Missing(missing)) => {
+                Err(Failure::Stop(Stop::Widen(missing))) => {
                     self.end_effects(held);
                     self.shared.keyspace.locks().unlock_set(set);
                     if round >= WIDENING_ROUNDS_MAX {
@@ -195,12 +199,14 @@ impl Worker {
         id: CommandId,
         args: Args<'_>,
         held: Held<'_>,
-        result: Result<(), Error>,
+        result: Result<(), Failure>,
     ) -> Result<(), Halt> {
         self.end_effects(held);
         match result {
-            Err(Error::Block(block)) => Err(self.begin_wait(session, id, args, &block, held)),
-            other => Ok(other?),
+            Err(Failure::Stop(Stop::Wait(block))) => {
+                Err(self.begin_wait(session, id, args, &block, held))
+            }
+            other => Ok(other.map_err(Failure::expect_error)?),
         }
     }
 
@@ -301,7 +307,9 @@ impl Worker {
         };
         let result = loop {
             match self.handle_inside(session, id, args, unit.held(), hint.as_slice(), &mut inside) {
-                Err(Error::Missing(missing)) => self.extend_stripes(&mut unit, &missing.0),
+                Err(Failure::Stop(Stop::Widen(missing))) => {
+                    self.extend_stripes(&mut unit, &missing.0)
+                }
                 result => break result,
             }
         };
@@ -309,8 +317,8 @@ impl Worker {
         session.unit = Some(unit);
         match result {
             // Nobody waits here: the reply for such callers stands.
-            Err(Error::Block(_)) => Ok(()),
-            other => Ok(other?),
+            Err(Failure::Stop(Stop::Wait(_))) => Ok(()),
+            other => Ok(other.map_err(Failure::expect_error)?),
         }
     }
 
