@@ -96,7 +96,7 @@ pub(crate) fn pfdebug(
         if !is(key, "ON") && !is(key, "OFF") {
             return Err(Error::line("ERR Argument must be ON or OFF").into());
         }
-        // There is no code written for vector instructions that could be switched: as Redis says where it has none.
+        // What the processor has decides, and nothing switches it: as Redis says where it has no such code.
         reply.simple("disabled");
         return Ok(());
     }
