@@ -177,3 +177,25 @@ impl From<Busy> for Failure {
         Failure::Stop(Stop::Busy(busy))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_drawn_is_a_stop_and_a_wrong_type_a_reply() {
+        let expired: Failure = NoDraw::Expired(Box::from(*b"k")).into();
+        assert!(matches!(expired, Failure::Stop(Stop::Expired(key)) if *key == *b"k"));
+        let wrong: Failure = WrongType.into();
+        assert_eq!(
+            *wrong.expect_error().text(),
+            *b"WRONGTYPE Operation against a key holding the wrong kind of value"
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "a stop that nobody heeds: Gone")]
+    fn a_stop_is_no_error() {
+        Failure::from(Stop::Gone).expect_error();
+    }
+}
