@@ -419,7 +419,7 @@ fn what_no_client_may_send_ends_that_client_only() {
             "ERR Protocol error: invalid bulk length",
         ),
         (
-            "*2147483647\r\n",
+            "*2147483648\r\n",
             "ERR Protocol error: invalid multibulk length",
         ),
         ("*1\r\n!\r\n", "ERR Protocol error: expected '$'"),

@@ -125,9 +125,10 @@ impl Set {
         }
     }
 
-    fn table() -> Set {
+    /// An empty table with room for so many members.
+    fn table(len: usize) -> Set {
         Set {
-            repr: Repr::Table(Dict::new()),
+            repr: Repr::Table(Dict::with_room(len)),
         }
     }
 
@@ -135,9 +136,7 @@ impl Set {
     /// takes make a table at once, be they integers or not.
     pub fn for_loose(count: usize, limits: &Limits) -> Set {
         match count > limits.set_max_intset_entries {
-            true => Set {
-                repr: Repr::Table(Dict::with_room(count)),
-            },
+            true => Set::table(count),
             false => Set::new(),
         }
     }
@@ -414,7 +413,7 @@ impl Set {
                 *self = match (is_int && fits_ints, fits_pack) {
                     (true, _) => Set::new(),
                     (false, true) => Set::packed(),
-                    (false, false) => Set::table(),
+                    (false, false) => Set::table(0),
                 };
             }
             Repr::Ints(_) if !fits_ints => self.convert_to_table(),
@@ -424,7 +423,7 @@ impl Set {
     }
 
     fn convert_to_table(&mut self) {
-        let mut table = Dict::new();
+        let mut table = Dict::with_room(self.len());
         let mut buf = IntBuf::new();
         for member in self.iter() {
             table.insert(member.bytes(&mut buf), ());
@@ -451,6 +450,12 @@ impl Set {
         }
         self.repr = Repr::Ints(ints);
     }
+}
+
+/// Whether so many members are too many for any form but a table.
+fn is_table_at(len: usize, limits: &Limits) -> bool {
+    let ints_max = limits.set_max_intset_entries.min(INTS_MAX);
+    len > limits.set_max_listpack_entries.max(ints_max)
 }
 
 /// Whether one more member may go into a pack of so many members and bytes.

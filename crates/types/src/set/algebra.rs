@@ -2,7 +2,7 @@
 //! encoding that the STORE commands leave. Must not know keys: a missing key is an empty set, or none,
 //! by the caller's choice.
 
-use super::{Repr, Set};
+use super::{Repr, Set, is_table_at};
 use crate::Limits;
 use crate::pack::Element;
 use crate::value::DataType;
@@ -13,7 +13,10 @@ use std::ops::ControlFlow;
 const UNION_PROBED_MAX: usize = 4;
 
 /// Shows the members that all sets have, until told to stop. Walks the smallest.
-pub fn visit_intersection(sets: &[&Set], mut visit: impl FnMut(Element<'_>) -> ControlFlow<()>) {
+pub fn visit_intersection<'a>(
+    sets: &[&'a Set],
+    mut visit: impl FnMut(Element<'a>) -> ControlFlow<()>,
+) {
     let mut sets = sets.to_vec();
     sets.sort_by_key(|set| set.len());
     let Some((first, others)) = sets.split_first() else {
@@ -35,15 +38,17 @@ pub fn visit_intersection(sets: &[&Set], mut visit: impl FnMut(Element<'_>) -> C
 pub fn intersection(sets: &[&Set], limits: &Limits) -> Set {
     let is_intset = |set: &&Set| matches!(set.repr, Repr::Ints(_));
     let smallest = sets.iter().copied().min_by_key(|set| set.len());
-    let mut result = if smallest.as_ref().is_some_and(is_intset) {
+    let empty = if smallest.as_ref().is_some_and(is_intset) {
         Set::new()
     } else {
         Set::packed()
     };
+    let mut members = Vec::new();
     visit_intersection(sets, |member| {
-        result.insert(member.canonical(), limits);
+        members.push(member);
         ControlFlow::Continue(())
     });
+    let mut result = of_distinct(empty, &members, limits);
     result.convert_to_ints(limits);
     result
 }
@@ -69,21 +74,28 @@ pub fn visit_union(sets: &[&Set], mut visit: impl FnMut(Element<'_>)) {
 
 /// The members that any of the sets has.
 pub fn union(sets: &[&Set], limits: &Limits) -> Set {
+    let largest = (0..sets.len()).max_by_key(|&i| sets[i].len());
     let mut result = Set::new();
-    for member in sets.iter().flat_map(|set| set.iter()) {
+    let mut copied = None;
+    if let Some(i) = largest.filter(|&i| is_table_for_good(sets[i], limits)) {
+        (result, copied) = (sets[i].clone(), Some(i));
+    }
+    let others = sets.iter().enumerate().filter(|(i, _)| Some(*i) != copied);
+    for member in others.flat_map(|(_, set)| set.iter()) {
         result.insert(member.canonical(), limits);
     }
     result
 }
 
+/// Whether a set is a table, and every set with its members is one.
+fn is_table_for_good(set: &Set, limits: &Limits) -> bool {
+    matches!(set.repr, Repr::Table(_)) && is_table_at(set.len(), limits)
+}
+
 /// Shows the members of the first set that no other has.
 pub fn visit_difference(first: &Set, others: &[&Set], mut visit: impl FnMut(Element<'_>)) {
     if is_probing_cheaper(first, others) {
-        let others = largest_first(others);
-        first
-            .iter()
-            .filter(|&member| !others.iter().any(|other| other.contains_element(member)))
-            .for_each(visit);
+        probed_difference(first, others).for_each(visit);
     } else {
         let mut rest = first.clone();
         remove_all(&mut rest, others);
@@ -91,18 +103,34 @@ pub fn visit_difference(first: &Set, others: &[&Set], mut visit: impl FnMut(Elem
     }
 }
 
+/// The members of the first set that no other has, each looked up in all others.
+fn probed_difference<'a>(first: &'a Set, others: &[&'a Set]) -> impl Iterator<Item = Element<'a>> {
+    let others = largest_first(others);
+    first
+        .iter()
+        .filter(move |&member| !others.iter().any(|other| other.contains_element(member)))
+}
+
 /// The members of the first set that no other has.
 pub fn difference(first: &Set, others: &[&Set], limits: &Limits) -> Set {
-    let mut result = Set::new();
     if is_probing_cheaper(first, others) {
-        visit_difference(first, others, |member| {
-            result.insert(member.canonical(), limits);
-        });
-    } else {
-        for member in first.iter() {
-            result.insert(member.canonical(), limits);
-        }
-        remove_all(&mut result, others);
+        let members: Vec<_> = probed_difference(first, others).collect();
+        return of_distinct(Set::new(), &members, limits);
+    }
+    let mut result = union(&[first], limits);
+    remove_all(&mut result, others);
+    result
+}
+
+/// A set of these members, all different, which begins as `empty`: a table at once if they are too many for any other form,
+/// since a table that grows is built anew several times.
+fn of_distinct(empty: Set, members: &[Element<'_>], limits: &Limits) -> Set {
+    let mut result = match is_table_at(members.len(), limits) {
+        true => Set::table(members.len()),
+        false => empty,
+    };
+    for member in members {
+        result.insert(member.canonical(), limits);
     }
     result
 }

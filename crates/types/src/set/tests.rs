@@ -253,6 +253,38 @@ fn the_algebra_agrees_with_counting() {
 }
 
 #[test]
+fn a_large_result_is_as_if_its_members_had_been_added_one_by_one() {
+    let limits = Limits::default();
+    for (members, more) in [(600, 0), (600, 700), (1_000, 10), (130, 20), (100, 20)] {
+        for prefix in ["", "e"] {
+            let of = |range: std::ops::Range<usize>| {
+                let mut set = Set::new();
+                for n in range {
+                    set.add(format!("{prefix}{n}").as_bytes(), &limits);
+                }
+                set
+            };
+            let (first, second) = (of(0..members), of(members / 2..members + more));
+            let equal = |result: Set, expected: Set| {
+                assert_eq!(contents(&result), contents(&expected));
+                assert_eq!(
+                    result.encoding(),
+                    expected.encoding(),
+                    "{members} {more} {prefix}"
+                );
+                assert!(result.heap_bytes() <= expected.heap_bytes() / 10 * 11);
+            };
+            let union = algebra::union(&[&first, &second], &limits);
+            equal(union, of(0..members + more));
+            let common = algebra::intersection(&[&first, &second], &limits);
+            equal(common, of(members / 2..members));
+            let own = algebra::difference(&first, &[&second], &limits);
+            equal(own, of(0..members / 2));
+        }
+    }
+}
+
+#[test]
 fn an_intersection_stops_when_told() {
     let limits = Limits::default();
     let set = set_of(["a", "b", "c"], &limits);
