@@ -126,8 +126,18 @@ fn repeated(text: &[u8], before: usize, at: usize) -> usize {
     } else {
         limit.max(REPEAT_MIN)
     };
-    (REPEAT_MIN..limit)
-        .find(|n| text[before + n] != text[at + n])
+    let (earlier, here) = (&text[before..before + limit], &text[at..at + limit]);
+    let (earlier_words, _) = earlier[REPEAT_MIN..].as_chunks::<8>();
+    let (words, rest) = here[REPEAT_MIN..].as_chunks::<8>();
+    for (i, (word, earlier)) in words.iter().zip(earlier_words).enumerate() {
+        let differing = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*earlier);
+        if differing != 0 {
+            return REPEAT_MIN + 8 * i + differing.trailing_zeros() as usize / 8;
+        }
+    }
+    let from = limit - rest.len();
+    (from..limit)
+        .find(|&n| earlier[n] != here[n])
         .unwrap_or(limit)
 }
 
@@ -175,15 +185,15 @@ pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
             run += take()?;
         }
         let distance = ((control & 31) << 8 | take()?) + 1;
-        let (run, start) = (run + 2, out.len().checked_sub(distance)?);
+        let (mut run, start) = (run + 2, out.len().checked_sub(distance)?);
         if run > len - out.len() {
             return None;
         }
-        if distance >= run {
-            out.extend_from_within(start..start + run);
-        } else {
-            // It repeats what it is just writing.
-            (start..start + run).for_each(|at| out.push(out[at]));
+        // It may repeat what it is just writing: each copy is as long as what is there by then.
+        while run > 0 {
+            let copied = run.min(out.len() - start);
+            out.extend_from_within(start..start + copied);
+            run -= copied;
         }
     }
     (out.len() == len).then_some(out)
