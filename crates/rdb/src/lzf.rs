@@ -61,24 +61,27 @@ fn compress_from(
 ) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut at, mut literals_from) = (0, 0);
-    while let Some(here) = three(text, at) {
+    let mut literals_end = literals_fitting(bytes_max, out.len());
+    let mut next = three(text, at);
+    while let Some(here) = next {
         let place = &mut places[hash(here)];
         // A place at the very beginning does not count.
-        let before = place.checked_sub(start).filter(|before| *before > 0);
+        let before = (*place).saturating_sub(start) as usize;
         *place = start + at as u32;
-        let found = before
-            .map(|before| before as usize)
-            .filter(|&before| at - before <= DISTANCE_MAX && three(text, before) == Some(here));
         let literals = at - literals_from;
-        // What is written, and the control byte of the run that is open.
-        let written = out.len() + literals + literals / LITERALS_MAX + 1;
-        let Some(before) = found else {
-            if written >= bytes_max {
+        let is_found =
+            before > 0 && at - before <= DISTANCE_MAX && three(text, before) == Some(here);
+        if !is_found {
+            if literals >= literals_end {
                 return None;
             }
             at += 1;
+            let byte = text.get(at + REPEAT_MIN - 1);
+            next = byte.map(|byte| here << 8 & 0xff_ff00 | u32::from(*byte));
             continue;
-        };
+        }
+        // What is written, and the control byte of the run that is open.
+        let written = out.len() + literals + literals / LITERALS_MAX + 1;
         let unused = usize::from(literals.is_multiple_of(LITERALS_MAX));
         if written - unused + REPEAT_ROOM >= bytes_max {
             return None;
@@ -88,6 +91,7 @@ fn compress_from(
         push_repeat(&mut out, at - before - 1, len - 2);
         at += len;
         literals_from = at;
+        literals_end = literals_fitting(bytes_max, out.len());
         if at + REPEAT_MIN <= text.len() {
             for inside in [at - 2, at - 1] {
                 if let Some(there) = three(text, inside) {
@@ -95,6 +99,7 @@ fn compress_from(
                 }
             }
         }
+        next = three(text, at);
     }
     let looked_at = at - literals_from;
     let written = out.len() + looked_at + looked_at / LITERALS_MAX + 1;
@@ -103,6 +108,16 @@ fn compress_from(
     }
     push_literals(&mut out, &text[literals_from..]);
     Some(out)
+}
+
+/// The number of literals behind `written` bytes that is the first to fill `bytes_max` bytes, with a control byte for each
+/// run of them and one for the run that is open; 0 if there is room for none.
+fn literals_fitting(bytes_max: usize, written: usize) -> usize {
+    let room = bytes_max.saturating_sub(written + 1);
+    // The first number n with n + n / LITERALS_MAX >= room.
+    let runs = room / (LITERALS_MAX + 1);
+    let rest = room % (LITERALS_MAX + 1);
+    runs * LITERALS_MAX + rest.min(LITERALS_MAX)
 }
 
 /// The three bytes at a place; none where fewer are left.
@@ -202,6 +217,16 @@ pub fn decompress(mut from: &[u8], len: usize) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn literals_fit_until_they_fill_what_there_is() {
+        for room in 0..400 {
+            let literals = literals_fitting(room + 1, 0);
+            let bytes = |literals: usize| literals + literals / LITERALS_MAX;
+            assert!(bytes(literals) >= room, "{room}");
+            assert!(literals == 0 || bytes(literals - 1) < room, "{room}");
+        }
+    }
 
     /// Payloads of Redis 8.2.3.
     #[test]
