@@ -452,7 +452,7 @@ impl Set {
     }
 }
 
-/// Whether so many members are too many for any form but a table.
+/// Returns true if so many members are too many for any form but a table.
 fn is_table_at(len: usize, limits: &Limits) -> bool {
     let ints_max = limits.set_max_intset_entries.min(INTS_MAX);
     len > limits.set_max_listpack_entries.max(ints_max)

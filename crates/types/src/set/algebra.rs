@@ -87,7 +87,7 @@ pub fn union(sets: &[&Set], limits: &Limits) -> Set {
     result
 }
 
-/// Whether a set is a table, and every set with its members is one.
+/// Returns true if a set is a table, and every set with its members is one.
 fn is_table_for_good(set: &Set, limits: &Limits) -> bool {
     matches!(set.repr, Repr::Table(_)) && is_table_at(set.len(), limits)
 }
@@ -125,7 +125,10 @@ pub fn difference(first: &Set, others: &[&Set], limits: &Limits) -> Set {
 /// A set of these members, all different, which begins as `empty`: a table at once if they are too many for any other form,
 /// since a table that grows is built anew several times.
 fn of_distinct(empty: Set, members: &[Element<'_>], limits: &Limits) -> Set {
-    let mut result = match is_table_at(members.len(), limits) {
+    let is_mixed = || members.iter().any(|member| member.to_i64().is_none());
+    let is_table = is_table_at(members.len(), limits)
+        || members.len() > limits.set_max_listpack_entries && is_mixed();
+    let mut result = match is_table {
         true => Set::table(members.len()),
         false => empty,
     };

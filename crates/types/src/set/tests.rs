@@ -255,7 +255,14 @@ fn the_algebra_agrees_with_counting() {
 #[test]
 fn a_large_result_is_as_if_its_members_had_been_added_one_by_one() {
     let limits = Limits::default();
-    for (members, more) in [(600, 0), (600, 700), (1_000, 10), (130, 20), (100, 20)] {
+    for (members, more) in [
+        (600, 0),
+        (600, 700),
+        (1_000, 10),
+        (400, 9),
+        (130, 20),
+        (100, 20),
+    ] {
         for prefix in ["", "e"] {
             let of = |range: std::ops::Range<usize>| {
                 let mut set = Set::new();
