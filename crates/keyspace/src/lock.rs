@@ -125,10 +125,14 @@ impl StripeSet {
     };
 
     /// Every stripe.
-    pub fn all() -> StripeSet {
-        let mut set = StripeSet::EMPTY;
-        (0..STRIPES).for_each(|stripe| set.insert(stripe as u16));
-        set
+    pub const fn all() -> StripeSet {
+        const LAST: u64 = u64::MAX >> ((64 - STRIPES % 64) % 64);
+        let mut bits = [u64::MAX; WORDS];
+        bits[WORDS - 1] = LAST;
+        StripeSet {
+            bits,
+            words: u64::MAX >> (64 - WORDS),
+        }
     }
 
     /// Adds a stripe.
@@ -395,8 +399,13 @@ impl Locks {
     /// Lets go of one stripe and wakes who waited for it.
     #[inline]
     pub fn unlock_one(&self, stripe: u16) {
+        self.unlock(stripe, self.only.is_this());
+    }
+
+    #[inline]
+    fn unlock(&self, stripe: u16, is_only_thread: bool) {
         let word = self.words.of(stripe);
-        let before = if self.only.is_this() {
+        let before = if is_only_thread {
             let before = word.load(Ordering::Relaxed);
             word.store(before & RESERVED, Ordering::Relaxed);
             before
@@ -414,6 +423,9 @@ impl Locks {
     /// stripe that was in the way. `ticket`: this unit owns the ticket, reservations are its own.
     pub fn try_set(&self, set: &StripeSet, ticket: bool) -> Result<(), u16> {
         let refuse = if ticket { HELD } else { HELD | RESERVED };
+        if self.only.is_this() {
+            return self.try_set_alone(set, refuse);
+        }
         for stripe in set.iter() {
             if !self.try_stripe(stripe, refuse) {
                 set.iter()
@@ -425,9 +437,25 @@ impl Locks {
         Ok(())
     }
 
+    /// The same where nobody can take a stripe meanwhile: all are looked at before the first is taken.
+    fn try_set_alone(&self, set: &StripeSet, refuse: u32) -> Result<(), u16> {
+        let word = |stripe| self.words.of(stripe);
+        let is_refused = |stripe: &u16| word(*stripe).load(Ordering::Relaxed) & refuse != 0;
+        if let Some(stripe) = set.iter().find(is_refused) {
+            return Err(stripe);
+        }
+        set.iter().for_each(|stripe| {
+            let seen = word(stripe).load(Ordering::Relaxed);
+            word(stripe).store(seen | HELD, Ordering::Relaxed);
+        });
+        Ok(())
+    }
+
     /// Lets go of all stripes of the set.
     pub fn unlock_set(&self, set: &StripeSet) {
-        set.iter().for_each(|stripe| self.unlock_one(stripe));
+        let is_only_thread = self.only.is_this();
+        set.iter()
+            .for_each(|stripe| self.unlock(stripe, is_only_thread));
     }
 
     /// Takes a stripe on behalf of the running script, waiting if need be, whatever else it holds.
@@ -627,10 +655,28 @@ mod tests {
 
     #[test]
     fn a_failed_set_holds_nothing() {
-        let locks = Locks::new(Box::new(Heard::default()));
-        assert!(locks.try_one(64));
-        assert_eq!(locks.try_set(&set(&[3, 64, 700]), false), Err(64));
-        assert!(locks.try_one(3), "stripe 3 was let go");
+        for make in [Locks::new, Locks::of_one_thread] {
+            let locks = make(Box::new(Heard::default()));
+            assert!(locks.try_one(64));
+            assert_eq!(locks.try_set(&set(&[3, 64, 700]), false), Err(64));
+            assert!(locks.try_one(3), "stripe 3 was let go");
+            assert_eq!(locks.try_set(&StripeSet::all(), false), Err(3));
+        }
+    }
+
+    #[test]
+    fn a_set_is_taken_whole_and_let_go_whole() {
+        for make in [Locks::new, Locks::of_one_thread] {
+            let heard = Heard::default();
+            let locks = make(Box::new(heard.clone()));
+            let all = StripeSet::all();
+            assert_eq!(locks.try_set(&all, false), Ok(()));
+            assert!((0..STRIPES as u16).all(|stripe| !locks.try_one(stripe)));
+            assert_eq!(locks.wait_for(9, 42, false), Wait::Registered);
+            locks.unlock_set(&all);
+            assert_eq!(heard.take(), [42]);
+            assert!((0..STRIPES as u16).all(|stripe| locks.try_one(stripe)));
+        }
     }
 
     #[test]
