@@ -656,7 +656,7 @@ mod tests {
     #[test]
     fn a_failed_set_holds_nothing() {
         for make in [Locks::new, Locks::of_one_thread] {
-            let locks = make(Box::new(Heard::default()));
+            let locks = make(Box::<Heard>::default());
             assert!(locks.try_one(64));
             assert_eq!(locks.try_set(&set(&[3, 64, 700]), false), Err(64));
             assert!(locks.try_one(3), "stripe 3 was let go");
