@@ -3,7 +3,7 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use redline_commands::{Ctx, Error, handler};
+use redline_commands::{Ctx, Failure, Stop, handler};
 use redline_keyspace::{
     Classes, Held, Keyspace, Local, View, hash,
     lock::{StripeSet, Wake, WakeToken},
@@ -99,9 +99,9 @@ impl Runner {
         ctx.keys.finish();
         match result {
             // Nobody waits here: the reply for such callers is there.
-            Ok(()) | Err(Error::Block(_)) => {}
+            Ok(()) | Err(Failure::Stop(Stop::Wait(_))) => {}
             // As the executor does: the key goes, and the command runs again.
-            Err(Error::Expired(key)) => {
+            Err(Failure::Stop(Stop::Expired(key))) => {
                 self.out.clear();
                 let held = Held::One(stripe_of(hash(&key)));
                 let mut view = View::new(space, held, &mut self.local, db, self.now_ms);
@@ -109,9 +109,9 @@ impl Runner {
                 view.finish();
                 return self.call(id, args, db, proto);
             }
-            Err(error) => {
+            Err(failure) => {
                 self.out.clear();
-                Reply::new(&mut self.out, proto).error_bytes(&error.text());
+                Reply::new(&mut self.out, proto).error_bytes(&failure.expect_error().text());
             }
         }
         let reply = self.out.chunks().collect::<Vec<_>>().concat();
