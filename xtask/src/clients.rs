@@ -111,7 +111,7 @@ impl Client {
         format!("{}{}", self.name, protocol.unwrap_or_default())
     }
 
-    /// What it prints of the server on this port.
+    /// Returns the text that the client prints about the server on this port.
     fn say(&self, port: u16, calls: &Path, monitored: bool) -> Result<String, Failure> {
         let mut command = Command::new(&self.program);
         command

@@ -111,7 +111,7 @@ impl Cluster {
     }
 }
 
-/// What a node answers: its words by lines.
+/// Returns a node's reply: its words by lines.
 pub fn told(node: &ServerProcess, words: &[&str]) -> Option<String> {
     use redline_testkit::client::Value;
     fn text(value: &Value) -> String {
@@ -235,8 +235,8 @@ fn as_redis_benchmark(setting: &Setting, cluster: &Cluster) -> Result<usize, Fai
     Ok(WAYS.len())
 }
 
-/// What was printed, with a mark for each number: how far they are aligned, and how many lines a distribution has,
-/// differs as well. Of a line that was rewritten, its last state.
+/// Returns the printed lines with a mark for each number: how far they are aligned, and how many lines a distribution
+/// has, differs as well. Of a line that was rewritten, its last state.
 fn without_digits(said: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in said.lines() {

@@ -16,7 +16,7 @@ use crate::run::{Failure, captured};
 /// Comparisons of each kind, and how many have to be right.
 const COMPARISONS: usize = 20;
 const RIGHT_MIN: usize = 19;
-/// What a comparison may take, in seconds, and what each of its runs takes.
+/// Maximum time of a comparison, in seconds, and the time of each of its runs.
 const TIME_MAX: &str = "25";
 const RUN: &str = "0.05";
 const TIMEOUT: Duration = Duration::from_secs(120);

@@ -80,7 +80,7 @@ const STEPS: &[Step] = &[
 struct Step {
     name: &'static str,
     run: fn(&Setting) -> Result<String, Failure>,
-    /// What it is, if it runs only when it is named: it takes too long, or wants a quieter machine.
+    /// Description of the step, if it runs only when it is named: it takes too long, or wants a quieter machine.
     on_request: Option<&'static str>,
 }
 
@@ -104,7 +104,7 @@ const fn on_request(
     }
 }
 
-/// What `--help` says of the steps.
+/// Returns the text of `--help` about the steps.
 pub fn usage_of_steps() -> String {
     const COLUMNS: usize = 100;
     let mut text = String::from("    Steps:");
@@ -130,7 +130,7 @@ pub fn usage_of_steps() -> String {
 /// DEBUG is used to look at both servers.
 pub const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Debug)]
 pub struct Options {
     calls: Option<usize>,
@@ -140,7 +140,7 @@ pub struct Options {
     units: Vec<String>,
 }
 
-/// What every step works with.
+/// Programs and options that every step works with.
 pub struct Setting {
     /// The product.
     pub redline: PathBuf,
@@ -261,7 +261,7 @@ impl Setting {
         })
     }
 
-    /// What random choices follow from.
+    /// Returns the seed of random choices.
     pub fn seed(&self) -> u64 {
         self.options.seed
     }
@@ -358,7 +358,7 @@ fn compare_access(setting: &Setting) -> Result<String, Failure> {
     Ok(format!("{calls} calls about users and as users"))
 }
 
-/// What Valkey has and Redis has not.
+/// Compares what Valkey has and Redis has not.
 fn compare_with_valkey(setting: &Setting) -> Result<String, Failure> {
     let program = install::valkey_server()?;
     let mut calls = 0;

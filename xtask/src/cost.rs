@@ -32,13 +32,13 @@ const PREPARED_BATCHES_MAX: usize = 64;
 /// Not a divisor of any size, and coprime with all of them.
 const STRIDE: usize = 7_919;
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Debug)]
 pub struct Options {
     /// First words of the calls that are wanted, in lower case; all without any.
     only: Vec<String>,
     requests: usize,
-    /// What concerns the programs.
+    /// Options that concern the programs.
     programs: compat::Options,
 }
 
@@ -79,7 +79,7 @@ struct Case {
     size: usize,
 }
 
-/// What came of a case: CPU time of a request, and how ours compares.
+/// Result of a case: CPU time of a request, and how ours compares.
 struct Measured {
     case: Case,
     ours_us: f64,
@@ -293,7 +293,8 @@ impl Side {
     }
 }
 
-/// What all threads of a process have run, user and system time together: the kernel's own count, not that of its ticks.
+/// Returns the time that all threads of a process have run, user and system time together: the kernel's own count, not
+/// that of its ticks.
 fn cpu_ns(pid: u32) -> Result<u64, Failure> {
     let folder = format!("/proc/{pid}/task");
     let failed = |error: std::io::Error| format!("{folder}: {error}");

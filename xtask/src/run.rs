@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What went wrong, for a person to read.
+/// Description of an error, for a person to read.
 pub type Failure = String;
 
 /// The workspace's folder.
@@ -72,7 +72,7 @@ pub fn ended_group(command: Command, timeout: Duration) -> Result<(Vec<u8>, bool
     Ok((output.stdout, in_time))
 }
 
-/// What is killed.
+/// Scope of a kill.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// The program alone.

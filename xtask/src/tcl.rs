@@ -29,9 +29,10 @@ const SKIPPED: [&str; 2] = [
     "Tracking only occurs for scripts when a command calls a read-only command",
     "Tracking invalidation message of eviction keys should be before response",
 ];
-/// What the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or with
-/// snapshots, or with directives that exist for these tests alone: they are started without, so that what is not about
-/// files is tested all the same. The tests of busy scripts wait until whatever they ask for is refused, as in Redis.
+/// Script that the suite starts as redis-server where it is ours. Some servers are wanted with an append-only file or
+/// with snapshots, or with directives that exist for these tests alone: they are started without, so that what is not
+/// about files is tested all the same. The tests of busy scripts wait until whatever they ask for is refused, as in
+/// Redis.
 const STARTER: &str = "#!/bin/bash
 if [ -f \"$1\" ]; then
     sed -i -E '/^(key-load-delay|loading-process-events-interval-bytes|use-exit-on-panic) /d' \"$1\"
@@ -193,9 +194,9 @@ pub fn run(setting: &Setting) -> Result<String, Failure> {
 /// How a unit went with ours.
 struct Row {
     redline: Outcome,
-    /// What Debian's server passes, ours does not, and the real Redis 8.2.3 does not either.
+    /// Number of tests that Debian's server passes, ours does not, and the real Redis 8.2.3 does not either.
     neither: usize,
-    /// What ours should have passed.
+    /// Tests that ours should have passed.
     missing: Vec<String>,
 }
 
@@ -421,7 +422,7 @@ impl Explained {
         Explained(named.collect())
     }
 
-    /// What is written for `unit`, in whatever mode.
+    /// Returns the tests written for `unit`, in whatever mode.
     fn of(&self, unit: &str) -> impl Iterator<Item = &str> {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! What a Redis answers through `redline proxy`, beside what it answers directly: call by call, before one server, three, and a
+//! Replies of a Redis through `redline proxy`, beside its direct replies: call by call, before one server, three, and a
 //! cluster.
 
 use std::net::SocketAddr;

@@ -12,7 +12,7 @@ use crate::run::{Failure, captured, cargo, workspace};
 
 /// Where the edges and the dependencies are written down: this file only compares.
 const MAP: &str = "ARCHITECTURE.md";
-/// What tests and benchmarks of a room may know beyond its edges.
+/// Rooms that tests and benchmarks of a room may know beyond its edges.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("server", &["testkit"]),
     ("cli", &["testkit", "resp"]),
@@ -238,7 +238,7 @@ fn file_faults(root: &Path, files: &[PathBuf]) -> Result<Vec<String>, Failure> {
     Ok(faults)
 }
 
-/// What a module is called: `x` for `x.rs` and for `x/mod.rs`.
+/// Returns a module's name: `x` for `x.rs` and for `x/mod.rs`.
 fn name_of(file: &Path) -> &str {
     let named = match file.ends_with("mod.rs") {
         true => file.parent().and_then(Path::file_name),
@@ -270,7 +270,7 @@ fn unsafe_fault(root: &Path, file: &Path, text: &str) -> Option<&'static str> {
     (must && !text.contains("#![forbid(unsafe_code)]")).then_some("does not forbid unsafe code")
 }
 
-/// Whether a block, an item or an attribute is unsafe. The word alone may stand in texts and in comments.
+/// Returns true if a block, an item or an attribute is unsafe. The word alone may stand in texts and in comments.
 fn has_unsafe_code(text: &str) -> bool {
     let code = text.lines().filter_map(|line| line.split("//").next());
     let mut behind = code.flat_map(|line| line.split("unsafe").skip(1));

@@ -14,7 +14,7 @@ use crate::install;
 use crate::run::{Failure, captured, ended, line};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// What redis-cli is asked, and what it says.
+/// Commands that redis-cli is given.
 const SESSION: &str = "set greeting hello\nget greeting\nlpush list a b c\nlrange list 0 -1\nconfig get tls-auth-clients\n";
 
 /// Every pair of versions, certificates of both sides, and who speaks to whom.
@@ -89,7 +89,7 @@ impl Certificates {
         self.0.join(name)
     }
 
-    /// What a server is told that speaks these versions.
+    /// Returns the arguments of a server that speaks these versions.
     pub fn server_words(&self, port: u16, version: &str) -> Vec<String> {
         let path = |name: &str| self.path(name).display().to_string();
         let port = port.to_string();
@@ -105,7 +105,7 @@ impl Certificates {
         .collect()
     }
 
-    /// What a client is told.
+    /// Returns the arguments of a client.
     pub fn client_words(&self) -> Vec<PathBuf> {
         let words = [
             "--tls",

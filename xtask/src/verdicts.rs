@@ -17,7 +17,7 @@ use crate::run::{Failure, Folder, Process, captured, until};
 const RUNS: usize = 10;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// What the link of the limited bandwidth carries.
+/// Bandwidth of the link of limited bandwidth, in Mbit/s.
 const LINK_MBIT: &str = "200";
 /// Elements that LRANGE_600 asks for.
 const ELEMENTS: &str = "RPUSH list {seq:600}";
@@ -83,7 +83,7 @@ fn bench(redline: &Path, words: &[&str]) -> Command {
 struct Count {
     expected: String,
     right: usize,
-    /// What the wrong ones were, with their evidence.
+    /// The wrong verdicts, with their evidence.
     wrong: Vec<String>,
 }
 

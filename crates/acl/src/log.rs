@@ -1,4 +1,4 @@
-//! What was refused: the newest first, refusals of the same kind within a minute as one entry. Bounded.
+//! Log of refusals: the newest first, refusals of the same kind within a minute as one entry. Bounded.
 //! Must not know: clients, a clock.
 
 use std::collections::VecDeque;
@@ -47,7 +47,7 @@ impl Reason {
 /// A refusal.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What was refused.
+    /// Part of the call that was refused.
     pub reason: Reason,
     /// Where the call came from.
     pub context: Context,

@@ -1,4 +1,4 @@
-//! What a client is told that has not said who it is, or has said it wrongly: lines of errors, without the leading `-`.
+//! Error replies for a client that has not authenticated, or has failed to: lines of errors, without the leading `-`.
 //! Clients match on these texts, so they are Redis 8.2.3's. Must not know clients.
 
 /// Authentication is required and missing.

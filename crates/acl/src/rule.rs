@@ -1,9 +1,9 @@
-//! What all rules have in common: how their words are put together, and what is wrong with a wrong one.
+//! Common parts of all rules: how their words are put together, and what is wrong with a wrong one.
 //! Knows no users.
 
 use std::fmt;
 
-/// What the server decides about the language of rules.
+/// Choices of the server about the language of rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
     /// A fresh selector may use every channel (`acl-pubsub-default allchannels`).

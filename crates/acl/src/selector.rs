@@ -54,7 +54,7 @@ impl KeyUse {
         write: true,
     };
 
-    /// What a command does to a key. To learn that it is there, or its type, is neither.
+    /// Returns the use that a command makes of a key, reading or writing. To learn that it is there, or its type, is neither.
     fn of(access: Access) -> KeyUse {
         KeyUse {
             read: access.has(Access::ACCESS),
@@ -75,7 +75,7 @@ struct KeyPattern {
     pattern: Box<[u8]>,
 }
 
-/// What of a call was refused, in the order in which one refusal outweighs another.
+/// Part of a call that was refused, in the order in which one refusal outweighs another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The command.
@@ -91,7 +91,7 @@ pub enum Reason {
 /// A call that a user may not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Denied {
-    /// What was refused.
+    /// Part of the call that was refused.
     pub reason: Reason,
     /// The place of the key or channel in the argument vector; 0 for the command.
     pub position: usize,
@@ -458,7 +458,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     glob::matches(pattern, text, Case::Sensitive)
 }
 
-/// What every text that a glob pattern matches begins with, and the pattern behind that.
+/// Returns the text that everything matched by a glob pattern begins with, and the pattern behind that.
 fn literal_start(pattern: &[u8]) -> (Vec<u8>, &[u8]) {
     let (mut start, mut rest) = (Vec::new(), pattern);
     loop {
@@ -503,7 +503,7 @@ impl KeyPattern {
     }
 }
 
-/// What `R~pattern` allows, and the pattern; the `~` may be missing, and then there is no pattern.
+/// Parses `R~pattern`: returns the pattern, and the use that it allows; the `~` may be missing, and then there is no pattern.
 fn key_use(rest: &[u8]) -> Option<(&[u8], KeyUse)> {
     let mut allows = KeyUse {
         read: false,
@@ -524,7 +524,7 @@ fn key_use(rest: &[u8]) -> Option<(&[u8], KeyUse)> {
     (allows.read || allows.write).then_some((pattern, allows))
 }
 
-/// What `get` or `config|get` names.
+/// Command that `get` or `config|get` names.
 #[derive(Clone, Copy)]
 enum Named {
     Built(CommandId),

@@ -9,7 +9,7 @@ use crate::{
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// Whom a session belongs to: other than the name, never given twice.
+    /// Id of the user that a session belongs to: other than the name, never given twice.
     id: u64,
     name: Box<[u8]>,
     enabled: bool,

@@ -29,7 +29,7 @@ const FREE_TICKS: u32 = 4;
 /// The global allocator.
 pub struct Allocator;
 
-/// Whether a block with this layout is a run of pages.
+/// Returns true if a block with this layout is a run of pages.
 #[inline(always)]
 fn is_large(layout: Layout) -> bool {
     layout.size() > SMALL_BYTES_MAX && layout.align() <= large::PAGE_BYTES

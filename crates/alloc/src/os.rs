@@ -1,4 +1,5 @@
-//! What allocators want of the operating system: address ranges, huge pages, and giving memory back. Knows nothing else.
+//! The functions of the operating system that allocators use: address ranges, huge pages, and giving memory back. Knows
+//! nothing else.
 
 use std::ptr::NonNull;
 

@@ -21,7 +21,7 @@ const WORDS: usize = LISTS.div_ceil(64);
 /// Runs of the wanted size's own list that are looked at.
 const TRIES: usize = 8;
 
-/// What is known of a page. Zeroed memory is a page that begins and ends no free run.
+/// The state of a page. Zeroed memory is a page that begins and ends no free run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mark {
     /// Length of the free run that begins or ends here, 0 elsewhere.
@@ -336,7 +336,7 @@ mod tests {
         Out,
     }
 
-    /// What the lists hold is what the pages are, joined as far as kinds allow.
+    /// Checks that the lists hold the free runs of these pages, joined as far as kinds allow.
     fn check(runs: &Runs, pages: &[Page]) {
         let mut listed = BTreeMap::new();
         for (kind, lists) in runs.lists.iter().enumerate() {

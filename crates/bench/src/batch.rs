@@ -105,7 +105,7 @@ impl Batch {
         }
     }
 
-    /// What [`Batch::next`] has given last: it stays as it is for as long as anybody has it.
+    /// Returns the bytes that [`Batch::next`] gave last: they stay as they are for as long as they are shared.
     pub fn share(&self) -> Arc<Vec<u8>> {
         Arc::clone(&self.bytes)
     }

@@ -25,7 +25,7 @@ pub struct Quota {
     threads: u64,
 }
 
-/// What one thread takes of the quota at once.
+/// Maximum number of batches that one thread takes from the quota at once.
 const TAKEN_MAX: u64 = 1024;
 
 impl Quota {
@@ -55,7 +55,7 @@ impl Quota {
     }
 }
 
-/// What a thread sends: one batch for all of its connections, or one for each server.
+/// The batches that a thread sends: one for all of its connections, or one for each server.
 pub trait Batches {
     /// Which of the servers a connection is to: its place among all, or any number that leads there in turns.
     fn place(&self, token: usize) -> usize {
@@ -68,10 +68,10 @@ pub trait Batches {
     /// The next batch of a connection.
     fn next(&mut self, token: usize, random: &mut fastrand::Rng) -> &[u8];
 
-    /// What [`Batches::next`] has just given to this connection, without a copy.
+    /// Returns the bytes that [`Batches::next`] has just given to this connection, without a copy.
     fn share(&self, token: usize) -> Arc<Vec<u8>>;
 
-    /// Whether the test can go on although a connection got this error: then it counts as a reply.
+    /// Returns `Ok` if the test can go on although a connection got this error: then it counts as a reply.
     fn excuse(&mut self, _token: usize, error: String) -> Result<(), Failure> {
         Err(Failure::Reply(error))
     }

@@ -15,7 +15,7 @@ pub struct Control {
     /// Missing when the program around us receives signals itself.
     signals: Option<Signals>,
     interrupted: bool,
-    /// Whether a hang-up is an interruption.
+    /// True if a hang-up is an interruption.
     ends_with_terminal: bool,
 }
 
@@ -61,12 +61,12 @@ impl Control {
         })
     }
 
-    /// What ends the current or next [`Control::wait`].
+    /// Returns a handle that ends the current or next [`Control::wait`].
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Whether Ctrl-C was pressed since the start.
+    /// Returns true if Ctrl-C was pressed since the start.
     pub fn interrupted(&self) -> bool {
         self.interrupted
     }

@@ -1,4 +1,4 @@
-//! What ends a run early, in the words that redis-benchmark uses for it.
+//! Failures that end a run early, in the words that redis-benchmark uses for them.
 
 use std::fmt;
 use std::io;
@@ -48,7 +48,7 @@ pub enum Failure {
     Closed,
     /// A read or a write failed.
     Io(io::Error),
-    /// What the server sent is no reply.
+    /// The server sent bytes that are no reply.
     Protocol(ReplyError),
     /// Something on our side: a poller, standard input, standard output, a request that is too large.
     Local(String),
@@ -115,7 +115,7 @@ impl Failure {
         Failure::Local(format!("{what}: {}", error_text(error)))
     }
 
-    /// Whether it is the end of one connection, and another may do better.
+    /// Returns true if it is the end of one connection, and another may do better.
     pub fn is_of_connection(&self) -> bool {
         matches!(
             self,
@@ -137,8 +137,8 @@ impl Failure {
     }
 }
 
-/// What a server said, fit for a terminal: in place of a control character, which could do anything there, stands a
-/// question mark. Lines and tabs stay.
+/// Returns a server's text, fit for a terminal: in place of a control character, which could do anything there, stands
+/// a question mark. Lines and tabs stay.
 pub fn said(text: &[u8]) -> String {
     let harmless = |c: char| match c {
         '\r' | '\n' | '\t' => c,

@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::worker::{Ended, Gate, Load, Place, Progress, Shared, Worker};
 
-/// Whom a test talks to, over how many connections.
+/// The servers of a test, and the number and kind of the connections to them.
 pub struct Plan {
     /// The servers, among which each thread's load deals its connections out; at least one.
     pub places: Vec<Place>,
@@ -27,7 +27,7 @@ pub struct Plan {
     pub keep_alive: bool,
 }
 
-/// What a test came to.
+/// Result of a test.
 pub struct Outcome<L> {
     /// The load of each thread, with what it measured.
     pub loads: Vec<L>,
@@ -40,7 +40,7 @@ pub struct Outcome<L> {
     pub open: Vec<Stream>,
 }
 
-/// What was counted so far, while a test runs.
+/// Counts so far, while a test runs.
 #[derive(Clone, Copy, Default)]
 pub struct Totals {
     /// Requests answered.
@@ -96,11 +96,11 @@ pub trait Observer {
     fn observe(&mut self, totals: &Totals) -> Result<(), Failure>;
 }
 
-/// What a thread of a test runs.
+/// The code that a thread of a test runs.
 pub trait Engine: Send {
-    /// What it measures into.
+    /// The load, with its measurements.
     type Load: Send;
-    /// What makes it look at [`Shared::stop`].
+    /// Returns a handle that makes the thread look at [`Shared::stop`].
     fn waker(&mut self) -> std::io::Result<Waker>;
     /// Opens `clients` connections, calls `connected`, waits at the gate, and sends until it is done.
     fn run(self, clients: usize, connected: impl FnOnce()) -> Ended<Self::Load>;
@@ -119,7 +119,7 @@ impl<L: Load + Send> Engine for Worker<'_, L> {
 }
 
 impl Plan {
-    /// What the threads of a test have in common, and how many connections they open.
+    /// Returns the state that the threads of a test share, and the number of connections they open.
     pub fn share(self) -> (Shared, usize) {
         let shared = Shared {
             places: self.places,
@@ -200,7 +200,7 @@ pub fn run_engines<E: Engine>(
     })
 }
 
-/// What a worker tells the main thread.
+/// Message from a worker to the main thread.
 enum Message<L> {
     Connected,
     Done(Box<Ended<L>>),

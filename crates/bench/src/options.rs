@@ -42,7 +42,7 @@ pub struct Options {
     pub resp3: bool,
     /// `--tls`, or the scheme `rediss` of `-u`.
     pub tls: bool,
-    /// What the other options say about TLS; without `tls` they have no effect.
+    /// Settings of TLS from the other options; without `tls` they have no effect.
     pub tls_options: ClientTlsOptions,
     /// `--cluster`: the server is a node of one.
     pub cluster: bool,
@@ -78,7 +78,7 @@ pub struct Options {
     pub tests: Option<Vec<String>>,
     /// `--compat`.
     pub compat: Compat,
-    /// What follows the options.
+    /// The words after the options.
     pub command: Vec<Vec<u8>>,
     /// Said on standard error before anything runs.
     pub warnings: Vec<String>,
@@ -393,7 +393,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What C's `atoi` reads: blanks, a sign, digits; anything else ends the number. Saturates instead of wrapping.
+/// Reads a number as C's `atoi` does: blanks, a sign, digits; anything else ends the number. Saturates instead of
+/// wrapping.
 pub fn atoi(bytes: &[u8]) -> i64 {
     let rest = bytes.trim_ascii_start();
     let (negative, digits) = match rest.first() {

@@ -54,12 +54,12 @@ impl Outgoing {
         }
     }
 
-    /// What has not left yet.
+    /// Returns the bytes that have not been sent yet.
     pub fn rest(&self) -> &[u8] {
         &self.bytes.all()[self.sent..]
     }
 
-    /// Whether everything has left.
+    /// Returns true if all bytes have been sent.
     pub fn is_empty(&self) -> bool {
         self.sent == self.bytes.all().len()
     }

@@ -16,7 +16,7 @@ use crate::report::ServerConfig;
 use crate::target;
 use crate::worker::{HANDSHAKE_WITHIN, secure};
 
-/// What the first connection found out.
+/// Findings of the first connection.
 pub struct Probed {
     /// The endpoint of the address that accepted: all others connect to it.
     pub endpoint: Endpoint,

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use crate::compat::Form;
 use crate::options::Output;
 
-/// What one test came to.
+/// Result of one test.
 pub struct Measured<'a> {
     /// Name of the test.
     pub title: &'a str,
@@ -25,7 +25,7 @@ pub struct Measured<'a> {
     pub latency: &'a Histogram<u64>,
 }
 
-/// What all tests of a run have in common.
+/// Settings that all tests of a run have in common.
 pub struct Setting {
     /// Old or new shape.
     pub form: Form,
@@ -37,13 +37,13 @@ pub struct Setting {
     pub payload_bytes: usize,
     /// `-k`.
     pub keep_alive: bool,
-    /// What the server said about itself, if it did.
+    /// The server's configuration, if it reported it.
     pub server: Option<ServerConfig>,
-    /// What each master of a cluster said about itself, in their order; `None`: it is no cluster.
+    /// The configuration that each master of a cluster reported, in their order; `None`: it is no cluster.
     pub masters: Option<Vec<Option<ServerConfig>>>,
     /// `--threads` as asked for, 0 if not.
     pub threads: usize,
-    /// What the embedded server calls itself, if it is what is loaded.
+    /// Name that the embedded server gives itself, if it is what is loaded.
     pub embedded: Option<String>,
     /// Decimals of the classic latency lines.
     pub classic_decimals: u8,
@@ -140,7 +140,7 @@ impl LiveLine {
         }
     }
 
-    /// What takes the line away when no report follows it.
+    /// Returns the text that clears the line when no report follows it.
     pub fn ended(&self) -> String {
         if self.width == 0 {
             String::new()

@@ -1,5 +1,5 @@
-//! What `--json` has left, read again: of a run, a staircase, a comparison, a suite, a failover; and in plain words what a
-//! file is that is none of these.
+//! Reads the files that `--json` has written: of a run, a staircase, a comparison, a suite, a failover; and says in
+//! plain words what a file is that is none of these.
 //!
 //! Knows how each is kept, and not what is made of it.
 

@@ -12,9 +12,9 @@ use crate::compat::Compat;
 pub struct Test {
     /// The names under which `-t` selects it.
     names: &'static [&'static str],
-    /// What reports call it.
+    /// Name of the test in reports.
     pub title: &'static str,
-    /// What it sends.
+    /// The request that the test sends.
     request: Request,
 }
 

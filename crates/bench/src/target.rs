@@ -1,4 +1,4 @@
-//! Whom to load, and as whom: what a connection says before its first request.
+//! Target and user of a load: the requests that a connection sends before its first request of the load.
 //!
 //! Knows no socket and no command line.
 
@@ -16,7 +16,8 @@ pub fn auth(user: Option<&[u8]>, password: Option<&[u8]>) -> Vec<Vec<u8>> {
     }
 }
 
-/// What each connection sends first, in redis-benchmark's order: HELLO comes last, so tracking is asked for in RESP2.
+/// Returns the requests that each connection sends first, in redis-benchmark's order: HELLO comes last, so tracking is
+/// asked for in RESP2.
 pub fn prefix(auth: &[Vec<u8>], tracking: bool, db: i64, resp3: bool) -> Prefix {
     let mut prefix = Prefix::default();
     let mut add = |request: &[Vec<u8>]| {

@@ -2,7 +2,7 @@
 
 use crate::compat::Compat;
 
-/// What `--version` prints. Scripts take the second word.
+/// Returns the text that `--version` prints. Scripts take the second word.
 pub fn version(compat: Compat) -> String {
     format!(
         "redis-benchmark {} (redline {})\n",

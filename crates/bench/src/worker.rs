@@ -28,12 +28,12 @@ use redline_resp::Skipper;
 use crate::failure::{Failure, said};
 use crate::outgoing::Outgoing;
 
-/// What a worker sends, when, and what it makes of the replies. One per thread.
+/// The load of a worker: which requests it sends, when, and how it takes their replies. One per thread.
 pub trait Load {
-    /// What it remembers of a connection.
+    /// State that the load keeps of a connection.
     type Pending: Send;
 
-    /// Whether it sends by the clock: whether [`Load::due`] has to be asked.
+    /// True if the load sends by the clock: [`Load::due`] then has to be asked.
     const PACED: bool = false;
 
     /// Of a connection that has sent nothing yet.
@@ -47,7 +47,7 @@ pub trait Load {
         token
     }
 
-    /// Whether a connection that stands and has sent nothing is to send at once.
+    /// Returns true if a connection that stands and has sent nothing is to send at once.
     fn start(&mut self, token: usize) -> bool;
 
     /// The next bytes of a connection that is to send.
@@ -96,15 +96,16 @@ pub trait Load {
         None
     }
 
-    /// Whether a suspect's oldest request has waited for too long.
+    /// Returns true if a suspect's oldest request has waited for too long.
     fn is_overdue(&mut self, _token: usize, _pending: &mut Self::Pending, _now_ns: u64) -> bool {
         false
     }
 
-    /// Whether a connection waits for replies, or will be used; one that does neither may be closed by the server.
+    /// Returns true if a connection waits for replies, or will be used; one that does neither may be closed by the
+    /// server.
     fn needs(&self, pending: &Self::Pending) -> bool;
 
-    /// Whether anything is under way or still to be sent.
+    /// Returns true if any request is under way or still to be sent.
     fn is_active(&self) -> bool;
 
     /// The end of a turn of the loop.
@@ -120,11 +121,11 @@ pub trait Load {
     fn progress(&self) -> (u64, u64);
 }
 
-/// What arrived on a connection.
+/// Bytes that arrived on a connection, and the connection's state.
 pub struct Arrived<'a, P> {
     /// Which connection.
     pub token: usize,
-    /// What the load remembers of it.
+    /// The state that the load keeps of the connection.
     pub pending: &'a mut P,
     /// The state of its reply stream.
     pub skipper: &'a mut Skipper,
@@ -136,17 +137,17 @@ pub struct Arrived<'a, P> {
     pub now_ns: u64,
 }
 
-/// What a load made of what arrived.
+/// Outcome of a load's look at the bytes that arrived.
 pub struct Taken {
     /// Bytes that are done with; the rest is the start of a line.
     pub consumed: usize,
-    /// Whether there was a reply that counts: the last of these ends the test.
+    /// True if there was a reply that counts: the last of these ends the test.
     pub counted: bool,
-    /// What the connection does next.
+    /// Next action of the connection.
     pub then: Then,
 }
 
-/// What a connection does next.
+/// Next action of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Waits: for more replies, or for nothing.
@@ -166,7 +167,7 @@ pub enum Wait {
     Until(u64),
 }
 
-/// What the threads of one test have in common.
+/// State that the threads of one test share.
 pub struct Shared {
     /// The servers, among which each thread's load deals its connections out; at least one.
     pub places: Vec<Place>,
@@ -266,7 +267,7 @@ pub struct Progress {
     pub started_ns: AtomicU64,
 }
 
-/// What a thread came to.
+/// Result of a thread.
 pub struct Ended<L> {
     /// Its load, with what was measured.
     pub load: L,
@@ -316,7 +317,7 @@ struct Connection<P> {
     unread: bool,
     /// Replies before those of the load, that answer the prefix.
     prefix_awaited: u64,
-    /// What the socket did not take of what was to be sent.
+    /// Bytes that are to be sent and that the socket did not take.
     unsent: Outgoing,
     /// The start of a line whose rest has not arrived.
     held: Vec<u8>,
@@ -361,7 +362,7 @@ impl<'a, L: Load> Worker<'a, L> {
         })
     }
 
-    /// What makes this thread look at [`Shared::stop`].
+    /// Returns a handle that makes this thread look at [`Shared::stop`].
     pub fn waker(&mut self) -> std::io::Result<Waker> {
         self.poller.waker(WAKE_TOKEN)
     }

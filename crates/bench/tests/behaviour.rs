@@ -1,4 +1,4 @@
-//! What is sent, and how runs end, against a server that does what each test needs.
+//! Requests that are sent, and how runs end, against a server that does what each test needs.
 
 mod fake_server;
 mod invocation;

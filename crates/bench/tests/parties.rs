@@ -1,4 +1,4 @@
-//! What `redline bench run` says of the costs of a server: one whose threads end with their connections.
+//! Costs of a server as `redline bench run` reports them: one whose threads end with their connections.
 
 mod fake_server;
 mod invocation;

@@ -28,7 +28,7 @@ fn result(server: &FakeServer, args: &[&str]) -> Value {
     serde_json::from_str(&ran.stdout).expect("standard output is the JSON and nothing else")
 }
 
-/// What was sent by the load, without the questions before it.
+/// Returns the requests that the load sent, without the questions before it.
 fn sent(server: &FakeServer) -> Vec<String> {
     let lines = server.lines().into_iter();
     lines

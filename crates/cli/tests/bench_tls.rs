@@ -74,7 +74,7 @@ fn start(port: u16, args: &[&str]) -> Child {
         .expect("the binary starts")
 }
 
-/// What it leaves, of one that ends: it is not waited for without an end.
+/// Returns the output of a child that ends: it is not waited for without an end.
 fn ended(mut child: Child) -> Output {
     // What it says fits into the pipes.
     until("the run ends", || child.try_wait().expect("it is ours"));

@@ -23,7 +23,7 @@ fn with_files(limit: u32) -> Command {
     under(&format!("-n {limit}"))
 }
 
-/// What a server that cannot start so says on standard error.
+/// Returns the text on standard error of a server that cannot start under such a limit.
 fn refused_under(limit: &str, more: &str) -> String {
     let folder = folder_with(more);
     let mut child = under(limit)

@@ -29,7 +29,8 @@ impl Measured {
         }
     }
 
-    /// What may be resident when all is gone: a quarter above the idle process, and the scraps of threads and tables.
+    /// Returns the maximum of resident memory when all is gone: a quarter above the idle process, and the scraps of
+    /// threads and tables.
     fn bound_bytes(&self) -> usize {
         self.idle_bytes / 4 * 5 + (2 << 20)
     }

@@ -376,7 +376,7 @@ fn nothing_is_cached_while_the_server_does_not_tell() {
 
 #[test]
 fn news_that_come_in_pieces_before_a_sign_of_life_are_news() {
-    /// Who is told what changes, and how often they have asked for a sign of life.
+    /// Connections that are sent invalidations, and the number of PINGs that they have sent.
     #[derive(Default)]
     struct Told {
         peers: HashSet<SocketAddr>,

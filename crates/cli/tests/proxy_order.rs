@@ -49,7 +49,8 @@ impl Loading {
         Loading { address, executed }
     }
 
-    /// What became of these requests, sent in one piece through a proxy, and in which order they were executed.
+    /// Returns the replies to these requests, sent in one piece through a proxy, and the order in which they were
+    /// executed.
     fn ask(&self, lines: &[&str]) -> (Vec<Value>, Vec<String>) {
         let address = self.address;
         let proxy = proxy_with(&format!(
@@ -146,7 +147,7 @@ fn scripts_are_there_before_their_first_call_on_a_connection() {
     assert_eq!(ask(&mut client), [ok(), bulk("1"), ok()]);
 }
 
-/// What has happened, for who waits for it.
+/// Events so far, with a condition variable for threads that wait for one.
 #[derive(Default)]
 struct Happened {
     words: Mutex<Vec<&'static str>>,

@@ -1,4 +1,4 @@
-//! What the proxy waits for, and for how long: clients that do not read, servers that fall silent, seeds that are no cluster.
+//! Waiting times of the proxy: clients that do not read, servers that fall silent, seeds that are no cluster.
 
 mod proxying;
 

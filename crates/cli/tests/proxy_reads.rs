@@ -111,14 +111,14 @@ impl Shard {
         until(text, || self.proxy.log().matches(text).count() >= times);
     }
 
-    /// Whether these and no others answer reads, in this order.
+    /// Returns true if these servers and no others answer reads, in this order.
     fn is_answered_by(&self, client: &mut Client, expected: &[&str]) -> bool {
         let mut names = self.answers(client, 20);
         names.dedup();
         names == expected
     }
 
-    /// Who answers a number of GETs, one by one.
+    /// Returns the names of the servers that answer a number of GETs, one by one.
     fn answers(&self, client: &mut Client, count: usize) -> Vec<String> {
         let mut names: Vec<String> = (0..count).map(|_| name(&call(client, "GET k"))).collect();
         names.sort();

@@ -118,7 +118,7 @@ impl Ledger {
     }
 }
 
-/// What such a server answers.
+/// Returns the reply of such a server.
 fn recorded(words: &[String]) -> Vec<u8> {
     let keys = words.len() - 1;
     let reply = match words[0].as_str() {

@@ -1,4 +1,4 @@
-//! What can be seen of `redline proxy`: INFO, SLOWLOG, LATENCY, CONFIG, MONITOR, metrics, keys that come often.
+//! Observability of `redline proxy`: INFO, SLOWLOG, LATENCY, CONFIG, MONITOR, metrics, keys that come often.
 mod proxying;
 
 use std::io::{Read as _, Write as _};

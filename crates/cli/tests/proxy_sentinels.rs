@@ -1,4 +1,4 @@
-//! What Sentinels say and do not say to `redline proxy`: a switch, nothing, nonsense.
+//! Replies and messages of Sentinels to `redline proxy`, or their absence: a switch, nothing, nonsense.
 
 mod proxying;
 
@@ -29,7 +29,7 @@ fn bulks(texts: &[&str]) -> Vec<u8> {
     reply.into_bytes()
 }
 
-/// What a Sentinel says of the primary `m`.
+/// Returns a Sentinel's description of the primary `m`.
 fn master(at: SocketAddr) -> Vec<u8> {
     let port = at.port().to_string();
     let known = ["name", "m", "ip", "127.0.0.1", "port", &port];

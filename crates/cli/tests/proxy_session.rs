@@ -13,7 +13,7 @@ use proxying::{
     Behind, REDLINE, assert_error, bulk, call, ok, proxy_of, scripted, scripted_over, signal, until,
 };
 
-/// What the proxy, and then a server by itself, answer to the same pipeline.
+/// Returns the replies of the proxy, and then of a server by itself, to the same pipeline.
 fn both(lines: &[&str], proto: u8) -> [Vec<Value>; 2] {
     let behind = Behind::new(1, 1);
     let alone = ServerProcess::redline(Path::new(REDLINE), 1, &[]).unwrap();

@@ -1,5 +1,5 @@
-//! What becomes of those who subscribe where servers do not answer as servers do, or are lost: each of them gets an answer
-//! or an error, and hears again what it has heard.
+//! Subscriptions of clients where servers do not answer as servers do, or are lost: each client gets an answer or an
+//! error, and receives again what it has received before.
 
 mod proxying;
 
@@ -207,7 +207,7 @@ fn subscribing_where_the_server_is_lost_is_an_error() {
     assert_eq!(call(&mut client, "PING"), Value::Simple(b"PONG".to_vec()));
 }
 
-/// What a server says of a name, and of how many there are now.
+/// Returns a server's confirmation for a name, with the number of names that there are now.
 fn confirmed(word: &str, name: &[u8], count: usize) -> Vec<u8> {
     said(word, &String::from_utf8_lossy(name), &format!(":{count}"))
 }

@@ -73,7 +73,7 @@ fn a_user_that_asks_for_too_much_waits_and_others_do_not() {
     assert!(took > Duration::from_millis(1_500), "{took:?}");
 }
 
-/// Who gives up waiting is nobody whom others wait for; one that only sends no more still gets its replies.
+/// A client that gives up waiting holds up no other client; one that only sends no more still gets its replies.
 #[test]
 fn nobody_waits_for_the_turns_of_those_who_have_gone() {
     let server = server();
@@ -323,7 +323,7 @@ fn what_goes_from_socket_to_socket_is_paid_for_too() {
     assert!((1.5..10.0).contains(&took), "{took}");
 }
 
-/// Whether the kernel probes the silent connection between these ports.
+/// Returns true if the kernel probes the silent connection between these ports.
 fn is_probed(local: u16, remote: u16) -> bool {
     const KEEPALIVE: &str = "02";
     let table = fs::read_to_string("/proc/net/tcp").unwrap();

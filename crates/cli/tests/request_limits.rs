@@ -17,10 +17,10 @@ use proxying::{PATIENCE, REDLINE, proxy_with, shards};
 /// One more than the proxy once took as arguments.
 const MANY: usize = 1024 * 1024 + 1;
 const LINE: usize = 64 * 1024;
-/// What the server reads at once.
+/// Number of bytes that the server reads at once.
 const READ: usize = 16 * 1024;
 
-/// What is sent, in pieces of which each is read before the next comes, and what is answered.
+/// Bytes to send, in pieces of which each is read before the next comes, and the expected reply.
 struct Row {
     name: &'static str,
     sent: Vec<Vec<u8>>,
@@ -29,7 +29,7 @@ struct Row {
     closes: bool,
 }
 
-/// What goes on.
+/// Returns a row after which the connection goes on.
 fn goes_on(name: &'static str, sent: impl Into<Vec<u8>>, expected: impl Into<Vec<u8>>) -> Row {
     Row {
         name,
@@ -39,7 +39,7 @@ fn goes_on(name: &'static str, sent: impl Into<Vec<u8>>, expected: impl Into<Vec
     }
 }
 
-/// What breaks the protocol, and how that is told.
+/// Returns a row that breaks the protocol, and is answered with this error.
 fn breaks(name: &'static str, sent: impl Into<Vec<u8>>, error: &str) -> Row {
     Row {
         name,
@@ -475,7 +475,7 @@ fn who_has_not_authenticated_may_send_little() {
     }
 }
 
-/// What goes on with an error to every call, PING among them, until somebody authenticates.
+/// Returns a row that goes on with an error to every call, PING among them, until the client authenticates.
 fn goes_on_unpinged(name: &'static str, sent: impl Into<Vec<u8>>, expected: &str) -> Row {
     let mut row = goes_on(name, sent, format!("{expected}+OK\r\n"));
     row.sent[0].extend(request(&["AUTH", "default", "pw"]));

@@ -42,7 +42,7 @@ impl Background {
             .status();
     }
 
-    /// What stands in field `number` of its `stat`, from the state, which is field 3, on.
+    /// Returns field `number` of its `stat`, for fields from the state, which is field 3, on.
     fn stat(&self, number: usize) -> Option<String> {
         let stat = fs::read_to_string(self.proc("stat")).ok()?;
         let (_, fields) = stat.rsplit_once(") ")?;

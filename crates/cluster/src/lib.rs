@@ -1,4 +1,5 @@
-//! What clients of a Redis Cluster must know of it: the slot of a key, who owns which slot, and what a redirect says.
+//! Facts that clients of a Redis Cluster must know of it: the slot of a key, the owner of each slot, and the content of a
+//! redirect.
 //!
 //! Start in [`slot_of`], then [`Topology`] (what CLUSTER SLOTS and CLUSTER SHARDS say), then [`Redirect`].
 //! What comes from a server is checked: what cannot be is no topology and no redirect, and never a panic.

@@ -1,4 +1,4 @@
-//! What MOVED and ASK say. Knows nothing of the request that they answer.
+//! Contents of MOVED and ASK. Knows nothing of the request that they answer.
 
 use crate::SLOTS;
 
@@ -7,7 +7,7 @@ use crate::SLOTS;
 pub struct Redirect {
     /// The slot that it is about.
     pub slot: u16,
-    /// Who has it. Without a host, it is the host that said so.
+    /// Host of the node that has the slot. Without a host, it is the host that said so.
     pub host: Option<String>,
     /// Its port.
     pub port: u16,

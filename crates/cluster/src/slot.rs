@@ -27,7 +27,7 @@ pub fn tagged(key: &[u8], open: u8, close: u8) -> &[u8] {
 /// Keys up to here are looked through in pieces of a fixed size: to get ready for a search takes longer.
 const SHORT_BYTES_MAX: usize = 64;
 
-/// Whether a byte stands in a key, of which most have no tag and are short.
+/// Returns true if a byte stands in a key, of which most have no tag and are short.
 #[inline]
 fn has(key: &[u8], byte: u8) -> bool {
     if key.len() > SHORT_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! Who owns which slot, as a node says it: the replies to CLUSTER SLOTS and CLUSTER SHARDS. Knows no addresses but as
-//! text, and not who was asked: a node without a host is on the host of the one that answered.
+//! Owner of each slot, as a node says it: the replies to CLUSTER SLOTS and CLUSTER SHARDS. Knows no addresses but as text,
+//! and not who was asked: a node without a host is on the host of the one that answered.
 
 use std::ops::RangeInclusive;
 
@@ -20,7 +20,7 @@ pub struct Topology {
 /// A primary and its replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// What it owns; may be nothing.
+    /// Slots that it owns; may be none.
     pub slots: Vec<RangeInclusive<u16>>,
     /// The primary first; then its replicas.
     pub nodes: Vec<Node>,
@@ -37,13 +37,13 @@ pub struct Node {
     pub port: u16,
     /// The port for TLS, if the answer tells it apart (CLUSTER SHARDS).
     pub tls_port: Option<u16>,
-    /// Whether it writes.
+    /// Role in the shard, which tells whether it writes.
     pub role: Role,
-    /// Whether its data can be used: it has neither failed nor is it loading.
+    /// True if its data can be used: it has neither failed nor is it loading.
     pub is_online: bool,
 }
 
-/// What a node does in its shard.
+/// Role of a node in its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It owns the shard's slots.
@@ -125,7 +125,7 @@ impl Topology {
         Some(topology)
     }
 
-    /// Whether every slot has an owner.
+    /// Returns true if every slot has an owner.
     pub fn is_whole(&self) -> bool {
         let mut owned = vec![false; SLOTS];
         for slots in self.shards.iter().flat_map(|shard| &shard.slots) {

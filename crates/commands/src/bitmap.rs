@@ -224,7 +224,7 @@ pub(crate) fn setbit(
     Ok(())
 }
 
-/// What the numbers of a range count.
+/// The unit of the numbers of a range.
 #[derive(Clone, Copy)]
 enum Unit {
     Byte,

@@ -22,7 +22,7 @@ use redline_types::{
 
 use crate::{Ctx, Error, Failure, Stop};
 
-/// What a command would wait for.
+/// The wait of a command that blocks.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The type that a key must have to be of use.

@@ -143,7 +143,7 @@ mod tests {
     use crate::testing::TestDb;
     use redline_resp::ArgsBuf;
 
-    /// What DUMP answers, without the bulk's frame.
+    /// Returns the reply of DUMP without the bulk's frame.
     fn dump(db: &mut TestDb, key: &str) -> Vec<u8> {
         let args: ArgsBuf = [&b"DUMP"[..], key.as_bytes()].into_iter().collect();
         let reply = db.run_bytes(args.as_args());

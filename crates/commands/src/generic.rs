@@ -585,7 +585,7 @@ pub(crate) fn propagate_expiry(ctx: &mut Ctx<'_>, key: &[u8], at_ms: i64) {
     }
 }
 
-/// What must be true of the current expiry for EXPIRE to set another.
+/// The conditions on the current expiry under which EXPIRE sets another.
 #[derive(Default)]
 struct ExpireConditions {
     nx: bool,

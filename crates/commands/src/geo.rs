@@ -225,7 +225,7 @@ enum Order {
 struct Options<'a> {
     form: Form,
     centre: Option<Place>,
-    /// What is searched, and the metres of the unit that it was given in.
+    /// The area that is searched, and the metres of the unit that it was given in.
     shape: Option<(Shape, f64)>,
     order: Option<Order>,
     count: Option<usize>,
@@ -347,7 +347,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// What only the words together can say.
+    /// Checks the rules that concern several words together.
     fn check(&self, has_centre: bool, name: &[u8]) -> Result<(), Error> {
         let stores = self.store.is_some() || self.form == (Form::Search { stores: true });
         if stores && (self.with_distance || self.with_hash || self.with_place) {
@@ -442,7 +442,7 @@ fn run(
     }
 }
 
-/// What lies inside, in order, and no more than is asked for.
+/// Returns the members inside the area, in order, and no more than are asked for.
 fn search<'a>(zset: &'a Zset, search: &Search, options: &Options<'_>) -> Vec<Found<'a>> {
     let count = options.count.unwrap_or(usize::MAX);
     let enough = if options.any { count } else { usize::MAX };

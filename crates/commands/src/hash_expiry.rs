@@ -433,7 +433,7 @@ impl TimeUnit {
     }
 }
 
-/// What must be true of a field's present expiry for HEXPIRE to set another.
+/// The condition on a field's present expiry under which HEXPIRE sets another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     None,
@@ -466,7 +466,7 @@ impl Condition {
     }
 }
 
-/// What HSETEX is asked for.
+/// The parsed arguments of HSETEX.
 struct SetCall<'a> {
     /// The key has to exist, or not: `XX` and `NX`, as in Valkey.
     key_exists: Option<bool>,

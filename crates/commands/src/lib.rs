@@ -44,7 +44,7 @@ pub use dump::object_of;
 pub use error::{Error, Failure, Stop};
 pub use parse::int;
 
-/// What a handler works on.
+/// The context of a handler.
 pub struct Ctx<'a> {
     /// The keys: reads, writes, reports of changes.
     pub keys: View<'a>,

@@ -1,4 +1,5 @@
-//! What LMPOP and ZMPOP, and those of their kind that wait, have in common: `numkeys key [key …] SIDE [COUNT count]`.
+//! The arguments that LMPOP and ZMPOP, and the blocking commands of their kind, have in common: `numkeys key [key …]
+//! SIDE [COUNT count]`.
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use crate::{
     parse::{integer, is},
 };
 
-/// What is to be popped, by commands whose sides are called differently.
+/// The parsed arguments of a pop, for commands whose sides are called differently.
 pub(crate) struct MultiPop<S> {
     /// Which arguments are the keys; the first of them that has something is popped from.
     pub keys: Range<usize>,

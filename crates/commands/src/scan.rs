@@ -1,5 +1,5 @@
-//! What SCAN, HSCAN, SSCAN and ZSCAN share: the cursor, the options, the frame of the reply. Must not
-//! know what is scanned.
+//! The parts that SCAN, HSCAN, SSCAN and ZSCAN share: the cursor, the options, the frame of the reply.
+//! Must not know what is scanned.
 
 use redline_resp::{Args, Reply};
 use redline_types::{
@@ -15,7 +15,7 @@ use crate::{
 /// How many elements a call looks at unless told otherwise.
 const COUNT_DEFAULT: u64 = 10;
 
-/// What is scanned: not every option goes with everything.
+/// The kind of data that is scanned: not every option goes with every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scanned {
     Keys,

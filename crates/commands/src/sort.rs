@@ -400,7 +400,7 @@ fn c_text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// What BY and GET look up for an element.
+/// The lookup that BY or GET does for an element.
 #[derive(Clone, Copy)]
 enum Pattern<'a> {
     /// `#`: the element.
@@ -415,7 +415,7 @@ enum Pattern<'a> {
     },
 }
 
-/// What a pattern has found.
+/// Result of the lookup of a pattern.
 enum Found<'a> {
     String(StringRef<'a>),
     Element(Element<'a>),
@@ -455,7 +455,7 @@ impl<'a> Pattern<'a> {
         Some([before, element.bytes(&mut IntBuf::new()), after].concat())
     }
 
-    /// What it finds for an element. Counts as an access of the key.
+    /// Returns the value that the pattern finds for an element. Counts as an access of the key.
     fn find<'v>(&self, keys: &'v View<'_>, element: Element<'v>) -> Option<Found<'v>> {
         let Pattern::Key { field, .. } = self else {
             return matches!(self, Pattern::Element).then_some(Found::Element(element));

@@ -206,7 +206,7 @@ impl Options {
     }
 }
 
-/// What a word says about references to entries that go.
+/// Parses a word about references to entries that are removed.
 fn references_of(word: &[u8]) -> Option<References> {
     if is(word, "KEEPREF") {
         Some(References::Keep)

@@ -597,7 +597,7 @@ fn byte_range(start: i64, end: i64, len: usize) -> Range<usize> {
     }
 }
 
-/// What LCS … IDX answers.
+/// Writes the reply of LCS … IDX.
 fn reply_matches(matches: &[lcs::Match], len: usize, with_len: bool, reply: &mut Reply<'_>) {
     reply.map(2);
     reply.bulk(b"matches");
@@ -765,7 +765,7 @@ enum ExpiryOption<'a> {
     Time(TimeUnit, &'a [u8]),
 }
 
-/// Whose options.
+/// The command that the options belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OptionsOf {
     Set,
@@ -786,7 +786,7 @@ impl<'a> Options<'a> {
     const GETEX: OptionsOf = OptionsOf::Getex;
     const MSETEX: OptionsOf = OptionsOf::Msetex;
 
-    /// What becomes of the expiry of a key that is set.
+    /// Returns the change to the expiry of a key that is set.
     fn expiry_of_set(&self, ctx: &Ctx<'_>, command: &'static str) -> Result<Expiry, Error> {
         Ok(match self.expiry {
             None => Expiry::Clear,

@@ -133,7 +133,7 @@ pub(crate) fn xgroup_setid(
     Ok(())
 }
 
-/// What XGROUP CREATE and SETID say about a group's position.
+/// The options of XGROUP CREATE and SETID about a group's position.
 struct PositionOptions {
     make_stream: bool,
     entries_read: Option<u64>,
@@ -256,7 +256,7 @@ fn no_group(key: &[u8], group: &[u8]) -> Error {
     Error::quoting(&start.text(), group, "'")
 }
 
-/// Whether there is such a key and group. Counts as a look at the key.
+/// Returns true if there is such a key and group. Counts as a look at the key.
 fn has_group(ctx: &Ctx<'_>, key: &[u8], group: &[u8]) -> Result<bool, Error> {
     let stream = ctx.keys.collection::<Stream>(key)?;
     Ok(stream.is_some_and(|stream| stream.group(group).is_some()))

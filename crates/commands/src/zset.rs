@@ -103,7 +103,7 @@ pub(crate) fn zincrby(
     Ok(())
 }
 
-/// What came of adding members.
+/// Result of adding members.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) new: u64,

@@ -1,5 +1,5 @@
-//! What threads cost each other on one keyspace: no sockets, no decoding, but locks and views as a worker of the
-//! server uses them, in batches with its prefetch passes.
+//! Benchmark of the costs that threads cause each other on one keyspace: no sockets, no decoding, but locks and
+//! views as a worker of the server uses them, in batches with its prefetch passes.
 //!
 //! `cargo bench -p redline-keyspace` prints nanoseconds per operation and the ratios that the project promises.
 //! Wall-clock figures mean something only while nobody else uses the CPUs: a round counts as *quiet* if its threads
@@ -83,7 +83,7 @@ fn main() {
     }
 }
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     Get,
@@ -127,14 +127,14 @@ impl Work {
     }
 }
 
-/// What one round took, per operation.
+/// Measurements of one round, per operation.
 struct Round {
     wall_ns: f64,
     cpu_ns: f64,
     quiet: bool,
 }
 
-/// What the rounds of one bench say together.
+/// The combined result of the rounds of one bench.
 struct Figure {
     wall_ns: f64,
     cpu_ns: f64,
@@ -209,7 +209,7 @@ fn fill(space: &Keyspace) {
     (0..100).for_each(|_| redline_table::heap::maintain(1));
 }
 
-/// What a worker of the server has, as far as it matters here.
+/// The state of a worker of the server, as far as it matters here.
 struct Worker<'a> {
     space: &'a Keyspace,
     local: Local,

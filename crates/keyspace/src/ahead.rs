@@ -197,7 +197,7 @@ impl Walk {
         self.spilled = fetch_first(&mut later[..next]);
     }
 
-    /// What is known of a key, by its number.
+    /// Returns the state of the lookup of a key, by the key's number.
     #[inline]
     pub fn get(&self, number: usize) -> Option<&Ahead> {
         self.keys.get(number)

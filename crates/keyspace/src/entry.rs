@@ -59,7 +59,7 @@ const VALUE_LEN_SHIFT: u32 = 48;
 const VALUE_LEN_MASK: u64 = 0x7fff;
 const RAW: u64 = 1 << 63;
 
-/// What an entry's value is stored as. Values 0..64; the tag is the first six bits of the entry.
+/// The form in which an entry's value is stored. Values 0..64; the tag is the first six bits of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Tag {
@@ -101,7 +101,7 @@ pub enum ValueRef<'a> {
     Object(&'a Value),
 }
 
-/// What an entry holds.
+/// The contents of an entry.
 #[derive(Clone, Copy)]
 pub(crate) enum Content<'a> {
     String(StringRef<'a>),
@@ -120,7 +120,7 @@ impl Content<'_> {
         }
     }
 
-    /// What TYPE says.
+    /// Returns the name of the type, as TYPE replies it.
     pub(crate) fn type_name(self) -> &'static str {
         self.kind().map_or("string", Kind::name)
     }
@@ -158,7 +158,8 @@ impl<'a> StringRef<'a> {
         }
     }
 
-    /// What OBJECT ENCODING says of a string under a key of that length: `int`, `embstr` or `raw`.
+    /// Returns the encoding of a string under a key of that length, as OBJECT ENCODING replies it: `int`, `embstr` or
+    /// `raw`.
     ///
     /// `embstr` is what Redis 8 calls a string that shares one allocation of 64 bytes with its key and its
     /// expiry. It fixes this when the value is stored, we tell what it would be if it were stored now.
@@ -184,7 +185,7 @@ impl<'a> StringRef<'a> {
 }
 
 impl ValueRef<'_> {
-    /// What TYPE says.
+    /// Returns the name of the type, as TYPE replies it.
     pub fn type_name(&self) -> &'static str {
         match self {
             ValueRef::String(_) => "string",
@@ -650,7 +651,7 @@ pub enum Owned {
     Object(Value),
     /// One that was inside its entry.
     Packed {
-        /// What the bytes are.
+        /// The form of the bytes.
         form: PackedForm,
         /// Elements in them.
         count: usize,
@@ -752,7 +753,7 @@ fn tag(header: u64) -> Tag {
     }
 }
 
-/// What the bytes of a packed collection are.
+/// Returns the form of the bytes of a packed collection.
 #[inline]
 fn packed_form(header: u64) -> PackedForm {
     PackedForm::ALL[(header & TAG_MASK) as usize - Tag::Packed as usize]

@@ -123,7 +123,7 @@ impl Effects {
     }
 }
 
-/// What one unit did.
+/// The effects of one unit.
 #[derive(Debug)]
 pub struct Record {
     /// Ascending by one from record to record.
@@ -157,7 +157,7 @@ pub struct Journal {
     pub gate: Gate,
 }
 
-/// What was fetched from the lanes. Readers share it.
+/// The records that were fetched from the lanes. Readers share it.
 #[derive(Default)]
 struct Log {
     /// Without a gap, the first numbered `first`.
@@ -580,7 +580,7 @@ mod model {
         struct State {
             journal: Journal,
             stripe: Mutex<()>,
-            /// What the stripe guards: who came last.
+            /// The value that the stripe guards: the number of the last thread that held it.
             last: UnsafeCell<u8>,
         }
         // SAFETY: `last` is touched under `stripe` only; loom checks it.

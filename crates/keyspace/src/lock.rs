@@ -228,7 +228,7 @@ pub struct Locks {
     only: OnlyThread,
 }
 
-/// Whether one thread alone may take stripes, and which.
+/// The state that says whether only one thread may take stripes, and which.
 struct OnlyThread(std::sync::atomic::AtomicUsize);
 
 impl OnlyThread {
@@ -340,7 +340,7 @@ impl Line {
     }
 }
 
-/// What came of asking for a lock with a waiting list.
+/// Result of asking for a lock with a waiting list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// On the list: put the session aside, it will be woken.
@@ -378,7 +378,7 @@ impl Locks {
         size_of_val(&*self.words.lines) + size_of_val(&*self.waiters)
     }
 
-    /// Who hears of sessions that may try again.
+    /// Returns the receiver of the tokens of sessions that may try again.
     pub(crate) fn wake(&self) -> &dyn Wake {
         &*self.wake
     }
@@ -868,7 +868,7 @@ mod model {
             self.locks.leave_lines(token);
         }
 
-        /// What a worker does for an ordinary unit, put aside when a stripe is in the way.
+        /// Runs an ordinary unit as a worker does: it is put aside when a stripe is in the way.
         fn run_unit(&self, stripes: &[u16], token: WakeToken, rounds_before_ticket: u32) {
             let mut set = StripeSet::EMPTY;
             stripes.iter().for_each(|stripe| set.insert(*stripe));

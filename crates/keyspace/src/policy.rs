@@ -1,4 +1,4 @@
-//! What is recorded about accesses, and who is evicted: clocks, policies, the pool of candidates.
+//! The record of accesses, and the choice of keys to evict: clocks, policies, the pool of candidates.
 //!
 //! The clock word of an entry has 24 bits. Under an LRU policy (and under none) it is the time of the
 //! last access in seconds; under an LFU policy it is the minute of the last decay (16 bits) above a

@@ -101,7 +101,7 @@ pub(crate) struct Db {
     pub(crate) next_element_ms: Box<[AtomicI64]>,
 }
 
-/// What a database keeps per stripe.
+/// The state of a database per stripe.
 pub(crate) struct DbStripe {
     /// Keys in the stripe's slots. Written under the stripe, read by DBSIZE without it.
     pub(crate) keys: AtomicU32,
@@ -111,7 +111,7 @@ pub(crate) struct DbStripe {
     pub(crate) timed: Index,
 }
 
-/// What a stripe keeps across databases.
+/// The state of a stripe across databases.
 #[derive(Default)]
 struct StripeCell(UnsafeCell<StripeState>);
 
@@ -120,9 +120,9 @@ type WatchedKey = (u32, Box<[u8]>);
 
 #[derive(Default)]
 pub(crate) struct StripeState {
-    /// Who watches which key of the stripe.
+    /// The watchers of the stripe's keys, by database and key.
     pub(crate) watchers: HashMap<WatchedKey, Vec<Watcher>>,
-    /// Who waits for which key of the stripe, by database.
+    /// The queues of clients that wait for the stripe's keys, by key; each queue belongs to one database.
     pub(crate) waiters: HashMap<Box<[u8]>, Vec<Queue>>,
 }
 
@@ -450,7 +450,7 @@ impl Flushed {
 /// A worker's unflushed share of the memory account is at most this.
 pub const MEMORY_STEP_BYTES: i64 = 64 * 1024;
 
-/// What belongs to one worker: its allocator, its counters, what its units left behind.
+/// The state of one worker: its allocator, its counters, what its units left behind.
 pub struct Local {
     /// Allocates and frees entries.
     pub heap: Heap,
@@ -468,11 +468,11 @@ pub struct Local {
     pub events: Events,
     /// Keys that somebody waits for and that the running unit has changed: to be looked after before it lets go.
     pub ready: VecDeque<Ready>,
-    /// What the running unit has done so far, for the journal; empty without a reader.
+    /// The effects of the running unit so far, for the journal; empty without a reader.
     pub(crate) effects: RefCell<Effects>,
     /// This worker's way into the journal; made with its first record.
     pub(crate) lane: Option<JournalArc<Lane>>,
-    /// What to drop behind the command.
+    /// The garbage to drop behind the command.
     pub garbage: Vec<Garbage>,
     /// Tables to free behind the command.
     pub flushed: Vec<Flushed>,

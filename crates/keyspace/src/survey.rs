@@ -1,4 +1,4 @@
-//! What a database holds, told by looking at its keys: how large values are, and how long keys have to live.
+//! Statistics of a database, found by looking at its keys: how large values are, and how long keys have to live.
 //!
 //! A look takes one stripe at a time, from a random one on, and ends when it has seen enough keys: so it is exact for small
 //! databases, and a sample of large ones, at a bounded price. A stripe that is in use is passed over. Must not know: who

@@ -1,4 +1,4 @@
-//! What happens to keys behind the commands: active expiry, eviction, compaction.
+//! Maintenance of keys behind the commands: active expiry, eviction, compaction.
 //!
 //! Each step is a unit of its own: it takes one stripe, does a bounded amount of work, lets go. A
 //! worker calls the steps from its timer and decides from what they report whether to go on; there
@@ -24,7 +24,7 @@ const EXPIRY_STEP_ENTRIES: usize = 128;
 /// Elements of collections that one step takes out before it lets go of the stripe.
 const EXPIRY_STEP_ELEMENTS: usize = 256;
 
-/// What a cursor looks for.
+/// The kind of data that a cursor looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiring {
     /// Keys.
@@ -57,7 +57,7 @@ pub struct ExpiryCursor {
 // SAFETY: the pointers are compared, never followed.
 unsafe impl Send for ExpiryCursor {}
 
-/// What became of the wish to evict a key.
+/// Result of an attempt to evict a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
     /// One has gone.
@@ -68,7 +68,7 @@ pub enum Evicted {
     Nothing,
 }
 
-/// What a step found.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Entries looked at.

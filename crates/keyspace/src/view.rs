@@ -1,4 +1,4 @@
-//! What a unit may do to keys: lookups, strings, collections, expiry, whole databases.
+//! Operations of a unit on keys: lookups, strings, collections, expiry, whole databases.
 //!
 //! A [`View`] is made by whoever holds the stripes and lives as long as the unit. Must not know:
 //! commands, sessions, how the stripes came to be held.
@@ -87,7 +87,7 @@ impl Held<'_> {
     }
 }
 
-/// What becomes of a key's expiry when its value is set.
+/// The change to a key's expiry when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// It goes: the key stays until deleted.
@@ -183,7 +183,7 @@ pub struct View<'a> {
     now_ms: i64,
     /// The key that was looked for last, if it is one of the hinted.
     hint: Cell<Hint>,
-    /// What was seen of the unit's one key.
+    /// Result of the lookup ahead for the unit's only key.
     ahead: Option<&'a Ahead>,
     /// The keys that the unit will look for, mostly in this order.
     hints: &'a [Hint],
@@ -346,7 +346,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What an entry of this unit holds, unopened.
+    /// Returns the contents of an entry of this unit, unopened.
     #[inline]
     fn content(&self, entry: Entry) -> Content<'_> {
         // SAFETY: the stripe is held, and writers need `&mut self`.
@@ -489,7 +489,7 @@ impl<'a> View<'a> {
             .map(|entry| self.local.clock.idle_s(unsafe { entry.clock() }))
     }
 
-    /// What is recorded of the key's accesses: see [`Clock`](crate::Clock). Leaves no trace.
+    /// Returns the clock word that records the key's accesses: see [`Clock`](crate::Clock). Leaves no trace.
     pub fn access_word(&self, key: &[u8]) -> Option<u32> {
         // SAFETY: the stripe is held.
         self.find(key).map(|entry| unsafe { entry.clock() })

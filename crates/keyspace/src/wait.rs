@@ -70,11 +70,11 @@ const WAITING: u32 = 0;
 /// One client's wait for one or more keys.
 pub struct Waiter {
     word: AtomicU32,
-    /// Whose it is; the caller's, as for locks.
+    /// The token of the waiting session; the caller's, as for locks.
     pub token: WakeToken,
     /// The database of its keys.
     pub db: u32,
-    /// What it waits for, without duplicates.
+    /// The keys that the client waits for, without duplicates.
     pub keys: Box<[Box<[u8]>]>,
     /// Which further keys serving it writes (the destination of BLMOVE).
     pub targets: Box<[Box<[u8]>]>,
@@ -84,11 +84,11 @@ pub struct Waiter {
     pub kind: Kind,
     /// It is served (with an error) also when a key goes or changes its type: XREADGROUP.
     pub when_gone: bool,
-    /// What to do for it; the caller's.
+    /// The call to carry out when the wait is served; the caller's.
     pub call: Box<dyn Any + Send + Sync>,
 }
 
-/// What a wait is for: see the fields of [`Waiter`].
+/// The parameters of a wait: see the fields of [`Waiter`].
 pub struct Wanted {
     /// See [`Waiter::token`].
     pub token: WakeToken,

@@ -7,7 +7,7 @@
 /// Numbers that are handled at a time: slices of numbers are whole blocks.
 pub const SIXES_PER_BLOCK: usize = 32;
 const BLOCK_BYTES: usize = SIXES_PER_BLOCK * 6 / 8;
-/// What the vectors of a block touch beyond it.
+/// Bytes that the vectors of a block touch beyond it.
 #[cfg(target_arch = "x86_64")]
 const BEYOND_BYTES: usize = 4;
 

@@ -73,7 +73,7 @@ pub fn unix_address(path: &Path) -> io::Result<SockAddr> {
     SockAddr::unix(path)
 }
 
-/// What `sockaddr_un` has room for, the zero behind it apart.
+/// Longest path that `sockaddr_un` has room for, without the zero behind it.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
 fn resolve_host(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -128,7 +128,7 @@ pub(crate) fn write_host_port(f: &mut fmt::Formatter<'_>, host: &str, port: u16)
 pub struct NetError {
     /// The address, as it was given.
     pub address: String,
-    /// What went wrong there.
+    /// The error that occurred there.
     pub error: io::Error,
 }
 

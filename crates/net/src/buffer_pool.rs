@@ -9,7 +9,7 @@ pub struct BufferPoolLimits {
     pub buffer_bytes: usize,
     /// A buffer that has grown past this is given back to the allocator, not pooled.
     pub buffer_bytes_max: usize,
-    /// What all pooled buffers may hold together.
+    /// Most bytes that all pooled buffers may hold together.
     pub pooled_bytes_max: usize,
 }
 

@@ -77,7 +77,7 @@ impl LocalTime {
     }
 }
 
-/// What the clocks on the wall show at that moment: seconds since 1970.
+/// Returns the local time at that moment, which is given in seconds since 1970.
 pub fn local(unix_s: u64) -> LocalTime {
     let time = libc::time_t::try_from(unix_s).unwrap_or(libc::time_t::MAX);
     // SAFETY: tm is numbers and a pointer that nobody reads, for which all zero is valid.

@@ -1,5 +1,5 @@
-//! What a process says to whoever started it: help, what a check found, why it ends. A stream that nobody reads, or that
-//! takes nothing any more, is no reason to panic, which is what the standard macros do then.
+//! Messages of a process on its standard streams: help, results of a check, the reason why it ends. A stream that nobody
+//! reads, or that takes nothing any more, is no reason to panic, which is what the standard macros do then.
 
 use std::io::{self, ErrorKind, Write};
 

@@ -106,7 +106,7 @@ impl Rate {
     }
 }
 
-/// Whether more requests are served with rests than without.
+/// A trial of whether more requests are served with rests than without.
 struct Trial {
     /// Since when there was no reason against them. `None`: there is one.
     right_since_us: Option<u64>,
@@ -114,7 +114,7 @@ struct Trial {
     ticks: usize,
     with: Rate,
     without: Rate,
-    /// What the last one has shown: whether there is to be rest, and of how many requests that was.
+    /// Result of the last trial: true if there is to be rest, and the rate of requests that was measured that way.
     result: Option<(bool, Rate)>,
     result_until_us: u64,
     result_us: u64,
@@ -138,7 +138,8 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Whether to rest until the next tick, if there is no other reason against it; what was served since the last one.
+    /// Returns true if the worker is to rest until the next tick; `is_right`: there is no other reason against it; `served`:
+    /// the requests since the last tick.
     fn tick(&mut self, now_us: u64, is_right: bool, served: Rate) -> bool {
         if !is_right {
             self.right_since_us = None;
@@ -187,7 +188,7 @@ impl Trial {
     }
 }
 
-/// What is counted between two ticks.
+/// The decision of a worker about rests, and the counts between two ticks that it is based on.
 pub struct Gathering {
     stretch: Stretch,
     trial: Trial,
@@ -340,8 +341,8 @@ mod tests {
     const SPAN: Duration = Duration::from_micros(50);
     const TICK_US: u64 = 100_000;
 
-    /// Whether a worker rests after each of some ticks, before which it had so many clients, was busy for so many percent of
-    /// the time, and heard from clients so often in a millisecond.
+    /// Returns for each of some ticks whether a worker rests after it, if before it the worker had so many clients, was busy for
+    /// so many percent of the time, and heard from clients so often in a millisecond.
     fn rests<const N: usize>(ticks: [(u32, u64, u32); N]) -> [bool; N] {
         let mut gathering = Gathering::new(Stretch::ByCost);
         let (mut now_us, mut used_us) = (0, 0);
@@ -469,8 +470,8 @@ mod tests {
         assert_eq!(span_after(&mut gathering, 1, COST_US * 3), SPAN * 3);
     }
 
-    /// Whether there are rests after each of so many ticks, when so many requests are served between two with rests and
-    /// without; `rests`: after the tick before.
+    /// Returns for each of so many ticks whether there is a rest after it, when so many requests are served between two with
+    /// rests and without; `rests`: after the tick before.
     fn tried(
         trial: &mut Trial,
         now_us: &mut u64,

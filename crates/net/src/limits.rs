@@ -31,7 +31,7 @@ pub fn open_files() -> io::Result<OpenFiles> {
     }
 }
 
-/// What came of [`raise_open_files`].
+/// Result of [`raise_open_files`].
 #[derive(Debug)]
 pub struct Raised {
     /// The limit that holds now.

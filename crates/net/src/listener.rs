@@ -27,14 +27,14 @@ pub struct Listener {
     pacing: Option<Pacing>,
 }
 
-/// Whether a port may be bound that others have, who say the same.
+/// The mode of binding a port: alone, or beside other sockets that are bound in the same mode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
     Alone,
     Port,
 }
 
-/// Who may use a unix socket.
+/// Access rights to a unix socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnixAccess<'a> {
     /// Permission bits of its file; those of the umask if there are none.
@@ -50,7 +50,7 @@ impl Listener {
         self
     }
 
-    /// Whether its peers speak TLS.
+    /// Returns true if the listener's peers speak TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
@@ -210,12 +210,12 @@ impl AsFd for Listener {
     }
 }
 
-/// Whether `error` says that the process or the system has no file descriptor left.
+/// Returns true if `error` says that the process or the system has no file descriptor left.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Whether the machine lacks the whole address family, which is no error: the other addresses remain.
+/// Returns true if the machine lacks the whole address family, which is no error: the other addresses remain.
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -55,7 +55,7 @@ const GATHERING_SLACK_NS: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
 /// enough to let events gather will have some soon, and whoever sends them does not have to wake it.
 const RESTS_MAX: u32 = 4;
 
-/// What a source is watched for.
+/// The readiness that a source is watched for.
 ///
 /// Every socket is registered once for reading and stays so. Only a short write asks for `ReadWrite`, and once the
 /// rest has left, for `Read` again: a request that is answered at once costs no `epoll_ctl`.
@@ -79,7 +79,7 @@ impl From<Interest> for mio::Interest {
 /// A change of readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// What the source was registered with.
+    /// The token that the source was registered with.
     pub token: usize,
     /// There is something to read: data, an end of stream, or a connection to accept.
     pub readable: bool,
@@ -110,7 +110,7 @@ pub struct Poller {
     measures: bool,
     /// See [`Poller::rest_cost`]: nanoseconds.
     rest_cost_ns: u64,
-    /// Whose sleep a waker ends, since events may gather.
+    /// The thread whose sleep a waker ends, since events may gather.
     sleeper: Arc<OnceLock<Thread>>,
 }
 
@@ -141,18 +141,18 @@ impl Poller {
         self.measures = true;
     }
 
-    /// What a gathering costs of the thread's CPU time: falling asleep and being woken, as of late. Zero until one was
-    /// measured, which happens once after every [`Poller::set_gathering`].
+    /// Returns the CPU time of the thread that a gathering costs: falling asleep and being woken, as of late. Zero until one
+    /// was measured, which happens once after every [`Poller::set_gathering`].
     pub fn rest_cost(&self) -> Duration {
         Duration::from_nanos(self.rest_cost_ns)
     }
 
-    /// Whether events are left to gather.
+    /// Returns true if the poller lets events gather.
     pub fn is_gathering(&self) -> bool {
         !self.gathering.is_zero()
     }
 
-    /// Whether the last [`Poller::poll`] has let events gather.
+    /// Returns true if the last [`Poller::poll`] has let events gather.
     pub fn has_gathered(&self) -> bool {
         self.has_gathered
     }
@@ -257,8 +257,8 @@ impl Poller {
         self.poll.registry().deregister(&mut SourceFd(&fd))
     }
 
-    /// What wakes this poller from other threads; the wake-up is an event with `token`. A poller has one waker: all
-    /// calls must name the same token.
+    /// Returns the waker for this poller, for use by other threads; the wake-up is an event with `token`. A poller has one
+    /// waker: all calls must name the same token.
     pub fn waker(&mut self, token: usize) -> io::Result<Waker> {
         if let Some((first, waker)) = &self.waker {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! What processes and threads use: memory and CPU time, of this process or another.
+//! Resource usage of processes and threads: memory and CPU time, of this process or another.
 //!
 //! It must not know who asks, nor print anything.
 
@@ -26,7 +26,7 @@ impl CpuTime {
         self.user + self.system
     }
 
-    /// What was spent since `earlier`.
+    /// Returns the CPU time spent since `earlier`.
     pub fn since(&self, earlier: &CpuTime) -> CpuTime {
         CpuTime {
             user: self.user.saturating_sub(earlier.user),
@@ -42,7 +42,7 @@ pub struct Thread {
     pub id: u32,
     /// Its name, at most 15 bytes.
     pub name: String,
-    /// What it has used, in steps of a clock tick (usually 10 ms).
+    /// The CPU time that it has used, in steps of a clock tick (usually 10 ms).
     pub cpu: CpuTime,
     /// How long it has run, user and system time together; precise. `None` where the kernel does not say.
     pub ran: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What a program does for whoever runs it as a service: leaving the terminal, telling a supervisor how it goes, showing
+//! Functions for a program that runs as a service: leaving the terminal, reporting its state to a supervisor, showing
 //! itself in the list of processes.
 //!
 //! It must not know what the program serves, nor how any of this is configured.

@@ -20,7 +20,7 @@ use crate::pacing::Pacing;
 use crate::tls::{ClientTls, ServerTls, Tls, TlsError};
 use crate::{Address, Endpoint, NetError};
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
     /// `bytes` bytes: at least one, but with TLS there may be none, if what came was not for the reader and more may be
@@ -98,7 +98,7 @@ impl Stream {
         Ok((Stream::unix(a), Stream::unix(b)))
     }
 
-    /// Whether this is a unix socket, which has no ports, and no options of TCP.
+    /// Returns true if this is a unix socket, which has no ports, and no options of TCP.
     pub fn is_unix(&self) -> bool {
         self.family == Family::Unix
     }
@@ -127,22 +127,22 @@ impl Stream {
         }
     }
 
-    /// Whether this stream speaks TLS.
+    /// Returns true if this stream speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether its bytes may go through a [`crate::Pipe`]: they are plain, and TCP's.
+    /// Returns true if its bytes may go through a [`crate::Pipe`]: they are plain, and TCP's.
     pub fn can_splice(&self) -> bool {
         self.tls.is_none() && self.family == Family::Tcp
     }
 
-    /// Whether TLS is still being negotiated: nothing can be written yet.
+    /// Returns true while TLS is still being negotiated: nothing can be written yet.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| !tls.is_established())
     }
 
-    /// Whether encrypted bytes wait for room in the socket.
+    /// Returns true if encrypted bytes wait for room in the socket.
     pub fn has_unsent(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
@@ -369,7 +369,7 @@ pub enum PeerAddr {
 }
 
 impl PeerAddr {
-    /// Whether the peer runs on this machine as far as its address tells: a loopback address or a unix socket.
+    /// Returns true if the peer runs on this machine as far as its address tells: a loopback address or a unix socket.
     pub fn is_local(&self) -> bool {
         match self {
             PeerAddr::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -390,7 +390,7 @@ impl fmt::Display for PeerAddr {
 /// Slices that the kernel takes in one vectored write (`IOV_MAX`).
 pub const SLICES_MAX: usize = 1024;
 
-/// What became of a [`flush`].
+/// Result of a [`flush`].
 #[derive(Debug)]
 pub enum Flush {
     /// Everything was written.

@@ -16,7 +16,7 @@ use crate::clock;
 /// Where the system's log listens.
 pub const SYSTEM_LOG: &str = "/dev/log";
 
-/// Who logs: the part of the system that a line is filed under.
+/// The facility of syslog: the part of the system that a line is filed under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Facility {
     /// Programs of users.

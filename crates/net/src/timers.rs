@@ -66,7 +66,7 @@ impl<K> Timers<K> {
         self.deadlines.len()
     }
 
-    /// Whether none is set.
+    /// Returns true if no deadline is set.
     pub fn is_empty(&self) -> bool {
         self.deadlines.is_empty()
     }

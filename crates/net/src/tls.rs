@@ -49,7 +49,7 @@ use socket2::Socket;
 use crate::Read;
 use crate::stream::{receive_some, send_some};
 
-/// What one side presents and accepts. Files are in PEM form.
+/// The certificates, versions and ciphers that one side presents and accepts. Files are in PEM form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Our certificate, and the intermediate ones behind it.
@@ -94,7 +94,7 @@ pub enum TlsPart {
     Ciphersuites,
     /// The name to ask the server for.
     ServerName,
-    /// What the library refused for a reason of its own.
+    /// A part that the library refused for a reason of its own.
     Library,
 }
 
@@ -117,9 +117,9 @@ impl std::error::Error for TlsError {}
 
 /// Most plain bytes of a record.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
-/// What a record is longer by than its plain bytes, at least, in any version and cipher.
+/// Fewest bytes by which a record is longer than its plain bytes, in any version and cipher.
 const RECORD_OVERHEAD_BYTES_MIN: usize = 21;
-/// What a record is longer by than its plain bytes, at most.
+/// Most bytes by which a record is longer than its plain bytes.
 const RECORD_OVERHEAD_BYTES_MAX: usize = 64;
 /// Ciphertext that one read takes at most.
 const READ_BYTES_MAX: usize = 64 * 1024;

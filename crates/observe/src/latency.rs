@@ -13,7 +13,7 @@ use redline_resp::Reply;
 /// Samples kept of an event.
 const SAMPLES_MAX: usize = 160;
 
-/// What the samples of an event say.
+/// Samples of an event, and the worst of them.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     /// Unix time in seconds, and the worst of that second in milliseconds; oldest first.
@@ -56,7 +56,7 @@ impl Events {
             .collect()
     }
 
-    /// What happened under this name.
+    /// Returns the event of this name, with its samples.
     pub fn find(&self, event: &[u8]) -> Option<(&'static str, Series)> {
         let events = self.events();
         let mut pairs = events.iter();

@@ -1,5 +1,5 @@
-//! What is counted, timed and logged about requests, and how it is told: counters with one writer, histograms, the log of
-//! slow calls, the latency monitor, Prometheus's text format and its listener, lines for MONITOR.
+//! Counts, times and logs requests, and reports on them: counters with one writer, histograms, the log of slow calls,
+//! the latency monitor, Prometheus's text format and its listener, lines for MONITOR.
 //!
 //! The server and the proxy use it alike. It must not know keys, sessions, workers or configuration.
 

@@ -4,7 +4,7 @@ pub mod http;
 
 use std::fmt::{Display, Write};
 
-/// What a family's samples are.
+/// Type of a family's samples.
 #[derive(Clone, Copy, Debug)]
 pub enum Sort {
     /// It only grows.
@@ -18,7 +18,7 @@ pub enum Sort {
 /// Families and their samples, one after the other.
 #[derive(Default)]
 pub struct Page {
-    /// What was written so far.
+    /// Text written so far.
     pub text: String,
 }
 

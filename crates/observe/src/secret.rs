@@ -4,10 +4,10 @@
 use redline_resp::Args;
 use redline_spec::CommandId;
 
-/// What stands in the place of a secret.
+/// Text that takes the place of a secret.
 pub const REDACTED: &[u8] = b"(redacted)";
 
-/// Whether the argument at `index` of AUTH, HELLO or ACL SETUSER is one.
+/// Returns true if the argument at `index` of AUTH, HELLO or ACL SETUSER is a secret.
 pub fn is_secret(id: CommandId, args: Args<'_>, index: usize) -> bool {
     let is = |at: usize, name: &[u8]| {
         let word = args.get(at);

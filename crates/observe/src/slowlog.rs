@@ -63,7 +63,7 @@ impl Log {
         self.lock().entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,5 +1,6 @@
-//! Who a client is, and whether it may make a call. Every call of a client with limits comes by here, the queued ones of
-//! transactions too; those of clients without limits never do. Knows the users of the configuration; no servers.
+//! Identity of a client, and the check of whether it may make a call. Every call of a client with limits comes by here, the
+//! queued ones of transactions too; those of clients without limits never do. Knows the users of the configuration; no
+//! servers.
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether there is a user of this name.
+    /// Returns true if there is a user of this name.
     pub(crate) fn has_user(&self, name: &[u8]) -> bool {
         match &self.shared.identities {
             Some(identities) => identities.users.get(name).is_some(),
@@ -79,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Whether the client has to say first who it is.
+    /// Returns true if the client has limits and has not authenticated yet.
     pub(crate) fn is_nobody(&mut self, me: Ref) -> bool {
         let client = self.clients.find(me);
         client.is_some_and(|client| client.has_limits && client.user.is_none())
@@ -104,7 +105,7 @@ impl Worker {
         (!may).then(|| format!("NOPERM {}", text()))
     }
 
-    /// Whether the client may be told of this key.
+    /// Returns true if the client may learn of this key.
     pub(crate) fn may_hear_of(&mut self, me: Ref, key: &[u8]) -> bool {
         let client = self.clients.find(me);
         client.is_some_and(|client| match &client.user {

@@ -1,5 +1,5 @@
-//! What calls go by before they go anywhere, where anything is told of them: the user's rate, faults on purpose, copies for
-//! another pool. Clients of which nothing is told never come here.
+//! Checks that a call passes before it is routed, for clients to which any of them applies: the user's rate limit, injected
+//! faults, copies for another pool. Clients of which nothing is told never come here.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const TOO_OFTEN: &str = "ERR this user asks for more than it may: try again late
 /// How long a client that will send no more waits for what others leave of its user's rate.
 const WAITS_BEHIND_OTHERS_MS_MAX: u64 = 10_000;
 
-/// What is told of calls.
+/// Injected faults and mirrors that apply to calls.
 #[derive(Debug, Default)]
 pub struct Traffic {
     faults: Vec<Fault>,

@@ -22,7 +22,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Whether there is nothing.
+    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

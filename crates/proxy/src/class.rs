@@ -68,7 +68,7 @@ pub enum Merge {
     Commands(Listing),
 }
 
-/// What the request path wants to know of a command.
+/// Properties of a command that the request path needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     /// Which it is.
@@ -99,7 +99,7 @@ impl Command {
         }
     }
 
-    /// Whether a call of so many words has enough and not too many.
+    /// Returns true if a call of so many words has enough and not too many.
     #[inline]
     pub fn allows(&self, argc: usize) -> bool {
         let least = usize::from(self.arity.unsigned_abs());

@@ -28,13 +28,13 @@ pub struct Client {
     pub stream: Stream,
     /// Its number in CLIENT LIST.
     pub id: u64,
-    /// What others see of it.
+    /// State of the client that other workers can see.
     pub card: Arc<Card>,
-    /// What is known of a request that is not whole.
+    /// Decoder state of a request that is not whole.
     pub decoder: RequestDecoder,
     /// Bytes that were read and not decoded.
     pub query: Vec<u8>,
-    /// What was read behind those, since it does not read.
+    /// Bytes that were read behind those, since the client does not read.
     pub ahead: Ahead,
     /// Replies that were not sent.
     pub out: Vec<u8>,
@@ -76,25 +76,25 @@ pub struct Client {
     pub heard_at_tick: u32,
     /// Nothing more is decoded until this is over.
     pub pause: Pause,
-    /// What it asked goes another way than what it asks next: see [`Client::settle`].
+    /// Set if its earlier requests go another way than its next ones: see [`Client::settle`].
     pub must_settle: bool,
     /// Requests, or parts of them, that will be sent again.
     pub put_off: u32,
-    /// What CLIENT REPLY said.
+    /// The mode that CLIENT REPLY set.
     pub reply_mode: ReplyMode,
-    /// What it is in the midst of: a transaction, a blocking call, subscriptions.
+    /// The state of the client that lasts over several requests: a transaction, a blocking call, a large request.
     pub session: Session,
-    /// What it is subscribed to.
+    /// Its subscriptions.
     pub subscribed: Option<Box<Subscribed>>,
     /// It is subscribed and speaks RESP2: it may call little else.
     pub restricted: bool,
     /// A reply is on its way in parts: nothing may come between them.
     pub mid_reply: bool,
-    /// What was pushed meanwhile.
+    /// Messages that were pushed meanwhile.
     pub pushed: Vec<u8>,
     /// A connection to a server rests until this client has read more.
     pub feeds: Option<Ref>,
-    /// Who it is; none: nobody has said, or nobody needs to.
+    /// The user it authenticated as; none: it has not authenticated, or need not.
     pub user: Option<Arc<User>>,
     /// It may not make every call: see `access`.
     pub has_limits: bool,
@@ -110,7 +110,7 @@ pub struct Client {
     pub waited_for: Option<u16>,
     /// Its next call has been let pass before, and had to wait for something else.
     pub is_admitted: bool,
-    /// What it told of itself.
+    /// Names that it gave with CLIENT SETNAME and CLIENT SETINFO.
     pub about: Option<Box<About>>,
     /// The keys that it waits for.
     pub asked: Asked,
@@ -129,7 +129,7 @@ pub enum Pause {
     Output,
     /// Too much waits for a server.
     Upstream,
-    /// What it asked before must be answered first.
+    /// Its earlier requests must be answered first.
     Order,
     /// A server must say first that it begins the transaction.
     Multi,
@@ -137,7 +137,7 @@ pub enum Pause {
     Time,
 }
 
-/// What CLIENT REPLY says.
+/// The mode that CLIENT REPLY sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyMode {
     /// Replies are sent.
@@ -150,7 +150,7 @@ pub enum ReplyMode {
     Skipping,
 }
 
-/// What a client told of itself.
+/// Names that a client gave with CLIENT SETNAME and CLIENT SETINFO.
 #[derive(Default)]
 pub struct About {
     /// CLIENT SETNAME.
@@ -249,7 +249,7 @@ impl Client {
         self.next.wrapping_sub(self.head)
     }
 
-    /// Whether a request that may have written is not answered: what it reads now has to see that.
+    /// Returns true if a request that may have written is not answered: the client's next reads have to see that write.
     #[inline]
     pub fn has_unanswered_write(&self) -> bool {
         self.wrote.wrapping_sub(self.head) < self.pending()
@@ -272,8 +272,8 @@ impl Client {
         number
     }
 
-    /// What it asked goes another way than what it asks next, so nothing more is decoded until all is answered, whatever else
-    /// it is waiting for now.
+    /// Decodes nothing more until all requests are answered, whatever else the client is waiting for now, since its earlier
+    /// requests go another way than its next ones.
     pub fn settle(&mut self) {
         self.must_settle = true;
         if self.pause == Pause::No {
@@ -281,7 +281,7 @@ impl Client {
         }
     }
 
-    /// What it was waiting for has come; whether it goes on.
+    /// Ends the pause, since the event that the client waited for has come; returns true if it goes on.
     pub fn go_on(&mut self) -> bool {
         self.must_settle &= self.pending() > 0;
         self.pause = match self.must_settle {
@@ -291,7 +291,7 @@ impl Client {
         !self.must_settle
     }
 
-    /// Whether it is in a call that may wait for ever.
+    /// Returns true if it is in a call that may wait for ever.
     pub fn waits_in_vain(&self) -> bool {
         let may_wait = self.last.is_some_and(|id| {
             redline_spec::gate(id)
@@ -337,8 +337,8 @@ impl Client {
         received
     }
 
-    /// Whether a peer that will send no more has left nothing to be done: all is answered, or it waited for something that
-    /// nobody is there to get, or a request of its lacks the end.
+    /// Returns true if a peer that will send no more has left nothing to be done: all is answered, or it is in a call that may
+    /// wait for ever, or its last request is incomplete.
     pub fn is_forsaken(&self) -> bool {
         match self.session {
             Session::Leaving(_) | Session::Transaction(_) if self.waits_in_vain() => true,

@@ -24,7 +24,7 @@ use crate::worker::Worker;
 
 /// Commands that concern every key of every server: see `Commands::permitted`.
 pub const OF_EVERYTHING: [&str; 3] = ["flushall", "flushdb", "keys"];
-/// What the proxy has and Redis has not.
+/// Commands that the proxy has and Redis has not.
 pub const OWN: [&str; 5] = [
     "proxy",
     "proxy|bigkeys",
@@ -38,7 +38,7 @@ const LOOK_MS: u64 = 8;
 /// A command that the table does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// What it does to data.
+    /// The command's access to data.
     pub mode: Mode,
     /// Words of a call at least.
     pub least: usize,
@@ -55,7 +55,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Whether a call of so many words has enough and not too many.
+    /// Returns true if a call of so many words has enough and not too many.
     fn allows(&self, words: usize) -> bool {
         (self.least..=self.most).contains(&words)
     }
@@ -88,7 +88,7 @@ pub fn learned(reply: &Value) -> ForeignByName {
     parts.filter_map(entry).collect()
 }
 
-/// What a container has; nothing of a command that is none.
+/// Returns the subcommands of a container; nothing of a command that is none.
 fn subcommands(entry: &Value) -> &[Value] {
     const PLACE: usize = 9;
     match entry {
@@ -138,7 +138,7 @@ fn entry(value: &Value) -> Option<(Vec<u8>, Foreign)> {
     Some((name, foreign))
 }
 
-/// What the configuration says about commands.
+/// The configuration's names for commands: renamed, forbidden and added ones.
 #[derive(Debug, Default)]
 pub struct Names {
     /// By the name that clients use: the name that servers know.
@@ -232,7 +232,7 @@ impl Names {
         command
     }
 
-    /// Whether clients may see fewer commands than servers have, or have to call some of them by another name.
+    /// Returns true if clients may see fewer commands than servers have, or have to call some of them by another name.
     pub fn hide_something(&self) -> bool {
         !self.renamed.is_empty() || !self.forbidden.is_empty() || !self.forbidden_others.is_empty()
     }
@@ -279,7 +279,7 @@ impl Names {
         spec::resolve(own.as_bytes(), args.get(1)).ok()
     }
 
-    /// What a client is told of a call that the table does not have, if there is to be no such command; none: there may be.
+    /// Returns the error for a call that the table does not have, if the command is hidden from clients; none: it is not.
     pub fn hidden(&self, reason: Unresolved, called: Called, args: Args<'_>) -> Option<Vec<u8>> {
         let by_own_name = called == Called::ByOwnName;
         if let Unresolved::Subcommand(id) = reason
@@ -519,7 +519,8 @@ impl Worker {
         self.behind_watch(me, flow)
     }
 
-    /// What has gone another way than that of a client's WATCH must not be overtaken by what comes next.
+    /// Makes the client wait, if it is in a transaction, so that a call that has gone another way than its WATCH is not
+    /// overtaken by the next one.
     fn behind_watch(&mut self, me: Ref, flow: Flow) -> Flow {
         if self.is_in_transaction(me) {
             self.must_wait(me);

@@ -95,8 +95,8 @@ pub fn outcome_unknown(server: &str, reason: &str) -> String {
     )
 }
 
-/// What a server says to what introduces us, for clients and the log: without the password, which it may repeat. (One that
-/// has no AUTH says with which arguments it was called.)
+/// Returns a server's error reply to the connection set-up, for clients and the log: without the password, which it may
+/// repeat. (One that has no AUTH says with which arguments it was called.)
 pub fn of_setup(said: &str, password: Option<&str>) -> String {
     const ARGUMENTS: &str = "with args beginning with";
     /// A longer one may be repeated in part.

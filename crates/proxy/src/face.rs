@@ -187,7 +187,7 @@ impl Proxy {
     }
 }
 
-/// Whether this names a command of a cluster.
+/// Returns true if this names a command of a cluster.
 fn is_of_cluster(name: &[u8]) -> bool {
     spec::lookup(name).is_some_and(|id| spec::row(id).group == Group::Cluster)
 }
@@ -314,7 +314,7 @@ impl Worker {
         })
     }
 
-    /// What keys a slot has: the server knows that has it.
+    /// Forwards a question about the keys of a slot to the server that has the slot.
     fn ask_about_slot(&mut self, me: Ref, full: &str, raw: &[u8], args: Args<'_>) -> Flow {
         let slot = std::str::from_utf8(&args[2])
             .ok()

@@ -11,7 +11,7 @@ use md5::{Digest, Md5};
 use redline_cluster::tagged;
 use serde::{Deserialize, Serialize};
 
-/// What a key is turned into.
+/// The hash function of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HashKind {

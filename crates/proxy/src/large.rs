@@ -22,7 +22,7 @@ use crate::worker::Worker;
 
 /// Arguments of at least this size go through in pieces, unless they have arrived already.
 const BULK_BYTES_MIN: u64 = 32 * 1024;
-/// What may wait to be sent to the server before the client is no longer read.
+/// Bytes that may wait to be sent to the server before the client is no longer read.
 const WINDOW_BYTES: usize = 256 * 1024;
 /// A request with more arguments than this before the long one is collected: it is looked at again with every read, from
 /// its start.
@@ -39,12 +39,12 @@ pub struct Passing {
     pub(crate) bulk: u64,
     /// Arguments to come behind it.
     pub(crate) arguments: u64,
-    /// What it goes through, once that pays.
+    /// The pipe that it goes through, once that pays.
     pub(crate) pipe: Option<Pipe>,
 }
 
 impl Passing {
-    /// Whether some of the request is to come.
+    /// Returns true if some of the request is to come.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.bulk > 0 || self.arguments > 0
     }
@@ -263,8 +263,8 @@ impl Worker {
         }
     }
 
-    /// What is to come of a long reply is held for its client, since others wait behind it: room for all of it at once, so
-    /// that it is not there twice whenever there is too little.
+    /// Reserves room in the client's output for the rest of a long reply, since others wait behind it: for all of it at once,
+    /// so that it is not there twice whenever there is too little.
     fn hold_rest(&mut self, at: u32, client: Ref) {
         let limit = self.shared.settings.client_output_bytes_max;
         let (Some(upstream), Some(reader)) = (self.upstreams.get(at), self.clients.find(client))

@@ -30,18 +30,18 @@ pub struct Later {
     due_ms: u64,
     waiting: Waiting,
     request: Vec<u8>,
-    /// Who was asked: it is asked again if there is no key to go by.
+    /// The server that was asked: it is asked again if there is no key to go by.
     node: NodeId,
     db: u16,
     proto: Proto,
     why: Why,
     /// The connection that it came back from.
     from: Ref,
-    /// What the server said, without the type's sign and the line's end.
+    /// The error that the server sent, without the type's sign and the line's end.
     error: String,
     /// Its keys; none: it may concern all.
     keys: HashSet<Vec<u8>>,
-    /// Whose it is, and its number.
+    /// The client that sent the request, and the request's number.
     owner: (Ref, u32),
 }
 
@@ -52,7 +52,8 @@ pub enum Why {
     Passes,
     /// The server lacks the script.
     Script,
-    /// Who has the slot now is not known yet. What follows in the same slot fares no better, so nothing is overtaken.
+    /// The server that has the slot now is not known yet. What follows in the same slot fares no better, so nothing is
+    /// overtaken.
     Moved,
     /// The same, as a script says that may have made it up: who was asked is not asked again.
     Hearsay,
@@ -112,7 +113,7 @@ impl Worker {
         true
     }
 
-    /// Whose request it is, and its number.
+    /// Returns the client that a request belongs to, and the request's number.
     pub(crate) fn client_of(&mut self, waiting: &Waiting) -> Option<(Ref, u32)> {
         match waiting.kind {
             Kind::Client | Kind::Silent => Some((waiting.to, waiting.seq)),
@@ -384,7 +385,7 @@ fn keys_of(request: &[u8]) -> HashSet<Vec<u8>> {
         .collect()
 }
 
-/// Whether requests with these keys may concern the same ones.
+/// Returns true if requests with these keys may concern the same ones.
 fn meet(one: &HashSet<Vec<u8>>, other: &HashSet<Vec<u8>>) -> bool {
     one.is_empty() || other.is_empty() || !one.is_disjoint(other)
 }

@@ -194,7 +194,7 @@ fn run(config: &Config, arguments: Arguments) -> Result<(), Box<dyn std::error::
     Ok(ran?)
 }
 
-/// Who there is, if the configuration names anybody.
+/// Returns the configured users, if there are any.
 fn identities(config: &Config) -> Result<Option<Arc<Identities>>, String> {
     if config.users.is_empty() {
         return Ok(None);

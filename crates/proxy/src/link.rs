@@ -84,7 +84,7 @@ impl Links {
         &mut self.nodes[at]
     }
 
-    /// What was last said of attempts goes where it does not hold any more.
+    /// Forgets the results of earlier attempts where they do not hold any more.
     fn adopt(&mut self, before: &[Node], now: &[Node]) {
         let links = self.nodes.iter_mut();
         for (links, (before, now)) in links.zip(before.iter().zip(now)) {
@@ -416,7 +416,7 @@ impl Worker {
         });
     }
 
-    /// What has waited for replies that are here goes out.
+    /// Marks the lingering connections whose replies have all arrived, so that their queued requests are written.
     pub(crate) fn end_lingering(&mut self) {
         let (upstreams, dirty) = (&mut self.upstreams, &mut self.dirty_upstreams);
         self.lingering.retain(|at| {
@@ -495,7 +495,7 @@ impl Worker {
         }
     }
 
-    /// Whether so much waits for this server that the client must wait, too; it then goes on by itself.
+    /// Returns true if so much waits for this server that the client must wait, too; it then goes on by itself.
     pub(crate) fn is_full(&mut self, at: u32, client: Ref) -> bool {
         let queue_max = self.shared.settings.upstream_queue_bytes_max;
         let Some(upstream) = self.upstreams.get(at) else {
@@ -599,8 +599,8 @@ impl Worker {
         true
     }
 
-    /// What becomes of a retired connection: if nobody waits for anything there, it is put by for whoever needs one next, or closed.
-    /// Whether that was so.
+    /// Ends a retired connection: if no request waits for a reply there, it is put by for the next use, or closed. Returns
+    /// true if it has ended.
     pub(crate) fn end_retired(&mut self, at: u32) -> bool {
         let settings = &self.shared.settings;
         let (idle_max, private_max) = (settings.private_idle_max, settings.private_max);
@@ -652,7 +652,8 @@ impl Worker {
         self.settle(at);
     }
 
-    /// What was asked of these servers may go elsewhere now, and what is asked next certainly does.
+    /// Makes the clients that wait for replies of these servers settle: their requests may go elsewhere now, and their next
+    /// ones certainly do.
     pub(crate) fn settle_all(&mut self, nodes: &[NodeId]) {
         for at in self.upstreams.taken().collect::<Vec<_>>() {
             let upstream = self.upstreams.look(at);
@@ -771,7 +772,7 @@ fn has_tls(routes: &Routes, node: &Node) -> bool {
     pool.is_some_and(|pool| pool.tls.is_some())
 }
 
-/// What is said first on every connection: who we are, which protocol, which database.
+/// Queues the first requests of every connection: authentication, protocol, database.
 fn introduce(upstream: &mut Upstream, user: Option<&str>, password: Option<&str>) {
     match (user, password) {
         (Some(user), Some(password)) => say(upstream, &["AUTH", user, password]),

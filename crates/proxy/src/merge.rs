@@ -119,7 +119,7 @@ fn integer(reply: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What a server says need not make sense.
+/// Returns the sum; it saturates, since servers may send any numbers.
 fn sum(numbers: &[i64]) -> i64 {
     numbers
         .iter()
@@ -235,7 +235,7 @@ fn decoded(reply: &[u8]) -> Option<Value> {
     ReplyDecoder::new().decode(reply).ok()?.value
 }
 
-/// What the cursors of the shards are multiplied by, so that the rest has room for a shard's number: the same however many
+/// Returns the factor for the cursors of the shards, so that the rest has room for a shard's number: the same however many
 /// there are, so that the cursors that clients have stay right when a shard comes. Only a file may name more than a cluster
 /// can have.
 pub fn scan_step(shards: u32) -> u64 {

@@ -38,13 +38,13 @@ impl Prefixes {
         made
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// Whether keys may change on their way.
+    /// Returns true if keys may change on their way.
     #[inline]
     pub fn strips(&self) -> bool {
         self.strips

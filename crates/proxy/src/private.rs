@@ -1,5 +1,4 @@
-//! What a client is in the midst of that needs a connection of its own: a blocking call, a transaction. Must not know how
-//! requests are routed.
+//! Client states that need a connection of their own: a blocking call, a transaction. Must not know how requests are routed.
 //!
 //! Such a connection comes out of a pool ([`Lease`]) and goes back when nothing of its client is left on it: behind the
 //! reply of a blocking call, of EXEC, DISCARD or UNWATCH. A client that leaves before takes it along: it is closed.
@@ -20,7 +19,7 @@ use crate::slab::Ref;
 use crate::upstream::{Kind, Upstream, Waiting};
 use crate::worker::Worker;
 
-/// What a client is in the midst of.
+/// The state of a client that lasts over several requests.
 #[derive(Debug)]
 pub enum Session {
     /// Nothing: its requests go over shared connections.
@@ -59,11 +58,11 @@ pub struct Transaction {
     multi: bool,
     /// The connection, from the first key on, and the server that it leads to.
     bound: Option<(Lease, NodeId)>,
-    /// Whether the server knows of MULTI.
+    /// Progress of MULTI at the server.
     begun: Begun,
-    /// What follows MULTI when the server has answered it; nothing more is taken from the client meanwhile.
+    /// The call that follows MULTI when the server has answered it; nothing more is taken from the client meanwhile.
     deferred: Option<Deferred>,
-    /// What the server has said against MULTI: then it is told nothing more.
+    /// The server's error reply to MULTI: then it is sent nothing more.
     refused: Option<String>,
     /// Calls without keys that came before the server was known, which were answered QUEUED.
     queued: Vec<Queued>,
@@ -101,7 +100,7 @@ impl Transaction {
         std::mem::take(&mut self.queued)
     }
 
-    /// Whether it is in a call that may wait.
+    /// Returns true if it is in a call that may wait.
     pub(crate) fn waits(&self) -> bool {
         self.may_wait && !self.multi
     }
@@ -235,7 +234,7 @@ impl Worker {
         true
     }
 
-    /// Whether what came before must be answered first; the client then goes on by itself.
+    /// Returns true if earlier requests must be answered first; the client then goes on by itself.
     pub(crate) fn must_wait(&mut self, me: Ref) -> bool {
         let Some(client) = self.clients.find(me) else {
             return false;
@@ -508,7 +507,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether MULTI came and its end did not.
+    /// Returns true if MULTI came and its end did not.
     pub(crate) fn is_in_multi(&mut self, me: Ref) -> bool {
         self.transaction_of(me).is_some_and(|it| it.multi)
     }
@@ -612,7 +611,7 @@ impl Worker {
         }
     }
 
-    /// What waits for the answer to MULTI is answered with an error, since it is not to be made any more.
+    /// Answers the call that waits for the answer to MULTI with an error, since it is not to be made any more.
     fn let_deferred_go(&mut self, me: Ref, node: Option<NodeId>, line: &str) {
         let deferred = self.transaction_of(me).and_then(|it| it.deferred.take());
         self.resume(me);
@@ -965,7 +964,7 @@ impl Worker {
         }
     }
 
-    /// Whether everything that the client may ask for is on one server.
+    /// Returns true if everything that the client may ask for is on one server.
     pub(crate) fn has_one_shard(&self, me: Ref) -> bool {
         self.home(me).shards.len() == 1 && self.routes.prefixes.is_empty()
     }

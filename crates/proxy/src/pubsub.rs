@@ -26,7 +26,7 @@ use crate::worker::Worker;
 use handover::Handover;
 use servers::unasked;
 
-/// What names are.
+/// The kind of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Names {
     Channels,
@@ -34,7 +34,7 @@ enum Names {
     Shards,
 }
 
-/// What names belong to: the same one is another channel in another pool.
+/// The namespace of names: the same one is another channel in another pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Space {
     names: Names,
@@ -63,7 +63,7 @@ impl Space {
     }
 }
 
-/// What a client is subscribed to.
+/// The subscriptions of a client.
 #[derive(Debug, Default)]
 pub struct Subscribed {
     /// Of which pool.
@@ -72,7 +72,7 @@ pub struct Subscribed {
 }
 
 impl Subscribed {
-    /// What confirmations count: channels and patterns together, channels of shards by themselves.
+    /// Returns the number that confirmations count: channels and patterns together, channels of shards by themselves.
     fn count(&self, space: Space) -> usize {
         match space.names {
             Names::Shards => self.names[2].len(),
@@ -142,7 +142,7 @@ struct Topic {
     clients: Vec<Ref>,
     /// Calls that wait for it; one that names it twice is here twice.
     calls: Vec<u64>,
-    /// Who has to be asked for it, and how far that is.
+    /// The servers that have to be asked for it, and how far each of them is.
     nodes: Vec<(NodeId, Step)>,
     /// How often in a row servers have said that another one has it.
     redirects: u8,
@@ -165,7 +165,7 @@ impl Topic {
         self.nodes.iter().all(|(_, step)| *step == Step::Confirmed)
     }
 
-    /// Whether the servers that have its name are the ones that are asked.
+    /// Returns true if the servers that have its name are the ones that are asked.
     fn is_asked_of(&self, servers: impl Iterator<Item = NodeId>) -> bool {
         let asked = self.nodes.iter().map(|(node, _)| *node);
         asked.eq(servers)
@@ -175,13 +175,13 @@ impl Topic {
         self.nodes.contains(&(node, Step::Unasked))
     }
 
-    /// Whether a node is asked for it, or heard of it still.
+    /// Returns true if a node is asked for it, or still heard for it.
     fn concerns(&self, node: NodeId) -> bool {
         let last = self.handover.as_ref().and_then(|it| it.heard());
         last == Some(node) || self.nodes.iter().any(|(asked, _)| *asked == node)
     }
 
-    /// Whether to pass on what a node says of it. `same`: whether the node that is asked says the same.
+    /// Returns true if a message of a node for it is to be passed on. `same`: whether the node that is asked says the same.
     fn hears(
         &mut self,
         node: NodeId,
@@ -229,7 +229,7 @@ impl Topic {
 struct Server {
     node: NodeId,
     upstream: Option<Ref>,
-    /// What it has to answer, in its order: an error does not say what it answers.
+    /// The answers that are due from it, in its order: an error does not say what it answers.
     expected: VecDeque<Expected>,
     /// It has refused a name that somebody hears, or is to hear, all the same.
     has_refused: bool,
@@ -251,7 +251,7 @@ impl Server {
     }
 }
 
-/// What a server has been told and has not answered.
+/// A request that was sent to a server and is not answered.
 #[derive(Debug, PartialEq, Eq)]
 enum Expected {
     /// The request's number is the last.

@@ -13,7 +13,7 @@ const BOOKED_S_MAX: u64 = 10;
 pub struct Rates {
     commands: Option<Bucket>,
     bytes: Option<Bucket>,
-    /// What happens beyond.
+    /// Policy for calls beyond the limits.
     pub excess: Excess,
 }
 
@@ -62,7 +62,7 @@ impl Rates {
         Turn::Later(booking, wait_us)
     }
 
-    /// What a call of so many bytes takes from where.
+    /// Returns the buckets that a call of so many bytes takes from, and how much it takes from each.
     fn buckets(&self, bytes: usize) -> impl Iterator<Item = (&Bucket, u64)> {
         let calls = self.commands.iter().map(|bucket| (bucket, 1));
         calls.chain(self.bytes.iter().map(move |bucket| (bucket, bytes as u64)))
@@ -99,7 +99,7 @@ pub enum Turn {
     Never,
 }
 
-/// What was taken for a call that waits for its turn. Dropped before that, it is given back.
+/// The amount taken for a call that waits for its turn. Dropped before that, it is given back.
 #[derive(Debug)]
 pub struct Booking {
     rates: Arc<Rates>,
@@ -128,7 +128,7 @@ impl Drop for Booking {
     }
 }
 
-/// What fills up in a second, and holds no more than that.
+/// A token bucket: it fills up in a second, and holds no more than that.
 #[derive(Debug)]
 struct Bucket {
     per_second: u64,
@@ -140,7 +140,7 @@ struct State {
     /// Millionths of what is in it; less than nothing is owed.
     millionths: i128,
     filled_us: u64,
-    /// What was taken for calls that wait for their turn.
+    /// The amount taken for calls that wait for their turn.
     booked: u64,
 }
 
@@ -169,7 +169,8 @@ impl Bucket {
         })
     }
 
-    /// Whether so much may wait behind what waits already. A single call always may, however large it is.
+    /// Returns true if so much may wait in addition to the calls that wait already. A single call always may, however large it
+    /// is.
     fn may_book(&self, count: u64) -> bool {
         let most = self.per_second.saturating_mul(BOOKED_S_MAX);
         self.with(|state| state.booked == 0 || state.booked.saturating_add(count) <= most)

@@ -87,8 +87,8 @@ impl Worker {
         }
     }
 
-    /// Who else may answer a request that only reads, when the server `lost` did not, nor `tries` before it: the first that
-    /// can be reached.
+    /// Returns a connection to another server that may answer a request that only reads, when the server `lost` did not, nor
+    /// `tries` before it: the first that can be reached.
     pub(crate) fn other_reader(
         &mut self,
         request: &[u8],

@@ -32,7 +32,7 @@ pub(crate) const TRIES_MAX: u8 = 8;
 /// Where the keys are now is nobody's business but ours: a client that speaks to clusters would go there.
 pub(crate) const MOVED_ON: &str = "TRYAGAIN the keys have moved to another server; ask again";
 
-/// What an error asks for.
+/// The action that an error asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Advice {
     Moved(Redirect),
@@ -65,7 +65,7 @@ fn advice(reply: &[u8]) -> Option<Advice> {
     }
 }
 
-/// Whether an error says that another server has the keys.
+/// Returns true if an error says that another server has the keys.
 pub(crate) fn is_redirect(reply: &[u8]) -> bool {
     matches!(advice(reply), Some(Advice::Moved(_) | Advice::Ask(_)))
 }
@@ -298,7 +298,7 @@ impl Worker {
         }
     }
 
-    /// Whether two numbers are one server's, which may have one by its name and one by its address.
+    /// Returns true if two numbers are one server's, which may have one by its name and one by its address.
     fn is_same(&self, one: NodeId, other: NodeId) -> bool {
         let endpoint = |node: NodeId| &self.routes.nodes[usize::from(node)].endpoint;
         one == other || endpoint(one) == endpoint(other)
@@ -327,21 +327,21 @@ impl Worker {
     }
 }
 
-/// Whether a request runs something that may write and say what it likes.
+/// Returns true if a request runs a script, which may write and return any reply.
 fn is_script(request: &[u8]) -> bool {
     [&b"EVAL"[..], b"EVALSHA", b"FCALL"]
         .iter()
         .any(|script| request_name(request).eq_ignore_ascii_case(script))
 }
 
-/// Whether the error that answers a request may be of the words of whoever made it: a script's, or those of a command that
-/// the table does not have.
+/// Returns true if the text of the error that answers a request may come from a script, or from a command that the table does
+/// not have.
 fn may_say_anything(request: &[u8]) -> bool {
     let id = spec::lookup(request_name(request));
     id.is_none_or(|id| spec::row(id).group == Group::Scripting)
 }
 
-/// Whether a request changes nothing, whatever it runs.
+/// Returns true if a request changes nothing, whatever it runs.
 fn only_reads(request: &[u8]) -> bool {
     let id = spec::lookup(request_name(request));
     id.is_some_and(|id| spec::gate(id).flags.has(Flags::READONLY))

@@ -287,7 +287,7 @@ impl Worker {
         Ok(Some(len))
     }
 
-    /// What becomes of one reply that is whole, by who waits for it. An error says why the connection is of no more use.
+    /// Handles one whole reply, by the kind of request that waits for it. An error says why the connection is of no more use.
     fn settle_one(&mut self, at: u32, one: Waiting, reply: &[u8]) -> Result<(), String> {
         let Some(upstream) = self.upstreams.get(at) else {
             return Ok(());
@@ -364,7 +364,8 @@ impl Worker {
         Ok(())
     }
 
-    /// What is there of a reply that is not whole: it is passed on if its first part was, and dropped if nobody wants it.
+    /// Takes the available part of a reply that is not whole: it is passed on if its first part was, and dropped if it is not
+    /// wanted.
     fn take_unfinished(&mut self, at: u32, bytes: &[u8]) -> Option<usize> {
         let upstream = self.upstreams.get(at)?;
         if upstream.purpose == Purpose::Tracking {
@@ -425,14 +426,14 @@ impl Worker {
     }
 }
 
-/// Whether a reply that begins so has to be looked at.
+/// Returns true if a reply that begins so has to be looked at.
 #[inline]
 fn is_special(first: u8) -> bool {
     matches!(first, b'-' | b'>' | b'!')
 }
 
 impl Worker {
-    /// Whether a client's pause is over by what it has been sent.
+    /// Returns true if a client's pause is over, by the output it is owed and its unanswered requests.
     pub(crate) fn is_over(&self, pause: Pause, owed: usize, pending: u32) -> bool {
         let settings = &self.shared.settings;
         match pause {

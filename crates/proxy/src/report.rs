@@ -1,4 +1,4 @@
-//! What workers tell the control side. Must not know what it makes of it.
+//! Reports from workers to the control side. Must not know what it makes of it.
 
 use crate::route::NodeId;
 
@@ -11,7 +11,7 @@ pub enum Report {
         pool: u16,
         /// The slot.
         slot: u16,
-        /// Who said so.
+        /// The server that sent the redirect.
         node: NodeId,
         /// Where the slot is.
         host: String,

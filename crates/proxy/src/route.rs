@@ -30,7 +30,7 @@ pub struct Node {
     pub endpoint: Endpoint,
     /// As the configuration or the cluster writes it: for messages, and to find the target of a redirect.
     pub name: String,
-    /// Whom to be there, if it is not the default user.
+    /// The user to authenticate as there, if it is not the default user.
     pub user: Option<String>,
     /// The password.
     pub password: Option<Secret>,
@@ -49,8 +49,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether this is not the server that had its number in an earlier picture, or its name leads to another one now: what
-    /// was known of that one says nothing of it.
+    /// Returns true if this is not the server that had its number in an earlier picture, or its name leads to another one now:
+    /// the known state of that one does not apply to it.
     pub fn is_another(&self, before: &Node) -> bool {
         (&self.name, self.pool, &self.endpoint) != (&before.name, before.pool, &before.endpoint)
     }
@@ -76,16 +76,16 @@ impl Node {
 /// One part of the keys, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Who takes writes.
+    /// The server that takes writes.
     pub primary: NodeId,
-    /// Who has its keys beside it.
+    /// The servers that have its keys beside the primary.
     pub replicas: Vec<NodeId>,
-    /// Who takes reads, the primary perhaps among them; empty: the primary, and if it fails nobody.
+    /// The servers that take reads, the primary perhaps among them; empty: the primary, and if it fails none.
     pub readers: Vec<Reader>,
 }
 
 impl Shard {
-    /// Whether a server is one of it.
+    /// Returns true if a server is one of the shard's.
     pub fn has(&self, node: NodeId) -> bool {
         self.primary == node || self.replicas.contains(&node)
     }
@@ -106,7 +106,7 @@ impl Shard {
 /// Somebody who may take reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reader {
-    /// Who.
+    /// The server.
     pub node: NodeId,
     /// Its share of the reads among those of its shard; 0: only if no other can take them.
     pub weight: u32,
@@ -140,14 +140,15 @@ pub struct Pool {
     pub learned: Option<Arc<ForeignByName>>,
     /// TCP's keepalive on connections to its servers: seconds; 0: none.
     pub keepalive_s: u32,
-    /// What GET answers is kept for a moment; none: nothing is.
+    /// Cache of replies to GET; none: nothing is cached.
     pub caching: Option<Arc<Caching>>,
     /// TLS to its servers: for connections that are made from now on.
     pub tls: Option<ClientTls>,
 }
 
 impl Pool {
-    /// What has to be the same for keys of one call: the number of the shard, of a cluster that of the slot.
+    /// Returns the group of a key, which has to be the same for all keys of one call: the number of the shard, of a cluster
+    /// that of the slot.
     #[inline]
     pub fn group_of(&self, key: &[u8]) -> u16 {
         match &self.placement {
@@ -190,7 +191,7 @@ impl Pool {
         self.node_of_group(self.group_of(key))
     }
 
-    /// Whether it has keys that nobody is known to have.
+    /// Returns true if it has keys for which no server is known.
     pub fn lacks_somebody(&self) -> bool {
         self.shards.iter().any(|shard| shard.primary == NO_NODE)
             || match &self.placement {
@@ -199,7 +200,7 @@ impl Pool {
             }
     }
 
-    /// Whether every key is where it is in this one. `false` is also said where it would take long to tell.
+    /// Returns true if every key is on the same server as in `other`. `false` is also said where it would take long to tell.
     pub fn has_keys_as(&self, other: &Pool) -> bool {
         let primary = |shard: &Shard| shard.primary;
         let others = other.shards.iter().map(primary);
@@ -225,8 +226,8 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// What has to be the same for keys of one call, for a client whose own pool is `home`: the pool's number in the upper
-    /// half, in the lower one what [`Pool::group_of`] says.
+    /// Returns the group of a key, which has to be the same for all keys of one call, for a client whose own pool is `home`:
+    /// the pool's number in the upper half, in the lower one the result of [`Pool::group_of`].
     #[inline]
     pub fn group_of(&self, home: u16, key: &[u8]) -> u32 {
         let (pool, key) = match self.prefixes.is_empty() {
@@ -292,7 +293,7 @@ impl Routes {
         self.pool_of(group).shard_of_group(group as u16)
     }
 
-    /// Whether calls of a client may be answered by replicas.
+    /// Returns true if calls of a client may be answered by replicas.
     pub fn spreads_reads(&self, home: u16) -> bool {
         match self.prefixes.is_empty() {
             true => self.pools[usize::from(home)].spreads_reads,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of all scripts that are remembered.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 const NAME_BYTES: usize = 40;
-/// What each of them takes beside its text: the name, here and at each connection that was given it.
+/// Memory that each script takes beside its text: the name, here and at each connection that was given it.
 const SCRIPT_BYTES: usize = 128;
 
 /// The scripts that all workers have seen, by the name that EVALSHA calls them.

@@ -50,7 +50,7 @@ impl Secured {
     }
 }
 
-/// What a listener means to those who come in by it.
+/// Settings of a listener for the connections that it accepts.
 #[derive(Debug)]
 pub struct Door {
     /// The number of their pool.

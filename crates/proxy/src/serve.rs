@@ -24,7 +24,7 @@ use crate::slab::Ref;
 use crate::upstream::{Kind, Waiting};
 use crate::worker::Worker;
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// It has been dealt with.
@@ -247,7 +247,8 @@ impl Worker {
         }
     }
 
-    /// Whether GET is answered from what is kept. A call before it that may have to do with it is under way then.
+    /// Answers GET from the cache, if it can; returns true if it did. A call before it that may have to do with it is under
+    /// way then.
     fn hits(
         &mut self,
         me: Ref,
@@ -632,7 +633,7 @@ impl Worker {
         self.forward(me, node, raw)
     }
 
-    /// What a client whose own pool is `home` is told where nobody is known who could answer it.
+    /// Returns the error for a client whose own pool is `home`, if no server is known that could answer it.
     pub(crate) fn unserved(&self, home: u16) -> &'static str {
         let pools = &self.routes.pools;
         let own = pools.get(usize::from(home));
@@ -801,7 +802,7 @@ impl Worker {
         last.map_or(NO_COMMAND, |id| id as u16)
     }
 
-    /// What becomes of a reply, if the client has asked for silence.
+    /// Returns the kind of a reply: silent, if the client has asked for no replies.
     pub(crate) fn silenced(&mut self, me: Ref, kind: Kind) -> Kind {
         let silent = self
             .clients
@@ -854,7 +855,7 @@ impl Worker {
     }
 }
 
-/// Whether a call of a command that may wait says so. (A key or a group of that name does no harm.)
+/// Returns true if a call of a command that may wait asks to wait. (A key or a group of that name does no harm.)
 pub(crate) fn may_block(id: CommandId, args: Args<'_>) -> bool {
     match id {
         CommandId::Xread | CommandId::Xreadgroup => args
@@ -881,7 +882,7 @@ pub(crate) fn waits_ms(id: CommandId, args: Args<'_>) -> Option<u64> {
     (ms > 0.0).then_some(ms.ceil() as u64)
 }
 
-/// Whether a command asks for the table of commands.
+/// Returns true if a command asks for the table of commands.
 pub(crate) fn is_about_commands(id: CommandId) -> bool {
     id == CommandId::Command || spec::row(id).container == Some(CommandId::Command)
 }

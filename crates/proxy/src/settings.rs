@@ -1,8 +1,8 @@
-//! What the data path may do: limits and time-outs. Must not know whether a file or flags said so.
+//! Limits and time-outs of the data path. Must not know whether a file or flags said so.
 
 use crate::config::{Config, Size, Span};
 
-/// What [`Settings::query_bytes_max`] is at most, since places in a request are numbers of 32 bits.
+/// The highest value of [`Settings::query_bytes_max`], since places in a request are numbers of 32 bits.
 const QUERY_BYTES_MAX: usize = 3 << 30;
 /// Bytes of output beyond which no more requests of a client are taken, if it may leave so many unread.
 const CLIENT_OUTPUT_BYTES_HIGH: usize = 1024 * 1024;

@@ -1,6 +1,6 @@
-//! What servers say of their commands, as clients of the proxy may see it: without what is forbidden, and by the names that
-//! clients have to use. Where the configuration says nothing about names, servers' answers pass as they are. Must not know
-//! connections.
+//! Servers' descriptions of their commands, as clients of the proxy may see them: without forbidden commands, and by the names
+//! that clients have to use. Where the configuration says nothing about names, servers' answers pass as they are. Must not
+//! know connections.
 
 use std::io::Write as _;
 

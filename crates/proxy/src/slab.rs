@@ -84,18 +84,18 @@ impl<T> Slab<T> {
         self.free.append(&mut self.vacated);
     }
 
-    /// Who is at this place now.
+    /// Returns the value that is at this place now.
     #[inline]
     pub fn get(&mut self, at: u32) -> Option<&mut T> {
         self.places.get_mut(at as usize)?.value.as_deref_mut()
     }
 
-    /// Who is at this place now, to look at.
+    /// Returns the value that is at this place now, to look at.
     pub fn look(&self, at: u32) -> Option<&T> {
         self.places.get(at as usize)?.value.as_deref()
     }
 
-    /// Who is at this place, if it is still the one that was put there.
+    /// Returns the value at this place, if it is still the one that was put there.
     #[inline]
     pub fn find(&mut self, place: Ref) -> Option<&mut T> {
         let found = self.places.get_mut(place.at as usize)?;

@@ -27,7 +27,7 @@ const SPARE_BYTES_MAX: usize = 256 * 1024;
 /// Replies of several servers that become one.
 #[derive(Debug)]
 pub struct Gather {
-    /// Whose request it is, and its number.
+    /// The client that sent the request, and the request's number.
     pub(crate) client: Ref,
     pub(crate) seq: u32,
     pub(crate) proto: Proto,
@@ -191,8 +191,8 @@ impl Worker {
         Flow::Done
     }
 
-    /// Whether a client's SCAN has the cursors of the one server that there is. In a cluster it has not, however few nodes
-    /// there are: others may come while it goes on.
+    /// Returns true if a client's SCAN has the cursors of the one server that there is. In a cluster it has not, however few
+    /// nodes there are: others may come while it goes on.
     pub(crate) fn scans_one_server(&self, me: Ref) -> bool {
         let pool = self.home(me);
         pool.shards.len() == 1 && !matches!(pool.placement, Placement::Slots(_))

@@ -27,11 +27,11 @@ pub const BACKLOG: u32 = 65_535;
 /// Descriptors beside those of clients, if there may be so many; else a quarter of what there is.
 const DESCRIPTORS_SPARE: u64 = 1024;
 
-/// What a proxy is made from.
+/// The parts that a proxy is made from.
 pub struct Setup {
     /// Where clients come, and the numbers of their doors; at least one.
     pub listeners: Vec<(Listener, u16)>,
-    /// What each listener means to those who come in by it.
+    /// Settings of each listener for the connections that it accepts.
     pub doors: Arc<Doors>,
     /// Workers; at least one.
     pub threads: usize,
@@ -43,7 +43,7 @@ pub struct Setup {
     pub reports: Option<Sender<Report>>,
     /// How another configuration comes in.
     pub reload: Option<Arc<Reload>>,
-    /// Who there is; none: everybody may do everything.
+    /// The users; none: every client may do everything.
     pub identities: Option<Arc<Identities>>,
     /// Faults on purpose, and copies for other pools.
     pub traffic: Traffic,
@@ -51,7 +51,7 @@ pub struct Setup {
     pub names: Names,
     /// How CLUSTER is answered; none: as a server that is in no cluster does.
     pub face: Option<Face>,
-    /// What is counted and logged, of as many workers.
+    /// Counters and logs, of as many workers.
     pub seen: Seen,
     /// Where Prometheus asks.
     pub metrics: Option<Responder>,

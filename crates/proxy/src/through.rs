@@ -25,10 +25,10 @@ const PIPE_BYTES: usize = 512 * 1024;
 const PIECE_BYTES: u64 = 256 * 1024;
 /// Empty pipes that a worker keeps.
 const PIPES_MAX: usize = 16;
-/// What goes through in one turn: others have something to say, too.
+/// Bytes that go through in one turn at most: other connections have to be served, too.
 const TURN_BYTES: usize = 1024 * 1024;
 
-/// What became of a step.
+/// The result of a step.
 enum Step {
     /// So much has moved.
     Moved(usize),
@@ -283,7 +283,8 @@ impl Worker {
         true
     }
 
-    /// Whether the request's bulk goes through a pipe; from now on, if so much is to come and all before was passed on.
+    /// Returns true if the request's bulk goes through a pipe; from now on, if so much is to come and all before was passed
+    /// on.
     fn has_request_pipe(&mut self, at: u32) -> bool {
         let Some(client) = self.clients.get(at) else {
             return false;
@@ -348,7 +349,7 @@ fn wait_for_any(stream: &mut Stream) {
     let _ = stream.set_receive_low_water_bytes(1);
 }
 
-/// What a pipe is asked to take of this.
+/// Returns the number of bytes that a pipe is asked to take of this.
 fn at_most(missing: u64) -> usize {
     missing.min(PIPE_BYTES as u64) as usize
 }

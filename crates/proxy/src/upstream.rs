@@ -16,7 +16,7 @@ use crate::route::NodeId;
 use crate::seeing::{MIXED, NO_COMMAND, NodeStats};
 use crate::slab::Ref;
 
-/// What becomes of a reply.
+/// The destination of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It goes to the client as it is.
@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it answers a client's request, and not what the proxy asks by itself or had answered before.
+    /// Returns true if it answers a client's request, and not a request of the proxy itself or one that was answered before.
     pub fn is_wanted(self) -> bool {
         matches!(self, Kind::Client | Kind::Silent | Kind::Part)
     }
@@ -64,7 +64,7 @@ impl Tries {
         Tries(self.0 | Tries::LED)
     }
 
-    /// Whether one was.
+    /// Returns true if such a redirect was followed.
     pub fn was_led(self) -> bool {
         self.0 & Tries::LED != 0
     }
@@ -85,7 +85,7 @@ pub struct Waiting {
     pub count: u16,
     /// How many of the run were answered.
     pub answered: u16,
-    /// What becomes of the replies.
+    /// The destination of the replies.
     pub kind: Kind,
     /// How often the request was sent before, and whether anybody's words have led it on.
     pub tries: Tries,
@@ -144,9 +144,9 @@ pub enum Purpose {
     Shared,
     /// One client's, or in the pool for the next one.
     Private,
-    /// What clients are subscribed to.
+    /// The subscriptions of clients.
     Subscriptions,
-    /// What a server says of keys that have changed: see `cache`.
+    /// Messages of a server about keys that have changed: see `cache`.
     Tracking,
 }
 
@@ -172,7 +172,7 @@ pub struct Upstream {
     pub acked: usize,
     /// Up to here they are sent.
     pub sent: usize,
-    /// Who waits, in the order of the requests.
+    /// Runs of requests that wait for replies, in the order of the requests.
     pub waiting: VecDeque<Waiting>,
     /// A reply that is not whole.
     pub partial: Vec<u8>,
@@ -222,17 +222,17 @@ pub struct Upstream {
     pub mix: VecDeque<(u16, u16)>,
     /// Bytes of the front reply that are passed on.
     pub passed: usize,
-    /// What is counted of the server.
+    /// Counters of the server.
     pub stats: Arc<NodeStats>,
-    /// What is on its way that concerns what is kept of its pool.
+    /// Requests on their way that concern the cache of its pool.
     pub marks: Option<Box<Marks>>,
 }
 
-/// What is queued waits for more at most so many turns.
+/// Number of turns, at most, for which queued requests wait for more.
 const LINGERS_MAX: u8 = 4;
 /// So much that is queued is worth a write of its own.
 const LINGERING_BYTES_MAX: usize = 16 * 1024;
-/// What is kept of an empty buffer.
+/// Capacity of an empty buffer that is kept at most.
 const BYTES_KEPT_MAX: usize = 256 * 1024;
 /// Answered requests are dropped from the front in steps of at least this size.
 const DROP_BYTES_MIN: usize = 64 * 1024;
@@ -317,12 +317,13 @@ impl Upstream {
         self.push_own(waiting, ASKING);
     }
 
-    /// Whether nobody but the client whose reply is next waits for anything here, now or later.
+    /// Returns true if no client but the one whose reply is next waits for anything here, now or later.
     pub fn is_for_one_alone(&self) -> bool {
         self.owner.is_some() || self.retired && self.waiting.len() == 1
     }
 
-    /// What is not answered of the front run. However often it is asked for, no request is walked over twice.
+    /// Returns the bytes of the front run that are not answered. However often it is asked for, no request is walked over
+    /// twice.
     pub fn front_unanswered(&mut self) -> Option<&[u8]> {
         let front = self.waiting.front()?;
         let run = self
@@ -367,14 +368,14 @@ impl Upstream {
         self.out.len() - self.sent
     }
 
-    /// Whether requests are on their way that the server will have to answer before any new one.
+    /// Returns true if requests are on their way that the server will have to answer before any new one.
     #[inline]
     pub fn is_under_way(&self) -> bool {
         self.sent > self.acked
     }
 
-    /// Whether what is queued may wait for more, so that it leaves in one write and arrives in one read: the server has
-    /// something to do on this connection meanwhile. Counts the turns.
+    /// Returns true if queued requests may wait for more, so that they leave in one write and arrive in one read: the server
+    /// has something to do on this connection meanwhile. Counts the turns.
     pub fn may_linger(&mut self) -> bool {
         let may = self.purpose == Purpose::Shared
             && self.state == State::Open

@@ -52,9 +52,9 @@ const ACCEPTED_PER_TURN_MAX: usize = 100;
 const TICK_MS: u64 = 100;
 /// Ticks after which a worker lets the allocator look at what others have freed of its memory.
 const TICKS_PER_COLLECTION: u32 = 10;
-/// What one read of a client takes at most.
+/// Bytes that one read of a client takes at most.
 pub(crate) const CLIENT_READ_BYTES_MAX: usize = 64 * 1024;
-/// What one read of a server takes at most.
+/// Bytes that one read of a server takes at most.
 pub(crate) const UPSTREAM_READ_BYTES_MAX: usize = 64 * 1024;
 /// Output buffers that are kept for the next clients.
 const OUTS_MAX: usize = 256;
@@ -63,7 +63,7 @@ const SIGNALS: usize = 1;
 const FIRST_LISTENER: usize = 2;
 pub(crate) const FIRST_CONNECTION: usize = 64;
 
-/// What a worker finds in its mailbox.
+/// A message in a worker's mailbox.
 pub enum Message {
     /// A connection to take over, and the number of its pool.
     Connection(Stream, PeerAddr, u16),
@@ -77,7 +77,7 @@ pub enum Message {
     Answer(Ref, u32, ReplyMode, Option<String>),
 }
 
-/// What all workers share.
+/// State that all workers share.
 pub struct Shared {
     /// The picture of the servers.
     pub routes: Arc<Published>,
@@ -87,9 +87,9 @@ pub struct Shared {
     pub reports: Option<Sender<Report>>,
     /// How another configuration comes in.
     pub reload: Option<Arc<Reload>>,
-    /// Who there is; none: everybody may do everything.
+    /// The users; none: every client may do everything.
     pub identities: Option<Arc<Identities>>,
-    /// What each listener means to those who come in by it.
+    /// Settings of each listener for the connections that it accepts.
     pub doors: Arc<Doors>,
     /// Faults on purpose, and copies for other pools.
     pub traffic: Traffic,
@@ -109,7 +109,7 @@ pub struct Shared {
     pub began_s: u64,
     /// The port of the first listener.
     pub port: u16,
-    /// What is counted and logged.
+    /// Counters and logs.
     pub seen: Seen,
 }
 
@@ -173,8 +173,8 @@ pub struct Worker {
     pub(crate) handshakes: VecDeque<(Ref, u64)>,
     /// The time of this turn: milliseconds of the monotonic clock.
     pub(crate) now_ms: u64,
-    /// What had arrived by then has been taken. Servers are late by this time only: one whose answer came while this
-    /// process, or its machine, stood still is not.
+    /// Everything that had arrived by this time has been processed. Servers are late by this time only: one whose answer came
+    /// while this process, or its machine, stood still is not.
     pub(crate) heard_to_ms: u64,
     next_tick_ms: u64,
     gathering: Gathering,
@@ -198,11 +198,11 @@ pub struct Worker {
     drains_until_ms: Option<u64>,
 }
 
-/// What a worker is made from.
+/// The parts that a worker is made from.
 pub struct Start {
     /// Its number.
     pub number: usize,
-    /// What it shares.
+    /// The state that all workers share.
     pub shared: Arc<Shared>,
     /// Its poller, with the mailbox's waker registered.
     pub poller: Poller,
@@ -408,7 +408,7 @@ impl Worker {
         self.gathers.end_turn();
     }
 
-    /// Whether something waits that no event will bring up again.
+    /// Returns true if something waits that no event will bring up again.
     fn is_owed_a_look(&self) -> bool {
         !(self.later.is_empty() && self.delayed.is_empty() && self.lingering.is_empty())
     }
@@ -914,7 +914,7 @@ impl Worker {
         }
     }
 
-    /// Whether the end was asked for.
+    /// Returns true if the end was asked for.
     pub(crate) fn drains(&self) -> bool {
         self.drains_until_ms.is_some()
     }

@@ -1,4 +1,5 @@
-//! What FUNCTION DUMP answers and FUNCTION RESTORE takes: the texts of libraries. Must not know what is in them.
+//! The payload that FUNCTION DUMP returns and FUNCTION RESTORE takes: the texts of libraries. Must not know what
+//! is in them.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,7 @@ use crate::{
     primitive::{Reader, Writer, write_string},
 };
 
-/// What stands before a library, in a payload and in a file.
+/// The byte before a library, in a payload and in a file.
 pub const OPCODE: u8 = 245;
 
 /// Why a payload is refused.

@@ -25,10 +25,10 @@ pub use payload::{RestoreError, dump, restore};
 /// The version of the format that is written, and the highest that is read: that of Redis 8.2.
 pub const VERSION: u16 = 12;
 
-/// What was read is damaged, or of a kind that is not there.
+/// The error for input that is damaged, or of a kind that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt(
-    /// What does not hold, for a log.
+    /// The condition that does not hold, for a log.
     pub &'static str,
 );
 

@@ -70,7 +70,7 @@ const EXPIRY_MS_MAX: i64 = (1 << 46) - 1;
 /// Stands for the soonest expiry where no field expires.
 const NO_EXPIRY_MS: i64 = 0;
 
-/// What a node of a list holds.
+/// The kinds of nodes of a list.
 mod node {
     pub const ELEMENT: u64 = 1;
     pub const LISTPACK: u64 = 2;
@@ -260,7 +260,8 @@ pub fn read(reader: &mut Reader<'_>, kind: u8, limits: &Limits) -> Result<Object
     Ok(Object::Value(value))
 }
 
-/// What was packed where it was written stays so, however long its texts are, if there are not too many.
+/// Returns limits under which a value that was packed where it was written stays so, however long its texts are, if
+/// there are not too many.
 fn by_count(limits: &Limits) -> Limits {
     Limits {
         hash_max_listpack_value: usize::MAX,

@@ -1,4 +1,5 @@
-//! What DUMP answers and RESTORE takes: an object, the version of the format, and a checksum over both. Must not know keys.
+//! The payload that DUMP returns and RESTORE takes: an object, the version of the format, and a checksum over both. Must
+//! not know keys.
 
 use redline_types::Limits;
 

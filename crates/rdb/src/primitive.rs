@@ -40,7 +40,7 @@ impl Writer {
         }
     }
 
-    /// What was written.
+    /// Returns the bytes that were written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -114,7 +114,7 @@ fn write_integer(out: &mut Vec<u8>, value: i64) -> bool {
     true
 }
 
-/// What is left to be read.
+/// A reader of the bytes that are left.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],

@@ -21,7 +21,7 @@ use crate::{
 /// `vectorset` in 6 bits a letter, and version 0 in 10 bits.
 const NAME: u64 = 0xbde7_2da2_bb1e_b400;
 
-/// What a part is.
+/// The kinds of parts.
 mod part {
     pub const END: u64 = 0;
     pub const NUMBER: u64 = 2;
@@ -77,8 +77,8 @@ pub(crate) fn write(out: &mut Writer, set: &VectorSet) {
     write_len(out, part::END);
 }
 
-/// What an element's graph node is: its number, its layers, and for each layer its links and which of them is the
-/// farthest, at which distance; and the two floats that belong to its vector.
+/// Returns the numbers that describe an element's graph node: its number, its layers, and for each layer its links and
+/// which of them is the farthest, at which distance; and the two floats that belong to its vector.
 fn words_of(element: Element<'_>) -> Vec<u64> {
     let mut words = vec![element.id(), element.level() as u64 | FORM << FORM_SHIFT];
     for layer in 0..=element.level() {

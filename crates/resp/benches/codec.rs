@@ -1,5 +1,5 @@
-//! What the codec costs in nanoseconds per request or reply: `cargo bench -p redline-resp [-- FILTER]`.
-//! Best and median of many rounds, since a shared machine only ever makes things slower.
+//! Benchmark of the codec in nanoseconds per request or reply: `cargo bench -p redline-resp [--
+//! FILTER]`. Best and median of many rounds, since a shared machine only ever makes things slower.
 
 use std::hash::Hasher;
 use std::hint::black_box;

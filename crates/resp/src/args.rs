@@ -65,7 +65,7 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
-    /// Whether there is no argument at all.
+    /// Returns true if there is no argument at all.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
@@ -193,7 +193,7 @@ impl ArgsBuf {
         self.spans.len()
     }
 
-    /// Whether there is no argument at all.
+    /// Returns true if there is no argument at all.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }

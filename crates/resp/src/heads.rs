@@ -14,7 +14,7 @@ const BITS: u32 = 4;
 /// How many heads are remembered.
 pub const HEADS: usize = 1 << BITS;
 
-/// What is known about the name of the request that was decoded last.
+/// The result of looking up the name of the request that was decoded last among those that have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// It is, letter by letter, that of the last request that was [`Name::New`] with this number.
@@ -62,7 +62,7 @@ impl Heads {
         Heads::default()
     }
 
-    /// What is known about the name of the request that was decoded last.
+    /// Returns the result of the lookup of the name of the request that was decoded last.
     #[inline]
     pub fn name(&self) -> Name {
         self.name

@@ -2,14 +2,14 @@
 
 use crate::reply::{Proto, Reply};
 
-/// What whoever answers says of itself.
+/// The properties that a server or proxy reports in its reply to HELLO.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
     /// Its name, as clients are to take it.
     pub server: &'a str,
     /// The version of that.
     pub version: &'a str,
-    /// What the connection speaks from now on.
+    /// The protocol version that the connection uses from now on.
     pub proto: Proto,
     /// The client's number.
     pub id: u64,

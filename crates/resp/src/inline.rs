@@ -6,8 +6,8 @@ use memchr::memchr;
 
 use crate::args::Span;
 
-/// Whether a request that begins with this word is a line of HTTP. A page can have a browser send a form to any port, whose
-/// lines are calls to whoever takes them for requests.
+/// Returns true if a request that begins with this word is a line of HTTP. A page can have a browser send a form to any
+/// port, whose lines are calls to whoever takes them for requests.
 pub fn is_of_http(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
 }

@@ -1,6 +1,6 @@
-//! What a request or a reply may measure, for all parts: the server, the proxy and the host of scripts take the same
-//! numbers from here. Where a parameter sets one, this is its default. They are Redis 8.2.3's unless the constant says
-//! otherwise; docs/differences.md has them as a table. Knows nothing of who looks at them.
+//! Limits on the size of a request or a reply, for all parts: the server, the proxy and the host of scripts take the same numbers
+//! from here. Where a parameter sets one, this is its default. They are Redis 8.2.3's unless the constant says otherwise;
+//! docs/differences.md has them as a table. Knows nothing of who looks at them.
 
 /// Arguments in one request, the command's name included.
 pub const ARGUMENTS_MAX: i64 = i32::MAX as i64;

@@ -1,4 +1,4 @@
-//! What is wrong with a request, in the words that clients know. Knows nothing of how it was found.
+//! Errors in a request, in the words that clients know. Knows nothing of how it was found.
 
 use std::fmt;
 

@@ -266,7 +266,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What RESP2 makes an array, RESP3 has types for.
+/// Returns the type byte of an aggregate: an array in RESP2, a type of its own in RESP3.
 #[inline]
 fn aggregate_kind(proto: Proto, resp3: u8) -> u8 {
     match proto {
@@ -293,7 +293,7 @@ mod tests {
         String::from_utf8_lossy(&out.chunks().collect::<Vec<_>>().concat()).into_owned()
     }
 
-    /// What both versions write.
+    /// Returns the text that is written in both versions of the protocol.
     fn both(write: fn(&mut Reply<'_>)) -> [String; 2] {
         [Proto::Resp2, Proto::Resp3].map(|proto| written(proto, write))
     }

@@ -39,7 +39,7 @@ impl ReplyBuffer {
         ReplyBuffer::default()
     }
 
-    /// Whether nothing waits to be sent.
+    /// Returns true if nothing waits to be sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len_bytes() == 0
@@ -72,7 +72,7 @@ impl ReplyBuffer {
         &self.bytes[self.sent..end]
     }
 
-    /// Whether one contiguous write will not do.
+    /// Returns true if one contiguous write is not enough.
     #[inline]
     pub fn has_blobs(&self) -> bool {
         !self.blobs.is_empty()
@@ -164,7 +164,7 @@ impl ReplyBuffer {
         }
     }
 
-    /// Whether it holds memory, be it empty or not.
+    /// Returns true if the buffer holds memory, be it empty or not.
     #[inline]
     pub fn has_memory(&self) -> bool {
         self.bytes.capacity() + self.blobs.capacity() > 0
@@ -253,7 +253,7 @@ impl ReplyBuffer {
         }
     }
 
-    /// What was written since `mark`, up to the first blob in it.
+    /// Returns the bytes written since `mark`, up to the first blob among them.
     pub fn bytes_since(&self, mark: Mark) -> &[u8] {
         let blob = self.blobs.get(mark.blobs);
         &self.bytes[mark.bytes..blob.map_or(self.bytes.len(), |blob| blob.at)]

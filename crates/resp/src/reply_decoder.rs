@@ -42,7 +42,7 @@ pub enum Value {
     Verbatim {
         /// Three letters.
         format: [u8; 3],
-        /// What follows them and a colon.
+        /// The text that follows them and a colon.
         text: Vec<u8>,
     },
     /// `%`
@@ -53,7 +53,7 @@ pub enum Value {
     Push(Vec<Value>),
     /// `|` and the value that it is about
     Attributed {
-        /// What is said about the value.
+        /// The attributes of the value.
         attributes: Vec<(Value, Value)>,
         /// The value.
         value: Box<Value>,
@@ -82,13 +82,13 @@ impl Value {
         }
     }
 
-    /// Whether it is an error of either kind.
+    /// Returns true if the value is an error of either kind.
     pub fn is_error(&self) -> bool {
         matches!(self, Value::Error(_) | Value::BulkError(_))
     }
 }
 
-/// What arrived is no reply.
+/// The reason why the bytes that arrived are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
     /// No type starts with this byte.
@@ -119,7 +119,7 @@ impl fmt::Display for ReplyError {
 
 impl std::error::Error for ReplyError {}
 
-/// What one call of [`ReplyDecoder::decode`] did.
+/// Result of one call of [`ReplyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedReply {
     /// Bytes to drop from the front of the buffer, also when no reply is whole yet.
@@ -323,7 +323,7 @@ fn big_number(text: &[u8]) -> Result<String, ReplyError> {
 pub(crate) struct Line<'b> {
     /// The byte that names the type.
     pub kind: u8,
-    /// What is behind it, without the line end.
+    /// The text behind that byte, without the line end.
     pub text: &'b [u8],
     /// Where the next line starts.
     pub end: usize,

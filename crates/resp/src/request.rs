@@ -25,7 +25,8 @@ use crate::reply_buffer::{push_bulk, push_header};
 
 /// Bulks of at least this many bytes are received straight into their own allocation.
 pub const BIG_BULK_BYTES_MIN: usize = 32 * 1024;
-/// What is allocated for such a bulk before any byte of it has arrived; from there on it doubles with what arrives.
+/// Most bytes that are allocated for such a bulk before any byte of it has arrived; from there on it doubles with what
+/// arrives.
 const BIG_BULK_FIRST_BYTES_MAX: usize = 1024 * 1024;
 /// A request that stops after fewer arguments than this is decoded from its start when it goes on: cheaper than state.
 const RESUME_ARGS_MIN: usize = 16;
@@ -34,7 +35,7 @@ const REQUEST_BYTES_MAX: usize = Span::IN_BLOB as usize - 1;
 /// Room for spans taken on the word of a header alone.
 const ARGS_RESERVED_MAX: usize = 1024;
 
-/// What a session may send.
+/// The limits on the requests of a session.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
     /// Bytes that an inline request, or the line of a header, may have while its end is missing: one that has arrived
@@ -46,8 +47,8 @@ pub struct RequestLimits {
     pub multibulk_max: i64,
     /// Bulks from this size on may become [`Decoded::Big`]; `usize::MAX` keeps all in the buffer.
     pub big_bulk_bytes_min: usize,
-    /// Whether authentication is required and still missing: then 10 arguments of 16 KiB are all there is. As long as
-    /// it is, decode a request only when the one before it was executed: that may have been AUTH.
+    /// True if authentication is required and still missing: then 10 arguments of 16 KiB are all there is. As long as it is,
+    /// decode a request only when the one before it was executed: that may have been AUTH.
     pub unauthenticated: bool,
 }
 
@@ -72,7 +73,7 @@ pub enum RequestKind {
     Multibulk,
 }
 
-/// What [`RequestDecoder::decode`] found at the start of the buffer.
+/// Result of [`RequestDecoder::decode`] for the start of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A whole request of `consumed` bytes; the spans of its `args` arguments were appended, relative to its first byte.
@@ -196,7 +197,7 @@ impl Partial {
     }
 }
 
-/// What stopped the decoding of arguments.
+/// The reason why the decoding of arguments stopped.
 enum Stop {
     /// The request is whole.
     Done,
@@ -317,7 +318,7 @@ impl RequestDecoder {
         self.blobs.clear();
     }
 
-    /// Whether it holds nothing beside the query buffer.
+    /// Returns true if the decoder holds nothing beside the query buffer.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.partial.is_none() && self.blobs.is_empty()

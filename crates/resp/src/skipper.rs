@@ -8,7 +8,7 @@ const SHORT_LINE_BYTES_MAX: usize = 24;
 /// How much of the first error is kept.
 const ERROR_BYTES_MAX: usize = 1024;
 
-/// What one call of [`Skipper::skip`] went over.
+/// Result of one call of [`Skipper::skip`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Bytes to drop from the front of the buffer; what is left is the start of a line.
@@ -19,7 +19,7 @@ pub struct Skipped {
     pub errors: u64,
 }
 
-/// What kind of reply one was, as far as a load generator cares.
+/// The kind of a reply, as far as a load generator cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Something that is no array, set or map.
@@ -95,14 +95,14 @@ pub struct Skipper {
     nulls: u64,
     /// Bytes missing until the bulk is whole, its line end included.
     jump: usize,
-    /// Whether the reply that is not whole is a push message.
+    /// True if the reply that is not whole is a push message.
     in_push: bool,
-    /// Whether it is an error.
+    /// True if the reply that is not whole is an error.
     in_error: bool,
     /// Bytes at the front of the buffer that are known to hold no line end.
     scanned: usize,
     first_error: Option<Vec<u8>>,
-    /// Whether the bulk that is jumped over is the text of the first error.
+    /// True if the bulk that is jumped over is the text of the first error.
     keep_text: bool,
 }
 
@@ -378,7 +378,7 @@ mod tests {
         (skipper.skip(input.as_bytes()).unwrap(), skipper)
     }
 
-    /// What is told of the replies that `input` is, which come in pieces.
+    /// Returns the outcomes of the replies in `input`, which arrives in pieces.
     fn outcomes(input: &str, piece: usize) -> Vec<Outcome> {
         let (mut skipper, mut seen, mut held) = (Skipper::new(), Vec::new(), Vec::new());
         for chunk in input.as_bytes().chunks(piece) {

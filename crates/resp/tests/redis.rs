@@ -112,7 +112,7 @@ fn doubles_are_written_as_scores_are() {
     }
 }
 
-/// What our decoder makes of `input`: the requests, and the error reply that ends them, if one does.
+/// Decodes `input` with our decoder and returns the requests, and the error reply that ends them, if one does.
 fn decode(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<Vec<u8>>) {
     let (mut input, mut at) = (input.to_vec(), 0);
     let (mut decoder, limits, mut requests) =
@@ -137,7 +137,8 @@ fn decode(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Option<Vec<u8>>) {
     }
 }
 
-/// What Redis makes of it: the words that reached RPUSH, and all the other bytes that came back.
+/// Sends `input` to Redis and compares with our decoder: the words that reached RPUSH, and all the other bytes that
+/// came back.
 fn compare(input: &[u8]) {
     let mut redis = Redis::connect();
     redis.send(&request(&["DEL", "resp:words"]));

@@ -1,4 +1,4 @@
-//! What one EVAL costs beside the commands that it calls: nanoseconds, the best of five rounds.
+//! Cost of one EVAL beside the commands that it calls: nanoseconds, the best of five rounds.
 //! Run by `cargo bench -p redline-scripting`.
 
 use std::hint::black_box;

@@ -1,10 +1,10 @@
-//! What a running script may ask of the server. Knows nothing of Lua.
+//! Interface to the server for a running script. Knows nothing of Lua.
 
 use std::borrow::Cow;
 
 use redline_resp::{Args, Proto, ReplyBuffer};
 
-/// Whose words an error uses: those of the table by which the script calls, `redis` or `server`.
+/// Wording that an error uses: that of the table by which the script calls, `redis` or `server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Redis's.
@@ -37,7 +37,7 @@ pub trait ScriptEnv {
     fn set_repl(&mut self, targets: u8);
 }
 
-/// What is to become of the script that runs.
+/// Decision about the script that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tick {
     /// It goes on.

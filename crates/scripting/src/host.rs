@@ -10,7 +10,7 @@ use crate::library::{Function, FunctionRef, LibraryError};
 use crate::script::{Origin, Script, Scripts, ShebangError};
 use crate::vm::Vm;
 
-/// What an interpreter may use.
+/// Limits on the resources of an interpreter.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes that the interpreter's heap may hold. A script that needs more ends in an error.
@@ -55,7 +55,7 @@ impl std::error::Error for LoadError {}
 /// a script runs, so that [`ScriptEnv::tick`] may use the rest of the worker.
 pub struct Host {
     vm: Vm,
-    /// What the next function is known by.
+    /// Id of the next function.
     next_function_id: u64,
 }
 

@@ -18,7 +18,7 @@ pub struct Function {
     pub name: String,
     /// For people.
     pub description: Option<Vec<u8>>,
-    /// What it promises; never [`ScriptFlags::UNDECLARED`].
+    /// Flags that it declares; never [`ScriptFlags::UNDECLARED`].
     pub flags: ScriptFlags,
 }
 
@@ -29,9 +29,9 @@ pub struct Library {
     pub name: String,
     /// The whole text, first line included.
     pub code: Box<[u8]>,
-    /// What it has registered, in that order.
+    /// Functions that it has registered, in that order.
     pub functions: Vec<Function>,
-    /// What the interpreter knows its first function by; the others follow.
+    /// Id of its first function in the interpreter; the others follow.
     first_id: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct FunctionRef {
 }
 
 impl FunctionRef {
-    /// What it was registered as.
+    /// Returns the function as it was registered.
     pub fn function(&self) -> &Function {
         &self.library.functions[self.index]
     }
@@ -127,7 +127,7 @@ impl fmt::Display for LibraryError {
 
 impl std::error::Error for LibraryError {}
 
-/// What becomes of the libraries there are when others are restored.
+/// Policy for the existing libraries when others are restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestorePolicy {
     /// All go.
@@ -360,7 +360,7 @@ fn forget(host: &mut Host, libraries: impl IntoIterator<Item = Arc<Library>>) {
     }
 }
 
-/// Whether libraries and functions may be called so.
+/// Returns true if libraries and functions may have this name.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     !name.is_empty() && name.iter().all(is_allowed)

@@ -27,7 +27,7 @@ pub(crate) enum Problem {
     Stopped,
 }
 
-/// What one pair of parentheses has caught.
+/// Capture of one pair of parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     /// The bytes from `start` on.
@@ -51,7 +51,7 @@ pub(crate) struct Matcher<'a> {
     poll: &'a mut dyn FnMut() -> bool,
 }
 
-/// Whether a text is no pattern but only itself.
+/// Returns true if a text has no special characters of patterns, so that it stands only for itself.
 pub(crate) fn is_plain(pattern: &[u8]) -> bool {
     !until_nul(pattern).iter().any(|b| SPECIALS.contains(b))
 }
@@ -94,7 +94,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the pattern is tried at one place only.
+    /// Returns true if the pattern is tried at one place only.
     pub(crate) fn is_anchored(&self) -> bool {
         self.anchored
     }
@@ -249,7 +249,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the byte at `s` is matched by the item from `p` to `end`.
+    /// Returns true if the byte at `s` is matched by the item from `p` to `end`.
     fn single(&self, s: usize, p: usize, end: usize) -> bool {
         let Some(&byte) = self.subject.get(s) else {
             return false;
@@ -262,7 +262,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether `byte` is in the set from `p` (its bracket) to `end` (behind its other bracket).
+    /// Returns true if `byte` is in the set from `p` (its bracket) to `end` (behind its other bracket).
     fn in_set(&self, byte: u8, p: usize, end: usize) -> bool {
         let mut set = &self.pattern[p + 1..end - 1];
         let negated = set.first() == Some(&b'^');
@@ -393,7 +393,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Whether `byte` is of the class that a letter names; a capital names the opposite, and what is no letter itself.
+/// Returns true if `byte` is of the class that a letter names; a capital names the opposite, and what is no letter itself.
 fn in_class(byte: u8, class: u8) -> bool {
     let found = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),

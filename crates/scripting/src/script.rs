@@ -13,7 +13,7 @@ use redline_resp::split_words;
 /// The name of a script: its SHA-1 in lower-case hexadecimal.
 pub type Sha = [u8; 40];
 
-/// What a script says about itself in its first line (`#!lua flags=no-writes,allow-oom`).
+/// Flags that a script declares in its first line (`#!lua flags=no-writes,allow-oom`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptFlags(u8);
 
@@ -39,7 +39,7 @@ impl ScriptFlags {
         (b"allow-cross-slot-keys", ScriptFlags::ALLOW_CROSS_SLOT_KEYS),
     ];
 
-    /// Whether all of `flags` are set.
+    /// Returns true if all of `flags` are set.
     #[inline]
     pub fn contains(self, flags: ScriptFlags) -> bool {
         self.0 & flags.0 == flags.0
@@ -53,7 +53,7 @@ impl ScriptFlags {
             .map(|(name, _)| name)
     }
 
-    /// What a script's first line declares; `None` if it declares nothing, or nothing that can be read.
+    /// Returns the flags that a script's first line declares; `None` if it declares nothing, or nothing that can be read.
     pub fn declared_by(source: &[u8]) -> Option<ScriptFlags> {
         let (_, flags) = parse_shebang(source).ok()?;
         (!flags.contains(ScriptFlags::UNDECLARED)).then_some(flags)
@@ -120,7 +120,7 @@ pub struct Script {
     serial: u64,
     /// Which life of the cache it belongs to; see [`Scripts::flush`].
     generation: u64,
-    /// Whether SCRIPT LOAD has asked for it, and whether it was used since it was last considered for eviction.
+    /// `is_kept`: set if SCRIPT LOAD has asked for it; `is_used`: set if it was used since it was last considered for eviction.
     is_kept: AtomicBool,
     is_used: AtomicBool,
 }
@@ -151,7 +151,7 @@ impl Script {
         &self.sha
     }
 
-    /// What it declares.
+    /// Returns the flags that it declares.
     pub fn flags(&self) -> ScriptFlags {
         self.flags
     }
@@ -220,7 +220,7 @@ fn parse_shebang(source: &[u8]) -> Result<(usize, ScriptFlags), ShebangError> {
     Ok((end, flags))
 }
 
-/// Who asked for a script to be remembered, and so for how long it is.
+/// Origin of the request to remember a script, which decides for how long it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// EVAL: until [`Scripts::EVAL_SCRIPTS_MAX`] others have been used since.
@@ -319,7 +319,7 @@ impl Scripts {
         Some(Arc::clone(script))
     }
 
-    /// Whether a script of that name is cached.
+    /// Returns true if a script of that name is cached.
     pub fn exists(&self, sha: &[u8]) -> bool {
         self.get(sha).is_some()
     }
@@ -394,7 +394,7 @@ impl Scripts {
         self.read().by_sha.len()
     }
 
-    /// Whether none is.
+    /// Returns true if no script is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

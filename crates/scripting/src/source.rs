@@ -20,7 +20,7 @@ const MARKER: u8 = b'@';
 
 const NO_LOOP: &str = "no loop to break";
 
-/// What comes behind the parameters of a function that uses `arg`: Lua 5.1's own table, unless there is a `...` in the body.
+/// Code that follows the parameters of a function that uses `arg`: Lua 5.1's own table, unless there is a `...` in the body.
 const ARG_TABLE: &[u8] = b" local arg={n=select('#',...),...}";
 const ARG_NIL: &[u8] = b" local arg";
 
@@ -48,7 +48,7 @@ const KEYWORDS: [&[u8]; 21] = [
     b"while",
 ];
 
-/// What became of a text. Reused from one to the next.
+/// Result of rewriting a text. Reused from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Rewritten {
     text: Vec<u8>,
@@ -93,7 +93,7 @@ impl Rewritten {
         }
     }
 
-    /// What is to be compiled, `source` being what was rewritten.
+    /// Returns the text to be compiled, `source` being what was rewritten.
     pub(crate) fn text<'a>(&'a self, source: &'a [u8]) -> &'a [u8] {
         match self.is_changed {
             true => &self.text,
@@ -229,13 +229,13 @@ impl Token<'_> {
         self.kind == kind && texts.contains(&self.text)
     }
 
-    /// Whether a call may follow, as the same expression.
+    /// Returns true if a call may follow, as the same expression.
     fn is_callable(&self) -> bool {
         matches!(self.kind, Kind::Name | Kind::String)
             || self.is_any(Kind::Symbol, &[b")", b"]", b"}"])
     }
 
-    /// Whether an expression or a statement may have ended here.
+    /// Returns true if an expression or a statement may have ended here.
     fn is_end(&self) -> bool {
         self.is_callable()
             || self.kind == Kind::Number
@@ -246,7 +246,7 @@ impl Token<'_> {
             )
     }
 
-    /// Whether a function may begin with it, or end.
+    /// Returns true if a function's body may begin with it, or the function may end with it.
     fn may_begin_body(&self) -> bool {
         const WORDS: [&[u8]; 10] = [
             b"do",
@@ -263,14 +263,14 @@ impl Token<'_> {
         self.kind == Kind::Name || self.is(Kind::Symbol, b"(") || self.is_any(Kind::Keyword, &WORDS)
     }
 
-    /// Whether a statement begins behind it for certain.
+    /// Returns true if a statement begins behind it for certain.
     fn is_before_statement(&self) -> bool {
         self.is(Kind::Symbol, b";")
             || self.is_any(Kind::Keyword, &[b"then", b"do", b"else", b"repeat"])
     }
 }
 
-/// What is open: brackets, blocks and functions.
+/// An open bracket, block or function.
 #[derive(Debug)]
 enum Open {
     /// With what [`Scan::in_head`] was before.
@@ -302,9 +302,9 @@ struct Scan<'a> {
     open: Vec<Open>,
     before: Token<'a>,
     before_end: usize,
-    /// Whether a string or comment has no end.
+    /// True if a string or comment has no end.
     is_unfinished: bool,
-    /// Whether all since the beginning of the statement may be what it assigns to.
+    /// True if all since the beginning of the statement may be what it assigns to.
     in_head: bool,
     /// Words of the interpreter's language at the beginning of a statement, and `break` outside a loop: whether they are
     /// errors shows the next token.
@@ -598,7 +598,7 @@ impl<'a> Scan<'a> {
 
     // --- Blocks ---
 
-    /// Whether the word before was an error, now that the next token is known.
+    /// Returns an error if the word before was one, now that the next token is known.
     fn check_soft(&mut self, start: usize, token: Token<'_>) -> Result<(), Trouble> {
         let Some(soft) = self.soft.take() else {
             return Ok(());
@@ -765,7 +765,7 @@ fn symbol_text(byte: u8) -> Vec<u8> {
     }
 }
 
-/// Whether `text` is a number by 5.1, which asks the C library.
+/// Returns true if `text` is a number by 5.1, which asks the C library.
 fn is_number(text: &[u8]) -> bool {
     let digits = |text: &[u8], is_digit: fn(&u8) -> bool| {
         text.iter().take_while(|byte| is_digit(byte)).count()

@@ -41,14 +41,15 @@ pub const STALL_MS: u64 = 40;
 const REST_MS_MIN: u64 = 10_000;
 /// And so long at most: it doubles each time.
 const REST_MS_MAX: u64 = 600_000;
-/// What a move has changed can be seen after so long: milliseconds.
+/// Time after which the effect of a move can be seen: milliseconds.
 const TRIAL_MS: u64 = 1_200;
 /// The rate of requests is that of so long at least: milliseconds. Less than [`TRIAL_MS`] by the time that a move takes.
 const RATE_MS: u64 = 500;
-/// Whether workers wait for CPUs since clients were spread can be seen sooner: milliseconds, and looks at their loads.
+/// Time in milliseconds, and number of looks at the workers' loads, after which it can be seen whether workers wait for
+/// CPUs since clients were spread; shorter than [`TRIAL_MS`].
 const SETTLED_MS: u64 = 300;
 const SETTLED_LOOKS: u32 = 3;
-/// What was tried in vain is not tried again for so long, at first: milliseconds.
+/// Initial time for which a move that was tried in vain is not tried again: milliseconds.
 const ALONE_MS_MIN: u64 = 10_000;
 /// And so long at most: it doubles each time. Less than [`REST_MS_MAX`], since clients wait for a worker that has too much
 /// should the others have time after all.
@@ -59,7 +60,7 @@ const LITTLE: u32 = 50;
 /// If it has been so for so long: milliseconds.
 const LITTLE_AFTER_MS: u64 = 10_000;
 
-/// What a worker has had to do lately.
+/// Recent load of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// CPU time of its thread: permille.
@@ -148,11 +149,11 @@ struct Trial {
     looks: u32,
     /// The work that was moved, in permille of a CPU; `None`: whoever got it had none of its own.
     moved: Option<u32>,
-    /// What [`Balance::rest_until_ms`] and [`Balance::rest_ms`] were before.
+    /// Earlier values of [`Balance::rest_until_ms`] and [`Balance::rest_ms`], from before the trial.
     rest_before: (u64, u64),
 }
 
-/// What was decided before.
+/// State that the balancer keeps of its earlier decisions.
 #[derive(Debug)]
 pub struct Balance {
     trial: Option<Trial>,
@@ -192,8 +193,8 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// What is to be done at this time (milliseconds of any clock that does not go back), in view of the workers' loads
-    /// and of how many requests they have served.
+    /// Returns the order to carry out at this time (milliseconds of any clock that does not go back), given the workers'
+    /// loads and the number of requests they have served.
     pub fn decide(&mut self, now_ms: u64, loads: &[Load], served: Served) -> Option<Order> {
         self.count(served);
         self.decide_by_rate(now_ms, loads, self.rate())
@@ -317,7 +318,7 @@ impl Balance {
         order
     }
 
-    /// What follows from the result of a trial.
+    /// Evaluates the result of a trial and returns the order that follows from it, if any.
     fn judge(&mut self, trial: Trial, now_ms: u64, loads: &[Load], rate: u64) -> Option<Order> {
         let Order { from, to, .. } = trial.order;
         let back = Order {
@@ -374,9 +375,9 @@ fn crowded(one: &Load, other: &Load) -> bool {
     one.waited + other.waited >= CROWDED
 }
 
-/// Whose clients are to be brought to whom, and whether it is certain that one worker can serve them all. It is if the least
-/// busy worker gives its clients to the busiest that has time for them. Where workers wait for CPUs it is to be tried: the
-/// one that waits most gives its clients to the one that waits least.
+/// Returns the order that brings one worker's clients to another, and whether it is certain that one worker can serve them
+/// all. It is if the least busy worker gives its clients to the busiest that has time for them. Where workers wait for CPUs
+/// it is to be tried: the one that waits most gives its clients to the one that waits least.
 fn together(loads: &[Load]) -> Option<(Order, bool)> {
     let serving = || {
         loads
@@ -442,7 +443,7 @@ mod tests {
         }
     }
 
-    /// What is decided within so many ticks, and when.
+    /// Returns the first order that is decided within `ticks` ticks, with `now_ms` advanced to its time.
     fn decide(
         balance: &mut Balance,
         now_ms: &mut u64,
@@ -465,7 +466,7 @@ mod tests {
         }
     }
 
-    /// What follows from a move that is on trial, with what is seen then.
+    /// Evaluates a move that is on trial, with the given loads and rate, and returns the order that follows.
     fn judge(balance: &mut Balance, now_ms: &mut u64, loads: &[Load], rate: u64) -> Option<Order> {
         for _ in 1..TRIAL_TICKS {
             *now_ms += TICK_MS;

@@ -54,17 +54,17 @@ use crate::{
     worker::Worker,
 };
 
-/// What CLIENT UNBLOCK … ERROR makes a client read.
+/// Error that a client reads after CLIENT UNBLOCK … ERROR.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
-/// What is run to serve a waiting client: the content of [`Waiter::call`].
+/// The call that is run to serve a waiting client: the content of [`Waiter::call`].
 struct Call {
     id: CommandId,
     args: ArgsBuf,
     proto: Proto,
     /// Its client tracks the keys that it reads.
     tracked: bool,
-    /// Who has called, with the rules that held then.
+    /// The client that has made the call, and its user with the rules that held then.
     card: Arc<Card>,
     user: Arc<User>,
     /// Set when it was not run, since by now it may not.
@@ -95,7 +95,7 @@ pub struct Wait {
     /// Milliseconds of the monotonic clock; `None`: it waits for ever.
     deadline_ms: Option<u64>,
     timer: Option<TimerId>,
-    /// What the call took until it began to wait, if it was timed: nanoseconds.
+    /// Time that the call took until it began to wait, if it was timed: nanoseconds.
     took_ns: Option<u64>,
     /// Of the call.
     argument_bytes: usize,
@@ -127,7 +127,8 @@ impl Wait {
         self.argument_bytes
     }
 
-    /// What it takes, for the accounting of memory per client: the call, and the keys where they are looked up.
+    /// Returns the heap bytes of the wait, for the accounting of memory per client: the call, and the keys where they are
+    /// looked up.
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
@@ -146,10 +147,10 @@ impl Again {
     }
 }
 
-/// What a wait that is over leaves for its session.
+/// Result of a wait that is over, left for its session.
 #[derive(Default)]
 pub struct Outcome {
-    /// What the client reads, if it was served.
+    /// Reply for the client, if it was served.
     reply: ReplyBuffer,
     /// How long the call took that served it: nanoseconds.
     took_ns: u64,

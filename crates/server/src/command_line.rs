@@ -28,7 +28,7 @@ use crate::{
     start::{Origin, check_parts},
 };
 
-/// What the background's process id is written to unless something is named.
+/// Default path of the file that the background's process id is written to, unless something is named.
 const PIDFILE: &str = "/var/run/redis.pid";
 
 /// Runs the server until it is stopped. `called`: the words by which the program was started, `/usr/bin/redis-server` or
@@ -158,7 +158,7 @@ fn check(words: &[Vec<u8>]) -> Result<(), String> {
     console::out(&said)
 }
 
-/// What must be in place before anything is opened.
+/// Enters the working directory, which must be in place before anything is opened.
 fn enter_dir(settings: &mut Settings) -> Result<(), String> {
     if let Some(dir) = &settings.dir {
         let refused = |error| {

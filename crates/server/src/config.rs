@@ -37,11 +37,11 @@ pub struct Parameter {
     pub alias: Option<&'static str>,
     /// When it takes effect.
     pub class: Class,
-    /// What values it takes.
+    /// Values that the parameter takes.
     pub syntax: Syntax,
-    /// What it is when nobody says anything.
+    /// Default value.
     pub default: &'static str,
-    /// What it does.
+    /// Description of the parameter's effect.
     pub doc: &'static str,
     /// CONFIG SET needs `enable-protected-configs`.
     pub protected: bool,
@@ -181,7 +181,7 @@ impl Parameter {
     }
 }
 
-/// What a part that does not exist yet is answered with.
+/// Returns the refusal for a part that is not implemented yet.
 fn not_built(part: &str) -> Refusal {
     let verb = if part.ends_with('s') { "are" } else { "is" };
     format!("{part} {verb} not built yet")

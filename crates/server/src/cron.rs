@@ -285,7 +285,7 @@ fn close_idle(worker: &mut Worker) {
     });
 }
 
-/// Who takes replies is not silent: within the last second something was sent to it.
+/// Marks a client that takes replies as active a second ago, if something was sent to it since the last look.
 fn note_sending(session: &mut Session, now_ms: i64) {
     let sent = session.card.net_out.load(Ordering::Relaxed);
     if sent != session.sent_before {

@@ -42,7 +42,7 @@ use crate::{
 /// After whatever took longer, the wall clock is read again: nanoseconds.
 const CLOCK_STANDS_NS_MAX: u64 = 1_000_000;
 
-/// What the unit around a command tells its handler, and hears from it.
+/// State that the unit around a command shares with the command's handler, in both directions.
 #[derive(Default)]
 struct Inside {
     in_script: bool,
@@ -260,7 +260,8 @@ impl Worker {
             && (pause.all || writes(id, gate, args) || queue_writes())
     }
 
-    /// What a call that may not run is answered. It spoils a transaction; an EXEC gives it up, even where there is none.
+    /// Returns the error reply for a call that may not run. It spoils a transaction; an EXEC gives it up, even where there
+    /// is none.
     fn reject(&mut self, session: &mut Session, args: Args<'_>, error: &Error) -> Halt {
         self.break_multi(session);
         if !args[0].eq_ignore_ascii_case(b"exec") {
@@ -341,8 +342,8 @@ impl Worker {
         result
     }
 
-    /// What else the time of a call is for: the batch around it, the latency monitor, the wall clock. `inside`: it ran
-    /// inside EXEC or a script, whose own time contains it.
+    /// Passes on the time of a call to its other uses: the batch around it, the latency monitor, the wall clock. `inside`:
+    /// it ran inside EXEC or a script, whose own time contains it.
     fn note_time(&mut self, gate: Gate, inside: bool, ns: u64) {
         if !inside {
             self.timing.note_apart(ns);

@@ -74,7 +74,7 @@ use std::sync::atomic::Ordering;
 pub const REDIS_VERSION: &str = redline_spec::REFERENCE;
 /// The module in which Redis brings vector sets, as clients are told of it.
 pub(crate) const VECTOR_SETS: &str = "vectorset";
-/// What this program is called where a server names itself.
+/// Name of this program where a server names itself.
 pub(crate) const SERVER_NAME: &str = "redline";
 /// Our own version.
 pub const REDLINE_VERSION: &str = env!("CARGO_PKG_VERSION");

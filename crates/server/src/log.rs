@@ -19,7 +19,7 @@ use redline_net::{
 /// Weights of a line, and of `loglevel`: its words' indexes.
 const DEBUG: u8 = 0;
 const VERBOSE: u8 = 1;
-/// What an operator wants to know.
+/// Log level of messages that an operator wants to know.
 pub const NOTICE: u8 = 2;
 const WARNING: u8 = 3;
 
@@ -111,12 +111,12 @@ pub fn verbose(text: &str) {
     write(VERBOSE, text);
 }
 
-/// What an operator wants to know.
+/// Logs a message that an operator wants to know.
 pub fn notice(text: &str) {
     write(NOTICE, text);
 }
 
-/// What an operator must know.
+/// Logs a message that an operator must know.
 pub fn warning(text: &str) {
     write(WARNING, text);
 }

@@ -1,4 +1,4 @@
-//! What memory is used for: the figures behind INFO memory and MEMORY.
+//! Memory use: the figures behind INFO memory and MEMORY.
 //!
 //! `used_bytes` is the account that `maxmemory` limits: the keyspace, with keys, values and their tables. What the process holds besides
 //! (buffers of clients, interpreters, scripts) is counted by itself and no part of it. Must not know: who asks.
@@ -22,11 +22,11 @@ pub struct Memory {
     pub peak_bytes: u64,
     /// Since when: Unix time in seconds.
     pub peak_at_s: u64,
-    /// What the process has in memory.
+    /// Bytes of the process that are resident in memory.
     pub resident_bytes: u64,
     /// Allocated objects of our own arenas, and values that are too large for these.
     pub live_bytes: u64,
-    /// What the arenas hold from the operating system, and the same values.
+    /// Bytes that the arenas hold from the operating system, and the same values.
     pub mapped_bytes: u64,
     /// Buffers of clients.
     pub client_bytes: u64,
@@ -42,7 +42,7 @@ pub struct Memory {
     pub databases: Vec<Database>,
 }
 
-/// What a database takes for its tables.
+/// Memory that a database takes for its tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Database {
     /// Its number.
@@ -112,7 +112,7 @@ impl Memory {
         self.startup_bytes + self.table_bytes()
     }
 
-    /// What keys brought with them.
+    /// Returns the bytes that keys have added to those used at startup.
     pub fn net_bytes(&self) -> u64 {
         self.used_bytes.saturating_sub(self.startup_bytes)
     }

@@ -30,7 +30,7 @@ pub fn run(mib: usize, mut progress: impl FnMut(u64, u64)) -> Option<Faults> {
     Some(faults)
 }
 
-/// What a word holds, by its number and the pass.
+/// Function that gives the content of a word by its number and the pass.
 type Pattern = fn(u64, u64) -> u64;
 
 const PATTERNS: &[Pattern] = &[

@@ -45,7 +45,7 @@ pub struct Monitors {
 /// A line on its way to the monitors of one worker.
 #[derive(Clone)]
 pub struct Line {
-    /// Who is shown it.
+    /// The clients that the line is sent to.
     pub to: Vec<Token>,
     /// The line, without its end.
     text: Arc<str>,

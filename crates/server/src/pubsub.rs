@@ -1,4 +1,4 @@
-//! Who listens to which channel, and the delivery of what is published.
+//! Pub/sub: the subscribers of each channel, and the delivery of published messages.
 //!
 //! A message goes to the mailbox of each worker that has a subscriber, while the channel's lock is held: so
 //! all subscribers of a channel see its messages in one order. Must not know: sockets, keys.
@@ -26,7 +26,8 @@ const SHARDS: usize = 64;
 /// subscriber, which has done nothing wrong.
 const TRANSIT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What was published to a worker's clients and has not been handed to them, and who waits for it to become less.
+/// Amount of messages that were published to a worker's clients and have not been handed to them, and the clients that wait
+/// for it to decrease.
 #[derive(Default)]
 pub struct Transit {
     bytes: AtomicUsize,
@@ -56,7 +57,7 @@ impl Transit {
         waits
     }
 
-    /// Who waits no longer. The worker asks in each turn.
+    /// Returns the clients that wait no longer. The worker asks in each turn.
     pub fn released(&self) -> Vec<Token> {
         if !self.awaited.load(Ordering::SeqCst) || self.is_full() {
             return Vec::new();
@@ -111,7 +112,7 @@ impl Default for PubSub {
     }
 }
 
-/// What is subscribed to.
+/// Kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A channel by its name.
@@ -125,9 +126,9 @@ pub enum Kind {
 /// One message on its way to the subscribers of one worker.
 #[derive(Clone)]
 pub struct Delivery {
-    /// Who gets it.
+    /// The clients that receive the message.
     pub to: Vec<Token>,
-    /// What they have subscribed to.
+    /// Kind of their subscription.
     pub kind: Kind,
     /// The pattern that matched; otherwise the channel.
     pub name: Arc<[u8]>,

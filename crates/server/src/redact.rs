@@ -1,4 +1,5 @@
-//! What of a call must not be shown to others: passwords and the like, in the logs of commands and to MONITOR.
+//! Redaction of the parts of a call that must not be shown to others: passwords and the like, in the logs of commands and to
+//! MONITOR.
 //!
 //! Must not know: who is shown it.
 
@@ -8,7 +9,7 @@ use redline_spec::CommandId;
 
 use crate::config;
 
-/// Whether the argument at `index` is a secret.
+/// Returns true if the argument at `index` is a secret.
 pub fn is_secret(id: CommandId, args: Args<'_>, index: usize) -> bool {
     match id {
         CommandId::ConfigSet => {

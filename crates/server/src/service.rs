@@ -11,7 +11,7 @@ use redline_net::service;
 
 use crate::{log, settings::Settings};
 
-/// Who supervises the process: `supervised`, its words' indexes.
+/// Supervisor of the process: `supervised`, its words' indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supervision {
     /// Upstart: the process stops itself when it is ready.
@@ -24,8 +24,7 @@ pub enum Supervision {
     No = 3,
 }
 
-/// Whether the kernel is told how willingly to end the process when memory runs out: `oom-score-adj`, its words'
-/// indexes.
+/// Mode in which the process's score for the kernel's out-of-memory killer is set: `oom-score-adj`, its words' indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OomScore {
     /// It is not.
@@ -38,12 +37,12 @@ pub enum OomScore {
     Absolute = 3,
 }
 
-/// What concerns the process and not what it serves.
+/// Settings of the process itself, not of what it serves.
 #[derive(Clone, Debug)]
 pub struct ServiceSettings {
     /// Go to the background; not if somebody supervises.
     pub daemonize: bool,
-    /// Who supervises.
+    /// Supervisor of the process.
     pub supervised: Supervision,
     /// Log to the system's log as well.
     pub syslog: bool,
@@ -55,13 +54,13 @@ pub struct ServiceSettings {
     pub log_format: log::LogFormat,
     /// How they name the time.
     pub log_timestamp: log::LogTimestamp,
-    /// Whether the kernel is told.
+    /// Mode in which the kernel's out-of-memory score is set.
     pub oom_score: OomScore,
     /// The scores of a primary, a replica and a process in the background.
     pub oom_scores: [i32; 3],
     /// Show a title in the list of processes.
     pub title: bool,
-    /// What it shows.
+    /// Template of the title that is shown.
     pub title_template: String,
 }
 
@@ -86,9 +85,9 @@ impl Default for ServiceSettings {
 /// A process that is the server's own, not one that a server is embedded in.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// What it was called by.
+    /// Words by which the program was started.
     called: String,
-    /// Who supervises it, if that was found out to be true.
+    /// Supervisor of the process, if that was found out to be true.
     supervision: Supervision,
 }
 
@@ -122,7 +121,7 @@ impl Service {
         Ok((service, background))
     }
 
-    /// Who supervises, in the word of INFO.
+    /// Returns the supervisor in the word of INFO.
     pub fn supervisor(&self) -> &'static str {
         match self.supervision {
             Supervision::Upstart => "upstart",
@@ -173,7 +172,7 @@ impl Service {
 
 /// Tells the kernel what `oom-score-adj` says; what cannot be told is logged.
 pub(crate) fn apply_oom_score(settings: &ServiceSettings) -> std::io::Result<()> {
-    /// What the process was given, once that has been changed.
+    /// Score that the process was given; set once that has been changed.
     static GIVEN: Mutex<Option<i32>> = Mutex::new(None);
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let result = (|| {
@@ -234,7 +233,7 @@ fn tell_systemd(state: &str) -> bool {
     }
 }
 
-/// What a title may speak of.
+/// Facts that a title may contain.
 struct TitleFacts<'a> {
     title: &'a str,
     settings: &'a Settings,

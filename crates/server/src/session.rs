@@ -66,7 +66,7 @@ impl Token {
 /// In place of the number of a client's last command: it has called none yet, or one that does not exist.
 pub const NO_COMMAND: u16 = u16::MAX;
 
-/// What everybody may know of a client. Counters are written by its worker only, with plain stores.
+/// Public state of a client, which every worker may read. Counters are written by its worker only, with plain stores.
 // As with `Session`.
 #[repr(C)]
 pub struct Card {
@@ -136,12 +136,12 @@ pub struct Card {
     pub wait: WaitSlot,
 }
 
-/// What a client watches, for those who look at it.
+/// Summary of a client's watched keys, for other readers.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// Keys.
     pub keys: u32,
-    /// Whether one of them has changed.
+    /// Flag that tells whether one of them has changed.
     pub flag: Option<Arc<WatchFlag>>,
 }
 
@@ -249,7 +249,7 @@ impl Aside {
     }
 }
 
-/// What CLIENT REPLY says.
+/// Mode set by CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
     /// Replies are sent.
@@ -281,7 +281,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// What it holds, for a view.
+    /// Returns the stripes that the unit holds, for a view.
     pub fn held(&self) -> Held<'_> {
         if self.all {
             Held::All
@@ -318,7 +318,7 @@ pub struct EndedWatch {
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
-    /// What the key's stripe knows the watcher by.
+    /// Flag by which the key's stripe knows the watcher.
     pub flag: Arc<WatchFlag>,
     /// The stripe was in use; it wakes the worker.
     pub waits: bool,
@@ -334,7 +334,7 @@ pub struct Deferred {
     pub requests: std::collections::VecDeque<(usize, std::ops::Range<usize>)>,
     /// Their large arguments.
     pub blobs: Vec<Blob>,
-    /// What came behind them broke the protocol.
+    /// Protocol error in the input that came behind them, if any.
     pub broken: Option<ProtocolError>,
 }
 
@@ -346,7 +346,7 @@ impl Deferred {
         Some(Args::with_big(&self.buffer[*at..], spans, &self.blobs))
     }
 
-    /// What they take, for the accounting of memory per client.
+    /// Returns the heap bytes that they take, for the accounting of memory per client.
     pub fn heap_bytes(&self) -> usize {
         let blobs = self.blobs.iter().map(|blob| blob.capacity());
         self.buffer.capacity()
@@ -364,9 +364,9 @@ pub struct Session {
     pub card: Arc<Card>,
     /// The socket.
     pub stream: Stream,
-    /// What waits to be written.
+    /// Output that waits to be written.
     pub out: ReplyBuffer,
-    /// What was read and not yet decoded; without capacity while idle.
+    /// Input that was read and not yet decoded; without capacity while idle.
     pub query: Vec<u8>,
     /// Turns `query` into requests.
     pub decoder: RequestDecoder,
@@ -377,7 +377,7 @@ pub struct Session {
     pub db: u32,
     /// The protocol that it speaks.
     pub proto: Proto,
-    /// What CLIENT REPLY says.
+    /// Mode set by CLIENT REPLY.
     pub reply_mode: ReplyMode,
     /// Close once `out` has gone.
     pub closing: bool,
@@ -409,17 +409,17 @@ pub struct Session {
     pub multi: Multi,
     /// Where from.
     pub peer: PeerAddr,
-    /// Whom it has logged in as.
+    /// User that the client has logged in as.
     pub user: Arc<User>,
     /// Watched keys, and the flag that says that one changed.
     pub watched: Vec<Watched>,
     /// See `watched`.
     pub watch_flag: Arc<WatchFlag>,
-    /// What it is subscribed to, if to anything.
+    /// Subscriptions of the client, if it has any.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// How it tracks keys, if it does.
     pub tracking: Option<Box<Mode>>,
-    /// What its subscriptions, watches and prefixes take, here and where they are looked up: bytes.
+    /// Memory that its subscriptions, watches and prefixes take, here and where they are looked up: bytes.
     pub registered_bytes: usize,
     /// Its wait, if the reason is its keys.
     pub wait: Option<Wait>,
@@ -427,16 +427,16 @@ pub struct Session {
     pub again: Option<Again>,
     /// Owns the ticket for these stripes.
     pub ticket: Option<Box<redline_keyspace::lock::StripeSet>>,
-    /// What the card's `net_out` was when the timer last looked.
+    /// Value of the card's `net_out` when the timer last looked.
     pub sent_before: u64,
-    /// What [`Session::work`] was when the timer last looked, and by how much it had grown since the time before.
+    /// Value of [`Session::work`] when the timer last looked, and its growth since the time before.
     pub worked_before: u64,
     /// See `worked_before`.
     pub work_lately: u64,
 }
 
-/// What a name takes under which a session is registered, beside the name: about a node of the map in which it is looked up,
-/// and its places in lists.
+/// Bytes taken by a name under which a session is registered, besides the name itself: about a node of the map in which it
+/// is looked up, and its places in lists.
 pub const REGISTERED_BYTES: usize = 96;
 
 /// Bits of [`Session::state`].
@@ -470,7 +470,8 @@ impl Session {
         self.aside.is_some() || self.gate.is_some()
     }
 
-    /// What it has asked for so far, as far as that can be told from the card: a command counts as much as 256 bytes.
+    /// Returns the work that the client has asked for so far, as far as that can be told from the card: a command counts as
+    /// much as 256 bytes.
     pub fn work(&self) -> u64 {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let bytes = count(&self.card.net_in) + count(&self.card.net_out);

@@ -44,7 +44,7 @@ pub struct Settings {
     pub unixsocketperm: u32,
     /// Group of its file; `None`: the process's.
     pub unixsocketgroup: Option<String>,
-    /// What clients are told of where the server runs; empty: nothing.
+    /// Availability zone that clients are told; empty: none.
     pub availability_zone: String,
     /// HELLO and INFO say Redis; otherwise they name this program.
     pub extended_redis_compatibility: bool,
@@ -96,7 +96,7 @@ pub struct Settings {
     pub output_limits: [OutputLimit; 3],
     /// Memory limit; 0: none.
     pub maxmemory_bytes: u64,
-    /// Who goes when it is reached.
+    /// Policy by which keys are evicted when it is reached.
     pub maxmemory_policy: Policy,
     /// Keys looked at for one victim.
     pub maxmemory_samples: u32,
@@ -110,7 +110,7 @@ pub struct Settings {
     pub active_expire_effort: u32,
     /// Milliseconds after which a script is called busy; 0: never.
     pub busy_reply_threshold_ms: u64,
-    /// What is refused then.
+    /// Scope of the commands that are refused then.
     pub busy_reply_scope: BusyScope,
     /// Which keyspace events are published.
     pub notify: Classes,
@@ -130,7 +130,7 @@ pub struct Settings {
     pub pidfile: Option<String>,
     /// CPUs that the workers run on, as the kernel lists them.
     pub server_cpulist: Option<String>,
-    /// What concerns the process.
+    /// Settings of the process.
     pub service: ServiceSettings,
     /// Working directory; none: that of the process.
     pub dir: Option<PathBuf>,
@@ -157,7 +157,7 @@ pub struct UserLine {
     pub rules: Vec<Vec<u8>>,
 }
 
-/// What concerns TLS. Paths are kept as they were given; an empty one is none.
+/// TLS settings. Paths are kept as they were given; an empty one is none.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     /// Port; `None`: no listener, 0: one that the system chooses.
@@ -178,7 +178,7 @@ pub struct TlsSettings {
     pub ca_cert_file: Option<String>,
     /// Folder of such.
     pub ca_cert_dir: Option<String>,
-    /// Whether clients must present a certificate.
+    /// Requirement for clients to present a certificate.
     pub auth_clients: ClientAuth,
     /// Versions, ciphers up to TLS 1.2, ciphers of TLS 1.3; empty: the usual ones.
     pub protocols: String,
@@ -226,7 +226,7 @@ impl TlsSettings {
     }
 }
 
-/// Who may use a dangerous command.
+/// Permission to use a dangerous command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// Nobody.
@@ -237,17 +237,17 @@ pub enum Permission {
     Local,
 }
 
-/// What is refused while a script is over its threshold: `busy-reply-scope`, its words' indexes.
+/// Scope of the commands that are refused while a script is over its threshold: `busy-reply-scope`, its words' indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyScope {
-    /// What needs something that the script holds.
+    /// Commands that need something that the script holds.
     Keys,
     /// All that Redis refuses: every command whose row does not allow it.
     All,
 }
 
 impl Settings {
-    /// What all clients together may take: bytes; `None`: any amount.
+    /// Returns the limit on the memory of all clients together: bytes; `None`: any amount.
     pub fn client_memory_limit(&self) -> Option<u64> {
         let limit = match u64::try_from(self.client_memory_max) {
             Ok(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! What all workers share: the keyspace, the settings, the registries, the mailboxes.
+//! State that all workers share: the keyspace, the settings, the registries, the mailboxes.
 //!
 //! Must not know: what sockets carry, how a command runs.
 
@@ -55,7 +55,7 @@ impl TcpPort {
         }
     }
 
-    /// What that is set to; `None`: nothing is to be listened on.
+    /// Returns the configured port; `None`: nothing is to be listened on.
     pub fn configured(self, settings: &Settings) -> Option<u16> {
         match self {
             TcpPort::Plain => settings.port,
@@ -63,13 +63,13 @@ impl TcpPort {
         }
     }
 
-    /// Whether a listener's connections are as this port's: with TLS or without. That of a unix socket has none.
+    /// Returns true if a listener's connections are as this port's: with TLS or without. That of a unix socket has none.
     pub fn is_like(self, listener: &Listener) -> bool {
         listener.is_tls() == (self == TcpPort::Tls)
     }
 }
 
-/// What a worker finds in its mailbox.
+/// Message in a worker's mailbox.
 pub enum Message {
     /// A connection to take over.
     Connection(Stream, PeerAddr),
@@ -137,7 +137,7 @@ impl Chore {
     }
 }
 
-/// What waits for the reaper. There is one for all workers, so they may be faster: then who makes more frees it.
+/// Garbage that waits for the reaper. There is one for all workers, so they may be faster: then who makes more frees it.
 #[derive(Default)]
 pub struct Backlog {
     /// Values that it has yet to free.
@@ -187,9 +187,9 @@ pub struct WorkerHandle {
     pub stats: Arc<WorkerStats>,
     /// How many connections it has, those on their way included.
     pub connections: AtomicUsize,
-    /// What is published to its clients.
+    /// Published messages on their way to its clients.
     pub transit: Arc<Transit>,
-    /// What it has had to do lately: a [`Load`](crate::balance::Load).
+    /// Its recent load: a [`Load`](crate::balance::Load).
     pub load: AtomicU64,
     /// Its clients have been brought to another, and new ones go there too, while clients are balanced.
     pub rests: AtomicBool,
@@ -296,13 +296,13 @@ impl RunningScript {
         busy
     }
 
-    /// What has run for a while and still runs.
+    /// Returns the script or function that has run for a while and still runs, if there is one.
     pub fn slow(&self) -> Option<Slow> {
         let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         slow.clone()
     }
 
-    /// What others are told meanwhile.
+    /// Returns the error that other clients get meanwhile.
     pub fn busy_error(&self) -> Error {
         let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         match slow.as_ref().is_some_and(|slow| slow.is_function) {
@@ -311,7 +311,7 @@ impl RunningScript {
         }
     }
 
-    /// What is running now.
+    /// Returns the current state of the script run.
     pub fn look(&self) -> ScriptRun {
         ScriptRun(self.word.load(Ordering::Acquire))
     }
@@ -339,7 +339,7 @@ impl RunningScript {
     }
 }
 
-/// What CLIENT PAUSE holds back.
+/// The calls that CLIENT PAUSE holds back.
 #[derive(Clone, Copy, Debug)]
 pub struct Pause {
     /// Until when: milliseconds of the monotonic clock.
@@ -354,11 +354,11 @@ pub struct Shared {
     pub keyspace: Keyspace,
     /// The configuration.
     pub settings: Published,
-    /// Who listens to which channel.
+    /// Subscribers of each channel.
     pub pubsub: PubSub,
-    /// Who hears of changed keys.
+    /// Clients that are notified of changed keys.
     pub tracking: Tracking,
-    /// Who is shown what runs. Published with an epoch of the settings.
+    /// Clients that are shown the commands that run. Published with an epoch of the settings.
     pub monitors: Monitors,
     /// Cached scripts.
     pub scripts: Scripts,
@@ -366,9 +366,9 @@ pub struct Shared {
     pub libraries: Libraries,
     /// Their interpreter, made when it is first needed. Who holds the script mutex may take it out.
     pub function_host: Mutex<Option<Host>>,
-    /// What users were refused.
+    /// Log of the accesses that users were refused.
     pub acl_log: Mutex<redline_acl::Log>,
-    /// What commands are called.
+    /// Names by which commands are called.
     pub names: Names,
     /// The script that is running.
     pub running_script: RunningScript,
@@ -400,15 +400,15 @@ pub struct Shared {
     pub command_logs: CommandLogs,
     /// The latency monitor.
     pub latency_events: Events,
-    /// What the distributions were at the last CONFIG RESETSTAT.
+    /// Distributions at the last CONFIG RESETSTAT.
     distributions_baseline: Mutex<Vec<Distribution>>,
-    /// What the counters were at the last CONFIG RESETSTAT.
+    /// Counters at the last CONFIG RESETSTAT.
     baseline: Mutex<Totals>,
     /// Since when the data takes more than `maxmemory` allows: milliseconds of the monotonic clock; 0: it does not.
     over_limit_since_ms: AtomicU64,
     /// How long it did before, in all: milliseconds.
     over_limit_ms: AtomicU64,
-    /// What the reaper has been given and has not yet freed.
+    /// Garbage that the reaper has been given and has not yet freed.
     pub backlog: Backlog,
     /// Values that it has freed.
     pub reaper_freed: AtomicU64,
@@ -432,7 +432,7 @@ pub struct Shared {
     pub timers_rest: AtomicBool,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what only looks, though its row denies it.
     pub scripts_may_look: AtomicBool,
-    /// What CLIENT PAUSE holds back. Published with an epoch of the settings.
+    /// The calls that CLIENT PAUSE holds back. Published with an epoch of the settings.
     pub pause: Mutex<Option<Pause>>,
     /// Clients that wait for keys and not for ever.
     pub timed_waits: AtomicU64,

@@ -270,7 +270,7 @@ impl Drop for Server {
     }
 }
 
-/// What each listener listens on, as people write it.
+/// Returns the address that each listener listens on, as people write it.
 fn in_words(listeners: &[Arc<Listener>], unixsocket: Option<&Path>) -> Vec<String> {
     let addresses = listeners
         .iter()
@@ -429,7 +429,8 @@ fn start_metrics(
     })
 }
 
-/// What starts us may try another port after this line.
+/// Logs that listening failed, in a line after which the program that starts the server may try another port, and returns
+/// the error.
 fn not_listening(port: u16, protocol: &str, error: NetError) -> StartError {
     log::warning(&format!(
         "Failed listening on port {port} ({protocol}), aborting."

@@ -18,7 +18,7 @@ use crate::{
     shared::{Shared, WorkerHandle},
 };
 
-/// What is counted for one command.
+/// Counters of one command.
 #[derive(Default)]
 pub struct CommandStats {
     /// Times that it ran.
@@ -194,7 +194,7 @@ impl WorkerStats {
     }
 }
 
-/// What was counted for one command, over all workers.
+/// Counters of one command, over all workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandTotals {
     /// See [`CommandStats`].
@@ -298,7 +298,7 @@ impl Totals {
         totals
     }
 
-    /// What was added since `earlier`.
+    /// Returns the amounts that were added since `earlier`.
     pub fn since(mut self, earlier: &Totals) -> Totals {
         for (now, then) in self.commands.iter_mut().zip(&earlier.commands) {
             now.calls = now.calls.saturating_sub(then.calls);
@@ -332,7 +332,7 @@ pub struct Rates(Mutex<RateWindow>);
 /// Samples that are averaged; there is one every [`SAMPLE_MS`].
 const SAMPLES: usize = 16;
 const SAMPLE_MS: u64 = 100;
-/// What is sampled.
+/// Number of rates that are sampled.
 const RATES: usize = 5;
 
 #[derive(Debug, Default)]

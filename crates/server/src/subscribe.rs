@@ -13,8 +13,8 @@ use crate::{
     worker::Worker,
 };
 
-/// What a session is subscribed to, each kind about in the order in which it came: a client may have tens of thousands, and
-/// each message asks whether it is still wanted.
+/// Subscriptions of a session, each kind about in the order in which it came: a client may have tens of thousands, and each
+/// message is checked for whether it is still wanted.
 #[derive(Default)]
 pub struct Subscriptions {
     channels: IndexSet<Arc<[u8]>>,

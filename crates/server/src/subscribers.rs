@@ -1,4 +1,4 @@
-//! Who listens under a name (a channel, a pattern, a prefix), and the names with listeners.
+//! Listeners under a name (a channel, a pattern, a prefix), and the names with listeners.
 //!
 //! A message goes to all of them in turn, so they lie in a row. One that leaves must be found in it: among few by looking at
 //! each, among many by a map of their places. So of ten thousand that leave together each costs as much as of ten.

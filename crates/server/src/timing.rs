@@ -52,7 +52,7 @@ pub struct Charge {
     pub stands_for: u64,
 }
 
-/// What a worker goes by when it takes times.
+/// State that decides how a worker takes times.
 #[derive(Debug)]
 pub struct Timing {
     /// Every call takes the long way, where it is timed or shown.
@@ -72,7 +72,7 @@ pub struct Timing {
     pub call_began_ns: u64,
     /// Turns of the loop so far.
     pub turns: u64,
-    /// What they took together, by the coarse clock: true on average.
+    /// Total time of these turns, by the coarse clock: true on average.
     pub turn_ms: u64,
     always: bool,
     /// Until when turns are watched; 0: they are not.
@@ -177,14 +177,14 @@ impl Timing {
         self.timed_apart = true;
     }
 
-    /// What was counted is forgotten, or nothing has been counted yet.
+    /// Starts counting anew, when the counters were reset or nothing has been counted yet.
     pub fn begin_anew(&mut self) {
         self.close_until_ms = u64::MAX;
         self.close_calls_left = FIRST_CALLS;
         self.closely = true;
     }
 
-    /// Whether this brief call inside EXEC or a script is one of those that are timed.
+    /// Returns true if this brief call inside EXEC or a script is one of those that are timed.
     pub fn sample_inside(&mut self) -> bool {
         self.inside = self.inside.wrapping_add(1);
         self.inside.is_multiple_of(INSIDE_PER_TIMED)
@@ -240,7 +240,7 @@ impl Timing {
     }
 }
 
-/// What a thread had used of the CPU's time at some moment.
+/// CPU usage of a thread up to some moment.
 #[derive(Debug)]
 struct Used {
     cpu_ns: u64,

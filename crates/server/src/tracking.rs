@@ -64,7 +64,7 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 /// How a client tracks keys (CLIENT TRACKING).
 #[derive(Debug, Default)]
 pub struct Mode {
-    /// Who hears of changes instead of the client itself, by its id.
+    /// Id of the client that is notified of changes instead of this one.
     pub redirect: Option<u64>,
     /// Not what it has read, but all keys with these prefixes.
     pub broadcast: bool,
@@ -80,11 +80,11 @@ pub struct Mode {
     pub no_loop: bool,
     /// The client that should have heard of a change has gone.
     pub broken: bool,
-    /// What it is still to be told, or `redirect` for it.
+    /// Notifications that are still to be sent to it, or to `redirect` for it.
     pub pending: Vec<News>,
 }
 
-/// Whose change it is.
+/// Origin of a change.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
     /// Nobody's: time's, or that of a client that waited.
@@ -95,7 +95,7 @@ pub enum By<'a> {
     Script(&'a Card),
 }
 
-/// What has changed.
+/// Description of a change: all keys, one key, or keys with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// Everything: a database was emptied.
@@ -123,16 +123,16 @@ pub struct Changes(BTreeMap<Arc<[u8]>, ChangedKeys>);
 /// A change on its way to clients of one worker that track keys.
 #[derive(Clone, Debug)]
 pub struct Invalidation {
-    /// Who.
+    /// The clients that are notified.
     pub to: Vec<Token>,
-    /// What.
+    /// The change.
     pub news: News,
 }
 
 /// Changes on their way from the client that tracks to the one that hears of it.
 #[derive(Clone, Debug)]
 pub struct Redirected {
-    /// Who hears.
+    /// The client that is notified.
     pub to: Token,
     /// In order.
     pub news: Arc<[News]>,
@@ -574,8 +574,8 @@ pub fn write(session: &mut Session, news: &[News], redirected: bool) {
     }
 }
 
-/// What `key` begins with, the longest first, of prefixes in order: `up_to` finds the last of them that is not above a
-/// bound. That costs a search for each byte of the key at most, however many prefixes there are.
+/// Returns the prefixes that `key` begins with, the longest first, of prefixes in order: `up_to` finds the last of them that
+/// is not above a bound. That costs a search for each byte of the key at most, however many prefixes there are.
 ///
 /// If the last one up to the bound is no beginning of the key, it leaves the key at some byte, and so does everything
 /// between the key's bytes before that and the bound: the search goes on with these.

@@ -50,11 +50,11 @@ const SIGNALS: usize = 1;
 const FIRST_LISTENER: usize = 2;
 const FIRST_SESSION: usize = 64;
 
-/// What a worker is given at its start.
+/// Parameters that a worker is given at its start.
 pub struct Start {
     /// Its number.
     pub number: usize,
-    /// What it shares.
+    /// State that it shares with the other workers.
     pub shared: Arc<Shared>,
     /// Its poller, with the mailbox's waker registered.
     pub poller: Poller,
@@ -68,7 +68,7 @@ pub struct Start {
 
 /// See the module's text.
 pub struct Worker {
-    /// What all workers share.
+    /// State that all workers share.
     pub shared: Arc<Shared>,
     /// Its number.
     pub number: usize,
@@ -80,7 +80,7 @@ pub struct Worker {
     pub rules: u64,
     /// Its share of the keyspace's memory, randomness and counters.
     pub local: Local,
-    /// What the unit that runs has changed under prefixes that clients track.
+    /// Changes that the running unit has made under prefixes that clients track.
     pub(crate) changes: Changes,
     /// Its counters.
     pub stats: Arc<WorkerStats>,
@@ -88,7 +88,7 @@ pub struct Worker {
     pub now_ms: i64,
     /// Its Lua interpreter; taken out while a script runs.
     pub host: Option<Host>,
-    /// What the last script had as its unit, empty again.
+    /// Unit of the last script, empty again, for reuse.
     pub(crate) spare_unit: Option<Box<Unit>>,
     /// Depth of turns inside a script's hook.
     pub depth: u32,
@@ -104,7 +104,7 @@ pub struct Worker {
     pub(crate) leaving: Vec<Arc<Waiter>>,
     /// When waits for keys end.
     pub(crate) waits: Timers<Arc<Waiter>>,
-    /// What CLIENT PAUSE holds back.
+    /// The calls that CLIENT PAUSE holds back.
     pub(crate) pause: Option<Pause>,
     /// Somebody is shown every command.
     pub(crate) monitored: bool,
@@ -124,7 +124,7 @@ pub struct Worker {
     pub certificates_seen_ms: u64,
     /// When active expiry goes on, if its last slice left something due: microseconds of the monotonic clock.
     pub(crate) expiry_due_us: Option<u64>,
-    /// Whether active expiry rests after its next slice.
+    /// True if active expiry rests after its next slice.
     pub(crate) expiry_rests: bool,
     /// When a compaction goes on: the same.
     pub(crate) compaction_due_us: Option<u64>,
@@ -778,7 +778,7 @@ impl Worker {
     }
 }
 
-/// What a client from elsewhere is told in protected mode.
+/// Error for a client from elsewhere in protected mode.
 const PROTECTED: &str = "-DENIED Redline is running in protected mode because no password is set \
 for the default user. In this mode connections are accepted from this machine only (loopback and \
 unix sockets). To accept others, either set a password (CONFIG SET requirepass <password>, or \

@@ -492,7 +492,7 @@ fn replies_can_be_switched_off() {
     assert_eq!(client.call("INCR k"), Value::Integer(2));
 }
 
-/// What a client is sent for these calls, all at once, and a PING that ends them.
+/// Sends these calls all at once, with a PING that ends them, and returns the bytes that the client is sent.
 fn bytes_of(client: &mut Client, lines: &[&str]) -> String {
     use std::io::Read;
     let calls: Vec<u8> = lines.iter().flat_map(|line| request(line)).collect();
@@ -712,7 +712,7 @@ fn debug_needs_permission_and_shutdown_ends() {
     Client::connect(&allowed).call("DEBUG SLEEP 0").ok();
 }
 
-/// What INFO has counted since the last look: errors by code, and refused and failed calls by command.
+/// Returns what INFO has counted since the last look: errors by code, and refused and failed calls by command.
 fn counted(client: &mut Client) -> Vec<String> {
     let info = text(&client.call("INFO errorstats"));
     let errors = info.lines().filter(|line| line.starts_with("errorstat_"));

@@ -1,5 +1,5 @@
-//! What breaks the protocol, lies about lengths, never reads or never ends: an error reply as Redis words it or a
-//! closed connection, for that client alone; memory within limits; nobody else notices.
+//! Clients that break the protocol, lie about lengths, never read or never end: such a client gets an error reply as Redis
+//! words it or a closed connection, memory stays within limits, and no other client is affected.
 
 mod client;
 

@@ -547,7 +547,8 @@ fn run_until_expired(c: &mut Client, in_script: bool, calls: &[&str], key: &str)
     }
 }
 
-/// Who waits was served what had expired before its unit was over: the clock stood still for serving, too.
+/// Regression test: a waiting client was served what had expired before its unit was over, since the clock stood still for
+/// serving, too.
 #[test]
 fn what_has_expired_as_its_unit_ends_serves_nobody() {
     let entries = |id: &str| {

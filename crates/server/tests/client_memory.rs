@@ -88,7 +88,7 @@ fn what_had_arrived_of_a_large_argument_was_no_part_of_the_query_buffer() {
     });
 }
 
-/// What a client takes, as CLIENT LIST tells.
+/// Returns the memory that a client takes, as CLIENT LIST tells.
 fn total(admin: &mut Client, id: i64) -> u64 {
     field(admin, id, "tot-mem=")
 }

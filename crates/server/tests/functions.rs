@@ -20,7 +20,7 @@ fn returning(n: usize) -> String {
     format!("#!lua name=lib\nredis.register_function('f', function() return {n} end)")
 }
 
-/// What FUNCTION LOAD answers to a text, and Redis with it.
+/// Texts with the errors that FUNCTION LOAD answers to them, and Redis with it.
 const REFUSED: &[(&str, &str)] = &[
     ("return 1", "Missing library metadata"),
     ("#!lua name=x", "Invalid library metadata"),
@@ -164,7 +164,7 @@ fn what_is_no_library_is_refused_as_redis_does() {
     assert_eq!(client.call("FCALL F 0"), Value::Integer(1));
 }
 
-/// What a library of Valkey's does while it is loaded, and what FUNCTION LOAD answers; of Valkey 9.1.2.
+/// Code that a library of Valkey's runs while it is loaded, with the answers of FUNCTION LOAD; of Valkey 9.1.2.
 const VALKEYS: &[(&str, &str)] = &[
     (
         "server.register_function()",

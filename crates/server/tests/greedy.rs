@@ -16,7 +16,7 @@ use std::{
 use client::{Client, Value, encode, request, resident_bytes, settings, start, until};
 
 const MIB: usize = 1024 * 1024;
-/// What a test makes is several times as much.
+/// Largest growth of the process in a test, which makes several times as much: bytes.
 const GROWN_MAX: usize = 300 * MIB;
 
 /// Each test holds this while it runs: what [`resident_bytes`] tells is the whole process's.

@@ -582,7 +582,7 @@ fn number(client: &mut Client, name: &str) -> i64 {
     line.unwrap().parse().unwrap()
 }
 
-/// What Redis 8.2.3 counts for each of these calls.
+/// Checks the counts of each of these calls against those of Redis 8.2.3.
 #[test]
 fn changes_and_expired_fields_are_counted_as_redis_counts_them() {
     let server = server();

@@ -198,7 +198,7 @@ fn a_record_says_what_came_of_a_command() {
     assert_eq!(log.records(), [[format!("0 XADD x {id} f v")]]);
 }
 
-/// What a consumer is given, by whatever command, is journalled as claimed by it, with the time and the count.
+/// Entries given to a consumer, by whatever command, are journalled as claimed by it, with the time and the count.
 #[test]
 fn deliveries_of_streams_are_journalled_as_claims() {
     let server = start(settings(1));
@@ -295,7 +295,7 @@ fn a_unit_of_several_commands_is_one_record() {
     assert_eq!(log.records(), [[""; 0]; 0]);
 }
 
-/// What a waiting client takes belongs to the unit that serves it, behind what that has written.
+/// Elements that a waiting client takes belong to the unit that serves it, behind what that has written.
 #[test]
 fn a_served_waiter_is_in_the_record_of_who_served_it() {
     let server = start(settings(2));
@@ -346,8 +346,8 @@ fn a_served_waiter_is_in_the_record_of_who_served_it() {
     );
 }
 
-/// What has expired by the time that a unit serves goes in its record, behind what the unit has written, whoever meets it: the
-/// call that was to be served, or the look at what the next key holds.
+/// Data that has expired by the time that a unit serves goes in its record, behind what the unit has written, whatever meets
+/// it: the call that was to be served, or the look at what the next key holds.
 #[test]
 fn what_expired_before_it_could_be_served_is_deleted_in_the_record_of_its_unit() {
     let server = start(Settings {

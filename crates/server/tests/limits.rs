@@ -1,6 +1,6 @@
-//! What clients may take, and what becomes of those who take more: connections, time, requests, replies. The figures that
-//! count it are looked at in `config_live.rs`, memory of all clients in `client_memory.rs`, connections and descriptors of
-//! a process in `crates/cli/tests/limits.rs`. Must not know the server's insides.
+//! Limits on what clients may take, and the treatment of clients that exceed them: connections, time, requests, replies. The
+//! figures that count it are looked at in `config_live.rs`, memory of all clients in `client_memory.rs`, connections and
+//! descriptors of a process in `crates/cli/tests/limits.rs`. Must not know the server's insides.
 
 mod client;
 

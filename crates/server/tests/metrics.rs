@@ -29,7 +29,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// What comes back for these bytes, to the end of the connection.
+/// Sends these bytes and returns what comes back, to the end of the connection.
 fn exchange(server: &Server, request: &[u8]) -> String {
     let mut stream = connect(server);
     stream.write_all(request).unwrap();

@@ -1,4 +1,4 @@
-//! What the server tells of its own commands: SLOWLOG, COMMANDLOG, LATENCY. Must not know the server's insides.
+//! Reports of the server on its own commands: SLOWLOG, COMMANDLOG, LATENCY. Must not know the server's insides.
 
 mod client;
 

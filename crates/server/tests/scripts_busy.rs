@@ -13,7 +13,7 @@ use redline_server::{BusyScope, Server, Settings};
 use redline_spec::{self as spec, CommandId, Flags, Plane};
 
 const THRESHOLD: Duration = Duration::from_millis(200);
-/// What may pass between the threshold and the answer.
+/// Time that may pass between the threshold and the answer.
 const GRACE: Duration = Duration::from_millis(100);
 const BUSY: &str =
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
@@ -349,7 +349,7 @@ fn a_wait_that_ends_while_all_is_refused_ends_as_ever() {
     }
 }
 
-/// What clients wait for and listen to comes all the same: during the script, or at its end.
+/// Elements that clients wait for and messages that they listen to arrive all the same: during the script, or at its end.
 #[test]
 fn who_waits_and_who_listens_goes_on_when_all_is_refused() {
     for workers in [1, 2] {

@@ -1,5 +1,4 @@
-//! What has been an advisory for servers of this kind: each is a test, here or where the table says. Must not know the
-//! server's insides.
+//! Advisories for servers of this kind: each is a test, here or where the table says. Must not know the server's insides.
 //!
 //! | what was wrong elsewhere | test |
 //! |---|---|

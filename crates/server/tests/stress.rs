@@ -20,7 +20,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// What all clients of a run share.
+/// State that all clients of a run share.
 struct Run<'a> {
     server: &'a Server,
     deadline: Instant,

@@ -401,7 +401,7 @@ fn an_invalidation_never_overtakes_the_reply_that_registered_it() {
     }
 }
 
-/// What clients keep is what the server has, once everything has been told.
+/// Values that clients keep equal those of the server, once all notifications have been sent.
 #[test]
 fn what_a_served_call_changed_was_told_before_its_reply() {
     for workers in [1, 2] {

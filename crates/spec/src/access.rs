@@ -45,13 +45,13 @@ impl Access {
         Access(self.0 | other.0)
     }
 
-    /// Whether every flag of `other` is set.
+    /// Returns true if every flag of `other` is set.
     #[inline]
     pub const fn has(self, other: Access) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the key may be changed or removed.
+    /// Returns true if the key may be changed or removed.
     #[inline]
     pub const fn writes(self) -> bool {
         self.0 & (Access::RW.0 | Access::OW.0 | Access::RM.0) != 0

@@ -72,7 +72,7 @@ impl Categories {
         Categories(self.0 | other.0)
     }
 
-    /// Whether every category of `other` is in the set.
+    /// Returns true if every category of `other` is in the set.
     #[inline]
     pub const fn has(self, other: Categories) -> bool {
         self.0 & other.0 == other.0
@@ -94,7 +94,7 @@ impl Categories {
             .map(|(category, _)| *category)
     }
 
-    /// What a row's flags imply, added to the categories that the row names.
+    /// Returns the categories that a row's flags imply, added to those that the row names.
     pub(crate) const fn derived(self, flags: Flags) -> Categories {
         if flags.has(Flags::MODULE) {
             return self;

@@ -75,13 +75,13 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Whether every flag of `other` is set.
+    /// Returns true if every flag of `other` is set.
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any flag of `other` is set.
+    /// Returns true if any flag of `other` is set.
     #[inline]
     pub const fn has_any(self, other: Flags) -> bool {
         self.0 & other.0 != 0

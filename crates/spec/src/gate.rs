@@ -1,4 +1,4 @@
-//! What the request path wants to know of a command before its handler runs, in sixteen bytes. Derived from the rows.
+//! Properties of a command that the request path needs before its handler runs, in sixteen bytes. Derived from the rows.
 
 use crate::{
     CommandId, Find, Flags, Group, KeySpec, Plane, Propagate, Routing, Row, Scope, table,
@@ -8,7 +8,7 @@ use crate::{
 /// The hot part of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
-    /// What it does and when it may run.
+    /// Flags for what it does and when it may run.
     pub flags: Flags,
     /// How many words a call has, all names included; negative: at least that many.
     pub arity: i16,
@@ -20,15 +20,15 @@ pub struct Gate {
     pub last_key: i8,
     /// From one key to the next.
     pub key_step: u8,
-    /// Who hosts its handler.
+    /// Plane that hosts its handler.
     pub plane: Plane,
-    /// What its unit locks.
+    /// Scope of what its unit locks.
     pub scope: Scope,
     /// How its effect reaches the journal.
     pub propagate: Propagate,
     /// How a proxy or a cluster routes it.
     pub routing: Routing,
-    /// Whether a second word names a subcommand: so with every container, and with COMMAND.
+    /// True if a second word names a subcommand: so with every container, and with COMMAND.
     pub has_subcommands: bool,
     /// See [`Gate::is_brief`]; 0: it never is.
     brief_argc_max: u8,
@@ -54,7 +54,7 @@ pub enum KeyShape {
 }
 
 impl Gate {
-    /// Whether a call of that many words, name included, has enough and not too many of them.
+    /// Returns true if a call of that many words, name included, has enough and not too many of them.
     #[inline]
     pub const fn arity_allows(&self, argc: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
@@ -65,16 +65,16 @@ impl Gate {
         }
     }
 
-    /// Whether a call of that many words is refused only when it runs, if at all: of a module's commands Redis does not
-    /// know how many words they want, so it queues them in a transaction, and finds that a user may make the call.
+    /// Returns true if a call of that many words is refused only when it runs, if at all: of a module's commands Redis does
+    /// not know how many words they want, so it queues them in a transaction, and finds that a user may make the call.
     #[inline]
     pub const fn lets_pass(&self, argc: usize) -> bool {
         self.arity_allows(argc) || self.flags.has(Flags::MODULE)
     }
 
-    /// Whether a call of that many words takes about as long as looking a key up: its row is `fast`, or constant in effort,
-    /// as SET, and it neither names many things nor says how many it wants (as `LPOP key count`). Such calls are timed in
-    /// runs, not one by one.
+    /// Returns true if a call of that many words takes about as long as looking a key up: its row is `fast`, or constant in
+    /// effort, as SET, and it neither names many things nor says how many it wants (as `LPOP key count`). Such calls are
+    /// timed in runs, not one by one.
     #[inline]
     pub const fn is_brief(&self, argc: usize) -> bool {
         argc <= self.brief_argc_max as usize
@@ -125,7 +125,7 @@ const fn brief_argc_max(row: &Row) -> u8 {
     BRIEF_ARGC_MAX
 }
 
-/// What the shortest way to a handler wants to know of a command: the few that go it are most of all calls.
+/// Properties of a command that the shortest way to a handler needs: the few commands that go it are most of all calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
     argc_min: u8,
@@ -139,8 +139,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Whether a call of that many words, name included, is *plain*: there are enough and not too many of them, it uses
-    /// one key, at a fixed place, needs nothing but that key's stripe, and is [brief](Gate::is_brief).
+    /// Returns true if a call of that many words, name included, is *plain*: there are enough and not too many of them, it
+    /// uses one key, at a fixed place, needs nothing but that key's stripe, and is [brief](Gate::is_brief).
     #[inline]
     pub const fn allows(&self, argc: usize) -> bool {
         argc >= self.argc_min as usize && argc <= self.argc_max as usize
@@ -216,14 +216,14 @@ static NAMES_ELEMENT: [bool; CommandId::COUNT] = {
     names
 };
 
-/// Whether the word behind the key is, for most such commands, an element that the collection is searched for (the field
-/// of HSET, the member of SADD). What to prefetch: a wrong yes costs a useless look.
+/// Returns true if the word behind the key is, for most such commands, an element that the collection is searched for (the
+/// field of HSET, the member of SADD). What to prefetch: a wrong yes costs a useless look.
 #[inline]
 pub fn names_element(id: CommandId) -> bool {
     NAMES_ELEMENT[id as usize]
 }
 
-/// Whether a complexity says that the effort does not depend on the data.
+/// Returns true if a complexity says that the effort does not depend on the data.
 const fn is_constant(complexity: &str) -> bool {
     let text = complexity.as_bytes();
     text.len() >= 4 && text[0] == b'O' && text[1] == b'(' && text[2] == b'1' && text[3] == b')'
@@ -234,7 +234,7 @@ pub(crate) struct LegacyRange {
     first: u8,
     last: i8,
     step: u8,
-    /// Whether it describes all keys; otherwise the command has the flag `movablekeys`.
+    /// True if it describes all keys; otherwise the command has the flag `movablekeys`.
     pub(crate) complete: bool,
 }
 

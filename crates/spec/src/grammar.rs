@@ -1,6 +1,6 @@
 //! The argument grammar of a command, as COMMAND DOCS describes it. Pure description: it parses nothing.
 
-/// What kind of argument it is.
+/// Kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     /// Any bytes.
@@ -46,9 +46,9 @@ impl ArgKind {
 /// One argument of a command's grammar.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg {
-    /// What the argument is called.
+    /// Name of the argument.
     pub name: &'static str,
-    /// What it is.
+    /// Kind of the argument.
     pub kind: ArgKind,
     /// The word that stands before the value, or that is the argument.
     pub token: Option<&'static str>,

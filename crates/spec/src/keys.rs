@@ -64,7 +64,7 @@ pub enum Find {
 /// A use of the keys that depends on the words among the arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct VariableAccess {
-    /// What is looked for.
+    /// Condition that is looked for.
     pub when: When,
     /// The use when it is there.
     pub present: Access,
@@ -72,7 +72,7 @@ pub struct VariableAccess {
     pub absent: Access,
 }
 
-/// What decides about a [`VariableAccess`].
+/// Condition that decides about a [`VariableAccess`].
 #[derive(Clone, Copy, Debug)]
 pub enum When {
     /// One of several words stands somewhere from a position on.
@@ -498,7 +498,7 @@ impl GetKeysError {
     }
 }
 
-/// What COMMAND GETKEYS and COMMAND GETKEYSANDFLAGS answer for a call of `argc` words, name included.
+/// Returns the keys that COMMAND GETKEYS and COMMAND GETKEYSANDFLAGS answer for a call of `argc` words, name included.
 pub fn getkeys<'a>(argc: usize, arg: impl Fn(usize) -> &'a [u8]) -> Result<Keys, GetKeysError> {
     let second = (argc > 1).then(|| arg(1));
     let id = match argc {

@@ -66,7 +66,7 @@ fn find(container: u16, name: &[u8]) -> Option<CommandId> {
     }
 }
 
-/// What tells names apart that have the same words: their container, and their length (a name may end in zeros).
+/// Properties that tell names apart that have the same words: their container, and their length (a name may end in zeros).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct NameScope(u32);
 
@@ -194,7 +194,7 @@ impl Slot {
         }
     }
 
-    /// Whether the slot is that name's. The words that are not given are zero, since the length is the same.
+    /// Returns true if the slot is that name's. The words that are not given are zero, since the length is the same.
     #[inline]
     fn holds<const N: usize>(&self, words: [u64; N], scope: NameScope) -> bool {
         self.scope == scope && (0..N).all(|at| words[at] | self.letters[at] == self.words[at])

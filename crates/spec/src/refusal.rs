@@ -1,6 +1,6 @@
-//! What a call is told that comes to no handler: lines of errors, without the leading `-`. Clients match on these texts, so
-//! they are Redis 8.2.3's. Bytes that a client has sent are given back as they came, whether they are text or not. Must not
-//! know who called, or how a line is sent.
+//! Error replies for calls that come to no handler: lines of errors, without the leading `-`. Clients match on these texts,
+//! so they are Redis 8.2.3's. Bytes that a client has sent are given back as they came, whether they are text or not. Must
+//! not know who called, or how a line is sent.
 
 /// Bytes of an argument, and of all arguments, that the unknown-command error repeats.
 const PREVIEW_BYTES_MAX: usize = 128;

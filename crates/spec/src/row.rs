@@ -1,4 +1,4 @@
-//! What a row says. Knows nothing of how a command is looked up, run or rendered.
+//! Contents of a row. Knows nothing of how a command is looked up, run or rendered.
 
 use crate::{Arg, Categories, CommandId, Flags, KeySpec};
 
@@ -18,7 +18,7 @@ pub struct Row {
     pub group: Group,
     /// The Redis version that brought it.
     pub since: &'static str,
-    /// What it does, in one line.
+    /// Summary of what it does, in one line.
     pub summary: &'static str,
     /// How its time grows; empty where nothing sensible can be said.
     pub complexity: &'static str,
@@ -28,7 +28,7 @@ pub struct Row {
     pub deprecated: Option<Deprecation>,
     /// How many words a call has, its name (for a subcommand: both names) included; negative: at least that many.
     pub arity: i16,
-    /// What it does and when it may run.
+    /// Flags for what it does and when it may run.
     pub flags: Flags,
     /// Its ACL categories, those that the flags imply included.
     pub acl: Categories,
@@ -41,9 +41,9 @@ pub struct Row {
     pub channels: Option<ChannelSpec>,
     /// The grammar of its arguments.
     pub args: &'static [Arg],
-    /// Who hosts its handler.
+    /// Plane that hosts its handler.
     pub plane: Plane,
-    /// What its unit locks.
+    /// Scope of what its unit locks.
     pub scope: Scope,
     /// How its effect reaches the journal.
     pub propagate: Propagate,
@@ -54,8 +54,8 @@ pub struct Row {
 /// The Redis release that decides what a command answers, and that the rows are compared with.
 pub const REFERENCE: &str = "8.2.3";
 
-/// Whether a version is above [`REFERENCE`]: what came with it is not there to be compared with. (What only Valkey has is
-/// named by Valkey's version, which is always above.)
+/// Returns true if a version is above [`REFERENCE`]: what came with it is not there to be compared with. (What only Valkey
+/// has is named by Valkey's version, which is always above.)
 pub fn is_after_reference(since: &str) -> bool {
     let numbers = |version: &str| -> Vec<u32> {
         version
@@ -105,7 +105,7 @@ impl ChannelSpec {
     }
 }
 
-/// Who hosts the handler of a command.
+/// Plane that hosts the handler of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Plane {
@@ -119,7 +119,7 @@ pub enum Plane {
     Container,
 }
 
-/// What a command's unit locks while it runs.
+/// Scope of what a command's unit locks while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Scope {
@@ -138,7 +138,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What the command locks when it runs inside EXEC or a script, where stripes are taken once and for the whole unit.
+    /// Returns the scope that the command locks when it runs inside EXEC or a script, where stripes are taken once and for
+    /// the whole unit.
     #[must_use]
     pub const fn inside_unit(self) -> Scope {
         match self {
@@ -186,7 +187,7 @@ pub enum Routing {
 pub struct Deprecation {
     /// The version that gave the advice.
     pub since: &'static str,
-    /// What to use instead.
+    /// Replacement to use instead.
     pub replaced_by: &'static str,
 }
 

@@ -154,7 +154,7 @@ fn random_call(row: &Row, random: &mut u64) -> Vec<String> {
     call
 }
 
-/// What COMMAND INFO says of a row, its subcommands left out.
+/// Returns what COMMAND INFO says of a row, its subcommands left out.
 fn info(row: &Row) -> Value {
     let gate = gate(row.id);
     Value::List(vec![
@@ -252,7 +252,7 @@ fn is_of_module(row: &Row) -> bool {
     row.flags.has(Flags::MODULE)
 }
 
-/// What COMMAND DOCS says of a row, without the texts, and with the versions only of its history.
+/// Returns what COMMAND DOCS says of a row, without the texts, and with the versions only of its history.
 fn docs(row: &Row) -> Value {
     if is_of_module(row) {
         return pairs([

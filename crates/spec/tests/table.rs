@@ -1,4 +1,4 @@
-//! What holds for every row of the table, whatever commands come.
+//! Properties that hold for every row of the table, whatever commands come.
 
 use std::collections::HashSet;
 
@@ -430,7 +430,7 @@ fn help_lists_every_subcommand() {
     );
 }
 
-/// Who may use a channel is decided by these: a command left out could be used by everybody.
+/// Access to channels is decided by these: a command left out could be used by every user.
 #[test]
 fn whoever_uses_channels_says_where_they_are() {
     for row in all().iter().filter(|row| row.container.is_none()) {

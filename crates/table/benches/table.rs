@@ -1,4 +1,4 @@
-//! What the table and the heap cost, in nanoseconds and bytes: `cargo bench -p redline-table [word...]`.
+//! Benchmark of the table and the heap, in nanoseconds and bytes: `cargo bench -p redline-table [word...]`.
 //!
 //! No locks, no sockets, one thread. Words choose parts whose name contains one of them. Times are the thread's CPU time,
 //! and each figure is the best of several rounds: what disturbs a round on a shared machine only ever makes it slower.
@@ -349,7 +349,7 @@ fn resident_bytes() -> usize {
         * 4096
 }
 
-/// What the operating system says, each count in a process of its own.
+/// Prints the resident memory as the operating system reports it, for each count in a process of its own.
 fn resident() {
     let program = std::env::current_exe().expect("this program has a path");
     for n in ["700000", "1000000", "1500000", "3000000"] {

@@ -140,7 +140,7 @@ impl Word {
     }
 }
 
-/// What is known about a segment. Zeroed memory is a segment that was never used.
+/// The state of a segment. Zeroed memory is a segment that was never used.
 struct Segment {
     /// One bit for the first unit of every span that may be handed out. Under the space mutex, as the next six.
     free: Word,
@@ -158,7 +158,7 @@ struct Segment {
     spans: [Span; UNITS],
 }
 
-/// What is known about a span; under the mutex of its class.
+/// The state of a span; under the mutex of its class.
 struct Span {
     /// Class plus one; 0 while the units belong to no span.
     class: Word,

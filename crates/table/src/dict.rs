@@ -40,7 +40,7 @@ pub struct BytesDict(Core<ValueLen>);
 /// A key and its value, taken out of a [`BytesDict`].
 pub type BytesPair = (Box<[u8]>, Box<[u8]>);
 
-/// What stands between an element's header and its key, and may say that bytes follow the key.
+/// The part between an element's header and its key, which may say that bytes follow the key.
 trait Payload {
     fn bytes_behind_key(&self) -> usize;
 }
@@ -957,13 +957,13 @@ fn create<P: Payload>(hash: u64, key: &[u8], payload: P, behind_key: &[u8]) -> E
     }
 }
 
-/// What an element's allocation needs; rounded up so that a value may grow a little in place.
+/// Returns the layout of an element's allocation; rounded up so that a value may grow a little in place.
 fn layout<P: Payload>(key_len: usize, behind_len: usize) -> Layout {
     let bytes = (Core::<P>::KEY_AT + key_len + behind_len).next_multiple_of(8);
     Layout::from_size_align(bytes, 8).expect("an allocation below isize::MAX bytes")
 }
 
-/// What an element counts as: the allocator rounds to 16.
+/// Returns the number of bytes that an element counts as: the allocator rounds to 16.
 fn element_bytes<P: Payload>(key_len: usize, behind_len: usize) -> usize {
     layout::<P>(key_len, behind_len).size().next_multiple_of(16)
 }

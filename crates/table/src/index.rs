@@ -73,13 +73,13 @@ pub struct Index {
     changes: AtomicU32,
 }
 
-/// What somebody saw in an index without holding its lock: where an entry with a hash would be, and then which entry
-/// it may be. The default has seen nothing.
+/// Result of a look into an index without holding its lock: where an entry with a hash would be, and then which entry it may
+/// be. The default has seen nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sight {
     /// Of the bucket; once an entry was `found`, of that.
     address: usize,
-    /// What the count of changes was before.
+    /// The count of changes before the look.
     changes: u32,
     found: bool,
 }

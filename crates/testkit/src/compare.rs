@@ -33,12 +33,12 @@ const UNHEARD: Duration = Duration::from_secs(5);
 const EVENTS: &str = "KEg$lshzxtdmnoc";
 /// The channel on which a batch's last event is told from what comes later.
 const EVENTS_END: &str = "end-of-events";
-/// What the line of a monitor begins with, once its time and its address are gone.
+/// Start of a line of a monitor, once its time and its address are removed.
 const LINE: &str = "line of db ";
 /// Disagreements reported in full; the rest is counted.
 const REPORTED_MAX: usize = 60;
 
-/// What to compare.
+/// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// About how many calls.
@@ -53,7 +53,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What is behind ours, if it is a proxy.
+    /// Returns the kind of servers behind ours, if ours is a proxy.
     fn kind(&self) -> Option<Behind> {
         match self.behind.len() {
             0 => None,
@@ -73,11 +73,11 @@ pub struct Disagreement {
     pub protocol: u8,
     /// The call, or what was looked at.
     pub call: String,
-    /// What came before it in its batch.
+    /// The calls before it in its batch.
     pub before: Vec<String>,
-    /// What we answered.
+    /// Our reply.
     pub ours: String,
-    /// What Redis answered.
+    /// The reply of Redis.
     pub theirs: String,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Calls that both answered.
@@ -110,11 +110,11 @@ pub struct Report {
     pub explained: BTreeMap<&'static str, usize>,
     /// Why it could not go on.
     pub broken: Option<String>,
-    /// What may differ.
+    /// The differences that are accepted.
     accepted: &'static [Difference],
     /// Set when the servers of the current round hold different data, for a reason on the list.
     parted: bool,
-    /// What is left.
+    /// The disagreements that no accepted difference explains.
     pub disagreements: Vec<Disagreement>,
 }
 
@@ -148,7 +148,7 @@ struct Round {
     protocol: u8,
     ours: Side,
     theirs: Side,
-    /// What is behind ours, if it is a proxy.
+    /// The kind of servers behind ours, if ours is a proxy.
     behind: Option<Behind>,
 }
 
@@ -229,7 +229,8 @@ impl Round {
         self.contents()
     }
 
-    /// What the subscribers of both sides have heard since they were asked last.
+    /// Compares the events that the subscribers of both sides have received since the last call, and returns the disagreement
+    /// if they differ.
     fn events(&mut self, calls: &[Call]) -> io::Result<Option<Disagreement>> {
         let (mut ours, mut theirs) = (self.ours.events()?, self.theirs.events()?);
         let sorts = |call: &Call| {
@@ -618,7 +619,7 @@ impl Side {
     }
 }
 
-/// What DBSIZE says when keys that have expired, which SCAN leaves out, are gone: they go without being asked for.
+/// Returns the reply of DBSIZE once keys that have expired, which SCAN leaves out, are gone: they go without being asked for.
 fn settled_size(client: &mut Client, keys: usize) -> io::Result<i64> {
     let deadline = Instant::now() + EXPIRED_GONE;
     loop {
@@ -787,8 +788,8 @@ fn without_stamps(replies: &[Value]) -> Vec<Value> {
     each.collect()
 }
 
-/// What of several elements is made of, and then what a monitor was shown. Redis writes the lines of the commands of a
-/// transaction between the elements of EXEC's reply, so that both are read as something else.
+/// Returns the values that the replies consist of, without nesting, and then the lines of a monitor. Redis writes the lines of
+/// the commands of a transaction between the elements of EXEC's reply, so that both are read as something else.
 fn lines_last(replies: &[Value]) -> Vec<Value> {
     fn flatten(value: &Value, words: &mut Vec<Value>, lines: &mut Vec<Value>) {
         match value {
@@ -898,7 +899,7 @@ fn compare_batch(calls: &[Call], ours: &[Value], theirs: &[Value], report: &mut 
     None
 }
 
-/// Whether the replies agree, or their difference is on the list.
+/// Returns true if the replies agree, or their difference is on the list.
 fn agree(call: &Call, ours: &Value, theirs: &Value, report: &mut Report) -> bool {
     let call = innermost(call);
     if rule(call).agree(ours, theirs) {

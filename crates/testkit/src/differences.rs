@@ -12,13 +12,13 @@ pub const DIFFERENCES_MAX: usize = 40;
 /// One difference that stays.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference {
-    /// What it is called in reports.
+    /// The name of the difference in reports.
     pub name: &'static str,
     /// Why it stays.
     pub reason: &'static str,
-    /// Whether the two servers hold different data after it, so that nothing more can be compared in its round.
+    /// True if the two servers hold different data after it, so that nothing more can be compared in its round.
     pub parts_ways: bool,
-    /// Whether it explains why this call was answered like this by us and like that by Redis.
+    /// Returns true if the difference explains these replies to this call, ours and that of Redis.
     pub explains: fn(call: &[Vec<u8>], ours: &Value, theirs: &Value) -> bool,
 }
 

@@ -593,7 +593,8 @@ impl Generator {
             .collect()
     }
 
-    /// What DEBUG tells: those subcommands whose answer is the same on every server that holds the same.
+    /// Returns a call of DEBUG: one of those subcommands whose reply is the same on every server that holds the same
+    /// data.
     fn debugging(&mut self) -> Call {
         const CALLS: &[&str] = &[
             "DEBUG DIGEST",
@@ -673,7 +674,7 @@ pub fn innermost(call: &Call) -> &[Vec<u8>] {
     if scripted { &call[3..] } else { call }
 }
 
-/// Whether the other server knows this argument.
+/// Returns true if the other server knows this argument.
 fn is_there(arg: &Arg) -> bool {
     arg.since.is_none_or(|since| !is_after_reference(since))
 }
@@ -808,7 +809,7 @@ fn short_lived(call: &Call) -> bool {
     }
 }
 
-/// What makes both servers equal again after a command with a random or clocked outcome.
+/// Returns the call that makes both servers equal again after a command with a random or clocked outcome.
 fn repair(row: &Row, call: &Call) -> Option<Call> {
     let random = match row.id {
         CommandId::Spop => true,

@@ -22,7 +22,7 @@ impl Pair {
         })
     }
 
-    /// What both answer.
+    /// Sends the call to both servers and returns their replies.
     pub(crate) fn both(&mut self, call: &[String]) -> Result<(Value, Value), String> {
         let failed = |error| format!("{call:?}: {error}");
         let ours = self.ours.call(call).map_err(failed)?;

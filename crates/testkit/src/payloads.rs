@@ -127,7 +127,7 @@ fn name(call: &Call) -> String {
     String::from_utf8_lossy(&call[0]).into_owned()
 }
 
-/// What both sides must answer alike.
+/// Returns the calls to which both sides must reply alike.
 fn questions(calls: &[Call], same_version: bool) -> Vec<Call> {
     let words = |text: &str| {
         text.split(' ')

@@ -65,7 +65,7 @@ pub const DISTANCES: &[&str] = &[
     "100", "200", "1", "0", "400", "5000", "20000", "50000", "0.5", "166.2742", "1e10", "1000000",
     "150000", "300", "7000", "0.001",
 ];
-/// What is no coordinate and no distance.
+/// Words that are no coordinate and no distance.
 pub const OFF_THE_MAP: &[&str] = &[
     "180.1", "-181", "85.1", "90", "-1", "abc", "inf", "-inf", "nan", "", "1e300", " 1",
 ];

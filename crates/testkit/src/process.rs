@@ -23,7 +23,7 @@ const START_ATTEMPTS_MAX: u32 = 5;
 /// Words that keep a server from writing files.
 const UNSAVED: [&str; 4] = ["--save", "", "--appendonly", "no"];
 const CONFIG_FILE: &str = "redis.conf";
-/// What stands in the text of a configuration file for the port of the server: nothing that a real file has.
+/// Placeholder for the port of the server in the text of a configuration file: nothing that a real file has.
 pub const PORT: &str = "@port@";
 /// The same in words and files for a further port: see [`ServerProcess::second_port`].
 pub const SECOND_PORT: &str = "@second-port@";
@@ -212,13 +212,13 @@ impl ServerProcess {
         self.directory.join(CONFIG_FILE)
     }
 
-    /// What it has printed so far.
+    /// Returns the output of the process so far.
     pub fn log(&self) -> String {
         let bytes = fs::read(self.directory.join("log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether the process still runs.
+    /// Returns true if the process still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -4,7 +4,7 @@
 use redline_resp::reply_decoder::Value;
 use redline_spec::{CommandId, lookup, lookup_subcommand, row};
 
-/// What must agree.
+/// The parts of two replies that must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Every byte.
@@ -26,7 +26,7 @@ pub enum Rule {
     /// Elements, nearest first: those at the same distance come in any order, and of the farthest given some may be others
     /// as far away. Without scores, in any order.
     Nearest {
-        /// What is given with each element, and whether a score is.
+        /// Number of values given with each element; `scored` is true if one of them is a score.
         parts: usize,
         /// See `parts`.
         scored: bool,
@@ -138,7 +138,7 @@ fn sort_rule(words: &[Vec<u8>]) -> Rule {
 const CLOCK_MS: u64 = 3000;
 
 impl Rule {
-    /// Whether two replies agree. Errors are compared to the byte under every rule.
+    /// Returns true if two replies agree. Errors are compared to the byte under every rule.
     pub fn agree(self, ours: &Value, theirs: &Value) -> bool {
         if ours == theirs {
             return true;
@@ -193,8 +193,8 @@ fn sorted(value: &Value, group: usize) -> Vec<String> {
     texts
 }
 
-/// What VSIM promises of its reply: the scores in their order, and which elements have each but the last. (Those of the
-/// last may be some of many.) Without scores: how many there are.
+/// Returns the parts of a reply that VSIM promises: the scores in their order, and which elements have each but the
+/// last. (Those of the last may be some of many.) Without scores: how many there are.
 fn nearest(value: &Value, parts: usize, scored: bool) -> (String, Vec<String>, Vec<String>) {
     let entries: Vec<(String, Vec<Value>)> = match value {
         Value::Array(elements) => elements
@@ -241,7 +241,8 @@ fn nearest(value: &Value, parts: usize, scored: bool) -> (String, Vec<String>, V
     (head, scores, if scored { named } else { Vec::new() })
 }
 
-/// What VINFO says, without the layers of the graph, which are drawn by lot, and the number of the set in the process.
+/// Returns the fields of VINFO's reply without the layers of the graph, which are drawn by lot, and the number of the set
+/// in the process.
 fn without_lots(value: &Value) -> Vec<String> {
     let fields: Vec<(&Value, &Value)> = match value {
         Value::Array(elements) => elements

@@ -1,12 +1,12 @@
-//! What of the comparison goes through a proxy, and where the answers of one may differ from those of the server behind it.
-//! Must not know how calls are routed, only what a user is told of it.
+//! The part of the comparison that goes through a proxy, and the differences between the replies of a proxy and those of the
+//! server behind it. Must not know how calls are routed, only what a user is told of it.
 
 use redline_spec::{self as spec, CommandId};
 
 use crate::differences::{Difference, NAME_WITH_ZERO_BYTE, begins};
 use crate::generate::{Call, innermost};
 
-/// What stands behind the proxy.
+/// The kind of servers behind the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// One server.
@@ -17,7 +17,7 @@ pub enum Behind {
     Cluster,
 }
 
-/// What keys begin with that are to be in one slot of a cluster.
+/// The start of keys that are to be in one slot of a cluster.
 pub const TAG: &str = "{t}";
 
 /// Commands that concern one server, its keepers or one connection to it. A proxy refuses them, or answers for itself.
@@ -69,7 +69,7 @@ const OF_ONE_CONNECTION: &[&str] = &[
     "script|debug",
     "client|no-touch",
 ];
-/// What is refused between WATCH or MULTI, and EXEC.
+/// Commands that are refused between WATCH or MULTI, and EXEC.
 const OF_A_CONNECTION: &[&str] = &[
     "hello",
     "auth",
@@ -123,7 +123,7 @@ const NOT_OF_A_CLUSTER: &[&str] = &[
     "script|kill",
     "function|kill",
 ];
-/// What concerns all nodes of a cluster, and so is refused between MULTI and EXEC.
+/// Commands that concern all nodes of a cluster, and so are refused between MULTI and EXEC.
 const OF_ALL_NODES: &[&str] = &[
     "dbsize",
     "flushall",
@@ -134,10 +134,10 @@ const OF_ALL_NODES: &[&str] = &[
     "randomkey",
     "script",
 ];
-/// Whose keys may be on several servers.
+/// Commands whose keys may be on several servers.
 const SPLIT: &[&str] = &["del", "exists", "mget", "mset", "touch", "unlink"];
 
-/// Whether a proxy before these servers can answer the call as one server would.
+/// Returns true if a proxy before these servers can answer the call as one server would.
 fn is_compared(call: &Call, behind: Behind) -> bool {
     let Ok(id) = spec::resolve(&call[0], call.get(1).map(Vec::as_slice)) else {
         // Errors of what there is not are the same.
@@ -246,7 +246,7 @@ fn named(name: &[u8], list: &[&str]) -> bool {
     list.iter().any(|listed| listed.as_bytes() == name)
 }
 
-/// Whether all keys are one, or each counts by itself.
+/// Returns true if all keys are one, or each counts by itself.
 fn is_one_place(call: &[Vec<u8>], id: CommandId, first: &str) -> bool {
     if OF_ONE_KEYSPACE.contains(&first) {
         return false;

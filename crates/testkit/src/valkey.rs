@@ -1,5 +1,5 @@
-//! What Valkey has and Redis has not: generated calls of that to us and to a real Valkey, whose replies must be equal. In
-//! RESP2 and RESP3. Scripts that use its table are in [`scripts`].
+//! Comparison with Valkey of the features that Redis has not: generated calls of those to us and to a real Valkey, whose
+//! replies must be equal. In RESP2 and RESP3. Scripts that use its table are in [`scripts`].
 //!
 //! Must not know what a call does. Calls that both families have are the business of [`compare`](crate::compare); here they
 //! only make the data.

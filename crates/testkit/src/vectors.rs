@@ -64,7 +64,7 @@ const FILTERS: &[&str] = &[
     ".x.y",
 ];
 
-/// What the sets of a key mostly look like.
+/// The properties that most sets of a key have.
 struct Shape {
     /// Components of the vectors that are given.
     inputs: usize,
@@ -136,7 +136,7 @@ pub(crate) fn call(rng: &mut Rng, row: &Row) -> Call {
     call
 }
 
-/// Whether Redis would not come through a call, or would not count the attributes that it sets.
+/// Returns true if Redis would not survive a call, or would not count the attributes that it sets.
 pub(crate) fn is_unwise(call: &Call) -> bool {
     let named = |name: &str| call[0].eq_ignore_ascii_case(name.as_bytes());
     let has = |option: &str| {

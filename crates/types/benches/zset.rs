@@ -1,4 +1,4 @@
-//! What a large sorted set costs: bytes per member, and time per operation.
+//! Benchmark of a large sorted set: bytes per member, and time per operation.
 //!
 //! `cargo bench -p redline-types --bench zset`, with numbers of members as arguments if 100,000 and
 //! 1,000,000 are not wanted. Times are CPU time, the median of three rounds on one thread. The first

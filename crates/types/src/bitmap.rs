@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// What [`combine`] does to several strings.
+/// The operation that [`combine`] applies to several strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combination {
     /// Bits set in all.
@@ -128,7 +128,7 @@ pub fn combine(how: Combination, strings: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// What happens to an integer that does not fit its field.
+/// Handling of an integer that does not fit its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
     /// The high bits are lost.
@@ -183,8 +183,9 @@ impl Field {
         bytes[start..start + len].copy_from_slice(&window.to_be_bytes()[..len]);
     }
 
-    /// What a field of this type holds after `value + by`: the integer and whether it overflowed; `None` if it did
-    /// and that fails. An unsigned field takes `value` for the unsigned integer of the same bits.
+    /// Returns the integer that a field of this type holds after `value + by`; `None` if it does not fit and
+    /// `overflow` is [`Overflow::Fail`]. An unsigned field takes `value` for the unsigned integer of the same
+    /// bits.
     pub fn add(self, value: i64, by: i64, overflow: Overflow) -> Option<i64> {
         let ones = u64::MAX >> (64 - self.bits);
         let (value, min, max) = if self.signed {

@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// What a search covers: in metres around its centre, or by its corners.
+/// The area that a search covers: in metres around its centre, or by its corners.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// A circle.
@@ -261,7 +261,7 @@ impl Search {
     }
 }
 
-/// Whether a line from the place to the east crosses the edges an odd number of times.
+/// Returns true if a line from the place to the east crosses the edges an odd number of times.
 fn lies_within(place: Place, corners: &[Place]) -> bool {
     let mut inside = false;
     let mut from = corners.len() - 1;

@@ -8,7 +8,7 @@
 //! of the patterns that could match no bytes at all only the empty one does (KEYS and SCAN take `*` for no
 //! pattern), and none matches anything that has more than 1,000 stars before its last item.
 
-/// Whether upper and lower case letters (ASCII) are the same.
+/// The handling of upper and lower case letters (ASCII).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Every byte is itself.
@@ -35,7 +35,7 @@ impl Case {
 /// Most stars that have something behind them, neighbours counting as one.
 const STARS_MAX: usize = 1000;
 
-/// Whether the whole text matches the pattern.
+/// Returns true if the whole text matches the pattern.
 ///
 /// Every item of a pattern but `*` takes exactly one byte. So when the items behind a `*` fail, only
 /// that `*` need take one byte more; an earlier one never has to, since it could only hand the later

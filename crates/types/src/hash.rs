@@ -166,7 +166,7 @@ impl Hash {
         }
     }
 
-    /// Whether there is such a field.
+    /// Returns true if there is such a field.
     pub fn contains(&self, field: &[u8]) -> bool {
         match &self.repr {
             Repr::Packed(pack) => find(pack, field).is_some(),

@@ -56,7 +56,8 @@ pub fn empty() -> Vec<u8> {
     bytes
 }
 
-/// Whether a string has the header and the length of a HyperLogLog. The runs of a sparse one are still to be checked.
+/// Returns true if a string has the header and the length of a HyperLogLog. The runs of a sparse one are still to be
+/// checked.
 pub fn is_valid(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER_BYTES
         && bytes.starts_with(MAGIC)

@@ -138,7 +138,8 @@ struct Bits {
 }
 
 impl<'a> Digits<'a> {
-    /// Whether the number is negative, and the rest; none if the text is not a number throughout.
+    /// Splits a text into its sign, true if it is negative, and the rest; returns `None` if the text is not a number
+    /// throughout.
     fn split(text: &'a [u8]) -> Option<(bool, Digits<'a>)> {
         let (negative, rest) = split_sign(text);
         if rest.eq_ignore_ascii_case(b"inf") || rest.eq_ignore_ascii_case(b"infinity") {

@@ -115,7 +115,7 @@ impl<'a> Element<'a> {
         self.bytes(&mut IntBuf::new()).len()
     }
 
-    /// Whether the text is empty.
+    /// Returns true if the text is empty.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -201,7 +201,7 @@ impl<'a> Entry<'a> {
         (u64::from_le_bytes(word), u64::MAX >> (64 - 8 * len))
     }
 
-    /// Whether `rest` starts with this entry. Canonical form makes head and payload enough.
+    /// Returns true if `rest` starts with this entry. Canonical form makes head and payload enough.
     #[inline]
     fn is_prefix_of(&self, rest: &[u8]) -> bool {
         rest.first() == self.head.first()
@@ -380,7 +380,7 @@ impl Pack {
     /// Bytes above which no pack may grow, for any reader's sake; callers convert before.
     pub const SAFE_BYTES_MAX: usize = 1 << 30;
 
-    /// What an entry may take besides its text, at most.
+    /// Most bytes that an entry takes besides its text.
     pub const ENTRY_OVERHEAD_MAX: usize = 10;
 
     /// An empty pack; allocates nothing.
@@ -414,7 +414,7 @@ impl Pack {
         self.count as usize
     }
 
-    /// Whether there is no element.
+    /// Returns true if there is no element.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -426,7 +426,7 @@ impl Pack {
         self.entries().len() + ENVELOPE_BYTES
     }
 
-    /// Whether this many more bytes keep the pack within the size that is safe for any reader.
+    /// Returns true if this many more bytes keep the pack within the size that is safe for any reader.
     #[inline]
     pub fn is_safe_to_add(&self, bytes: usize) -> bool {
         self.listpack_bytes().saturating_add(bytes) <= Pack::SAFE_BYTES_MAX

@@ -8,7 +8,7 @@
 
 use crate::Kind;
 
-/// What the bytes of a packed value are.
+/// The form of the bytes of a packed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PackedForm {
@@ -53,7 +53,7 @@ impl PackedForm {
         }
     }
 
-    /// What OBJECT ENCODING says of such a value.
+    /// Returns the encoding of such a value, as OBJECT ENCODING replies it.
     pub const fn encoding(self) -> &'static str {
         match self.int_bytes() {
             Some(_) => "intset",
@@ -76,7 +76,7 @@ impl PackedForm {
 /// A packed value: its bytes, and what they are.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRef<'a> {
-    /// What the bytes are.
+    /// The form of the bytes.
     pub form: PackedForm,
     /// Elements in the bytes; a pair is two.
     pub count: usize,
@@ -117,7 +117,7 @@ impl PackedRef<'_> {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if there is no element.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.count == 0

@@ -24,12 +24,12 @@ impl Selection {
         }
     }
 
-    /// Whether every thing still wanted has been chosen.
+    /// Returns true if every item still wanted has been chosen.
     pub fn is_done(&self) -> bool {
         self.wanted == 0
     }
 
-    /// Whether to take the next thing.
+    /// Returns true if the next item is to be taken.
     pub fn takes(&mut self, random: &mut impl FnMut() -> u64) -> bool {
         let taken = below(self.left, random) < self.wanted;
         self.left -= 1;
@@ -57,7 +57,7 @@ pub fn visit_selected<T>(
     }
 }
 
-/// Whether drawing until enough different ones have come is quicker than looking at all.
+/// Returns true if drawing until enough different items have come is quicker than looking at all.
 pub fn is_sparse(count: usize, len: usize) -> bool {
     count.saturating_mul(3) <= len
 }

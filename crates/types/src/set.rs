@@ -155,7 +155,7 @@ impl Set {
         (members.len() == len).then_some(set)
     }
 
-    /// Whether it has this member.
+    /// Returns true if the set has this member.
     pub fn contains(&self, member: &[u8]) -> bool {
         match &self.repr {
             Repr::Ints(ints) => parse_i64(member).is_some_and(|value| ints.contains(value)),
@@ -164,7 +164,7 @@ impl Set {
         }
     }
 
-    /// Whether it has this member, which may come out of another set.
+    /// Returns true if the set has this member, which may come out of another set.
     pub fn contains_element(&self, member: Element<'_>) -> bool {
         match &self.repr {
             Repr::Ints(ints) => member.to_i64().is_some_and(|value| ints.contains(value)),
@@ -458,7 +458,7 @@ fn is_table_at(len: usize, limits: &Limits) -> bool {
     len > limits.set_max_listpack_entries.max(ints_max)
 }
 
-/// Whether one more member may go into a pack of so many members and bytes.
+/// Returns true if one more member may go into a pack of so many members and bytes.
 fn is_packable(len: usize, bytes: usize, member: Element<'_>, limits: &Limits) -> bool {
     let text_len = member.len();
     len < limits.set_max_listpack_entries

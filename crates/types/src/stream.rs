@@ -30,7 +30,7 @@ pub struct Stream {
     group_bytes: usize,
 }
 
-/// What becomes of the groups' references to an entry that is to be deleted.
+/// Handling of the groups' references to an entry that is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum References {
     /// They stay: the entry is pending, though it is gone.
@@ -41,7 +41,7 @@ pub enum References {
     Respect,
 }
 
-/// What became of a deletion.
+/// Result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// The entry is gone.

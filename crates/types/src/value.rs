@@ -1,11 +1,11 @@
-//! What a key can hold besides a string: one registry row per type, everything else derived from it.
-//! A new type is one file that implements [`DataType`] and one line in the table at the end of this
-//! file. Must not know keys, expiry or how a type is written to a file.
+//! Types of values besides strings: one registry row per type, everything else derived from it. A new type is
+//! one file that implements [`DataType`] and one line in the table at the end of this file. Must not know keys,
+//! expiry or how a type is written to a file.
 
 use crate::packed::PackedRef;
 use crate::{Hash, List, Set, Stream, VectorSet, Zset};
 
-/// What every type can say about itself.
+/// The properties and operations that every type of value provides.
 pub trait DataType: Clone {
     /// The name that `TYPE` answers.
     const NAME: &'static str;
@@ -16,7 +16,7 @@ pub trait DataType: Clone {
     /// Elements, pairs, members or entries.
     fn len(&self) -> usize;
 
-    /// Whether nothing is left; a key never holds an empty collection, except a stream.
+    /// Returns true if nothing is left; a key never holds an empty collection, except a stream.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,7 +90,7 @@ macro_rules! registry {
                 match self { $(Value::$name(value) => value.len(),)* }
             }
 
-            /// Whether nothing is left in it.
+            /// Returns true if nothing is left in the value.
             pub fn is_empty(&self) -> bool {
                 match self { $(Value::$name(value) => value.is_empty(),)* }
             }

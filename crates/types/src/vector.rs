@@ -37,7 +37,7 @@ const ID_MAX: u64 = 1 << 62;
 /// Numbers of sets, as VINFO tells them.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// What all vectors of a set have in common; chosen with the first.
+/// The properties that all vectors of a set share; chosen with the first.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Components as they are stored, from 1 to [`DIMENSIONS_MAX`].
@@ -46,7 +46,7 @@ pub struct Shape {
     pub quantization: Quantization,
     /// About how many links a node gets on a layer of the graph, from [`LINKS_MIN`] to [`LINKS_MAX`].
     pub links: usize,
-    /// What vectors are projected by before they are stored.
+    /// The projection that is applied to vectors before they are stored.
     pub projection: Option<Projection>,
 }
 
@@ -122,7 +122,7 @@ pub struct Hit<'a> {
     pub distance: f32,
 }
 
-/// What a search looks for.
+/// The parameters of a search.
 #[derive(Clone, Copy)]
 pub struct Search<'a> {
     /// Elements that it finds at most, and keeps while searching; at least 1.
@@ -240,7 +240,7 @@ impl VectorSet {
         Some(set)
     }
 
-    /// What its vectors have in common.
+    /// Returns the properties that all vectors of the set share.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }

@@ -52,7 +52,7 @@ pub struct AddFlags {
     pub incr: bool,
 }
 
-/// What [`Zset::add`] did, and the score that the member has now.
+/// Result of [`Zset::add`], with the score that the member has now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Added {
     /// The member is new.
@@ -378,7 +378,7 @@ impl Zset {
     }
 }
 
-/// What becomes of a member that is there.
+/// Returns the result of [`Zset::add`] for a member that exists.
 fn decide(present: f64, score: f64, flags: AddFlags) -> Result<Added, AddError> {
     if flags.nx {
         return Ok(Added::Refused);

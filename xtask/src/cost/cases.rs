@@ -4,7 +4,7 @@
 //! `{h}` its half, `{v}` a string of that size, and `{dump}` the payload of key `a`. Calls between semicolons follow each
 //! other; the later ones undo what the first has done, so that a key stays as large as it was.
 
-/// What keys `a` and `b` are; of a collection `b` holds the first half of what `a` holds.
+/// Type of keys `a` and `b`; of a collection `b` holds the first half of what `a` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Strings of letters; `z` has zeros and a last byte.
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// What a key of that size is called in the table.
+    /// Returns the label of a key of that size in the table.
     pub fn label(self, size: usize) -> String {
         match self {
             Kind::String | Kind::Text => format!("{size} bytes"),

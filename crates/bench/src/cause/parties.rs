@@ -1,4 +1,4 @@
-//! What the parties of a run used: the generator's threads, the server, a proxy, the machine.
+//! Resources that the parties of a run used: the generator's threads, the server, a proxy, the machine.
 //!
 //! It measures and does not judge. The generator's threads account for themselves (`run::drive::Usage`); processes are
 //! looked at in `/proc`, twice or once a slice; a server that is elsewhere is asked (INFO).
@@ -62,7 +62,7 @@ pub fn generator_snapshot() -> Option<Snapshot> {
 /// By how much a time in ticks of 10 ms, of which user and system time have one each, may be too long.
 const TICKS: Duration = Duration::from_millis(20);
 
-/// What a process has used until a moment.
+/// Resources that a process has used until a moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Instant,
@@ -100,7 +100,7 @@ impl Memory {
 pub struct Looks {
     first: Option<Snapshot>,
     last: Option<Snapshot>,
-    /// Whether it ran at the last look.
+    /// True if the process ran at the last look.
     runs: bool,
     /// CPUs used between one look and the next; `None` if it did not run at both.
     pub cpus: Vec<Option<f64>>,
@@ -136,14 +136,14 @@ impl Looks {
         }
     }
 
-    /// What was used from the first look to the last, if it ran at two.
+    /// Returns the resources used from the first look to the last, if the process ran at two.
     pub fn used(&self) -> Option<Used> {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         (last.at > first.at).then(|| last.since(first))
     }
 }
 
-/// What a party used in a span of time.
+/// Resources that a party used in a span of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Used {
     /// The span.
@@ -163,7 +163,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// What it used of the span: CPUs and shares, as the verdict wants them.
+    /// Returns the use as shares of the span: CPUs and shares, as the verdict wants them.
     pub fn load(&self) -> Load {
         let wall = self.wall.as_secs_f64().max(1e-9);
         let share = |span: Duration| span.as_secs_f64() / wall;
@@ -194,7 +194,7 @@ impl Used {
 }
 
 impl Snapshot {
-    /// What was used since `earlier`.
+    /// Returns the resources used since `earlier`.
     ///
     /// The kernel counts user and system time in ticks of 10 ms, but running time exactly. So the sum is the exact
     /// one, and is split as the ticks are. What threads have used that have ended since is in the process's time only, in
@@ -243,7 +243,7 @@ fn split(total: Duration, ticks: &CpuTime) -> CpuTime {
     }
 }
 
-/// What the host took from this virtual machine between two moments, as a share of all CPUs' time.
+/// Returns the time that the host took from this virtual machine between two moments, as a share of all CPUs' time.
 pub fn stolen_share(before: &MachineTime, after: &MachineTime) -> f64 {
     let total = after.total.saturating_sub(before.total).as_secs_f64();
     let stolen = after.stolen.saturating_sub(before.stolen).as_secs_f64();

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use redline_net::Endpoint;
 
-/// What is known before a run.
+/// Facts that are known before a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// How the CPUs' speed is governed, where the kernel says so.
@@ -44,7 +44,7 @@ pub struct Facts {
     pub ping_us: Option<u64>,
     /// Bytes a second in the fuller direction that the rate asked for will need, as far as known.
     pub needed_bytes_per_second: Option<f64>,
-    /// What the link carries, if known.
+    /// Bandwidth of the link in bytes per second, if known.
     pub link_bytes_per_second: Option<f64>,
 }
 
@@ -57,7 +57,7 @@ const SWAPPED_BYTES: u64 = 1 << 20;
 const PING_US_LONG: u64 = 1_000;
 
 impl Facts {
-    /// What this machine tells; the server's part is left out.
+    /// Returns the facts that this machine tells; the server's part is left out.
     pub fn of_machine() -> Facts {
         let cpus = Path::new("/sys/devices/system/cpu");
         let per_cpu = |file: &str| -> Vec<String> {
@@ -95,7 +95,7 @@ impl Facts {
         }
     }
 
-    /// Whether an endpoint is on this machine.
+    /// Returns true if an endpoint is on this machine.
     pub fn is_local(endpoint: &Endpoint) -> bool {
         match endpoint {
             Endpoint::Unix(_) => true,
@@ -223,7 +223,7 @@ impl Facts {
     }
 }
 
-/// Whether it was a proxy that answered INFO: `redline proxy`, or predixy.
+/// Returns true if it was a proxy that answered INFO: `redline proxy`, or predixy.
 pub fn is_proxy(info: &BTreeMap<String, String>) -> bool {
     info.get("RedisMode").is_some_and(|mode| mode == "proxy")
 }

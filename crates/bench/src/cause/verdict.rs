@@ -25,7 +25,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was the bottleneck.
+/// The bottleneck of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottleneck {
@@ -60,7 +60,7 @@ pub enum Certainty {
 /// The verdict on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What was the bottleneck.
+    /// The bottleneck.
     pub bottleneck: Bottleneck,
     /// How sure that is.
     pub certainty: Certainty,
@@ -68,11 +68,11 @@ pub struct Verdict {
     pub text: String,
     /// The measurements that it rests on.
     pub evidence: Vec<String>,
-    /// What could be tried.
+    /// Advice on what could be tried.
     pub advice: Option<String>,
 }
 
-/// What one party used, as shares of the time that was measured.
+/// Resources that one party used, as shares of the time that was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// Its busiest thread: running or waiting for a CPU, 0 to 1.
@@ -104,7 +104,7 @@ pub struct Measurements {
     pub proxy: Option<Load>,
     /// Bytes a second, the fuller direction.
     pub bytes_per_second: f64,
-    /// What the link carries, in bytes a second, if known.
+    /// Bandwidth of the link in bytes per second, if known.
     pub link_bytes_per_second: Option<f64>,
     /// Share of all CPUs' time that the host of a virtual machine took away, 0 to 1.
     pub stolen: f64,
@@ -118,9 +118,9 @@ const FULL: f64 = 0.9;
 const APART: f64 = 0.05;
 /// A party below this is far from full.
 const FAR_FROM_FULL: f64 = 0.75;
-/// Who sleeps so often a second waits for somebody else.
+/// A party that sleeps so many times per second waits for another party.
 const OFTEN: f64 = 500.0;
-/// Who sleeps so many times more rarely than another is told apart from it.
+/// A party that sleeps so many times more rarely than another is told apart from it.
 const RARER: f64 = 5.0;
 /// A rate reached to this share is reached.
 pub(crate) const REACHED: f64 = 0.98;
@@ -202,7 +202,7 @@ impl Measurements {
         (who, certainty)
     }
 
-    /// Who takes part, and what it would mean if it were the limit.
+    /// Returns the parties, each with the bottleneck that it would be if it were the limit.
     fn parties(&self) -> Vec<(&Load, Bottleneck)> {
         let server = self.server.iter();
         let proxy = self.proxy.iter();
@@ -212,7 +212,7 @@ impl Measurements {
             .collect()
     }
 
-    /// Whether there were too few CPUs: somebody who could have run had to wait for one.
+    /// Returns true if there were too few CPUs: a party that could have run had to wait for one.
     fn is_crowded(&self) -> bool {
         let mut parties = self.parties().into_iter();
         parties.any(|(party, _)| party.waiting >= CROWDED)

@@ -39,7 +39,7 @@ use names::Names;
 /// How a thread follows.
 #[derive(Clone, Debug)]
 pub struct Manner {
-    /// Whom to ask.
+    /// Source of the map of slots.
     pub source: Source,
     /// Where reads go.
     pub reads: Reads,
@@ -47,13 +47,13 @@ pub struct Manner {
     pub patience: Duration,
     /// A request that nobody has answered for so long, however often it was sent, ends the run.
     pub silence_max: Option<Duration>,
-    /// Whether to remember the numbers of acknowledged writes: the last word of each request.
+    /// True if the numbers of acknowledged writes are to be kept: the last word of each request.
     pub keeps_acks: bool,
     /// Length of a piece of [`Counts::trouble`].
     pub slice: Duration,
 }
 
-/// What became of requests on their way.
+/// Counts of redirects, replies, errors and acknowledged writes.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// How often the way to a node was another.
@@ -83,7 +83,7 @@ impl Counts {
     }
 }
 
-/// What a thread measured.
+/// Measurements of a thread.
 pub struct Followed<'a> {
     /// Latencies and counts.
     pub drive: Drive<'a>,
@@ -538,7 +538,7 @@ impl<'s, 'a> Follower<'s, 'a> {
         count_kind(kinds, kind);
     }
 
-    /// What has its time: requests that come again, questions for the map, silent connections.
+    /// Handles everything that is due: requests that are sent again, questions for the map, silent connections.
     fn look_after(&mut self, now_ns: u64) -> Result<(), Failure> {
         while let Some(entry) = self.later.first_entry() {
             if entry.key().0 > now_ns {

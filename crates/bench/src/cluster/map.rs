@@ -1,4 +1,5 @@
-//! Who owns which slot: what CLUSTER SLOTS and redirects say of a Redis Cluster, or Sentinels of their one primary.
+//! Map from slots to their owners: what CLUSTER SLOTS and redirects say of a Redis Cluster, or Sentinels of their one
+//! primary.
 //!
 //! Opens no socket. What arrives from a server is checked: a slot or a port that cannot be leaves the map as it was.
 
@@ -51,7 +52,7 @@ impl Map {
         &self.primaries
     }
 
-    /// Whether every slot has an owner.
+    /// Returns true if every slot has an owner.
     pub fn is_whole(&self) -> bool {
         let nodes = self.nodes.len();
         self.owners.iter().all(|&owner| usize::from(owner) < nodes)
@@ -62,7 +63,7 @@ impl Map {
         &self.replicas[owner]
     }
 
-    /// Who owns a slot, if anybody is known to.
+    /// Returns the owner of a slot, if one is known.
     pub fn owner(&self, slot: u16) -> Option<usize> {
         let owner = usize::from(self.owners[usize::from(slot)]);
         (owner < self.nodes.len()).then_some(owner)

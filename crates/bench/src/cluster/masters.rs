@@ -14,9 +14,9 @@ use crate::batch::{Batch, TooLarge};
 use crate::closed::Batches;
 use crate::failure::Failure;
 
-/// What stands for a tag in a request.
+/// Placeholder for a tag in a request.
 const PLACEHOLDER: &[u8; 5] = b"{tag}";
-/// What a tag is made of; three of these reach every slot.
+/// Characters of a tag; three of these reach every slot.
 const TAG_BYTES: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// A cluster that is down mostly recovers by itself.
 const DOWN_PAUSE: Duration = Duration::from_secs(1);
@@ -28,12 +28,13 @@ pub struct Master {
     pub id: String,
     /// Where it is.
     pub address: Address,
-    /// What it owns, in their order; at least one.
+    /// Slots that the node owns, in their order; at least one.
     pub slots: Vec<u16>,
 }
 
-/// What CLUSTER NODES says: the masters in its order, and a warning for each that owns nothing. `asked` is where that was
-/// said, since a node that nobody has met does not know its own host. Lines that cannot be are left out.
+/// Returns the masters that CLUSTER NODES lists, in its order, and a warning for each that owns nothing. `asked` is
+/// where that was said, since a node that no other has met does not know its own host. Lines that cannot be are left
+/// out.
 pub fn masters(text: &str, asked: &Address) -> (Vec<Master>, Vec<String>) {
     let (mut masters, mut warnings) = (Vec::new(), Vec::new());
     for line in text.lines() {
@@ -79,13 +80,13 @@ fn slots_of(range: &str) -> impl Iterator<Item = u16> {
     (first..=last).filter(|&slot| usize::from(slot) < SLOTS)
 }
 
-/// What is sent, before it has its tags.
+/// The requests of a batch, before they have their tags.
 pub struct Recipe {
     /// One request.
     pub request: Vec<u8>,
     /// How often a batch repeats it.
     pub depth: usize,
-    /// What [`Batch::new`] takes.
+    /// The argument of [`Batch::new`].
     pub keyspace: Option<u64>,
 }
 
@@ -105,7 +106,7 @@ impl Recipe {
     }
 }
 
-/// What hashes to a slot.
+/// Returns a tag that hashes to a slot.
 fn tag_of(slot: u16) -> [u8; 3] {
     let letter = |number: usize| TAG_BYTES[number % TAG_BYTES.len()];
     let base = TAG_BYTES.len();
@@ -131,7 +132,7 @@ pub struct TaggedBatches<'a> {
     threads: usize,
 }
 
-/// What goes to one master.
+/// The batch that is sent to one master.
 #[derive(Clone)]
 struct Tagged {
     master: Master,
@@ -140,8 +141,8 @@ struct Tagged {
 }
 
 impl<'a> TaggedBatches<'a> {
-    /// What each of `threads` threads (as many as asked for, even if some have no connection) sends to `masters`, of which
-    /// there is at least one.
+    /// Returns the batches that each of `threads` threads (as many as asked for, even if some have no connection) sends
+    /// to `masters`, of which there is at least one.
     pub fn of_threads(
         recipe: &'a Recipe,
         masters: &[Master],

@@ -18,7 +18,7 @@
 //! they differ by a fortieth: both may lie next to 40.5. So the error is never less than what rounding leaves open, and
 //! more pairs do not make that less.
 
-/// What pairs say about B in relation to A.
+/// The ratio of B to A that pairs show, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The geometric mean of B / A.
@@ -30,7 +30,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Whether the interval excludes that both are the same.
+    /// Returns true if the interval excludes that both are the same.
     pub fn is_shown(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }

@@ -1,4 +1,4 @@
-//! What pairs of runs say about a figure, and whether that is enough.
+//! Evaluation of pairs of runs: what they say about a figure, and whether that is enough.
 //!
 //! Pure arithmetic: knows no run.
 
@@ -29,7 +29,7 @@ pub fn ratio(metric: Metric, pairs: &[(f64, f64)], error: f64) -> Option<Ratio> 
     Some(ratio)
 }
 
-/// What a comparison is to find out of a figure.
+/// Aim of a comparison for a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {
     /// Differences up to so many percent matter to nobody.
@@ -39,7 +39,7 @@ pub struct Aim {
 }
 
 impl Aim {
-    /// Whether more pairs would not change what is said.
+    /// Returns true if more pairs would not change the result.
     pub fn is_reached(&self, metric: Metric, ratio: &Ratio) -> bool {
         let step = 1.0 + self.resolve_percent / 100.0;
         let is_same = ratio.low >= 1.0 / step && ratio.high <= step;

@@ -14,7 +14,7 @@ use crate::run::plan::RunPlan;
 
 /// Beyond, more pairs make an interval narrower by next to nothing.
 pub const PAIRS_MAX: usize = 2000;
-/// What a short run takes beside the time that is measured: its connections.
+/// Time that a short run takes beyond the time that is measured, for its connections.
 const AROUND: Duration = Duration::from_millis(10);
 
 /// A and B.
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// What a run will take; `None` if that is up to the server.
+    /// Returns the time that a run will take; `None` if that is up to the server.
     fn takes(&self) -> Option<Duration> {
         let manner = &self.plan.manner;
         let measured = manner.duration.filter(|_| manner.requests.is_none())?;
@@ -89,7 +89,7 @@ impl Sides {
         }
     }
 
-    /// What a pair will take; `None` if that is up to the servers.
+    /// Returns the time that a pair will take; `None` if that is up to the servers.
     pub fn pair_takes(&self) -> Option<Duration> {
         Some(self.sides[0].takes()? + self.sides[1].takes()?)
     }
@@ -112,12 +112,12 @@ pub struct Course {
     pub looks: Looks,
     /// When the first pair was done: it may have filled, and waited for what comes once.
     began: Option<Instant>,
-    /// What the last pair took.
+    /// Time that the last pair took.
     last_took: Duration,
     coin: fastrand::Rng,
 }
 
-/// What ends a comparison that is not decided.
+/// The limit that ends a comparison that is not decided.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
     /// So many pairs, all of which are done.
@@ -164,8 +164,8 @@ impl Course {
         self.planned
     }
 
-    /// Whether B comes first after so many pairs. Few pairs take turns, which shares evenly what gets better or worse
-    /// with time; of many, a coin decides, which nothing that happens meanwhile can follow.
+    /// Returns true if B comes first after so many pairs. Few pairs take turns, which shares evenly what gets better or
+    /// worse with time; of many, a coin decides, which nothing that happens meanwhile can follow.
     pub fn b_first(&mut self, pairs: usize) -> bool {
         match self.planned {
             Some(planned) if planned < ranks::PAIRS_MIN => pairs % 2 == 1,

@@ -61,7 +61,7 @@ pub struct FailoverResult {
     pub format: u32,
     /// The command that was run.
     pub command: String,
-    /// What became of it.
+    /// Start, end and exit status of the user's command.
     pub happened: Happened,
     /// When shards were without service.
     pub outages: Vec<Outage>,
@@ -76,12 +76,12 @@ pub struct FailoverResult {
     pub unread: u64,
     /// The numbers of those, as ranges: the first and the last of each.
     pub gone_numbers: Vec<(u64, u64)>,
-    /// What keys begin with; their number follows.
+    /// Prefix of the keys; their number follows.
     pub key_prefix: String,
-    /// What went wrong on the way, by kind: the first word of an error, `lost` and `timeout` of connections, `connect` of
-    /// attempts to make one.
+    /// Number of errors on the way, by kind: the first word of an error, `lost` and `timeout` of connections, `connect`
+    /// of attempts to make one.
     pub trouble: BTreeMap<String, u64>,
-    /// What went wrong, by kind, in each piece of the series; without the warm-up.
+    /// Errors, by kind, in each piece of the series; without the warm-up.
     pub trouble_over_time: Vec<Trouble>,
     /// Latencies, costs, and the series with the CPUs of every node.
     pub run: RunResult,
@@ -90,7 +90,7 @@ pub struct FailoverResult {
 /// A time in which a shard acknowledged nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outage {
-    /// Who owned the shard at the start.
+    /// The node that owned the shard at the start.
     pub node: String,
     /// From the start of the run.
     pub from_s: f64,
@@ -98,7 +98,7 @@ pub struct Outage {
     pub seconds: f64,
 }
 
-/// What went wrong in a piece of the series.
+/// Errors in a piece of the series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trouble {
     /// Its start.
@@ -248,7 +248,7 @@ fn plan(arguments: &FailoverArguments, prefix: &str) -> Result<RunPlan, String> 
     Ok(plan)
 }
 
-/// What became of acknowledged writes whose value is not known to be there.
+/// Acknowledged writes whose value is not known to be there.
 #[derive(Default)]
 struct ReadBack {
     /// Without a value, or with another.

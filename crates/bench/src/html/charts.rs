@@ -5,15 +5,15 @@ use plotters::prelude::*;
 
 /// A line with its name in the legend.
 pub struct Line {
-    /// What the legend calls it.
+    /// Name of the line in the legend.
     pub name: String,
     /// Its points, in the order of x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What the axes of a chart are called, and how the upright one is divided.
+/// Labels of a chart's axes, and the scale of the vertical one.
 pub struct Axes<'a> {
-    /// What is drawn.
+    /// Title of the chart.
     pub title: &'a str,
     /// The axis across.
     pub x: &'a str,
@@ -237,7 +237,7 @@ fn trimmed(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What a place on the axis of percentiles means: 2 is 99 %.
+/// Returns the percentage that a place on the axis of percentiles stands for: 2 is 99 %.
 fn percentile(decades: f64) -> String {
     let left = 100.0 / 10f64.powf(decades);
     format!("{} %", trimmed_long(100.0 - left))

@@ -273,7 +273,7 @@ fn curve(latency: &Latency) -> Vec<(f64, f64)> {
     points.collect()
 }
 
-/// What was asked for, figures by command, warnings.
+/// Writes the settings of the run, figures by command, and warnings.
 fn details(out: &mut String, name: &str, result: &RunResult) {
     let settings = &result.settings;
     let _ = writeln!(out, "<h2>Details of {}</h2>\n<ul>", escaped(name));

@@ -74,7 +74,7 @@ pub struct Choice {
     pub weight: u64,
 }
 
-/// What the thread used while it was measured.
+/// Resources that the thread used while it was measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// CPU time.
@@ -88,7 +88,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What this thread has used until now, since the clock stood at zero.
+    /// Returns the resources that this thread has used until now, since the clock stood at zero.
     fn until(now_ns: u64) -> Usage {
         Usage {
             cpu: process::cpu_thread(),
@@ -118,9 +118,9 @@ pub struct Drive<'a> {
     /// Requests that no thread has taken yet, if they are limited.
     quota: Option<&'a AtomicU64>,
     out: Vec<u8>,
-    /// What was measured.
+    /// The measurements.
     pub recorder: Recorder,
-    /// What it cost this thread.
+    /// Resources that the load used on this thread.
     pub usage: Usage,
     usage_at_start: Option<Usage>,
     under_way: u64,
@@ -143,12 +143,12 @@ pub struct Drive<'a> {
     attempts: HashMap<usize, u32>,
 }
 
-/// What is remembered of a connection.
+/// State of a connection.
 #[derive(Default)]
 pub struct Pending {
     /// In the order of their replies.
     under_way: VecDeque<Request>,
-    /// Whether it is in the list of free ones.
+    /// True if the connection is in the list of free ones.
     queued: bool,
     /// Since it is among the suspects: when it is to be looked at.
     suspected_ns: Option<u64>,
@@ -156,7 +156,7 @@ pub struct Pending {
     sent: u64,
     /// It is in the place of another, and has not been served yet.
     is_on_probation: bool,
-    /// What counts replies that are not RESP.
+    /// Counter of replies that are not RESP.
     text: Option<Box<TextSkipper>>,
 }
 
@@ -183,7 +183,7 @@ impl Pending {
 /// The pause after a connection is lost doubles with each attempt, between these.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// What is due or under way when the time is over gets so long.
+/// Time that requests which are due or under way when the time is over still get.
 const GRACE: Duration = Duration::from_secs(1);
 /// Requests that were due and never sent are entered one by one up to about so many, and above in as many groups: what
 /// a thread does after the run is bounded whatever its rate.
@@ -225,7 +225,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Whether more may be sent at all.
+    /// Returns true if more requests may be sent at all.
     fn may_send(&self) -> bool {
         let open = if self.manner.rate.is_some() {
             self.next_due_ns < self.until_ns && self.now_ns < self.deadline_ns()
@@ -235,7 +235,7 @@ impl<'a> Drive<'a> {
         open && !self.exhausted
     }
 
-    /// Whether the next request may leave and, in the open loop, should have.
+    /// Returns true if the next request may be sent and, in the open loop, should have been.
     fn is_due(&self, now_ns: u64) -> bool {
         self.next_due_ns <= now_ns && self.may_send()
     }
@@ -303,12 +303,12 @@ impl<'a> Drive<'a> {
         self.after_replies(token, pending, now_ns)
     }
 
-    /// Whether error replies are counted, and do not end the run.
+    /// Returns true if error replies are counted, and do not end the run.
     pub fn counts_errors(&self) -> bool {
         self.manner.count_errors
     }
 
-    /// What a connection does after some of its requests were answered.
+    /// Returns the next action of a connection after some of its requests were answered.
     #[inline]
     fn after_replies(&mut self, token: usize, pending: &mut Pending, now_ns: u64) -> Then {
         if pending.under_way.is_empty() && self.is_worn(pending) {
@@ -405,7 +405,7 @@ impl<'a> Drive<'a> {
         pending.under_way.len() < self.manner.depth && !self.is_worn(pending)
     }
 
-    /// Whether the connection has done its part.
+    /// Returns true if the connection has sent as many requests as it is to send before a new one takes its place.
     fn is_worn(&self, pending: &Pending) -> bool {
         self.manner
             .reconnect_after
@@ -737,7 +737,8 @@ impl Load for Drive<'_> {
     }
 }
 
-/// Whether an error reply says that the server serves nobody for a while, or nobody more, whatever the request.
+/// Returns true if an error reply says that the server serves no client for a while, or no more clients, whatever the
+/// request.
 fn is_temporary(text: &str) -> bool {
     let kind = text.split(' ').next().unwrap_or_default();
     ["LOADING", "MASTERDOWN"].contains(&kind) || text.starts_with("ERR max number of clients")

@@ -43,14 +43,14 @@ pub struct Prepared {
     control: Control,
     /// At least one. Of a cluster all nodes, with those first that were named.
     pub(super) servers: Vec<Server>,
-    /// Who says where the data is, and what was said, if requests have to follow it.
+    /// Source of the map and the map itself, if requests have to follow the data.
     pub(super) follows: Option<(Source, Map)>,
     plan: TargetPlan,
     tls: Option<ClientTls>,
     pub(super) proxy: Option<Process>,
     /// Runs are short, and many: what is looked at around each is looked at once.
     is_sliced: bool,
-    /// What was found then.
+    /// Facts from that one look.
     facts: Option<Facts>,
     _embedded: Option<EmbeddedServer>,
 }
@@ -72,7 +72,8 @@ const CALIBRATION_CONNECTIONS: usize = 200;
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// What a fill has under way on each connection, unless --pipeline is more: so many requests, and no more bytes.
+/// Limits of what a fill has under way on each connection, unless --pipeline is more: so many requests, and no more
+/// bytes.
 const FILL_DEPTH_MAX: usize = 64;
 const FILL_BYTES_MAX: f64 = (1 << 20) as f64;
 
@@ -295,7 +296,7 @@ impl Prepared {
         std::mem::swap(&mut self.control, &mut other.control);
     }
 
-    /// Who says that it is the primary, where servers are asked for their role.
+    /// Returns the addresses of the servers that report to be the primary, where servers are asked for their role.
     pub fn who_is_primary(&mut self) -> Vec<Address> {
         if !matches!(self.follows, Some((Source::Roles { .. }, _))) {
             return Vec::new();
@@ -318,7 +319,7 @@ impl Prepared {
         known.unwrap_or_else(|| Map::of(self.servers[0].plan.address.clone()))
     }
 
-    /// Whether keys are spread over the nodes by their slots.
+    /// Returns true if keys are spread over the nodes by their slots.
     pub fn is_cluster(&self) -> bool {
         matches!(self.follows, Some((Source::Cluster, _)))
     }
@@ -409,7 +410,7 @@ impl Prepared {
             .collect()
     }
 
-    /// What may spoil the figures.
+    /// Collects the facts that may spoil the figures.
     fn preflight(&mut self, plan: &RunPlan) -> Facts {
         let mut facts = Facts::of_machine();
         facts.is_local = self.servers.iter().any(|server| {
@@ -442,7 +443,7 @@ impl Prepared {
         facts
     }
 
-    /// What half of some pings take at most, one after the other on one connection.
+    /// Returns the median time of some pings in microseconds, one after the other on one connection.
     fn ping(&mut self) -> Option<u64> {
         if self.plan.protocol != Protocol::Resp {
             return None;
@@ -671,7 +672,7 @@ impl Prepared {
         })
     }
 
-    /// What the servers on this machine have used so far; none where nobody asks.
+    /// Returns the resources that the servers on this machine have used so far; none unless runs are sliced.
     fn snapshots(&self) -> Vec<Option<Snapshot>> {
         let servers = self.servers.iter();
         let looked = |server: &Server| server.process.as_ref().and_then(Process::snapshot);
@@ -742,7 +743,7 @@ impl Prepared {
         drives.collect()
     }
 
-    /// What the generator costs by itself: the same requests, in a closed loop, to a server that does nothing. `None` if
+    /// Measures the generator's own cost: the same requests, in a closed loop, to a server that does nothing. `None` if
     /// they are not RESP, or if it cannot be measured now.
     pub fn calibrate(&mut self, plan: &RunPlan) -> Option<OwnCost> {
         if self.plan.protocol != Protocol::Resp {
@@ -786,8 +787,8 @@ impl Prepared {
         })
     }
 
-    /// What servers say of themselves, in their order. One that is about to fail is asked only if nothing else tells what
-    /// it uses.
+    /// Returns the replies of the servers to INFO, in their order. One that is about to fail is asked only if nothing
+    /// else tells what it uses.
     fn infos(&mut self, plan: &RunPlan) -> Vec<Option<Info>> {
         let mut infos = Vec::new();
         for index in 0..self.servers.len() {
@@ -879,9 +880,9 @@ fn text_of(reply: Option<&Value>) -> String {
     said(bytes)
 }
 
-/// What a run came to.
+/// Result of a run.
 pub struct Finished {
-    /// What was measured.
+    /// The measurements.
     pub result: RunResult,
     /// Why it ended before its time, if it did.
     pub failure: Option<Failure>,
@@ -889,7 +890,7 @@ pub struct Finished {
     pub log: Option<Failure>,
     /// How requests found their node.
     pub counts: Counts,
-    /// What was made to fail.
+    /// Outcome of the user's command, if there was one.
     pub happened: Option<Happened>,
     /// CPU time of all servers for each reply, from before the first connection until after the last reply; known of
     /// [slices](Prepared::slice) only.

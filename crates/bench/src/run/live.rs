@@ -107,7 +107,7 @@ impl Showing {
         drawn.map(drop)
     }
 
-    /// What it would be if the run ended now; nothing while there is too little to go by.
+    /// Returns the verdict as it would be if the run ended now; nothing while there is too little to go by.
     fn verdict(&self, totals: &Totals, seconds: f64, watched: &Watched) -> String {
         let Some(generator) = self.generator.used() else {
             return String::new();
@@ -274,7 +274,7 @@ struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
-/// Whether there is something to set right. There is one terminal.
+/// True while the terminal has to be restored. There is one terminal.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
 impl Screen {

@@ -1,4 +1,4 @@
-//! What a run came to, put together: from the records of its threads and from what was seen meanwhile to its result.
+//! Puts the result of a run together from the records of its threads and from the observations made meanwhile.
 //!
 //! Asks nobody anything: the run is over.
 
@@ -46,7 +46,7 @@ const COUNTERS: [&str; 10] = [
 
 /// Everything that a result is made of.
 pub struct Measured<'a> {
-    /// What was asked for.
+    /// The plan of the run.
     pub plan: &'a RunPlan,
     /// The load of each thread, at its end.
     pub drives: Vec<Drive<'a>>,
@@ -54,15 +54,15 @@ pub struct Measured<'a> {
     pub points: Vec<Point>,
     /// The measured time.
     pub elapsed: Duration,
-    /// What was seen meanwhile.
+    /// Observations made meanwhile.
     pub watched: Watched,
     /// Of each server, before and after.
     pub(super) info: Vec<(Option<Info>, Option<Info>)>,
     /// How requests found their node.
     pub counts: &'a Counts,
-    /// What was known before.
+    /// Facts that were known before.
     pub facts: Facts,
-    /// Whom it was about.
+    /// The servers that the run loaded.
     pub prepared: &'a Prepared,
 }
 
@@ -312,7 +312,7 @@ impl Measured<'_> {
         result.verdict = measurements.verdict();
     }
 
-    /// Whether so little was measured that shares of its time mean nothing.
+    /// Returns true if so little was measured that shares of its time mean nothing.
     fn is_too_short(&self) -> bool {
         self.elapsed < MEANINGFUL
     }
@@ -331,7 +331,8 @@ impl Measured<'_> {
         }
     }
 
-    /// What the server says of itself: all of its threads as one, and its main thread as the busiest.
+    /// Returns the resources that the server used according to INFO: all of its threads as one, and its main thread as
+    /// the busiest.
     fn used_by_info(&self, server: usize) -> Option<Used> {
         if self.prepared.servers[server].process.is_some() {
             return None;
@@ -519,7 +520,7 @@ const READS_OF_MANY: [&str; 8] = [
     "ZMSCORE",
 ];
 
-/// What a command found and did not find, as far as its replies tell.
+/// Returns the numbers of hits and misses of a command, as far as its replies tell.
 fn hits_and_misses(name: &str, row: &Row) -> (u64, u64) {
     if TELLING_READS.contains(&name) {
         (row.values - row.empty, row.nulls + row.empty)
@@ -533,7 +534,8 @@ fn hits_and_misses(name: &str, row: &Row) -> (u64, u64) {
     }
 }
 
-/// What a command of memcached's found and did not find: each reply brings the items that are there, of `items`.
+/// Returns the numbers of items that a memcached command found and did not find: each reply brings the items that are
+/// there, of `items`.
 fn items_found_and_missed(items: u64, row: &Row) -> (u64, u64) {
     if items == 0 {
         return (0, 0);

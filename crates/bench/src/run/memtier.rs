@@ -3,7 +3,7 @@
 const PAGE: &str = include_str!("../../../../docs/bench.md");
 const HEADING: &str = "\n## From memtier_benchmark\n";
 
-/// What the table says of one of memtier_benchmark's options.
+/// Returns the table's text for one of memtier_benchmark's options.
 pub fn meaning(option: &str) -> Option<String> {
     rows().find_map(|(theirs, ours)| {
         let mut named = in_backticks(theirs).filter_map(|code| code.split(' ').next());

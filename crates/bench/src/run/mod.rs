@@ -57,7 +57,7 @@ const COMMANDS: &[&str] = &["run", "compare", "report", "failover"];
 /// A usage, configuration or run error.
 const FAILED: u8 = 1;
 
-/// Whether redis-benchmark's command line does not begin like this.
+/// Returns true if the argument is the name of a sub-command, with which no command line of redis-benchmark begins.
 pub fn is_command(argument: &[u8]) -> bool {
     COMMANDS.iter().any(|name| name.as_bytes() == argument)
 }
@@ -100,7 +100,7 @@ pub fn main(args: &[Vec<u8>], streams: Streams<'_>, start: Option<StartEmbedded<
     }
 }
 
-/// What an option that is not ours means in memtier_benchmark, if that is where it is from.
+/// Returns the meaning of an unknown option in memtier_benchmark, if that is where it is from.
 fn unknown(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -204,7 +204,7 @@ impl Written {
         }
     }
 
-    /// What is to be told in the end: a place that did not take the result, or what ended the run.
+    /// Returns the failure to report in the end: a place that did not take the result, or what ended the run.
     pub fn end(self, failure: Option<Failure>) -> Result<(), Failure> {
         self.0.or(failure).map_or(Ok(()), Err)
     }

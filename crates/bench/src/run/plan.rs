@@ -1,4 +1,4 @@
-//! What the command line of a run means, checked: a [`RunPlan`] can be run.
+//! Checks the command line of a run and turns it into a [`RunPlan`], which can be run.
 //!
 //! Opens no socket. An error is one line that names the option.
 
@@ -23,23 +23,23 @@ use crate::workload::values::{Content, Sizes};
 pub struct RunPlan {
     /// As it was called.
     pub target: TargetPlan,
-    /// What to send.
+    /// Templates of the requests to send.
     pub templates: Vec<Template>,
     /// Their weights.
     pub weights: Vec<u64>,
     /// Sent once for each number of its range.
     pub load: Option<Template>,
-    /// What is in values.
+    /// Kind of bytes in values.
     pub content: Content,
     /// For random numbers.
     pub seed: Option<u64>,
     /// How to send.
     pub manner: MannerArguments,
-    /// What to leave.
+    /// Settings of the output.
     pub output: OutputArguments,
-    /// What is made to happen meanwhile.
+    /// The user's command that is run meanwhile.
     pub incident: Option<Incident>,
-    /// What was said in vain: a sentence for each option that has no effect.
+    /// Options without effect: a sentence for each.
     pub idle: Vec<String>,
 }
 
@@ -52,12 +52,12 @@ pub struct Incident {
     pub at: Duration,
 }
 
-/// Whom to load.
+/// Target of the load.
 #[derive(Clone, Debug)]
 pub struct TargetPlan {
     /// The servers, at least one; the one there is has no meaning when it is embedded. With Sentinels it is these.
     pub servers: Vec<ServerPlan>,
-    /// Who says where the data is, if requests have to follow it.
+    /// Source of the map, if requests have to follow the data.
     pub source: Option<Source>,
     /// Where reads go in a cluster.
     pub reads: Reads,
@@ -262,7 +262,7 @@ impl MannerArguments {
         self.timeout.or(endless)
     }
 
-    /// Whether so few reads found something that it is worth a warning.
+    /// Returns true if so few reads found something that it is worth a warning.
     pub fn misses_many(&self, hit_rate: f64) -> bool {
         hit_rate < self.hit_rate_min.unwrap_or(HIT_RATE_MIN_DEFAULT)
     }

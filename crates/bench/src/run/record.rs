@@ -1,4 +1,4 @@
-//! What one load thread measured: latencies by command, counts, and slices of the time series.
+//! Measurements of one load thread: latencies by command, counts, and slices of the time series.
 //!
 //! Knows no socket. Memory is bounded whatever the number of requests: histograms, and one slice at a time, which
 //! goes to the main thread when its time is over.
@@ -110,7 +110,7 @@ pub struct Answered {
     pub due_ns: u64,
     /// When it was written.
     pub sent_ns: u64,
-    /// What came back.
+    /// Outcome of the request, from its reply.
     pub outcome: Outcome,
 }
 
@@ -157,7 +157,8 @@ pub struct Recorder {
     pub response_us: u64,
     /// The measured time begins here, on the monotonic clock.
     from_ns: u64,
-    /// What was written before is not recorded either, whenever its reply comes.
+    /// True if requests that were written before the measured time are not recorded either, whenever their replies
+    /// come.
     counts_requests: bool,
     slice_ns: u64,
     slice: Slice,
@@ -203,12 +204,12 @@ impl Recorder {
         self.counts_requests = true;
     }
 
-    /// Whether what becomes of a request is recorded that was written then.
+    /// Returns true if the outcome of a request that was written then is recorded.
     pub fn counts(&self, sent_ns: u64) -> bool {
         !self.counts_requests || self.is_measuring(sent_ns)
     }
 
-    /// Whether the measured time has begun.
+    /// Returns true if the measured time has begun.
     pub fn is_measuring(&self, now_ns: u64) -> bool {
         now_ns >= self.from_ns
     }

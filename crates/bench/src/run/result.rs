@@ -23,7 +23,7 @@ pub struct RunResult {
     pub redline_version: String,
     /// When it began.
     pub started_unix_ms: u64,
-    /// Whom it loaded.
+    /// The target of the load.
     pub target: Target,
     /// How.
     pub settings: Settings,
@@ -53,21 +53,21 @@ pub struct RunResult {
     pub received_bytes: u64,
     /// Half of some pings before the run took at most so long, one after the other; `None` without replies.
     pub ping_us: Option<u64>,
-    /// What the generator costs by itself, measured after the run; `None` where that was not done.
+    /// The generator's own cost, measured after the run; `None` where that was not done.
     #[serde(default)]
     pub own_cost: Option<OwnCost>,
     /// How requests found their node; only where they follow it, as in a cluster or behind Sentinels.
     #[serde(default)]
     pub redirects: Option<Redirects>,
-    /// What it cost whom.
+    /// Costs of the run for each party.
     pub parties: Vec<Party>,
-    /// What was the limit.
+    /// The limit of the run.
     pub verdict: Verdict,
-    /// What may make the figures mean something else.
+    /// Warnings about conditions that may make the figures mean something else.
     pub warnings: Vec<String>,
 }
 
-/// Whom a run loaded.
+/// Target of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// As it was called; of several, the first.
@@ -83,8 +83,8 @@ pub struct Target {
     pub tls: bool,
 }
 
-/// What the generator costs with the same requests in a closed loop, when a server in its process does nothing but
-/// answer each with five bytes: an overhead that is part of every other figure.
+/// Cost of the generator with the same requests in a closed loop, when a server in its process does nothing but answer
+/// each with five bytes: an overhead that is part of every other figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OwnCost {
     /// Requests that it was measured with.
@@ -162,7 +162,7 @@ pub struct Settings {
     pub threads: usize,
     /// Requests under way on a connection.
     pub pipeline: usize,
-    /// Whether each reply makes room for the next request.
+    /// True if each reply makes room for the next request.
     pub window: bool,
     /// Not measured.
     pub warmup_s: f64,
@@ -331,7 +331,7 @@ pub struct Point {
     pub node_cpus: Vec<Option<f64>>,
 }
 
-/// What a run cost one party.
+/// Cost of a run for one party.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Party {
     /// `generator`, `server` or `proxy`.
@@ -368,7 +368,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// What `used` means for `replies` replies.
+    /// Returns the cost that `used` means for `replies` replies.
     pub fn of(
         role: &str,
         process: Option<(u32, &str)>,

@@ -48,7 +48,7 @@ pub struct Series<'a> {
     failed: Option<io::Error>,
 }
 
-/// What was measured so far, and in the newest slice that any thread has handed over.
+/// Measurements so far, and those in the newest slice that any thread has handed over.
 pub struct Recent {
     /// Response times of all slices.
     pub so_far: Histogram<u64>,
@@ -95,7 +95,7 @@ impl<'a> Series<'a> {
         });
     }
 
-    /// What was measured so far, if it is kept.
+    /// Returns the measurements so far, if they are kept.
     pub fn recent(&self) -> Option<&Recent> {
         self.recent.as_ref()
     }

@@ -13,15 +13,15 @@ pub type Info = BTreeMap<String, String>;
 
 /// One server that takes part.
 pub struct Server {
-    /// What it was named as.
+    /// The server as it was named.
     pub plan: ServerPlan,
     /// Where it is.
     pub endpoint: Endpoint,
     /// If it is on this machine.
     pub process: Option<Process>,
-    /// Who listens there and is not the server that answers.
+    /// The process that listens there and is not the server that answers.
     pub forwarder: Option<Process>,
-    /// What INFO said at the start.
+    /// The server's INFO at the start.
     pub info: Info,
     /// One before it is the same server, at another address: there stands what it used and counted.
     pub is_listed: bool,
@@ -84,7 +84,7 @@ impl Server {
         }
     }
 
-    /// What it is and its version, as far as it says so.
+    /// Returns the server's name and its version, as far as it reports them.
     pub fn name(&self) -> Option<String> {
         let is_proxy = preflight::is_proxy(&self.info);
         match named(&self.info) {

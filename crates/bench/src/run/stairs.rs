@@ -14,7 +14,7 @@ use super::result::{Latency, RunResult};
 use crate::cause::verdict::REACHED;
 use crate::failure::Failure;
 
-/// What a latency must not exceed.
+/// Limit for a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
     /// Which figure of the response time.
@@ -99,7 +99,7 @@ impl Objective {
 pub struct Climb {
     /// The first rate, in requests a second.
     pub from_rps: f64,
-    /// What each rate is multiplied with, above 1.
+    /// Factor by which each rate is multiplied, above 1.
     pub factor: f64,
 }
 
@@ -129,12 +129,12 @@ const REFINEMENTS: usize = 3;
 /// Steps at most: whoever passes them all is not loaded by us.
 const STEPS_MAX: usize = 60;
 
-/// What a staircase came to: the schema of its JSON file.
+/// Result of a staircase: the schema of its JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stairs {
     /// Changes when a field changes its meaning or goes away.
     pub format: u32,
-    /// What must not be exceeded.
+    /// The limit that must not be exceeded.
     pub objective: Objective,
     /// The highest rate that passed, in requests a second; `None` if the first did not.
     pub knee_rps: Option<f64>,
@@ -149,7 +149,7 @@ pub struct Stairs {
 /// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Whether it passed.
+    /// True if the step passed.
     pub passed: bool,
     /// Everything about it.
     pub result: RunResult,

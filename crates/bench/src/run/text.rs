@@ -195,7 +195,7 @@ fn parties(out: &mut String, parties: &[Party]) {
     }
 }
 
-/// What each server counted itself, but for what it did not count at all.
+/// Writes the counters of each server, except those that stayed at zero.
 fn counters(out: &mut String, nodes: &[Node]) {
     for node in nodes {
         let counted = node.counters.iter().filter(|&(_, &grown)| grown > 0);

@@ -1,4 +1,4 @@
-//! What is looked at and done while a run goes on: the processes, and the user's command of `failover`.
+//! Looks at the processes while a run goes on, and runs the user's command of `failover`.
 //!
 //! Must not know what is made of it.
 
@@ -26,11 +26,11 @@ const SHOWN_MAX: Duration = Duration::from_millis(500);
 
 /// Looks at the processes while a run goes on: at the start of the measured time, then once a slice.
 pub struct Watch<'a> {
-    /// What all threads measured so far.
+    /// Measurements of all threads so far.
     pub series: Series<'a>,
     live: Option<Showing>,
     servers: Vec<(Endpoint, Option<Process>)>,
-    /// What was made to happen.
+    /// The user's command and its state.
     pub incident: Option<Happening>,
     proxy: Option<Process>,
     warmup: Duration,
@@ -38,11 +38,11 @@ pub struct Watch<'a> {
     next: Instant,
     /// When the measured time began.
     from: Option<Instant>,
-    /// What was seen so far.
+    /// Observations so far.
     pub watched: Watched,
 }
 
-/// What was seen.
+/// Observations made during a run.
 #[derive(Default)]
 pub struct Watched {
     /// Each server, in their order.
@@ -185,11 +185,11 @@ pub struct Happening {
     child: Option<Child>,
     /// When to look next whether it has ended.
     look_at: Option<Instant>,
-    /// What became of it.
+    /// Times and exit status of the command.
     pub happened: Happened,
 }
 
-/// What became of the user's command; times in seconds from the start of the measured time.
+/// Times and exit status of the user's command; times in seconds from the start of the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Happened {
     /// When it was started; `None` if the run ended before.

@@ -41,9 +41,9 @@ use toml::Value;
 pub struct Suite {
     /// One word.
     pub name: String,
-    /// What it is about.
+    /// Subject of the suite.
     pub title: String,
-    /// Who published the figures.
+    /// Publisher of the figures.
     pub source: String,
     #[serde(default)]
     scaled: BTreeMap<String, u64>,
@@ -113,7 +113,7 @@ pub struct Run {
     pub name: String,
     /// The words behind `redline bench run`.
     pub words: Vec<String>,
-    /// What was published.
+    /// The published figures.
     pub published: Published,
 }
 
@@ -137,7 +137,7 @@ impl Suite {
         Ok(())
     }
 
-    /// Whether its runs are of several targets.
+    /// Returns true if its runs are of several targets.
     pub fn has_several_targets(&self) -> bool {
         self.targets.len() > 1
     }

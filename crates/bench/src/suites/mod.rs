@@ -25,16 +25,16 @@ use crate::run::{Written, write, write_json};
 pub use file::Published;
 use file::{Run, Suite};
 
-/// What a suite came to: the schema of its JSON file.
+/// Result of a suite: the schema of its JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SuiteResult {
     /// Changes when a field changes its meaning or goes away.
     pub format: u32,
     /// The suite's name.
     pub name: String,
-    /// What it is about.
+    /// Subject of the suite.
     pub title: String,
-    /// Who published the figures, and on what machines.
+    /// Publisher of the figures, and the machines that they are from.
     pub source: String,
     /// By how much requests and keys were scaled.
     pub scale: f64,
@@ -51,16 +51,16 @@ pub struct SuiteRun {
     pub group: String,
     /// The run in its group, mostly a size.
     pub name: String,
-    /// What was published.
+    /// The published figures.
     pub published: Published,
-    /// What was measured.
+    /// The measured result.
     pub result: RunResult,
 }
 
 /// Of [`SuiteResult`].
 pub const FORMAT: u32 = 1;
 
-/// What a suite is run with.
+/// Arguments of a suite's run.
 pub struct Request<'a> {
     /// The file.
     pub path: &'a Path,

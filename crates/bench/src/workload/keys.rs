@@ -58,7 +58,8 @@ impl Distribution {
         self.first + (self.count - 1)
     }
 
-    /// What draws from it on thread `thread` of `threads`. `inserted` counts the numbers of [`Shape::Insert`] on all.
+    /// Returns the source that draws numbers on thread `thread` of `threads`. `inserted` counts the numbers of
+    /// [`Shape::Insert`] on all.
     pub fn source(&self, thread: usize, threads: usize, inserted: &Arc<AtomicU64>) -> Source {
         let draw = match &self.shape {
             Shape::Uniform => Draw::Uniform,

@@ -1,4 +1,4 @@
-//! What `redline bench run` sends: command templates with distributions of keys and of values.
+//! Requests of `redline bench run`: command templates with distributions of keys and of values.
 //!
 //! Knows no socket, no clock and no reply.
 

@@ -4,7 +4,7 @@
 //! a random number for every eighth of it, and one that is longer than the block several. The first eight bytes are new each
 //! time, so that no two values are the same.
 
-/// What is in a value.
+/// Kind of bytes in a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
     /// Random bytes.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What the server does on a request.
+/// Action of the server on a request.
 pub enum Answer {
     Reply(Vec<u8>),
     /// Says this, if anything, and closes.
@@ -78,7 +78,7 @@ impl FakeServer {
     }
 }
 
-/// What a real server would say, of requests that are answered alike in all tests.
+/// Returns a real server's reply, for requests that are answered alike in all tests.
 pub fn known(request: &Request) -> Option<Answer> {
     match request[0].to_ascii_uppercase().as_slice() {
         b"CONFIG" if request[2] == b"save" => Some(reply("*2\r\n$4\r\nsave\r\n$0\r\n\r\n")),

@@ -3,7 +3,7 @@
 
 use redline_bench::{StartEmbedded, Streams, run};
 
-/// What one call left behind.
+/// Exit code and output of one call.
 pub struct Ran {
     pub code: u8,
     pub stdout: String,

@@ -117,8 +117,8 @@ pub fn key_elsewhere(client: &mut Client, than: &str) -> String {
         .expect("there are several servers")
 }
 
-/// What a node of a cluster says of that when asked with CLUSTER, if one on this port of this machine has all slots. `None`:
-/// it was asked something else.
+/// Returns a cluster node's reply to CLUSTER, if the one node on this port of this machine has all slots. `None`: it
+/// was asked something else.
 pub fn cluster_of_one(words: &[Vec<u8>], port: u16) -> Option<Vec<u8>> {
     if !words[0].eq_ignore_ascii_case(b"CLUSTER") {
         return None;
@@ -242,7 +242,7 @@ pub fn peak_bytes(server: &ServerProcess) -> usize {
     kib * 1024
 }
 
-/// What COMMAND tells of a command: name, number of words, and where its keys are.
+/// A command as COMMAND describes it: name, number of words, and where its keys are.
 pub struct Told {
     pub name: String,
     /// With its name.

@@ -1,4 +1,4 @@
-//! What tests of what can be seen of a proxy share: one of a given configuration, fields of INFO, the page of metrics.
+//! Helpers of the tests of a proxy's observability: one of a given configuration, fields of INFO, the page of metrics.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -15,7 +15,7 @@ use crate::{
     stream::{INVALID_ID, entry_id, write_entry, write_id},
 };
 
-/// What XAUTOCLAIM returns unless it is told otherwise.
+/// Default number of entries that XAUTOCLAIM returns at most.
 const CLAIM_COUNT_DEFAULT: usize = 100;
 /// Pending entries that XAUTOCLAIM looks at for one that it may return.
 const CLAIM_ATTEMPTS: usize = 10;

@@ -153,7 +153,7 @@ impl<'a> ReadGroup<'a> {
         self.keys.iter().zip(self.ids.iter()).map(start).collect()
     }
 
-    /// Whether there will be a reply from any of the streams.
+    /// Returns true if there will be a reply from any of the streams.
     fn finds_any(&self, ctx: &Ctx<'_>, starts: &[Start]) -> Result<bool, Error> {
         for (key, start) in self.keys.iter().zip(starts) {
             let found = match start {

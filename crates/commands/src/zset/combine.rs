@@ -1,4 +1,4 @@
-//! What several sorted sets (and sets) make together: union, intersection, difference.
+//! Combinations of several sorted sets (and sets): union, intersection, difference.
 
 use redline_keyspace::ValueRef;
 use redline_resp::{Args, Reply};

@@ -38,7 +38,7 @@ pub(crate) fn zlexcount(
     Ok(())
 }
 
-/// What a range goes by.
+/// The criterion that a range goes by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -62,7 +62,7 @@ enum Bounds<'a> {
     Lex(LexRange<'a>),
 }
 
-/// What the command's name settles; the rest are options.
+/// The properties of a query that the command's name settles; the rest are options.
 struct Form {
     by: Option<By>,
     reverse: Option<bool>,

@@ -27,7 +27,7 @@ fn packed(form: PackedForm, bytes: &[u8]) -> PackedRef<'_> {
     PackedRef { form, count, bytes }
 }
 
-/// What a test stores: built anew for each entry.
+/// A value that a test stores: built anew for each entry.
 #[derive(Clone, Copy, Debug)]
 enum Sample {
     Bytes(usize, bool),

@@ -55,7 +55,7 @@ impl Alone {
             .collect()
     }
 
-    /// What the account says of keys and values, the worker's share included.
+    /// Returns the bytes of keys and values in the memory account, the worker's share included.
     fn used_bytes(&mut self) -> u64 {
         self.local.flush_account(&self.space);
         self.space.used_bytes() - self.space.fixed_bytes()

@@ -1,4 +1,4 @@
-//! What a unit may do to whole databases: count, walk, draw by lot, empty, swap.
+//! Operations of a unit on whole databases: count, walk, draw by lot, empty, swap.
 //!
 //! Must not know: commands.
 
@@ -49,7 +49,7 @@ pub struct Glimpse<'a> {
 }
 
 impl Glimpse<'_> {
-    /// What TYPE says.
+    /// Returns the name of the type, as TYPE replies it.
     pub fn type_name(&self) -> &'static str {
         self.content.type_name()
     }

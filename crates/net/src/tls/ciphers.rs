@@ -101,7 +101,7 @@ pub(super) fn versions(text: &str) -> Result<Vec<&'static SupportedProtocolVersi
     }
 }
 
-/// What an OpenSSL cipher list leaves of our ciphers of TLS 1.2, in its order.
+/// Returns those of our ciphers of TLS 1.2 that an OpenSSL cipher list selects, in its order.
 fn ciphers(list: &str) -> Result<Vec<SupportedCipherSuite>, TlsError> {
     let list = if list.trim().is_empty() { "ALL" } else { list };
     let (mut chosen, mut banned) = (Vec::new(), Vec::new());
@@ -142,7 +142,7 @@ fn ciphers(list: &str) -> Result<Vec<SupportedCipherSuite>, TlsError> {
     Ok(chosen.into_iter().map(|at| CIPHERS[at].2).collect())
 }
 
-/// Whether a word of a list means the cipher at `at`; several words with `+` between must all.
+/// Returns true if a word of a list means the cipher at `at`; several words with `+` between must all.
 fn means(word: &str, at: usize) -> bool {
     let (name, kinds, suite) = &CIPHERS[at];
     let iana = format!("{:?}", suite.suite());

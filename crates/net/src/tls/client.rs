@@ -1,4 +1,4 @@
-//! What a client is told about TLS: whom it trusts, what it presents, versions, ciphers.
+//! The TLS configuration of a client: trusted authorities, its certificate, versions, ciphers.
 //!
 //! It must not know connections.
 
@@ -13,7 +13,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use super::{TlsError, TlsOptions, TlsPart, ciphers, files};
 
-/// What is asked of the server's certificate.
+/// The requirements on the server's certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Peer {
     /// A trusted authority has signed it. Its name is not looked at: so do redis-cli and redis-benchmark.
@@ -25,14 +25,14 @@ pub enum Peer {
     Anyone,
 }
 
-/// What a client is told.
+/// The TLS options of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientTlsOptions {
-    /// What both sides know. Without authorities, those of the system are trusted.
+    /// The options that clients and servers have in common. Without authorities, those of the system are trusted.
     pub common: TlsOptions,
     /// The name to ask the server for (SNI); none is sent without.
     pub server_name: Option<String>,
-    /// What is asked of the server's certificate.
+    /// The requirements on the server's certificate.
     pub peer: Peer,
 }
 

@@ -135,7 +135,7 @@ pub(super) fn stamps(options: &TlsOptions, outgoing: Option<&(String, String)>) 
     paths.into_iter().map(Stamp::of).collect()
 }
 
-/// What is in a folder, by name.
+/// Returns the paths of everything in a folder, sorted by name.
 fn paths_in(dir: &str) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir)?.flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();

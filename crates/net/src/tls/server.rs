@@ -1,4 +1,5 @@
-//! What a server is told about TLS: its certificate, whom it lets in, versions, ciphers, resumption.
+//! The TLS configuration of a server: its certificate, the clients that it accepts, versions, ciphers,
+//! resumption.
 //!
 //! It must not know connections; each of them takes a copy of the pointer when it begins.
 
@@ -15,7 +16,7 @@ use super::files::Stamp;
 use super::sessions::Sessions;
 use super::{TlsError, TlsOptions, TlsPart, ciphers, files};
 
-/// Whether clients must present a certificate.
+/// The requirement on clients to present a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     /// They are not asked.
@@ -39,12 +40,12 @@ pub struct SessionCache {
 /// Most sessions that are kept, whatever was asked for.
 const SESSIONS_MAX: usize = 1 << 20;
 
-/// What a server is told.
+/// The TLS options of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTlsOptions {
-    /// What both sides know; certificate and key must be there.
+    /// The options that clients and servers have in common; certificate and key must be there.
     pub common: TlsOptions,
-    /// Whether clients must present a certificate.
+    /// The requirement on clients to present a certificate.
     pub client_auth: ClientAuth,
     /// The server's order of ciphers decides, not the client's.
     pub prefer_server_ciphers: bool,
@@ -130,7 +131,7 @@ impl ServerTls {
         })
     }
 
-    /// Whether a file that it was made of has become another since, is gone, or is new in a folder.
+    /// Returns true if a file that it was made of has changed since, is gone, or is new in a folder.
     pub fn is_outdated(&self, options: &ServerTlsOptions) -> bool {
         *self.files != *files::stamps(&options.common, options.outgoing.as_ref())
     }

@@ -1,4 +1,4 @@
-//! What the tests over real sockets share: connected pairs of every family, and waits with an end.
+//! Helpers of the tests over real sockets: connected pairs of every family, and waits with an end.
 #![allow(dead_code)] // each test program uses a part of it
 
 use std::path::Path;
@@ -133,7 +133,7 @@ pub fn read_exactly(stream: &mut Stream, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether `path` is there.
+/// Returns true if `path` exists.
 pub fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -12,7 +12,7 @@ use redline_net::{Interest, Listener, Poller, Read, Shutdown, Stream, Waker, clo
 const EXCHANGES_MAX: usize = 16;
 /// Length of a request's line and headers.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
-/// Who has sent so much behind a request is not listened to until its end.
+/// Maximum number of bytes behind a request that are read; a client that sends more is not read until its end.
 const PASSED_OVER_BYTES_MAX: usize = 64 * 1024;
 /// An exchange that takes longer ends: milliseconds.
 const EXCHANGE_MS_MAX: u64 = 5_000;
@@ -71,7 +71,7 @@ impl Responder {
         })
     }
 
-    /// What ends its current wait.
+    /// Returns a handle that ends the current wait.
     pub fn waker(&mut self) -> std::io::Result<Waker> {
         self.poller.waker(WAKER)
     }

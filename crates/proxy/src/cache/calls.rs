@@ -1,11 +1,11 @@
-//! What a call that goes to a server means to what is kept: which keys it concerns. Must not know what is kept.
+//! Effect of a call that goes to a server on cached values: which keys it concerns. Must not know what is kept.
 
 use redline_resp::{Args, Span};
 use redline_spec::{self as spec, CommandId, Flags, Keys};
 
 use crate::custom::ForeignByName;
 
-/// What a call means.
+/// The effect of a call on cached values.
 pub(super) enum Call<'a> {
     /// It reads this key, and its reply may be kept.
     Get(&'a [u8]),
@@ -15,13 +15,13 @@ pub(super) enum Call<'a> {
     Everything,
     /// Nothing.
     Nothing,
-    /// What follows is done when EXEC comes.
+    /// The calls that follow are executed when EXEC comes.
     Multi,
     Exec,
     Discard,
 }
 
-/// What a call means, as servers get it. `foreign`: commands that the table does not have.
+/// Returns the effect of a call, as servers get it, on cached values. `foreign`: commands that the table does not have.
 pub(super) fn meaning<'a>(args: Args<'a>, foreign: [Option<&ForeignByName>; 2]) -> Call<'a> {
     let Some(name) = args.get(0) else {
         return Call::Nothing;

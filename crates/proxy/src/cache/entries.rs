@@ -1,4 +1,4 @@
-//! What is kept: values by key and database, in bounded memory. Must not know whether they may still be told.
+//! Cached values by key and database, in bounded memory. Must not know whether they may still be told.
 //!
 //! When there is no room, a hand goes round and throws away what nobody has asked for since it came by last.
 
@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::route::NodeId;
 
-/// What an entry costs beside its bytes: its place, the index, and what the allocator rounds up.
+/// Memory that an entry takes beside its bytes: its place, the index, and what the allocator rounds up.
 pub(super) const OVERHEAD_BYTES: usize = 128;
 /// The hand spares so many entries at most before it throws one away, so that room is made in a bounded time.
 const SPARED_MAX: usize = 256;
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     next: u32,
     /// Which database.
     pub db: u16,
-    /// Who told it.
+    /// The server that sent the value.
     pub node: NodeId,
     /// Somebody has asked for it since the hand came by.
     pub was_used: bool,
@@ -66,7 +66,7 @@ impl Entry {
     }
 }
 
-/// What is to be kept.
+/// A value to be cached.
 pub(super) struct Fresh<'a> {
     pub hash: u64,
     pub db: u16,

@@ -40,7 +40,7 @@ const PAUSE_MS: (u64, u64) = (200, 30_000);
 /// Places that are looked at in one tick for what may not be told any more.
 const SWEPT_MAX: usize = 16 * 1024;
 
-/// What a pool is to keep.
+/// Settings of a pool's cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caching {
     /// How keys begin whose values are kept, as servers know them.
@@ -63,7 +63,7 @@ struct Link {
     failures: u32,
 }
 
-/// What a worker keeps.
+/// The cache of a worker.
 #[derive(Default)]
 pub struct Cache {
     /// Some pool is kept from.
@@ -79,7 +79,7 @@ pub struct Cache {
     spans: Vec<Span>,
 }
 
-/// What was counted, and what there is.
+/// Counters and sizes of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Calls of GET that were answered from what is kept.
@@ -92,7 +92,7 @@ pub struct CacheCounts {
     pub evicted: u64,
     /// Values.
     pub entries: u64,
-    /// What they take: bytes.
+    /// Memory that the values take: bytes.
     pub bytes: u64,
 }
 
@@ -144,7 +144,7 @@ impl Cache {
         self.pools.get_mut(usize::from(number))?.as_deref_mut()
     }
 
-    /// What to keep of a new connection to a server of this pool.
+    /// Returns the marks to keep of a new connection to a server of this pool; `None` if the pool has no cache.
     pub fn marks(&self, pool: u16) -> Option<Box<Marks>> {
         let is_kept = matches!(self.pools.get(usize::from(pool)), Some(Some(_)));
         is_kept.then(|| Box::new(Marks::new(pool)))
@@ -232,7 +232,7 @@ impl Cache {
         }
     }
 
-    /// What was counted.
+    /// Returns the counters and sizes, summed over all pools.
     pub fn counts(&self) -> CacheCounts {
         let mut sum = CacheCounts::default();
         for pool in self.pools.iter().flatten() {
@@ -247,8 +247,8 @@ impl Cache {
     }
 }
 
-/// Whether what was kept of a pool under another picture is so under this one: the same servers have its keys, and clients mean
-/// the same ones by them.
+/// Returns true if the cached values of a pool under another picture are valid under this one: the same servers have its keys,
+/// and clients mean the same ones by them.
 fn has_values_as(number: usize, routes: &Routes, other: &Routes) -> bool {
     let (Some(pool), Some(before)) = (routes.pools.get(number), other.pools.get(number)) else {
         return false;
@@ -273,7 +273,7 @@ pub(crate) fn tracking(caching: &Caching) -> Vec<&str> {
 }
 
 impl Worker {
-    /// Whether the value of this key of a client of the pool `home` may be kept.
+    /// Returns true if the value of this key of a client of the pool `home` may be cached.
     #[inline]
     pub(crate) fn is_cached(&self, home: u16, key: &[u8]) -> bool {
         let prefixes = &self.routes.prefixes;

@@ -35,7 +35,7 @@ const QUEUED_MAX: usize = 4096;
 const BYTES_PER_FLOOR: usize = 512;
 const FLOORS: (usize, usize) = (1 << 10, 1 << 16);
 
-/// What is on its way on a connection to a server of a pool that is kept from.
+/// Requests on their way on a connection to a server of a pool with a cache.
 #[derive(Debug)]
 pub struct Marks {
     /// The pool's number.
@@ -122,8 +122,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Whether a key with this hash is among them, if the requests from `head` to before `next` are not answered. Request
-    /// `next` itself may be one that comes again.
+    /// Returns true if a key with this hash may be among them, if the requests from `head` to before `next` are not answered.
+    /// Request `next` itself may be one that comes again.
     #[inline]
     pub fn has(&mut self, hash: u64, head: u32, next: u32) -> bool {
         let is_answered = |number: u32| number.wrapping_sub(head) > next.wrapping_sub(head);
@@ -153,7 +153,7 @@ impl Asked {
     }
 }
 
-/// What is known of keys with one hash.
+/// State of all keys with one hash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Floor {
     /// The first ticket whose answer may be kept.
@@ -164,7 +164,7 @@ struct Floor {
     under_way: u32,
 }
 
-/// Whether a server tells what has changed.
+/// Invalidation state of a server: whether it reports changed keys.
 #[derive(Clone, Copy, Debug, Default)]
 struct Server {
     is_open: bool,
@@ -172,7 +172,7 @@ struct Server {
     since: u64,
 }
 
-/// What was counted.
+/// Counters of a pool's cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub hits: u64,
@@ -180,7 +180,7 @@ pub(super) struct Counts {
     pub invalidated: u64,
 }
 
-/// What is kept of a pool.
+/// The cache of a pool.
 pub(super) struct PoolCache {
     prefixes: Vec<Box<[u8]>>,
     max_age_ms: u64,
@@ -219,7 +219,7 @@ impl PoolCache {
         }
     }
 
-    /// Whether such keys are kept.
+    /// Returns true if such keys are cached.
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         self.prefixes.iter().any(|prefix| key.starts_with(prefix))
@@ -454,7 +454,7 @@ impl PoolCache {
         self.servers[at] = Server { is_open, since };
     }
 
-    /// Whether a server tells what has changed.
+    /// Returns true if the server reports changed keys.
     pub fn is_open(&self, node: NodeId) -> bool {
         self.server(node).is_open
     }
@@ -467,7 +467,7 @@ impl PoolCache {
     }
 }
 
-/// What a reply to GET says, if it may be kept: `Some(None)`, that there is no such key.
+/// Returns the value in a reply to GET, if it may be cached: `Some(None)`, that there is no such key.
 fn value_of(reply: &[u8]) -> Option<Option<&[u8]>> {
     match reply {
         b"$-1\r\n" | b"_\r\n" => Some(None),

@@ -10,10 +10,10 @@ use crate::hash::DistributionKind;
 
 /// Memory that is worth the trouble.
 const MEMORY_MIN: Size = Size(64 * 1024);
-/// Who keeps values for longer does not want them right.
+/// The longest time for which a value may be cached; a longer one would allow stale values for too long.
 const MAX_AGE_MAX: Span = Span::seconds(3600);
 
-/// What GET answers is kept for a moment, and the servers say what has changed.
+/// Cache of replies to GET: they are kept for a moment, and the servers report which keys have changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Cache {
@@ -36,7 +36,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// What workers are to keep; none: nothing.
+    /// Returns the cache settings for workers; none: there is no cache.
     pub fn caching(&self) -> Option<Arc<Caching>> {
         let caching = || Caching {
             prefixes: self.prefixes.clone(),
@@ -47,7 +47,7 @@ impl Cache {
     }
 }
 
-/// What is wrong with a pool's cache.
+/// Returns the problems of a pool's cache settings.
 pub(super) fn problems(pool: &Pool) -> Vec<String> {
     let mut problems = Vec::new();
     let cache = &pool.cache;

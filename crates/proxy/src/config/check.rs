@@ -19,7 +19,7 @@ use crate::custom::{OF_EVERYTHING, OWN, ids_of};
 pub struct Problem {
     /// Which part of the configuration.
     pub place: String,
-    /// What is wrong, and what to do.
+    /// Description of the problem and its remedy.
     pub text: String,
     /// It keeps the proxy from starting.
     pub is_fatal: bool,
@@ -59,7 +59,7 @@ impl Config {
 const SHARDS_MAX: usize = 4_096;
 /// Workers, as many as the server may have.
 const THREADS_MAX: usize = 256;
-/// What a shard's line looks like.
+/// An example of a shard's line.
 const SERVER_SAMPLE: &str = "server = [{ address = \"127.0.0.1:6379\" }]";
 
 #[derive(Default)]
@@ -666,7 +666,8 @@ impl Check {
     }
 }
 
-/// What is said of a name that is nobody's: the one that was meant, if any of `names` is like it, or else what to do.
+/// Returns the error for an unknown name: it suggests the most similar of `names`, if any is similar, or else says
+/// `otherwise`.
 fn unknown<'a>(
     what: &str,
     name: &str,
@@ -685,14 +686,15 @@ fn known_names<'a>() -> impl Iterator<Item = &'a str> {
     all().iter().map(|row| row.full_name)
 }
 
-/// Whether a command of this name is known without asking servers: in the table, the proxy's own, or Redis's and not built.
+/// Returns true if a command of this name is known without asking servers: in the table, the proxy's own, or Redis's and not
+/// built.
 fn is_known(name: &str) -> bool {
     let full = name.replace(' ', "|");
     let is_own = OWN.iter().any(|own| own.eq_ignore_ascii_case(&full));
     is_own || !ids_of(name).is_empty() || unbuilt(full.as_bytes()).is_some()
 }
 
-/// Whether the configuration adds a command of this name.
+/// Returns true if the configuration adds a command of this name.
 fn is_custom(commands: &Commands, name: &str) -> bool {
     let mut custom = commands.custom.iter();
     custom.any(|command| command.name.eq_ignore_ascii_case(name))

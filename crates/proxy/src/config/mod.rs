@@ -1,4 +1,4 @@
-//! What the proxy is told to be: one typed configuration, whichever way it was written.
+//! Configuration of the proxy: one typed value, whichever way it was written.
 //!
 //! Three ways lead to a [`Config`]: our TOML file ([`Config::from_toml`]), flags ([`arguments`]), and predixy's file
 //! ([`predixy`]). [`Config::check`] then looks at the whole before anything starts, and [`Config::to_toml`] prints it.
@@ -43,13 +43,13 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Which commands there are.
     pub commands: Commands,
-    /// What is written where.
+    /// Settings of the log: the file, its rotation, and the sampling of lines.
     pub log: Log,
     /// Where Prometheus asks for figures.
     pub metrics: Metrics,
     /// CLUSTER, for clients that insist.
     pub cluster_face: ClusterFace,
-    /// What is looked at more closely.
+    /// Settings of SLOWLOG, LATENCY and the search for frequent keys.
     pub observe: Observe,
     /// Where clients come in.
     #[serde(rename = "listener", skip_serializing_if = "Vec::is_empty")]
@@ -60,16 +60,16 @@ pub struct Config {
     /// Which pool a key belongs to, by how it begins; the longest prefix wins.
     #[serde(rename = "route", skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<PrefixRoute>,
-    /// Who may do what.
+    /// Users and their permissions.
     #[serde(rename = "user", skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<User>,
     /// Data centres: which servers are there, by address, and from where a proxy that is there reads.
     #[serde(rename = "data-center", skip_serializing_if = "Vec::is_empty")]
     pub data_centers: Vec<DataCenter>,
-    /// What goes wrong on purpose.
+    /// Faults to inject on purpose.
     #[serde(rename = "fault", skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
-    /// What other pools get as well.
+    /// Requests to copy to other pools.
     #[serde(rename = "mirror", skip_serializing_if = "Vec::is_empty")]
     pub mirrors: Vec<Mirror>,
     /// Latencies of chosen commands in chosen steps.
@@ -121,7 +121,7 @@ pub struct Tls {
     /// Its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Whom to trust: a file, or a folder of them. None, for servers: the system's.
+    /// Certificate authorities to trust: a file, or a folder of them. None, for servers: the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
     /// Versions, as in `TLSv1.2 TLSv1.3`; empty: both.
@@ -145,7 +145,7 @@ pub struct Tls {
     pub insecure: bool,
 }
 
-/// Whether clients present a certificate.
+/// Policy for client certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientCertificates {
@@ -158,7 +158,7 @@ pub enum ClientCertificates {
 }
 
 impl Tls {
-    /// What clients are asked for. Who names authorities and says no more means that they must have a certificate.
+    /// Returns the policy for client certificates. If authorities are named and no policy is, clients must have a certificate.
     pub fn asked_of_clients(&self) -> ClientCertificates {
         match (self.client_certificates, &self.authorities) {
             (Some(asked), _) => asked,
@@ -174,23 +174,23 @@ impl Tls {
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// Who says where its servers are.
+    /// The source of its servers' addresses.
     pub kind: PoolKind,
     /// Databases that SELECT may name, 1 to 10,000; a cluster has one.
     pub databases: u32,
-    /// What places are made of: see [`HashKind`].
+    /// The hash of keys: see [`HashKind`].
     pub hash: HashKind,
     /// Two characters: only what stands between them is hashed. Empty: the whole key.
     pub hash_tag: String,
     /// Which shard a hash means.
     pub distribution: DistributionKind,
-    /// Whom to be on its servers.
+    /// The user to authenticate as on its servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// With this password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Whom to be at its Sentinels.
+    /// The user to authenticate as at its Sentinels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentinel_user: Option<String>,
     /// With this password.
@@ -202,9 +202,9 @@ pub struct Pool {
     pub refresh: Span,
     /// When a server counts as failed, and when it is tried again.
     pub failure: FailurePolicy,
-    /// Who answers what only reads.
+    /// Policy for which servers answer read-only requests.
     pub reads: ReadPolicy,
-    /// What GET answers is kept for a moment.
+    /// Cache of replies to GET.
     pub cache: Cache,
     /// TLS to its servers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,7 +247,7 @@ impl Default for Pool {
     }
 }
 
-/// Who says where servers are.
+/// The source of servers' addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PoolKind {
@@ -289,7 +289,7 @@ pub struct Shard {
 pub struct Server {
     /// Where it is.
     pub address: Place,
-    /// Whom to be there, if not who its pool says.
+    /// The user to authenticate as there, in place of the pool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// With this password, if not the pool's.
@@ -305,7 +305,7 @@ pub struct FailurePolicy {
     pub limit: u32,
     /// The pause before it is first tried again.
     pub retry: Span,
-    /// What the pause grows to.
+    /// The longest pause.
     pub retry_max: Span,
 }
 
@@ -319,7 +319,7 @@ impl Default for FailurePolicy {
     }
 }
 
-/// Who answers what only reads: of those with the highest priority, any. 0: never.
+/// Policy for which servers answer read-only requests: any of those with the highest priority. 0: never.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ReadPolicy {
@@ -357,7 +357,7 @@ pub struct PrefixRoute {
     pub strip: bool,
 }
 
-/// What clients may make grow.
+/// Limits on the resources that clients may use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Limits {
@@ -407,7 +407,7 @@ pub struct Timeouts {
     pub request: Span,
     /// A client that takes nothing of a long reply, or sends nothing of a long request, for which a server's connection waits.
     pub reader: Span,
-    /// What is under way when the process is asked to end.
+    /// Until requests under way have ended, when the process is asked to end.
     pub drain: Span,
 }
 
@@ -446,7 +446,7 @@ pub struct Commands {
 pub struct CustomCommand {
     /// Its name.
     pub name: String,
-    /// What it does to data.
+    /// The access to data that the command needs.
     pub mode: Mode,
     /// Arguments at least, with its name.
     pub min_args: u32,
@@ -469,7 +469,7 @@ pub enum Mode {
     Admin,
 }
 
-/// Who a client may be: by which name and password, what it may do, and how much of it.
+/// A user: name and password, permissions, and rate limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct User {
@@ -480,7 +480,7 @@ pub struct User {
     pub password: Option<Secret>,
     /// `AUTH password` alone is this user.
     pub by_password: bool,
-    /// What may be done; not with `rules`.
+    /// The kind of access that is allowed; not with `rules`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Keys begin with one of these; empty: any key.
@@ -501,7 +501,7 @@ pub struct User {
     /// Bytes of requests and replies in a second.
     #[serde(skip_serializing_if = "Size::is_off")]
     pub bytes_per_second: Size,
-    /// What happens beyond.
+    /// Policy for calls beyond these limits.
     pub when_exceeded: Excess,
 }
 
@@ -551,7 +551,7 @@ pub struct LatencyMonitor {
     pub bounds_us: Vec<u64>,
 }
 
-/// What is written where.
+/// Settings of the log: the file, its rotation, and the sampling of lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Log {
@@ -590,11 +590,11 @@ pub struct Samples {
     pub debug: u32,
     /// Each request.
     pub info: u32,
-    /// What changes.
+    /// Changes of state.
     pub notice: u32,
-    /// What is wrong and goes on.
+    /// Problems that do not stop operation.
     pub warning: u32,
-    /// What failed.
+    /// Failures.
     pub error: u32,
 }
 
@@ -625,7 +625,7 @@ pub struct ClusterFace {
     pub peers: Vec<Place>,
 }
 
-/// What is looked at more closely.
+/// Settings of SLOWLOG, LATENCY and the search for frequent keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Observe {

@@ -42,8 +42,8 @@ fn place_and_reason(text: &str, error: &toml::de::Error) -> String {
     format!("TOML parse error at line {line}, column {column}: {reason}")
 }
 
-/// What an unknown name was meant to be, by an error of serde's: the first name in it is the unknown one, and the others
-/// are those that there are.
+/// Returns the name that an unknown one was meant to be, by an error of serde's: the first name in it is the unknown one, and
+/// the others are those that there are.
 fn meant(message: &str) -> Option<&str> {
     let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
     let mut names = message.split('`').skip(1).step_by(2);

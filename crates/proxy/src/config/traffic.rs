@@ -1,10 +1,10 @@
-//! What is done with calls on purpose beside answering them: faults, copies. Must not know how.
+//! Settings for actions on calls beside answering them: faults, copies, rate limits. Must not know how.
 
 use serde::{Deserialize, Serialize};
 
 use super::Span;
 
-/// What happens to a client that asks for more than its user may.
+/// Policy for a client that asks for more than its user may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Excess {

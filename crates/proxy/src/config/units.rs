@@ -96,7 +96,7 @@ impl fmt::Display for Span {
 pub struct Size(pub u64);
 
 impl Size {
-    /// Whether it is no limit.
+    /// Returns true if it is no limit.
     pub fn is_off(&self) -> bool {
         self.0 == 0
     }

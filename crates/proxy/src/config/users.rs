@@ -8,19 +8,19 @@ use redline_acl::{DEFAULT_USER, Dialect, PasswordHash, SetUserError, Users};
 use super::{Config, Mode, User};
 use crate::rates::Rates;
 
-/// Who there is.
+/// The configured users.
 #[derive(Debug)]
 pub struct Identities {
     /// By name.
     pub users: Users,
-    /// Who `AUTH password` alone is, by the password.
+    /// Names of the users that `AUTH password` alone means, by the password.
     by_password: Vec<(PasswordHash, String)>,
     /// How much some of them may ask for, by name.
     rates: HashMap<Vec<u8>, Arc<Rates>>,
 }
 
 impl Identities {
-    /// Who there is by a configuration.
+    /// Builds the users of a configuration.
     pub fn of(config: &Config) -> Result<Identities, String> {
         let dialect = dialect();
         let mut identities = Identities {
@@ -62,7 +62,7 @@ impl Identities {
         self.rates.get(name).cloned()
     }
 
-    /// Whether any user is found by the password alone.
+    /// Returns true if any user is found by the password alone.
     pub fn has_passwords(&self) -> bool {
         !self.by_password.is_empty()
     }
@@ -94,7 +94,7 @@ pub fn dialect() -> Dialect {
     }
 }
 
-/// What one may read: no wider than predixy's mode, with what else a client needs.
+/// Permissions of a user that may only read: no wider than predixy's mode, with the others that a client needs.
 const READ: &[&str] = &[
     "+@read",
     "+@connection",
@@ -109,7 +109,7 @@ const READ: &[&str] = &[
     "+info",
     "+sort_ro",
 ];
-/// What one may change.
+/// Permissions of a user that may write.
 const WRITE: &[&str] = &[
     "+@all",
     "-@admin",
@@ -180,7 +180,7 @@ fn patterns(right: &str, prefixes: &[String]) -> Vec<String> {
     prefixes.iter().map(pattern).collect()
 }
 
-/// Whether a name is that of whoever has not said who it is.
+/// Returns true if a name is that of the default user, which clients have that have not authenticated.
 pub fn is_default(name: &str) -> bool {
     name.as_bytes() == DEFAULT_USER
 }

@@ -36,12 +36,12 @@ impl Health {
         }
     }
 
-    /// Whether it is left alone.
+    /// Returns true if the server is ejected.
     pub fn is_ejected(&self) -> bool {
         self.is_ejected
     }
 
-    /// Whether the last that was heard of it was a failure: a probe will tell.
+    /// Returns true if the last report about the server was a failure: a probe will tell.
     pub fn is_in_doubt(&self) -> bool {
         self.failures > 0
     }

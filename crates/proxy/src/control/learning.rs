@@ -11,12 +11,12 @@ use crate::route::NO_NODE;
 /// How often a pool is asked, at most: clients may call nonsense.
 const EVERY_MS: u64 = 5_000;
 
-/// What is known of a pool's commands.
+/// Commands of a pool's servers, as far as they are known.
 #[derive(Clone, Default)]
 pub struct Learning {
     /// When it was asked last.
     asked_ms: Option<u64>,
-    /// What it said; none: nobody has been asked.
+    /// The commands that it reported; none: it has not been asked.
     pub found: Option<Arc<ForeignByName>>,
 }
 

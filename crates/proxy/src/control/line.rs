@@ -40,7 +40,7 @@ pub struct Opening<'a> {
     pub endpoint: &'a Endpoint,
     /// With TLS.
     pub tls: Option<ClientTls>,
-    /// Whom to be there, and with which password.
+    /// User and password to authenticate with there.
     pub who: Option<(Option<&'a str>, &'a str)>,
     /// When the first answer has to be there.
     pub deadline_ms: u64,
@@ -109,7 +109,7 @@ impl<Q> Line<Q> {
         self.awaited.front().map(|(_, deadline_ms)| *deadline_ms)
     }
 
-    /// What was asked and not answered.
+    /// Returns the questions that are not answered.
     pub fn unanswered(self) -> impl Iterator<Item = Q> {
         self.awaited
             .into_iter()
@@ -223,8 +223,8 @@ mod tests {
 
     use super::*;
 
-    /// What a line makes of a server that says this again and again, whatever it is asked: how many answers it took in one
-    /// turn at most, and what ended it.
+    /// Connects a line to a server that sends this again and again, whatever it is asked: returns the largest number of
+    /// answers it took in one turn, and the error that ended it.
     fn flooded(what: &[u8], hears: bool) -> (usize, io::Error) {
         // Enough to be noticed, and little enough for a line that takes it all.
         const SAID_BYTES: usize = 64 * 1024 * 1024;

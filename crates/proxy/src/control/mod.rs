@@ -65,7 +65,7 @@ const FIRST_PICTURE_MS: u64 = 3_000;
 /// The loop looks at its clocks at least so often.
 const TURN_MS: u64 = 50;
 
-/// What a start yields.
+/// The result of a start.
 pub struct Started {
     /// Where pictures appear.
     pub routes: Arc<Published>,
@@ -116,7 +116,7 @@ pub fn start(
     })
 }
 
-/// Whom a connection is to, and what for.
+/// The target of a connection, and its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Peer {
     Node(NodeId),
@@ -126,7 +126,7 @@ enum Peer {
     Watch(usize, usize),
 }
 
-/// What an answer is about.
+/// The subject of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Probe,
@@ -164,10 +164,10 @@ struct Watching {
     refresh_at_ms: u64,
     /// An answer is awaited until then.
     asked_until_ms: u64,
-    /// Whom to ask next.
+    /// The server to ask next.
     turn: usize,
     sentinels: Vec<Address>,
-    /// What the node that was asked last has said of its cluster so far.
+    /// Parts of the cluster's description that the node that was asked last has sent so far.
     parts: Vec<Value>,
     asked: NodeId,
     /// SENTINEL MASTER of a shard, by Sentinel and shard, until REPLICAS comes from the same one.
@@ -180,13 +180,13 @@ struct Watching {
     deaf: u32,
     /// A Sentinel has said something in this round that was not believed.
     is_doubted: bool,
-    /// What was said last of why that is so.
+    /// The last reason given for that.
     complaint: Option<String>,
     pulse_at_ms: u64,
 }
 
 struct Control {
-    /// What it runs by.
+    /// The configuration in effect.
     config: Config,
     pools: Vec<Known>,
     watching: Vec<Watching>,
@@ -198,8 +198,8 @@ struct Control {
     is_changed: bool,
     /// Lines about what the next picture shows, said when it is published: who reads one can rely on it.
     news: Vec<String>,
-    /// What has arrived before has been taken: a deadline of later has not passed, however late it is. So a machine that
-    /// stands still for a while does not make its servers look as if they had failed.
+    /// Everything that arrived before this time has been processed: a deadline of later has not passed, however late it is. So
+    /// a machine that stands still for a while does not make its servers look as if they had failed.
     heard_to_ms: u64,
     poller: Poller,
     reports: Mailbox<Report>,
@@ -299,7 +299,7 @@ impl Control {
         self.is_changed = true;
     }
 
-    /// Whether the first picture is as good as it gets.
+    /// Returns true if the first picture is complete: every server in use has an address, and every pool is whole.
     fn is_settled(&self) -> bool {
         let named = self
             .nodes
@@ -478,7 +478,7 @@ impl Control {
         }
     }
 
-    /// Whether a server is in doubt may have changed: where replicas are read from, that is for the picture to say.
+    /// Notes that the doubt about a server may have changed: where replicas are read from, the picture has to show that.
     fn doubts(&mut self, node: NodeId, was_in_doubt: bool) {
         let known = self.nodes.get(node);
         self.is_changed |= known.is_some_and(|known| {

@@ -1,4 +1,4 @@
-//! What the names of servers mean: looked up on threads of their own, and again from time to time. Knows no connection.
+//! Resolution of servers' names: on threads of their own, and again from time to time. Knows no connection.
 //!
 //! A name with several addresses is one server all the same: one of them counts, for as long as the name has it. Where nobody
 //! answers there, the next one does.
@@ -23,13 +23,13 @@ pub(super) struct Found {
     endpoints: Vec<Endpoint>,
 }
 
-/// What is known of a name.
+/// State of a name.
 #[derive(Clone, Default)]
 pub(super) struct Name {
     /// When it was looked up last; 0: never.
     looked_ms: u64,
     is_under_way: bool,
-    /// What it means, IPv4 first.
+    /// Its addresses, IPv4 first.
     endpoints: Vec<Endpoint>,
     /// Which of them counts.
     endpoint: Option<Endpoint>,
@@ -82,7 +82,7 @@ impl Control {
         }
     }
 
-    /// What an address means, as far as that is known; names are looked up aside.
+    /// Returns the endpoint of an address, as far as it is known; names are looked up aside.
     pub(super) fn endpoint_of(&mut self, address: &Address, now_ms: u64) -> Option<Endpoint> {
         if let Some(endpoint) = literal(address) {
             return Some(endpoint);

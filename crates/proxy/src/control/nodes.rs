@@ -18,15 +18,15 @@ const REST_MS: u64 = 60_000;
 pub struct Known {
     /// As it was written.
     pub address: Address,
-    /// Whom to be there.
+    /// The user to authenticate as there.
     pub user: Option<String>,
     /// With this password.
     pub password: Option<Secret>,
-    /// What the address means; nothing as long as that is not known.
+    /// The endpoint of the address; nothing as long as that is not known.
     pub endpoint: Option<Endpoint>,
     /// The number of its pool, whose policies hold.
     pub pool: usize,
-    /// Whether it works.
+    /// Health of the server.
     pub health: Health,
     /// Something routes to it.
     pub is_used: bool,
@@ -36,7 +36,7 @@ pub struct Known {
     pub replication: Replication,
 }
 
-/// Who to be on a server.
+/// The credentials for a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Who<'a> {
     /// The user; none: the default one.
@@ -145,7 +145,7 @@ impl Nodes {
     }
 }
 
-/// What an address means that needs no look-up.
+/// Returns the endpoint of an address that needs no look-up.
 pub fn literal(address: &Address) -> Option<Endpoint> {
     match address {
         Address::Unix(path) => Some(Endpoint::Unix(path.clone())),

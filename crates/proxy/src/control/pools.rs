@@ -1,5 +1,5 @@
-//! What is known of each pool's topology, and what that makes of the routes. Pure: answers come in, a picture goes out.
-//! Knows no connection.
+//! Known topology of each pool, and the routes that follow from it. Pure: answers come in, a picture goes out. Knows no
+//! connection.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const OLDER_VIEWS_MAX: u32 = 30;
 /// A pool.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// What it was told to be.
+    /// Its configuration.
     pub config: config::Pool,
     number: usize,
     shards: Vec<Shard>,
@@ -46,7 +46,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What the configuration alone says.
+    /// Builds a pool from the configuration alone.
     pub fn new(config: &config::Pool, number: usize, nodes: &mut Nodes, now_ms: u64) -> Known {
         let shards = match config.kind {
             PoolKind::Cluster => Vec::new(),
@@ -145,7 +145,7 @@ impl Known {
         }
     }
 
-    /// Whether every shard, or every slot, has somebody.
+    /// Returns true if every shard, or every slot, has a server.
     pub fn is_whole(&self) -> bool {
         let shards = self.shards.iter().all(|shard| shard.primary != NO_NODE);
         let slots = match (&self.slots, self.config.kind) {
@@ -440,7 +440,7 @@ pub fn prefixes(config: &Config) -> Prefixes {
     Prefixes::new(of_routes)
 }
 
-/// Whom to be on a server: as it is said for this one, or for its pool.
+/// Returns the credentials for a server: its own, or those of its pool.
 pub fn who<'a>(config: &'a config::Pool, address: &Address) -> Who<'a> {
     let servers = config
         .shards

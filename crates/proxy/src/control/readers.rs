@@ -1,5 +1,5 @@
-//! Who answers reads of each shard: by what the pool says of primaries and replicas, by data centres, and by who is fit.
-//! Pure: makes that part of a picture.
+//! Choice of the servers that answer reads of each shard: by the pool's policy for primaries and replicas, by data centres,
+//! and by which servers are fit. Pure: makes that part of a picture.
 //!
 //! Of the data centres those with the highest priority that have anybody share the reads by their weights; in each, those
 //! with the highest priority of their role share equally. Everybody else who may answer stands behind them with no share.
@@ -48,7 +48,7 @@ pub fn appoint(routes: &mut Routes, config: &Config, nodes: &Nodes) {
     }
 }
 
-/// Whether replicas may be read from at all.
+/// Returns true if replicas may be read from at all.
 pub fn spreads(pool: &Pool) -> bool {
     pool.reads.static_replica_priority > 0 || pool.reads.dynamic_replica_priority > 0
 }
@@ -151,14 +151,14 @@ fn candidates(
     candidates
 }
 
-/// Whether the file names this server.
+/// Returns true if the file names this server.
 fn is_static(pool: &Pool, address: &Address) -> bool {
     let servers = pool.shards.iter().flat_map(|shard| &shard.servers);
     let mut servers = servers.chain(&pool.seeds);
     servers.any(|server| server.address.0 == *address)
 }
 
-/// What the data centre of this proxy says about where to read.
+/// Returns the read policies of this proxy's data centre.
 fn local_reads(config: &Config) -> &[crate::config::PlacePolicy] {
     let centers = config.data_centers.iter();
     let mut local = centers.filter(|center| center.name == config.local_data_center);
@@ -271,7 +271,7 @@ mod tests {
             assert!(!self.fail(node, 9));
         }
 
-        /// Whether it is ejected by a failure where so many are the limit.
+        /// Reports a failure with this limit; returns true if it ejects the server.
         fn fail(&mut self, node: NodeId, limit: u32) -> bool {
             let policy = crate::config::FailurePolicy {
                 limit,

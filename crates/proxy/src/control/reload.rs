@@ -97,7 +97,7 @@ pub fn say_why(error: &str) {
     log::flush();
 }
 
-/// What differs that is read at the start only.
+/// Returns the name of a setting that differs and is read at the start only.
 fn needs_a_restart(old: &Config, new: &Config) -> Option<&'static str> {
     let differ = [
         (old.threads != new.threads, "`threads`"),

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Moments of a primary that are remembered.
 const MOMENTS_MAX: usize = 64;
 
-/// What a server says of its replication.
+/// Replication state that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
     /// It is a primary that has written so many bytes for replicas.
@@ -53,7 +53,7 @@ impl Said {
     }
 }
 
-/// What is known of a server's replication.
+/// Known state of a server's replication.
 #[derive(Clone, Debug, Default)]
 pub struct Replication {
     said: Option<Said>,
@@ -72,12 +72,12 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// Whether it may answer reads as a replica.
+    /// Returns true if it may answer reads as a replica.
     pub fn is_fit(&self) -> bool {
         self.is_fit
     }
 
-    /// Whether it has the data of a primary that it does not hear any more.
+    /// Returns true if it has the data of a primary that it has lost its link to.
     pub fn is_orphan(&self) -> bool {
         let is_alone = matches!(
             self.said,
@@ -89,7 +89,7 @@ impl Replication {
         is_alone && self.has_data
     }
 
-    /// Whether it was asked and has not answered.
+    /// Returns true if it was asked and has not answered.
     pub fn is_silent(&self) -> bool {
         self.is_silent
     }
@@ -102,7 +102,7 @@ impl Replication {
         is_news
     }
 
-    /// Whether it is to be asked, so often.
+    /// Returns true if it is to be asked now, if it is asked so often.
     pub fn is_due(&self, now_ms: u64, every_ms: u64) -> bool {
         self.asked_ms == 0 || now_ms >= self.asked_ms + every_ms
     }

@@ -1,4 +1,4 @@
-//! What Sentinels say, taken apart. Pure: knows no connection.
+//! Parsers for Sentinels' replies and messages. Pure: knows no connection.
 
 use redline_net::Address;
 use redline_resp::Value;
@@ -42,7 +42,7 @@ pub fn others(reply: &Value) -> Option<Vec<Address>> {
     Some(up.take(OTHERS_MAX).collect())
 }
 
-/// Whether this is the answer to SUBSCRIBE.
+/// Returns true if this is the answer to SUBSCRIBE.
 pub fn confirms(answer: &Value) -> bool {
     let (Value::Array(parts) | Value::Push(parts)) = answer else {
         return false;

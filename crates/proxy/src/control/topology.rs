@@ -234,7 +234,7 @@ impl Control {
         }
     }
 
-    /// Whether this confirms the subscription to a Sentinel.
+    /// Returns true if this confirms the subscription to a Sentinel.
     pub(super) fn is_watching(&mut self, pool: usize, answer: &Value) -> bool {
         let confirms = sentinel::confirms(answer);
         if let Some(watching) = self.watching.get_mut(pool).filter(|_| confirms) {

@@ -1,4 +1,4 @@
-//! What becomes of the requests on a connection that is lost. Must not know what they ask for, beyond whether they write.
+//! Handling of the requests on a connection that is lost. Must not know what they ask for, beyond whether they write.
 //!
 //! What was not sent goes out again, and so do reads; who waits for a write that was sent is told that nobody knows what became
 //! of it. Where replicas are read from, reads go to another server.
@@ -28,7 +28,7 @@ pub(crate) enum Loss {
     Silent,
 }
 
-/// What holds for all requests of a connection that is lost.
+/// Data that all requests of a lost connection share.
 struct Lost<'a> {
     upstream: &'a Upstream,
     loss: Loss,

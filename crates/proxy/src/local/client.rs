@@ -21,7 +21,7 @@ pub const BAD_NAME: &str =
 /// It has called nothing.
 pub const NO_COMMAND: u16 = u16::MAX;
 
-/// What every worker may see of a client.
+/// State of a client that every worker may see.
 pub struct Card {
     /// Its number.
     pub id: u64,
@@ -39,11 +39,11 @@ pub struct Card {
     pub last: AtomicU16,
     /// How many channels, patterns and channels of shards it is subscribed to.
     pub subscriptions: [AtomicU32; 3],
-    /// What it told of itself.
+    /// Names, database, protocol and user of the client.
     pub told: Mutex<Told>,
 }
 
-/// What sort of client CLIENT LIST and CLIENT KILL are asked for by TYPE.
+/// The kind of client that CLIENT LIST and CLIENT KILL select by TYPE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Normal,
@@ -64,7 +64,7 @@ impl Sort {
     }
 }
 
-/// What a client told of itself.
+/// Names, database, protocol and user of a client.
 #[derive(Clone, Default)]
 pub struct Told {
     name: Vec<u8>,
@@ -405,7 +405,7 @@ impl Worker {
     }
 }
 
-/// Whether a name has only characters that CLIENT LIST can show.
+/// Returns true if a name has only characters that CLIENT LIST can show.
 pub fn is_name(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }

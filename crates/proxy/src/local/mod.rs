@@ -318,8 +318,8 @@ impl Worker {
     }
 }
 
-/// Whether WAIT or WAITAOF asks for no server at all: "at least so many have it" is true of none then. An error is what a server
-/// says of such arguments.
+/// Returns true if WAIT or WAITAOF asks for no server at all: "at least so many have it" is true of none then. An error is
+/// what a server says of such arguments.
 pub(crate) fn heeds_nobody(id: CommandId, args: Args<'_>) -> Result<bool, &'static str> {
     const TIMEOUT: &str = "ERR timeout is not an integer or out of range";
     let integer = |at: usize| std::str::from_utf8(&args[at]).ok()?.parse::<i64>().ok();

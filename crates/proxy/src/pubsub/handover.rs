@@ -24,7 +24,7 @@ const LEAVING_TICKS: u32 = 10;
 const LATE_TICKS: u32 = 5;
 /// Messages of the last node of which it is remembered that it has said them.
 const SAID_MAX: usize = 4_096;
-/// What the last node has not said, and the next one has: bytes. Beyond that it is not waited for.
+/// Size of the messages that the next node has sent and the last one has not: bytes. Beyond that it is not waited for.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// See the module's text.
@@ -34,7 +34,7 @@ pub(super) struct Handover {
     phase: Phase,
     /// By the hash of their bytes: what the last node has said, and when, and the next one has not. The latest are first.
     said: VecDeque<(u64, u32)>,
-    /// What the next node has said and the last one has not.
+    /// Messages that the next node has sent and the last one has not.
     waiting: VecDeque<(u64, Vec<u8>)>,
     waiting_bytes: usize,
     hashes: RandomState,
@@ -53,7 +53,7 @@ enum Phase {
     Left(u32),
 }
 
-/// What has to be done about it now.
+/// The action that is due for a handover now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
@@ -77,12 +77,12 @@ impl Handover {
         }
     }
 
-    /// Who is heard, as long as it is heard.
+    /// Returns the last node, as long as its messages are passed on.
     pub(super) fn heard(&self) -> Option<NodeId> {
         (!matches!(self.phase, Phase::Left(_))).then_some(self.from)
     }
 
-    /// Who is heard and has not been told that it will not be.
+    /// Returns the last node, if its messages are passed on and it has not been asked to stop.
     pub(super) fn kept(&self) -> Option<NodeId> {
         matches!(self.phase, Phase::Asking | Phase::Both(_)).then_some(self.from)
     }
@@ -146,7 +146,7 @@ impl Handover {
         self.said.push_front((hash, ticks));
     }
 
-    /// What the next node will not say any more, as it has not so far.
+    /// Forgets messages that the next node will not send any more, as it has not so far.
     fn forget_older(&mut self, ticks: u32) {
         let is_old = |(_, at): &(u64, u32)| ticks.wrapping_sub(*at) >= LATE_TICKS;
         while self.said.back().is_some_and(is_old) {
@@ -154,7 +154,7 @@ impl Handover {
         }
     }
 
-    /// What is due at this tick.
+    /// Returns the action that is due at this tick.
     pub(super) fn due(&self, ticks: u32) -> Due {
         let is_over = |until: u32| ticks.wrapping_sub(until) < u32::MAX / 2;
         let is_full = self.waiting_bytes > WAITING_BYTES_MAX;
@@ -174,7 +174,7 @@ mod tests {
     const LAST: NodeId = 1;
     const NEXT: NodeId = 2;
 
-    /// What is heard of what is said: by whom, what, and at which tick.
+    /// Returns the messages that are passed on, of those sent: by which node, the text, and at which tick.
     fn heard<'a>(handover: &mut Handover, said: &[(NodeId, &'a str, u32)]) -> Vec<&'a str> {
         let passes = |(node, text, ticks): &&(NodeId, &str, u32)| {
             handover.passes(*node, text.as_bytes(), *ticks)

@@ -30,8 +30,8 @@ impl Worker {
         servers_of(space.names, name, pool, is_ejected(&self.routes.nodes)).collect()
     }
 
-    /// Who is asked for a channel. In a cluster any node would take what is published there, but only this one has it before a
-    /// SUBSCRIBE that is called behind it, which must not hear it.
+    /// Returns the server that is asked for a channel. In a cluster any node would take what is published there, but only this
+    /// one has it before a SUBSCRIBE that is called behind it, which must not hear it.
     pub(crate) fn node_of_channel(&self, pool: u16, name: &[u8]) -> Option<NodeId> {
         let names = Names::Channels;
         let nodes = self.nodes_of(Space { names, pool }, name);
@@ -80,13 +80,13 @@ impl Worker {
         Ok(upstream)
     }
 
-    /// Whether there is anything wanted of a server that it is not asked for.
+    /// Returns true if there is a name that is wanted of a server and that it is not asked for.
     fn lacks_something(&self, node: NodeId) -> bool {
         let mut topics = self.pubsub.topics.values().flat_map(HashMap::values);
         topics.any(|topic| topic.is_unasked(node))
     }
 
-    /// What is wanted of a server that it is not asked for.
+    /// Returns the names that are wanted of a server and that it is not asked for.
     fn unasked_of(&self, node: NodeId) -> Vec<(Space, Vec<u8>)> {
         let mut wanted = Vec::new();
         for (space, topics) in &self.pubsub.topics {
@@ -155,7 +155,7 @@ impl Worker {
         }
     }
 
-    /// Whether there is a connection that takes it.
+    /// Sends a command to a server; returns true if there is a connection that takes it.
     fn say_to_server(
         &mut self,
         node: NodeId,
@@ -251,7 +251,7 @@ impl Worker {
         last
     }
 
-    /// Whether it was asked for something that a server answers in one word while it has no subscriber.
+    /// Takes an answer that a server gives in one word while it has no subscriber; returns true if it was asked for.
     fn answered_early(&mut self, node: NodeId) -> bool {
         let server = self.pubsub.servers.iter_mut().find(|it| it.node == node);
         let is_first = |server: &&mut Server| server.expected.front() == Some(&Expected::Readonly);
@@ -261,7 +261,7 @@ impl Worker {
         }
     }
 
-    /// Whether a sign of life was asked for.
+    /// Takes the answer to a PING; returns true if one was asked for.
     fn answered_ping(&mut self, node: NodeId) -> bool {
         match self.answered(node, |expected| matches!(expected, Expected::Ping(_))) {
             Some(Expected::Ping(ping)) => {
@@ -347,7 +347,7 @@ impl Worker {
         self.mark_client(me.at);
     }
 
-    /// Whether it was asked for.
+    /// Takes the confirmation of a name; returns true if it was asked for.
     fn confirmed(&mut self, node: NodeId, space: Space, name: &[u8]) -> bool {
         let is_it = |expected: &Expected| matches!(expected, Expected::Ask(of, asked, _) if *of == space && asked == name);
         let Some(Expected::Ask(_, _, number)) = self.answered(node, is_it) else {
@@ -374,8 +374,8 @@ impl Worker {
         true
     }
 
-    /// Whether a server is to tell of a name that it has confirmed, or knows already that it is not. It may have said by itself
-    /// that another one has the name, while it had still to answer who asked for it.
+    /// Returns true if a server is to report on a name that it has confirmed, or has been asked to leave the name. It may have
+    /// said by itself that another one has the name, while it had still to answer who asked for it.
     fn is_wanted_of(&mut self, node: NodeId, space: Space, name: &[u8]) -> bool {
         let topic = self.pubsub.topic(space, name);
         if topic.is_some_and(|topic| topic.concerns(node)) {
@@ -763,15 +763,15 @@ impl Worker {
     }
 }
 
-/// Whether any node of this pool says what is published under a name: in a cluster, but for the channels of shards, and for
-/// notifications, which are about a node's own keys.
+/// Returns true if every node of this pool sends the messages published under a name: in a cluster, but for the channels of
+/// shards, and for notifications, which are about a node's own keys.
 fn is_heard_anywhere(names: Names, name: &[u8], pool: &Pool) -> bool {
     matches!(pool.placement, Placement::Slots(_))
         && names != Names::Shards
         && !name.starts_with(NOTIFICATIONS)
 }
 
-/// Whether each of two nodes says what the other does of a name that both are asked for.
+/// Returns true if each of two nodes sends the same messages as the other for a name that both are asked for.
 pub(super) fn say_the_same(
     names: Names,
     name: &[u8],
@@ -783,7 +783,8 @@ pub(super) fn say_the_same(
         || names == Names::Shards && one != other && are_of_one_shard(pool, one, other)
 }
 
-/// Whether one of them copies the other, in a cluster: then both hear what is published under the names of their shard.
+/// Returns true if one of them replicates the other, in a cluster: then both receive the messages published under the names of
+/// their shard.
 fn are_of_one_shard(pool: &Pool, last: NodeId, next: NodeId) -> bool {
     let mut shards = pool.shards.iter();
     matches!(pool.placement, Placement::Slots(_))
@@ -794,7 +795,8 @@ fn is_ejected(nodes: &[Node]) -> impl Fn(NodeId) -> bool {
     |node| nodes.get(usize::from(node)).is_some_and(|it| it.ejected)
 }
 
-/// Who has to be asked for a name in this pool. Where any node will do, it is one that answers, if there is one.
+/// Returns the servers that have to be asked for a name in this pool. Where any node will do, it is one that answers, if there
+/// is one.
 pub(super) fn servers_of(
     names: Names,
     name: &[u8],

@@ -1,4 +1,4 @@
-//! What calls wait for, counted.
+//! Tests of the counts of names that calls wait for, and of the servers to ask.
 
 use redline_cluster::SLOTS;
 

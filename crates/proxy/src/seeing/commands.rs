@@ -18,7 +18,7 @@ use crate::slab::Ref;
 use crate::upstream::Kind;
 use crate::worker::Worker;
 
-/// What SLOWLOG GET and PROXY show when nobody says how much.
+/// Number of entries that SLOWLOG GET and PROXY show if the call gives none.
 const SHOWN: usize = 10;
 const ADVICE: &[(&str, &str)] = &[(
     "command",

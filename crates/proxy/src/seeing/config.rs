@@ -124,7 +124,7 @@ fn set_idle(tuning: &mut Tuning, text: &str) -> Option<()> {
     Some(())
 }
 
-/// Whether a name is of a form in which `*` is any text and `?` any character, in any case.
+/// Returns true if a name is of a form in which `*` is any text and `?` any character, in any case.
 fn matches(mut form: &[u8], mut name: &[u8]) -> bool {
     // Where the last star was, and the name behind what it is taken for.
     let mut retry: Option<(&[u8], &[u8])> = None;
@@ -184,7 +184,7 @@ impl Worker {
         })
     }
 
-    /// What only a start changes.
+    /// Returns the settings that only a restart changes.
     fn fixed(&self, me: Ref) -> Vec<(&'static str, String)> {
         let (settings, seen) = (&self.shared.settings, &self.shared.seen);
         let workers = self.shared.workers.len();

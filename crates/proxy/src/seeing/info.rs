@@ -269,7 +269,7 @@ impl Worker {
         }
     }
 
-    /// What a server is, and of which shard of which pool.
+    /// Returns the role of a server, and of which shard of which pool it is.
     fn role(&self, node: NodeId) -> (&'static str, String) {
         let number = self.routes.nodes[usize::from(node)].pool;
         let Some(pool) = self.routes.pools.get(usize::from(number)) else {

@@ -40,11 +40,11 @@ pub enum Level {
     Debug,
     /// Each request.
     Info,
-    /// What changes.
+    /// Changes of state.
     Notice,
-    /// What is wrong and goes on.
+    /// Problems that do not stop operation.
     Warning,
-    /// What failed.
+    /// Failures.
     Error,
 }
 
@@ -88,7 +88,7 @@ pub fn start(config: &config::Log) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether its file could be opened; leaves nothing behind.
+/// Checks that the log file could be opened; leaves nothing behind.
 pub fn look(config: &config::Log) -> io::Result<()> {
     let Some(path) = config.file.as_ref().map(Path::new) else {
         return Ok(());
@@ -119,21 +119,21 @@ pub fn flush() {
     }
 }
 
-/// What only somebody who looks for a fault wants; the text is made only if it is wanted.
+/// Logs details for fault-finding; the text is made only if it is wanted.
 pub fn verbose(text: impl FnOnce() -> String) {
     if is_wanted(Level::Verbose) {
         say(Level::Verbose, &text());
     }
 }
 
-/// What happens to connections to servers; the text is made only if it is wanted.
+/// Logs an event of a connection to a server; the text is made only if it is wanted.
 pub fn debug(text: impl FnOnce() -> String) {
     if is_wanted(Level::Debug) {
         say(Level::Debug, &text());
     }
 }
 
-/// What failed.
+/// Logs a failure.
 pub fn error(text: &str) {
     say(Level::Error, text);
 }
@@ -143,12 +143,12 @@ fn is_wanted(level: Level) -> bool {
         .is_some_and(|log| log.samples[level as usize].load(Ordering::Relaxed) > 0)
 }
 
-/// What changes.
+/// Logs a change of state.
 pub fn notice(text: &str) {
     say(Level::Notice, text);
 }
 
-/// What is wrong and goes on.
+/// Logs a problem that does not stop operation.
 pub fn warning(text: &str) {
     say(Level::Warning, text);
 }

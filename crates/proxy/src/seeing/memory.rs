@@ -1,6 +1,6 @@
-//! What buffers use, and the limit on it: new requests are refused while there is too much, and whoever has made us hold the
-//! most is closed if that does not help by the next look. Connections to servers, which are everybody's, are left alone. Whoever is
-//! closed for any limit is named in the log.
+//! Memory use of buffers, and its limit: new requests are refused while there is too much, and the client for which the most
+//! is held is closed if that does not help by the next look. Connections to servers, which are everybody's, are left alone.
+//! Whoever is closed for any limit is named in the log.
 //!
 //! Must not know routes.
 
@@ -76,7 +76,7 @@ impl Worker {
         );
     }
 
-    /// Whether a request for servers may be taken; one that may not is counted.
+    /// Returns true if a request for servers may be taken; one that may not is counted.
     pub(crate) fn has_memory(&mut self) -> bool {
         let is_short = self.seeing.is_short_of_memory;
         self.counters.refused_for_memory += u64::from(is_short);

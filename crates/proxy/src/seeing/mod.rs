@@ -1,4 +1,4 @@
-//! What can be seen of the proxy: counters, latencies, logs, keys that come often or are large, MONITOR.
+//! Observability of the proxy: counters, latencies, logs, keys that come often or are large, MONITOR.
 //!
 //! | file | holds |
 //! |---|---|
@@ -46,7 +46,7 @@ use stats::{Totals, WorkerStats, lock};
 use steps::Monitors;
 use tune::Tune;
 
-/// What all workers share of it.
+/// Observability state that all workers share.
 pub struct Seen {
     /// The proxy's name.
     name: String,
@@ -56,7 +56,7 @@ pub struct Seen {
     bind: String,
     monitors: Arc<Monitors>,
     workers: Vec<Arc<WorkerStats>>,
-    /// What was counted when CONFIG RESETSTAT was called last.
+    /// Totals at the time of the last CONFIG RESETSTAT.
     baseline: Mutex<Totals>,
     slow: slowlog::Log,
     events: Events,
@@ -86,7 +86,7 @@ impl Seen {
         }
     }
 
-    /// What was counted since CONFIG RESETSTAT.
+    /// Returns the totals since CONFIG RESETSTAT.
     fn totals(&self, routes: &Routes) -> Totals {
         let mut totals = Totals::of(&self.workers, &routes.nodes);
         totals.subtract(&lock(&self.baseline));

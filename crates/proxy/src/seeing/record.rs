@@ -1,4 +1,4 @@
-//! What a worker does when replies come: it counts, takes times, and looks closer at few. The hot path, once for each run of
+//! Recording of replies by a worker: it counts, takes times, and looks closer at few. The hot path, once for each run of
 //! replies to one client and not for each reply: only where a run is of several commands is there more to do.
 //!
 //! Time is that of the turn: one clock read for all that is decoded in it, and one for all that is answered.
@@ -57,9 +57,9 @@ pub struct Seeing {
     rate_from: (u64, u64),
     /// The run that is being made, if it is of several commands.
     pub mix: Vec<(u16, u16)>,
-    /// What was looked at in this turn.
+    /// Calls that were looked at in this turn.
     pub(super) looked: Vec<Looked>,
-    /// Whether each request has to be looked at: somebody watches, or memory is short.
+    /// Set if each request has to be looked at: some client uses MONITOR, or memory is short.
     pub looks_at_all: bool,
     pub(super) is_short_of_memory: bool,
     /// Lines for those who watch.

@@ -1,4 +1,4 @@
-//! What a worker counts, for others to read at any time, and the sums of all workers.
+//! Counters of a worker, for others to read at any time, and the sums of all workers.
 //!
 //! Everything has one writer, the worker, and is written with plain stores. So nobody else may set anything to zero: what
 //! CONFIG RESETSTAT does is to remember the sums of that moment ([`Totals`]), which are taken away from what is shown.
@@ -17,7 +17,7 @@ use crate::route::{Node, NodeId};
 use crate::seeing::keys::{Frequent, Largest};
 use crate::seeing::steps::{Monitors, StepTotals, Steps};
 
-/// What a worker counts with every turn of its loop; it hands them over at the turn's end.
+/// Counters that a worker updates with every turn of its loop; it hands them over at the turn's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests.
@@ -42,7 +42,7 @@ pub struct Counters {
     pub buffer_bytes: u64,
     /// Requests in a second, lately.
     pub requests_per_second: u64,
-    /// What is kept of servers' replies.
+    /// Counters of the cache of servers' replies.
     pub cache: CacheCounts,
 }
 
@@ -107,7 +107,7 @@ impl Counters {
     }
 }
 
-/// What a worker has done with one server.
+/// Counters of a worker for one server.
 #[derive(Default)]
 pub struct NodeStats {
     /// Requests, those of the proxy itself included.
@@ -144,7 +144,7 @@ impl NodeStats {
     }
 }
 
-/// What a worker has seen of one command.
+/// Counters of a worker for one command.
 #[derive(Default)]
 pub struct CommandStats {
     /// Replies.
@@ -159,7 +159,7 @@ pub struct CommandStats {
     pub latency: Histogram,
 }
 
-/// What one worker has counted.
+/// All counters of one worker.
 pub struct WorkerStats {
     counters: [Counter; Counters::COUNT],
     nodes: Mutex<Vec<Option<Counted>>>,
@@ -213,7 +213,7 @@ impl WorkerStats {
         }
     }
 
-    /// What was handed over last.
+    /// Returns the counters that were handed over last.
     pub fn counters(&self) -> Counters {
         Counters::of(std::array::from_fn(|at| self.counters[at].get()))
     }
@@ -278,7 +278,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all workers have done with one server.
+/// Totals of all workers for one server.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTotals {
     /// Its name, and the number of its pool.
@@ -345,7 +345,7 @@ impl NodeTotals {
     }
 }
 
-/// What all workers have seen of one command.
+/// Totals of all workers for one command.
 #[derive(Clone, Debug, Default)]
 pub struct CommandTotals {
     /// See [`CommandStats`].

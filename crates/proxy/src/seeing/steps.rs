@@ -24,14 +24,14 @@ struct Monitor {
     bounds_us: Vec<u64>,
 }
 
-/// What a worker has seen for one monitor of one server.
+/// Counters of a worker for one monitor of one server.
 #[derive(Debug)]
 pub struct Steps {
     counts: Box<[Counter]>,
     sums_us: Box<[Counter]>,
 }
 
-/// What all workers have seen.
+/// Totals of all workers.
 #[derive(Clone, Debug, Default)]
 pub struct StepTotals {
     counts: Vec<u64>,
@@ -147,7 +147,7 @@ fn wants(words: &[String], id: CommandId) -> bool {
     last_word(words, is)
 }
 
-/// What the last word says whose name is one of these: with a minus, no.
+/// Returns true if the last word with one of these names has no minus; false if there is none.
 fn last_word(words: &[String], is: impl Fn(&str) -> bool) -> bool {
     words.iter().fold(false, |wanted, word| {
         let (name, add) = match word.strip_prefix('-') {

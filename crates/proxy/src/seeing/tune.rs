@@ -1,4 +1,4 @@
-//! What CONFIG SET changes while the proxy runs, and how workers learn of it. Must not know what CONFIG calls it.
+//! Settings that CONFIG SET changes while the proxy runs, and how workers learn of them. Must not know what CONFIG calls them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::stats::lock;
 use crate::config::{Config, Samples};
 
-/// What may change.
+/// Settings that may change at runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// Calls that take so long are in the slow log: microseconds; negative: none.

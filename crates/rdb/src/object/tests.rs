@@ -22,7 +22,7 @@ fn limits() -> Limits {
     Limits::default()
 }
 
-/// What is in a value, in an order that does not depend on its encoding.
+/// Returns the contents of a value, in an order that does not depend on its encoding.
 fn contents(object: &Object) -> Vec<String> {
     let show = |element: Element<'_>| format!("{:?}", String::from_utf8_lossy(&element.to_vec()));
     let value = match object {

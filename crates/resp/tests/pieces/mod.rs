@@ -5,7 +5,7 @@ use redline_resp::{
     RequestLimits, Skipper, Span, Value,
 };
 
-/// What became of the bytes of a connection.
+/// Result of decoding the requests of a connection.
 #[derive(Debug, PartialEq)]
 pub struct Requests {
     pub requests: Vec<(RequestKind, Vec<Vec<u8>>)>,
@@ -13,8 +13,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Whether these bytes in one piece can be the others in several: the same, but that a line beyond the limit is
-    /// refused while its end is missing, which is so only in pieces.
+    /// Returns true if `pieces` can be the result for the same bytes in several pieces: the same, but that a line
+    /// beyond the limit is refused while its end is missing, which is so only in pieces.
     pub fn in_pieces_may_be(&self, pieces: &Requests) -> bool {
         let is_cut_short = matches!(
             pieces.error,
@@ -141,7 +141,7 @@ fn decode_batch(
     error
 }
 
-/// What became of the bytes of a connection's other direction.
+/// Result of decoding the replies of a connection.
 #[derive(Debug, PartialEq)]
 pub struct Replies {
     pub values: Vec<Value>,
@@ -178,7 +178,7 @@ pub fn decode_replies<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, depth_max:
     replies
 }
 
-/// What a skipper counted.
+/// Result of skipping the replies of a connection.
 #[derive(Debug, PartialEq)]
 pub struct Skips {
     pub replies: u64,

@@ -57,10 +57,10 @@ const REDIS_VERSION_NUM: f64 = (8 << 16 | 2 << 8 | 3) as f64;
 /// The Valkey whose table scripts find in `server`.
 const VALKEY_VERSION: &CStr = c"9.1.2";
 const VALKEY_VERSION_NUM: f64 = (9 << 16 | 1 << 8 | 2) as f64;
-/// Who runs the script: what INFO reports as `server_name`.
+/// Name of the server that runs the script: what INFO reports as `server_name`.
 const SERVER_NAME: &CStr = c"redline";
 
-/// What the functions of a table say where the two families differ.
+/// Texts of a table's functions where the two families differ.
 struct Words {
     family: Family,
     no_arguments: &'static CStr,

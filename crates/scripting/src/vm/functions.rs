@@ -13,7 +13,7 @@ use super::to_lua::push_bytes;
 use crate::library::Function;
 use crate::script::ScriptFlags;
 
-/// What `run` is to do instead of running a script.
+/// Task that `run` is given instead of running a script.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
     /// Run the text of a library, and number its functions from `first_id` on.
@@ -24,14 +24,14 @@ pub(super) enum Task {
     Forget { first_id: u64, count: usize },
 }
 
-/// What came of [`Task::Load`], if it did not end in the machine's failure.
+/// Result of [`Task::Load`], if it did not end in the machine's failure.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) functions: Vec<Function>,
     pub(super) error: ErrorKind,
 }
 
-/// What kind of error ended the text of a library.
+/// Kind of error that ended the text of a library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ErrorKind {
     /// Its own, when it ran.

@@ -36,7 +36,7 @@ const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 10] = [
     (c"new", new),
 ];
 
-/// What can be set about one instance of the library. The functions find it as their upvalue.
+/// Settings object of one instance of the library. The functions find it as their upvalue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     converts_sparse: bool,
@@ -277,7 +277,7 @@ unsafe extern "C-unwind" fn decode_invalid_numbers(state: *mut lua_State) -> c_i
 pub(super) enum Level {
     /// Elements done, and how many there are. On the stack: the table.
     Array { done: c_int, len: c_int },
-    /// Whether it has a member so far. On the stack: the table and a key.
+    /// An object; `is_empty` is true until it has a member. On the stack: the table and a key.
     Object { is_empty: bool },
 }
 
@@ -817,7 +817,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Whether a number starts here that JSON does not have, but C does.
+    /// Returns true if a number starts here that JSON does not have, but C does.
     fn is_invalid_number(&self) -> bool {
         let sign = usize::from(self.peek(0) == b'-');
         match self.peek(sign) {

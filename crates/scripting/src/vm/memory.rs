@@ -34,7 +34,7 @@ const RESERVE_SHARE: usize = 8;
 /// As the interpreter says it.
 pub(super) const NOT_ENOUGH_MEMORY: &CStr = c"not enough memory";
 
-/// What counts as a small allocation.
+/// Largest size of a small allocation: bytes.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// The interpreter's heap.
@@ -43,7 +43,7 @@ pub(super) struct Memory {
     used: usize,
     max: usize,
     since_look: usize,
-    /// What is left is the reserve.
+    /// Set if only the reserve is left.
     is_pressed: bool,
     /// A collection allocates a little in order to free much, and must not fail.
     is_collecting: bool,
@@ -87,12 +87,12 @@ impl Memory {
         self.since_look = 0;
     }
 
-    /// Whether garbage has to be collected now.
+    /// Returns true if garbage has to be collected now.
     pub(super) fn is_short(&self) -> bool {
         self.is_pressed || self.used > self.collect_at
     }
 
-    /// Whether more is in use than may be, after a collection.
+    /// Returns true if more is in use than may be, after a collection.
     pub(super) fn is_exhausted(&self) -> bool {
         self.used > self.max_before_reserve()
     }
@@ -102,12 +102,12 @@ impl Memory {
         self.max.saturating_sub(self.used)
     }
 
-    /// What may be used before the reserve.
+    /// Returns the number of bytes that may be used before the reserve.
     fn max_before_reserve(&self) -> usize {
         self.max - self.max / RESERVE_SHARE
     }
 
-    /// Whether `more` bytes may be allocated. If that takes from the reserve, the next instruction has to collect.
+    /// Returns true if `more` bytes may be allocated. If that takes from the reserve, the next instruction has to collect.
     fn admit(&mut self, more: usize) -> bool {
         if self.is_collecting {
             return true;

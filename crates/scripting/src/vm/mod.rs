@@ -62,16 +62,16 @@ const RUN_INDEX: c_int = 1;
 /// Capacity of the reused buffers that survives a call with large arguments or a large reply.
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
-/// What the functions of one interpreter share. They find it as the allocator's user data.
+/// State that the functions of one interpreter share. They find it as the allocator's user data.
 struct Machine {
     memory: Memory,
     watch: Watch,
     /// Bytes that the arguments of one call, or the reply of a script, may have.
     message_bytes_max: usize,
-    /// What is to be compiled, and run if `running` is there too.
+    /// The script to be compiled, and run if `running` is there too.
     script: Option<NonNull<Script>>,
     running: Option<NonNull<Running<'static, 'static>>>,
-    /// What is to be done about functions, and what came of it.
+    /// Task about functions, and its result.
     task: Option<functions::Task>,
     loaded: functions::Loaded,
     /// The version in which `redis.call` gets its replies: what `redis.setresp` chose.
@@ -81,15 +81,15 @@ struct Machine {
     random: u64,
     args: ArgsBuf,
     answer: ReplyBuffer,
-    /// What the compiler is given instead of a script's text.
+    /// Text that the compiler is given instead of a script's text.
     source: Rewritten,
     /// Room for one function to put a text together; nothing else is called meanwhile.
     text: Vec<u8>,
     open_aggregates: Vec<to_reply::Aggregate>,
-    /// What `cjson` is in the middle of, and its settings; none before the library is there.
+    /// Levels that `cjson` is in the middle of, and its settings; none before the library is there.
     json_levels: Vec<json::Level>,
     json_settings: Option<NonNull<json::Settings>>,
-    /// What `cmsgpack` is in the middle of.
+    /// Levels that `cmsgpack` is in the middle of.
     msgpack_levels: Vec<msgpack::Level>,
     failure: Failure,
 }

@@ -66,7 +66,7 @@ enum Kind {
     Native,
 }
 
-/// What is at that height of the stack, if that goes so high.
+/// Returns the kind of the function at that height of the stack, if that goes so high.
 ///
 /// # Safety
 /// As for [`push_place`].

@@ -23,7 +23,7 @@ const COMPILED_MAX: u32 = 512;
 /// Where scripts say that they come from.
 const CHUNK_NAME: &CStr = c"@user_script";
 
-/// What an interpreter has compiled.
+/// Bookkeeping of the functions that an interpreter has compiled.
 #[derive(Debug, Default)]
 pub(super) struct Compiled {
     /// Functions in the young generation.
@@ -66,7 +66,7 @@ impl Failure {
         reply.error_bytes(&self.line(name));
     }
 
-    /// What it says then.
+    /// Returns the error line for the script or function of that name.
     fn line(&self, name: &[u8]) -> Vec<u8> {
         let mut line = Vec::with_capacity(self.text.len() + 96);
         line.extend_from_slice(until_nul(&self.text));
@@ -238,7 +238,7 @@ unsafe fn push_compiled(
     }
 }
 
-/// Whether arguments should not stay in memory until the next script replaces them.
+/// Returns true if arguments should not stay in memory until the next script replaces them.
 fn are_large(args: Args<'_>) -> bool {
     const ARGS_MAX: usize = 16;
     const BYTES_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! What scripts find: puts the interpreter together. Knows nothing of how scripts are run.
+//! Setup of what scripts find: puts the interpreter together. Knows nothing of how scripts are run.
 
 use std::ffi::{CStr, c_int};
 

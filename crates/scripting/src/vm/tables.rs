@@ -25,7 +25,7 @@ pub(super) const FUNCTIONS: [(&CStr, ffi::lua_CFunction); 8] = [
 
 /// The table behind each stand-in.
 const UP_BEHIND: c_int = ffi::lua_upvalueindex(1);
-/// What `getmetatable` answers for a stand-in, if not nil.
+/// The answer of `getmetatable` for a stand-in, if not nil.
 const UP_SHOWN: c_int = ffi::lua_upvalueindex(2);
 /// The interpreter's own `next`, which its loops know.
 const UP_NEXT: c_int = ffi::lua_upvalueindex(3);
@@ -41,7 +41,7 @@ const UNPACKED_MAX: i64 = 7_999;
 /// Elements that `insert` moves between two looks at the clock.
 const MOVES_PER_LOOK: i64 = 4_096;
 
-/// Whether the value at `index` is a stand-in; then the table behind it lies on top of the stack.
+/// Returns true if the value at `index` is a stand-in; then the table behind it lies on top of the stack.
 ///
 /// # Safety
 /// Called from one of these functions.

@@ -70,7 +70,7 @@ pub(super) struct Aggregate {
     n: usize,
 }
 
-/// What lies on the stack for an aggregate, and what comes next.
+/// State of an aggregate: what lies on the stack for it, and what comes next.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// The table. Its next element.
@@ -87,7 +87,7 @@ enum Kind {
 /// from the top of that stack; they need the upvalues `NAMES`, are called protected, and own nothing.
 struct Writer<'a, 'r> {
     state: *mut lua_State,
-    /// What the script has chosen, which decides about truth values; all else depends on the reply's own version.
+    /// Protocol that the script has chosen, which decides about truth values; all else depends on the reply's own version.
     proto: Proto,
     open: &'a mut Vec<Aggregate>,
     reply: &'a mut Reply<'r>,

@@ -144,7 +144,7 @@ pub(super) unsafe fn look(state: *mut lua_State, machine: *mut Machine) {
     }
 }
 
-/// What [`look`] does, but where it would raise an error it returns `true`: the script is to end.
+/// Does the same as [`look`], but where that would raise an error it returns `true`: the script is to end.
 ///
 /// # Safety
 /// `machine` is that of `state`.

@@ -232,8 +232,9 @@ pub fn in_quotes(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a refusal shows of a line: all of it, if it sets a parameter that is no secret. Of any other, what its first word
-/// begins with that may be a directive's name: the rest may be a password, also behind a name that is misspelt.
+/// Returns the part of a line that a refusal shows: all of it, if it sets a parameter that is no secret. Of any other, what
+/// its first word begins with that may be a directive's name: the rest may be a password, also behind a name that is
+/// misspelt.
 pub fn shown(line: &[u8]) -> Cow<'_, str> {
     let first = line.split(u8::is_ascii_whitespace).next();
     let first = first.unwrap_or_default();
@@ -245,12 +246,13 @@ pub fn shown(line: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&first[..end.unwrap_or(first.len())])
 }
 
-/// Whether a rule of a user is one of those for commands, keys and channels. Another may be a password, or a part of one.
+/// Returns true if a rule of a user is one of those for commands, keys and channels. Another may be a password, or a part of
+/// one.
 fn is_open_rule(rule: &[u8]) -> bool {
     matches!(rule, [b'+' | b'-' | b'~' | b'%' | b'&', ..])
 }
 
-/// What a directive is that is none: Redis's words, and what was probably meant.
+/// Returns the error for an unknown directive: Redis's words, and what was probably meant.
 fn unknown(name: &[u8]) -> String {
     let known = table::ROWS.iter().flat_map(Parameter::names);
     let known = known.chain(["include", "user", "rename-command"]);

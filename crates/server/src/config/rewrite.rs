@@ -100,7 +100,7 @@ impl File {
     }
 }
 
-/// Whose line that is.
+/// Returns the name of the parameter that a line sets, or `USER` for the line of a user; `None` for any other line.
 fn owner(line: &[u8]) -> Option<&'static str> {
     if line.is_empty() || line[0] == b'#' {
         return None;

@@ -159,7 +159,7 @@ macro_rules! entries {
     };
 }
 
-/// Who may, in a field of the settings.
+/// Keeps a row's permission in a field of the settings.
 macro_rules! permission {
     ($row:expr, $field:ident) => {
         $row.kept_in(
@@ -852,7 +852,7 @@ fn locale(name: &[u8]) -> Result<&[u8], Refusal> {
     }
 }
 
-/// What stands before the first of these bytes, and the rest from there on.
+/// Returns the text before the first of these bytes, and the rest from there on.
 fn split_at_any<'a>(text: &'a [u8], bytes: &[u8]) -> (&'a [u8], &'a [u8]) {
     let at = text.iter().position(|byte| bytes.contains(byte));
     text.split_at(at.unwrap_or(text.len()))

@@ -1,4 +1,4 @@
-//! What a parameter may hold, how people write it, and how it is shown. Must not know any parameter.
+//! Syntax of parameters: what values they may hold, how people write them, and how they are shown. Must not know any parameter.
 
 use redline_types::number;
 
@@ -65,7 +65,7 @@ pub enum Unit {
     MemoryOrPercent,
 }
 
-/// What values a parameter takes.
+/// Syntax of a parameter's values.
 #[derive(Clone, Copy, Debug)]
 pub enum Syntax {
     /// `yes` or `no`.

@@ -26,14 +26,14 @@ pub struct Batch {
     pub(crate) spans: Vec<Span>,
     /// Their first keys, where these are at fixed places: of each such request one, in their order.
     ahead: Walk,
-    /// What the last requests began with, and which commands that named.
+    /// Beginnings of the last requests, and the commands that these named.
     pub(crate) heads: Heads,
     named: [Option<CommandId>; HEADS],
 }
 
 /// A request of a batch.
 pub(crate) struct Request {
-    /// What is known of its first key, in the batch; [`NO_KEY`]: that is not at a fixed place, or there is none.
+    /// Index, in the batch, of what is known of its first key; [`NO_KEY`]: that is not at a fixed place, or there is none.
     ahead: u32,
     /// Where its bytes begin in the member's query buffer.
     at: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Request {
     span_count: u32,
     /// Its bytes on the wire; `u32::MAX`: some arguments lie elsewhere.
     bytes: u32,
-    /// Whose: the place in the group.
+    /// Member that it belongs to: the place in the group.
     member: u16,
     what: What,
 }
@@ -60,7 +60,7 @@ enum What {
 }
 
 impl Request {
-    /// Whose: the place in the group.
+    /// Returns the member that it belongs to: the place in the group.
     pub(crate) fn member(&self) -> usize {
         usize::from(self.member)
     }
@@ -78,7 +78,7 @@ impl Request {
     }
 }
 
-/// What is known of a request once it is decoded.
+/// Facts that are known of a request once it is decoded.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(super) id: CommandId,
@@ -89,7 +89,7 @@ pub(crate) struct Known<'a> {
 }
 
 impl Request {
-    /// What is wrong, if it is no request at all.
+    /// Returns the protocol error, if it is no request at all.
     pub(crate) fn protocol_error(&self) -> Option<ProtocolError> {
         match self.what {
             What::Broken(error) => Some(error),

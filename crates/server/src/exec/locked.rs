@@ -173,7 +173,8 @@ impl Worker {
         result
     }
 
-    /// What a unit has to hold that holds `set`, where that is more, to serve whoever waits for what its commands write.
+    /// Returns the stripes that a unit holding `set` has to hold to serve the clients that wait for what its commands write;
+    /// `None` if `set` is enough.
     pub(crate) fn wider<'a>(
         &self,
         set: &StripeSet,

@@ -54,7 +54,7 @@ pub(crate) fn client_setname(
     Ok(())
 }
 
-/// Whether a client may have this name.
+/// Returns an error if a client may not have this name.
 pub fn check_name(name: &[u8]) -> Result<(), Error> {
     const WRONG: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
     is_printable(name).then_some(()).ok_or(Error::line(WRONG))
@@ -184,8 +184,8 @@ pub(crate) fn client_kill(
     Ok(())
 }
 
-/// What the client says that it understands. To be sent elsewhere (`redirect`) is the one thing that anybody knows, and
-/// servers that have a primary make use of it; names that are not known are passed over.
+/// Handles CLIENT CAPA, by which the client says what it understands. To be sent elsewhere (`redirect`) is the one thing
+/// that anybody knows, and servers that have a primary make use of it; names that are not known are passed over.
 pub(crate) fn client_capa(
     _: &mut Worker,
     session: &mut Session,

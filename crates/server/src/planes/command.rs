@@ -172,7 +172,7 @@ pub(crate) fn write_help<S: AsRef<str>>(reply: &mut Reply<'_>, lines: &[S]) {
     lines.iter().for_each(|line| reply.simple(line.as_ref()));
 }
 
-/// What COMMAND LIST is restricted to.
+/// Filter of COMMAND LIST.
 enum Filter<'a> {
     None,
     Nothing,

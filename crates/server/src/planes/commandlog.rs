@@ -10,7 +10,7 @@ use redline_types::number;
 
 use crate::{commandlog::Kind, errors, exec::Halt, session::Session, worker::Worker};
 
-/// What SLOWLOG GET shows when nobody says how much.
+/// Number of entries that SLOWLOG GET shows by default.
 const ENTRIES_SHOWN: usize = 10;
 
 pub(crate) fn slowlog_get(

@@ -260,7 +260,7 @@ impl Permission {
     }
 }
 
-/// What a change of the settings has to do in the world, besides being seen.
+/// Actions that a change of the settings requires, besides that it is seen.
 #[derive(Default)]
 struct Effects {
     /// A parameter that is set and concerns TLS, be it to the value that it had.

@@ -118,7 +118,7 @@ pub(crate) fn module_list(_: &mut Worker, session: &mut Session, _: Args<'_>) ->
     Ok(())
 }
 
-/// What clients are told of modules: that there are vector sets, which Redis brings in one.
+/// Writes the modules that clients are told of: that there are vector sets, which Redis brings in one.
 fn write_modules(reply: &mut Reply<'_>) {
     reply.array(1);
     reply.map(4);

@@ -70,7 +70,7 @@ const HELP: &[&str] = &[
 const NO_SUCH_KEY: Error = Error::NoSuchKey;
 const NO_SUCH_CLIENT: Error = Error::line("ERR No such client");
 const NO_SUCH_WORKER: Error = Error::line("ERR No such worker");
-/// What loading a file would need is not there.
+/// Error for a call that would have to load a file, since snapshots are not there yet.
 const NO_FILE: Error =
     Error::line("ERR DEBUG RELOAD NOSAVE needs snapshots, which are not there yet");
 const NOT_RELOADED: Error = Error::line("ERR Error trying to load the RDB dump, check server logs");
@@ -427,7 +427,7 @@ fn packed_elements(view: &View<'_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     })
 }
 
-/// What DEBUG POPULATE makes.
+/// Parameters of the keys that DEBUG POPULATE makes.
 struct Population<'a> {
     count: u64,
     prefix: &'a [u8],
@@ -445,7 +445,7 @@ impl<'a> Population<'a> {
                     .ok_or(Error::NOT_POSITIVE)
             })
         };
-        /// What one value may have.
+        /// Largest size of one value: bytes.
         const SIZE_MAX: u64 = 512 << 20;
         Ok(Population {
             count: positive(2)?,

@@ -20,7 +20,7 @@ use crate::{
 const LITTLE_BYTES: u64 = 5 << 20;
 /// Waste below this is not worth a word.
 const WASTE_BYTES: u64 = 10 << 20;
-/// What a client's buffers may take on average before that is told.
+/// Average size of a client's buffers above which it is reported: bytes.
 const CLIENT_BYTES: u64 = 200 << 10;
 /// So many cached scripts are told of: most likely their texts are put together by a program.
 const SCRIPTS: usize = 1000;
@@ -137,7 +137,7 @@ pub(crate) fn memory_doctor(
     Ok(())
 }
 
-/// What is remarkable, in words. The bounds are Redis's.
+/// Returns a report of what is remarkable, in words. The bounds are Redis's.
 fn report(memory: &Memory, clients: u64, scripts: usize) -> String {
     if memory.used_bytes < LITTLE_BYTES {
         return "Too little is stored here to say anything about it.\n".into();

@@ -127,7 +127,7 @@ fn check_flags(worker: &Worker, flags: ScriptFlags, read_only: bool) -> Result<(
     }
 }
 
-/// What the script or function that a call names declares to do, if it declares anything.
+/// Returns the flags that the script or function named by a call declares, if it declares anything.
 fn declared(shared: &Shared, id: CommandId, args: Args<'_>) -> Option<ScriptFlags> {
     let script_flags = || shared.scripts.get(&args[1]).map(|script| script.flags());
     let flags = match id {
@@ -180,7 +180,7 @@ fn take_host(worker: &mut Worker) -> Result<Host, Halt> {
         .ok_or_else(|| Error::line("ERR the script interpreter could not be started").into())
 }
 
-/// What is to be run.
+/// The script or function to run.
 enum Program<'a> {
     Script(&'a mut Host, &'a Script),
     Function(&'a FunctionRef),
@@ -339,14 +339,14 @@ struct Env<'a> {
     began_ms: u64,
     changes_before: u64,
     failures: Failures,
-    /// What it declares.
+    /// Flags that it declares.
     flags: ScriptFlags,
     /// The call that runs it, and the function that this calls.
     call: Args<'a>,
     function: Option<&'a FunctionRef>,
 }
 
-/// What a script is told of a call that comes to no command.
+/// Error texts for a script's call that comes to no command.
 struct Words {
     unknown: &'static str,
     arity: &'static str,
@@ -522,7 +522,7 @@ impl ScriptEnv for Env<'_> {
 }
 
 impl Env<'_> {
-    /// What runs, for those who ask.
+    /// Returns a description of the script or function that runs, to be shown to other clients.
     fn described(&self) -> Slow {
         let name = |function: &FunctionRef| function.function().name.clone().into_bytes();
         Slow {

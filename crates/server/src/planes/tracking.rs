@@ -68,7 +68,7 @@ pub(crate) fn client_tracking(
     Ok(())
 }
 
-/// What the options say, and the prefixes in the order of the call.
+/// Parses the options: returns the mode, and the prefixes in the order of the call.
 fn parse_options(worker: &Worker, options: Args<'_>) -> Result<(Mode, Prefixes), Error> {
     let mut mode = Mode::default();
     let mut prefixes = Vec::new();

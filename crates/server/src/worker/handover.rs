@@ -33,7 +33,7 @@ const FORWARDING_MS: u64 = 10_000;
 /// Below this use of its CPU nobody asks how long a worker has waited for it: permille.
 const WAITED_FROM: u32 = 20;
 
-/// What a worker knows of clients that it hands over.
+/// State that a worker keeps of the clients that it hands over.
 #[derive(Default)]
 pub(crate) struct HandOver {
     /// Of the first worker: what it has decided before.
@@ -48,7 +48,7 @@ pub(crate) struct HandOver {
     movable: u32,
     /// Places have been asked for, or sessions are leaving.
     begun: bool,
-    /// Who leaves, and the place that is kept for it.
+    /// The sessions that leave, each with the place that is kept for it.
     leaving: Vec<(Token, Token)>,
     /// Until when: milliseconds of the coarse clock.
     leave_until_ms: u64,

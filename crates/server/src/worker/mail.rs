@@ -1,4 +1,4 @@
-//! What other workers, and other sessions of the same worker, tell a session: its messages, and when it hears of them.
+//! Messages to a session from other workers, and from other sessions of the same worker, and when it gets them.
 //!
 //! Must not know: sockets, and what any command does.
 
@@ -23,7 +23,8 @@ const SUBSCRIBERS: usize = 2;
 #[derive(Default)]
 pub(super) struct Early {
     messages: Vec<Message>,
-    /// Who has looked last, and at how many of them: in a long pipeline each command looks at what is new only.
+    /// The session that has looked last, and how many of the messages it saw: in a long pipeline each command looks at what
+    /// is new only.
     heard: Option<(Token, usize)>,
 }
 

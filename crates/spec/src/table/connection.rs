@@ -3,7 +3,7 @@
 use super::prelude::*;
 use crate::Arg;
 
-/// What CLIENT LIST and KILL take besides Redis's filters.
+/// Filters that CLIENT LIST and KILL take besides Redis's.
 const FILTERS: &[Arg] = &[
     integer("not-client-id").token("NOT-ID").multiple(),
     string("not-type").token("NOT-TYPE"),

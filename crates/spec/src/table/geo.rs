@@ -10,7 +10,7 @@ const UNITS: &[Arg] = &[
     word("mi", "MI"),
 ];
 const ORDER: &[Arg] = &[word("asc", "ASC"), word("desc", "DESC")];
-/// What GEORADIUS takes besides words alone.
+/// Options of GEORADIUS that are more than a word alone, each with its number of arguments.
 const RADIUS_OPTIONS: &[(&str, u8)] = &[("COUNT", 1), ("STORE", 1), ("STOREDIST", 1)];
 const FROM: &[Arg] = &[
     string("member").token("FROMMEMBER"),

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use crate::Arg;
 
-/// What REPLICAOF takes.
+/// Arguments of REPLICAOF.
 const REPLICA_OF: Arg = one_of(
     "args",
     &[

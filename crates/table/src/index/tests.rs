@@ -315,7 +315,8 @@ fn seen(slot: &Index, hash: u64) -> Sight {
     sight
 }
 
-/// What was seen before a change is recalled after it only if nothing has changed, and what is recalled is there.
+/// A sight from before a change is recalled after it only if nothing has changed, and an entry that is recalled
+/// is there.
 #[test]
 fn what_was_seen_is_recalled_until_something_changes() {
     let (slot, mut rng) = (index(), fastrand::Rng::with_seed(21));

@@ -7,7 +7,7 @@ use redline_resp::reply_decoder::Value;
 
 use crate::pair::Pair;
 
-/// What a script or function does. `KEYS` and `ARGV` have one each.
+/// Bodies of scripts and functions. `KEYS` and `ARGV` have one each.
 const BODIES: &[&str] = &[
     "local r = {} for k, v in pairs(server) do r[#r + 1] = k .. ':' .. type(v) end table.sort(r) return r",
     "return {type(server), tostring(getmetatable(server)), #server, type(_G.server)}",
@@ -83,7 +83,8 @@ const BODIES: &[&str] = &[
     "return redis.call('GET', KEYS[1])",
 ];
 
-/// What a library does when it is loaded. A real Valkey 9.1.2 ends when `server.log` is called there.
+/// Bodies of libraries, which run when the library is loaded. A real Valkey 9.1.2 ends when `server.log` is called
+/// there.
 const LOADS: &[&str] = &[
     "server.register_function('f', function(keys, args) return {keys, args} end)",
     "server.register_function(1, function() return 1 end)",

@@ -170,7 +170,7 @@ fn timed_contents(hash: &Hash) -> TimedModel {
         .collect()
 }
 
-/// What is left of a model when it is looked at.
+/// Returns the fields and values of a model that have not expired at `now_ms`.
 fn live_at(model: &TimedModel, now_ms: i64) -> Model {
     let is_live = |time: Option<i64>| time.is_none_or(|time| time >= now_ms);
     let live = model.iter().filter(|(_, (_, time))| is_live(*time));

@@ -23,10 +23,10 @@ const UNIT_MS: i64 = 256;
 /// Unix time in milliseconds at which units begin: the start of 2020. Together with 32 bits they last until 2054.
 /// What is before or after is put into the first or the last unit.
 const UNITS_FROM_MS: i64 = 1_577_836_800_000;
-/// What a mark takes in the set, about: 8 bytes in nodes that are two thirds full.
+/// Approximate number of bytes that a mark takes in the set: 8 bytes in nodes that are two thirds full.
 const MARK_BYTES: usize = 14;
 
-/// What becomes of a field's time when its value is set.
+/// The change to a field's time when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
     /// It stays as it is; a new field has none.

@@ -14,7 +14,7 @@ use std::ops::Range;
 const SAFE_NODE_BYTES: usize = 8192;
 /// Bytes of a node under `list-max-listpack-size` -1, -2 and so on.
 const NODE_BYTES: [usize; 5] = [4096, 8192, 16_384, 32_768, 65_536];
-/// What an entry may take besides its element, at most, when one is to be added.
+/// Most bytes that an entry takes besides its element, when one is to be added.
 const ENTRY_OVERHEAD: usize = 8;
 /// Room to start a node with when there is a full one beside it.
 const NODE_ROOM: usize = 1024;
@@ -59,7 +59,7 @@ impl NodeLimits {
         listpack_bytes <= self.bytes && count <= self.count
     }
 
-    /// Whether this pack is at most half as large as a node may be.
+    /// Returns true if this pack is at most half as large as a node may be.
     pub(super) fn allow_half(self, pack: &Pack) -> bool {
         if self.count == usize::MAX {
             pack.listpack_bytes() <= self.bytes / 2
@@ -140,7 +140,7 @@ pub(super) struct Quicklist {
     len: usize,
     /// The `list-max-listpack-size` that it was made under: by that its nodes grow, as Redis's do.
     fill: i32,
-    /// What the nodes have allocated.
+    /// Number of bytes that the nodes have allocated.
     node_bytes: usize,
 }
 
@@ -209,7 +209,7 @@ impl Quicklist {
         self.node_bytes + self.nodes.capacity() * size_of::<Node>()
     }
 
-    /// What [`Quicklist::heap_bytes`] must be.
+    /// Returns the value that [`Quicklist::heap_bytes`] must have, counted over all nodes.
     #[cfg(test)]
     pub(super) fn heap_bytes_counted(&self) -> usize {
         let nodes: usize = self.nodes.iter().map(Node::heap_bytes).sum();
@@ -596,7 +596,7 @@ pub(super) fn remove_from_pack(
     pack.remove_equal(wanted, skip, max)
 }
 
-/// What is left of one node.
+/// The elements left of one node.
 #[derive(Clone)]
 enum Chunk<'a> {
     Packed(pack::Iter<'a>),

@@ -75,7 +75,7 @@ impl Extended {
         Some(Extended { negative, size })
     }
 
-    /// Whether this is not an infinity: HINCRBYFLOAT refuses one before it looks at the hash.
+    /// Returns true if this is not an infinity: HINCRBYFLOAT refuses one before it looks at the hash.
     pub fn is_finite(self) -> bool {
         self.size != Size::Infinite
     }

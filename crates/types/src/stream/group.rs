@@ -29,7 +29,7 @@ pub struct ConsumerId(u32);
 /// A delivery that was not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Who has the entry.
+    /// The consumer that has the entry.
     pub consumer: ConsumerId,
     /// When it was delivered last, as Unix time in milliseconds.
     pub delivered_at_ms: i64,
@@ -87,13 +87,13 @@ pub struct Claim {
     pub delivered_at_ms: i64,
     /// The number of deliveries that it gets; without one, the number may grow by one.
     pub deliveries: Option<u64>,
-    /// Whether the number of deliveries grows where none is given.
+    /// True if the number of deliveries grows where none is given.
     pub counts: bool,
     /// Also if it is not pending.
     pub force: bool,
 }
 
-/// What became of a claim.
+/// Result of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// The consumer has the entry.
@@ -248,7 +248,7 @@ impl Group {
         self.pending.get(id)
     }
 
-    /// Whether the group still needs this entry: it is pending, or still to be read.
+    /// Returns true if the group still needs this entry: it is pending, or still to be read.
     pub fn needs(&self, id: StreamId) -> bool {
         id > self.last_id || self.pending.get(id).is_some()
     }

@@ -110,7 +110,7 @@ impl NewId {
 pub struct IdBound {
     /// The id.
     pub id: StreamId,
-    /// Whether the id itself is left out.
+    /// True if the id itself is left out.
     pub exclusive: bool,
 }
 

@@ -42,7 +42,7 @@ pub enum AddError {
     TooLarge,
 }
 
-/// What a trim leaves.
+/// The entries that a trim leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimTo {
     /// At most this many entries, the newest.
@@ -54,7 +54,7 @@ pub enum TrimTo {
 /// How to trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// What is to be left.
+    /// The entries that are to be left.
     pub to: TrimTo,
     /// Only whole nodes are removed, so more may be left.
     pub approximate: bool,
@@ -93,12 +93,12 @@ impl Log {
         self.len
     }
 
-    /// Whether no entry is there.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether there is an entry of this id.
+    /// Returns true if there is an entry with this id.
     pub fn contains(&self, id: StreamId) -> bool {
         self.range(id, id).next().is_some()
     }
@@ -446,7 +446,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// What becomes of an entry that [`Log::sift`] looks at.
+/// The decision about an entry that [`Log::sift`] looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It goes.
@@ -457,7 +457,7 @@ pub(super) enum Verdict {
     Stop,
 }
 
-/// Whether an entry whose fields take this many bytes belongs into this node, the last one.
+/// Returns true if an entry whose fields take this many bytes belongs into this node, the last one.
 fn has_room(node: &Node, bytes: usize, limits: &Limits) -> bool {
     let bytes_max = match limits.stream_node_max_bytes {
         0 => NODE_BYTES_MAX,

@@ -40,7 +40,7 @@ pub(super) trait Fields<'a>: Iterator<Item = &'a [u8]> + Clone {}
 
 impl<'a, T: Iterator<Item = &'a [u8]> + Clone> Fields<'a> for T {}
 
-/// What an entry holds, as whoever adds it knows it.
+/// The contents of an entry, as the caller that adds it has them.
 #[derive(Clone, Copy, Debug)]
 pub enum Contents<I> {
     /// Names and values by turns.

@@ -122,7 +122,7 @@ impl Filter {
         compiler.finish()
     }
 
-    /// Whether attributes match. What is no JSON object has no fields.
+    /// Returns true if attributes match. What is no JSON object has no fields.
     pub fn matches(&self, attributes: &[u8]) -> bool {
         let mut stack: Vec<Cow<'_, Json<'_>>> = Vec::new();
         for step in &self.program {
@@ -200,7 +200,7 @@ fn is_true(value: &Json<'_>) -> bool {
     }
 }
 
-/// What is no number counts as zero.
+/// Returns the value as a number, or zero if it is none.
 fn to_number(value: &Json<'_>) -> f64 {
     match value {
         Json::Number(number) => *number,

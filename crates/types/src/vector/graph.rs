@@ -138,7 +138,7 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -263,7 +263,7 @@ impl Graph {
         self.search_layer(vector, from, ef, 0, &mut visited, accept)
     }
 
-    /// What [`Graph::nearest`] would give at best, found by looking at every node.
+    /// Returns the best result that [`Graph::nearest`] could give, found by looking at every node.
     pub fn nearest_of_all(
         &self,
         vector: &Stored,
@@ -571,7 +571,7 @@ impl Graph {
         Some(graph)
     }
 
-    /// Whether a node's links, sorted, go to other nodes of the layer, each once, which are linked with it.
+    /// Returns true if a node's links, sorted, go to other nodes of the layer, each once, which are linked with it.
     fn is_sound(&self, node: u32) -> bool {
         (0..=self.level(node)).all(|layer| {
             let links = self.links(node, layer);

@@ -15,7 +15,7 @@ use crate::set::Set;
 use crate::value::DataType;
 use std::ops::ControlFlow;
 
-/// What a key holds, as an input.
+/// The value of a key, as an input.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// No key.
@@ -31,11 +31,11 @@ pub enum Source<'a> {
 pub struct Input<'a> {
     /// The members.
     pub source: Source<'a>,
-    /// What their scores are multiplied with.
+    /// The factor that their scores are multiplied with.
     pub weight: f64,
 }
 
-/// What becomes of the scores of a member that is in several inputs.
+/// The function that combines the scores of a member that is in several inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
     /// Their sum.
@@ -83,12 +83,12 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether there is no member.
+    /// Returns true if there is no member.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Whether both are one and the same value.
+    /// Returns true if both are one and the same value.
     fn is_same(self, other: Source<'_>) -> bool {
         match (self, other) {
             (Source::Zset(a), Source::Zset(b)) => std::ptr::eq(a, b),

@@ -33,7 +33,7 @@ pub(super) fn hash(member: &[u8]) -> u32 {
 }
 
 impl Members {
-    /// Whether there is no member.
+    /// Returns true if there is no member.
     pub(super) fn is_empty(&self) -> bool {
         self.index.len() == 0
     }

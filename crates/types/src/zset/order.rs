@@ -365,7 +365,7 @@ impl Target for Run {
     }
 }
 
-/// Whether a node is the first or the last one of its level.
+/// Flags that are set if a node is the first or the last one of its level.
 #[derive(Clone, Copy)]
 struct Edge {
     first: bool,

@@ -64,7 +64,7 @@ impl Packed {
         self.pack.load(packed);
     }
 
-    /// Whether the packed sequence may grow by this member.
+    /// Returns true if the packed sequence may grow by this member.
     pub(super) fn is_safe_to_add(&self, member: &[u8]) -> bool {
         self.pack.is_safe_to_add(member.len())
     }

@@ -10,7 +10,7 @@ pub struct InvalidBound;
 pub struct ScoreBound {
     /// The score.
     pub score: f64,
-    /// Whether the score itself is left out.
+    /// True if the score itself is left out.
     pub exclusive: bool,
 }
 
@@ -54,13 +54,13 @@ impl ScoreRange {
         })
     }
 
-    /// Whether a score is too low.
+    /// Returns true if a score is too low.
     #[inline]
     pub(super) fn is_below(&self, score: f64) -> bool {
         score < self.min.score || (self.min.exclusive && score == self.min.score)
     }
 
-    /// Whether a score is too high.
+    /// Returns true if a score is too high.
     #[inline]
     pub(super) fn is_above(&self, score: f64) -> bool {
         score > self.max.score || (self.max.exclusive && score == self.max.score)
@@ -76,7 +76,7 @@ pub enum LexBound<'a> {
     Highest,
     /// A member and what is on the inner side of it.
     Inclusive(&'a [u8]),
-    /// What is on the inner side of a member.
+    /// The range on the inner side of a member, without the member.
     Exclusive(&'a [u8]),
 }
 
@@ -111,7 +111,7 @@ impl<'a> LexRange<'a> {
         })
     }
 
-    /// Whether a member is too low.
+    /// Returns true if a member is too low.
     #[inline]
     pub(super) fn is_below(&self, member: &[u8]) -> bool {
         match self.min {
@@ -122,7 +122,7 @@ impl<'a> LexRange<'a> {
         }
     }
 
-    /// Whether a member is too high.
+    /// Returns true if a member is too high.
     #[inline]
     pub(super) fn is_above(&self, member: &[u8]) -> bool {
         match self.max {
@@ -133,7 +133,7 @@ impl<'a> LexRange<'a> {
         }
     }
 
-    /// Whether nothing can be in it, for its ends alone.
+    /// Returns true if the range must be empty, judged by its ends alone.
     pub(super) fn is_empty(&self) -> bool {
         use LexBound::{Exclusive, Highest, Inclusive, Lowest};
         match (self.min, self.max) {

@@ -26,15 +26,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// What is left of it when nobody asks any more.
+    /// Returns the stream of a connection on which no more requests are sent.
     pub(super) fn end(self) -> Stream {
         self.stream
     }
 }
 
-/// What the next reply of a connection answers.
+/// The request that the next reply of a connection answers.
 pub(super) enum Awaited {
-    /// What prepares the connection.
+    /// A request that prepares the connection.
     Prefix,
     /// ASKING.
     Asking,

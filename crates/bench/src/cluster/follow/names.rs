@@ -1,5 +1,5 @@
-//! What the names of nodes mean: looked up on a thread aside, so that a resolver that is slow holds up no request but
-//! those to that name. Opens no connection.
+//! Resolution of the names of nodes: looked up on a thread aside, so that a resolver that is slow holds up no request
+//! but those to that name. Opens no connection.
 
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -22,10 +22,10 @@ type Answer = (Address, Result<Vec<Endpoint>, NetError>);
 
 #[derive(Default)]
 struct Name {
-    /// What was found holds until then; what nobody has asked for since, until somebody does.
+    /// Time until which the result is valid; a result that has not been used yet is valid until its first use.
     until_ns: u64,
     is_under_way: bool,
-    /// What was found last, or why nothing was.
+    /// The last result, or the error why there is none.
     found: Option<Result<Vec<Endpoint>, NetError>>,
 }
 

@@ -286,7 +286,7 @@ mod model {
         client: usize,
         number: u32,
         ask: Ask,
-        /// What it has to see at least, by key.
+        /// Lowest values that the reply may have, by key.
         least: [u64; KEYS],
     }
 
@@ -300,7 +300,7 @@ mod model {
         asked: Asked,
         next: u32,
         head: u32,
-        /// What it has seen, and what it has asked to be written, by key.
+        /// Values that the client has seen, and those that it has asked to be written, by key.
         seen: [u64; KEYS],
         wrote: [u64; KEYS],
         /// Replies that came before their turn.

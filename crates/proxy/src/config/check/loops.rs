@@ -81,7 +81,7 @@ fn ways_over(config: &Config, from: usize, pool: usize) -> impl Iterator<Item = 
     })
 }
 
-/// Whether what comes in at a listener gets to another one, or is there.
+/// Returns true if requests that come in at the listener `from` get to the listener `to`, or if both are the same.
 fn leads_to(ways: &[Way], from: usize, to: usize) -> bool {
     let mut seen = vec![from];
     let mut next = 0;
@@ -99,7 +99,7 @@ fn leads_to(ways: &[Way], from: usize, to: usize) -> bool {
     false
 }
 
-/// Whether who connects to `server` comes in at the listener `bind`, as far as can be told.
+/// Returns true if a connection to `server` comes in at the listener `bind`, as far as can be told.
 fn is_same(bind: &Address, server: &Address) -> bool {
     match (bind, server) {
         (Address::Unix(bind), Address::Unix(server)) => bind == server,
@@ -134,7 +134,7 @@ fn is_same_host(bind: &str, server: &str) -> bool {
         || bind.is_unspecified() && server.is_loopback() && bind.is_ipv4() == server.is_ipv4()
 }
 
-/// What an IP address means, and the one name that means the same everywhere.
+/// Returns the address that an IP address literal means, or `localhost`, the one name that means the same everywhere.
 fn literal(host: &str) -> Option<IpAddr> {
     if host.eq_ignore_ascii_case("localhost") {
         return Some(Ipv4Addr::LOCALHOST.into());

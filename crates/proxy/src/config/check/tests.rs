@@ -384,7 +384,7 @@ fn what_is_missing_is_said_with_a_line_to_add_or_the_name_that_was_meant() {
     assert_eq!(said[0].text, line);
 }
 
-/// What is said of circles, of one listener at `bind` and one upstream at `server`.
+/// Returns the problems reported for forwarding loops, of one listener at `bind` and one upstream at `server`.
 fn circles(bind: &str, server: &str) -> Vec<String> {
     circles_of(&format!(
         "[[listener]]\nbind = '{bind}'\n[[pool]]\nshard = [{{ server = [{{ address = '{server}' }}] }}]"

@@ -15,7 +15,7 @@ const FILES_MAX: usize = 100;
 pub struct Line {
     /// As it was written; it means the same in any case.
     pub key: String,
-    /// What follows, without quotes; may be empty.
+    /// The value behind the key, without quotes; may be empty.
     pub value: String,
     /// The lines of its block, if it has one.
     pub block: Option<Vec<Line>>,
@@ -38,7 +38,7 @@ impl At {
 }
 
 impl Line {
-    /// Whether its key is this.
+    /// Returns true if its key is this.
     pub fn is(&self, key: &str) -> bool {
         self.key.eq_ignore_ascii_case(key)
     }
@@ -212,7 +212,7 @@ fn parse(text: &str) -> Result<Option<Parsed>, &'static str> {
     Ok(Some(Parsed { key, value, opens }))
 }
 
-/// What stands between quotes, and what follows them.
+/// Returns the text between quotes, and the text behind them.
 fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut value = String::new();
     let mut chars = text.char_indices();

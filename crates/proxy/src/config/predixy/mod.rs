@@ -19,7 +19,7 @@ use crate::custom::ids_of;
 pub struct Converted {
     /// Ours.
     pub config: Config,
-    /// What is otherwise here, by line.
+    /// Notes on differences from predixy, by line.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What scripts answer, and what they see of the answers of commands.
+//! Replies of scripts, and the replies of commands as scripts see them.
 
 use redline_resp::Proto;
 

@@ -1,4 +1,4 @@
-//! What scripts can and cannot reach: one another, the interpreter's internals, the wire.
+//! Tests of what scripts can and cannot reach: one another, the interpreter's internals, the wire.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redline_resp::{Proto, ReplyDecoder};
 use super::Bench;
 use crate::{Host, Limits, Origin};
 
-/// What a script may try so as to leave something behind for the next, which may be another user's.
+/// Attempts of a script to leave something behind for the next, which may be another user's.
 const TRACES: &[&str] = &[
     "x = 1",
     "_G.x = 1",

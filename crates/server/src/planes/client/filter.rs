@@ -43,7 +43,7 @@ enum Field {
     Db(u32),
     /// Letters of CLIENT LIST's field.
     Flags(Vec<u8>),
-    /// What CLIENT CAPA claimed, by letters as well.
+    /// Capabilities that CLIENT CAPA claimed, by letters as well.
     Capabilities(Vec<u8>),
     /// At least so many seconds since it connected.
     Age(i64),
@@ -122,7 +122,7 @@ impl Filters {
         filters.parse(words, worker)
     }
 
-    /// Whether these are numbers and nothing else, at least one.
+    /// Returns true if these are numbers and nothing else, at least one.
     pub fn are_ids(words: Args<'_>) -> bool {
         !words.is_empty() && words.iter().all(is_id)
     }
@@ -180,7 +180,7 @@ impl Filters {
         Ok(self)
     }
 
-    /// Whether a client meets all conditions, at this Unix time in milliseconds.
+    /// Returns true if a client meets all conditions, at this Unix time in milliseconds.
     pub fn admit(&self, card: &Card, now_ms: i64) -> bool {
         self.conditions
             .iter()
